@@ -24,7 +24,7 @@ SIZE = {"corpus": "book.txt", "layers": 2, "d_model": 64, "steps": 1000, "wall_s
 
 @pytest.fixture(autouse=True)
 def _two_cores(monkeypatch):
-    monkeypatch.setattr("ablate.reporting.follow_ups.available_cores", lambda: 2)
+    monkeypatch.setattr("ablate.reporting.advice.available_cores", lambda: 2)
 
 
 def rows() -> pd.DataFrame:

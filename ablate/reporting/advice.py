@@ -1,25 +1,43 @@
 """What would make an answer surer, with the command to type and its time on this machine. Prints nothing."""
 
+import math
 import shlex
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
-from ablate.analysis.ladder import LadderResult, places_of
+from ablate.analysis.frames import seconds_a_run
 from ablate.analysis.variants import USABLE
 from ablate.analysis.verdicts import NEVER
+from ablate.compute.limits import available_cores
 from ablate.config.overrides import as_value
-from ablate.phrases import counted, joined, lines_if
+from ablate.phrases import counted, duration, joined, lines_if
 from ablate.reporting.commands import is_duel, whole_study, with_budget, with_seeds
-from ablate.reporting.follow_ups import FollowUp, FollowUps, seconds_here, time_here
 from ablate.store.record import StudyRecord
+
+if TYPE_CHECKING:
+    from ablate.analysis.ladder import LadderResult
+    from ablate.reporting.follow_ups import FollowUp
 
 FIRST_SEEDS = 8  # how many seeds to advise for a grid of one seed
 MANY_SEEDS = 64  # for more, no command lists them
 A_DEMONSTRATION = "A demonstration: `{}` asks it properly, and --dry-run says how long that takes."
+
+
+def seconds_here(runs: float, rows: pd.DataFrame) -> float:
+    """How long so many runs like these take on this machine; NaN if the rows do not say."""
+    seconds, at_once = seconds_a_run(rows, available_cores())
+    return runs * seconds / at_once
+
+
+def time_here(runs: float, rows: pd.DataFrame) -> str:
+    """The same in words, as `about 5 min here`; empty if the rows do not say."""
+    seconds = seconds_here(runs, rows)
+    return "" if math.isnan(seconds) else f"about {duration(seconds)} here"
 
 
 def of_one_seed(rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
@@ -93,8 +111,11 @@ def _again(record: StudyRecord) -> str:
 # --- of a ladder ------------------------------------------------------------------------------------------
 
 
-def of_ladder(comparison: Comparison, ladder: LadderResult) -> list[str]:
+def of_ladder(comparison: Comparison, ladder: "LadderResult") -> list[str]:
     """To go on, or to climb again with more seeds: a ladder itself takes no more of them."""
+    from ablate.analysis.ladder import places_of
+    from ablate.reporting.follow_ups import FollowUp
+
     if ladder.record.demonstration:
         return [A_DEMONSTRATION.format(whole_study(ladder.record))]
     record, is_at_top = ladder.record, any(ladder.at_top(arm) for arm in ladder.arms)
@@ -116,9 +137,11 @@ def of_ladder(comparison: Comparison, ladder: LadderResult) -> list[str]:
     return ["".join([line, *command, *lines_if(again.time, f", {again.time}"), "."])]
 
 
-def _climb_again(comparison: Comparison, ladder: LadderResult, counts: Sequence[int]) -> FollowUp:
+def _climb_again(comparison: Comparison, ladder: "LadderResult", counts: Sequence[int]) -> "FollowUp":
     """Another ladder with so many fresh seeds at its rungs: runs of the old ones' tops are there already, and
     nothing predicts them."""
+    from ablate.reporting.follow_ups import FollowUps
+
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
     first = max(ladder.record.seeds) + 1
     seeds = [*range(first, first + max(counts))]

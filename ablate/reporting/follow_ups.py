@@ -1,6 +1,5 @@
 """The commands of studies that would go on from one, with how long they take here. Loads no torch."""
 
-import math
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -9,10 +8,9 @@ from functools import cached_property
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import as_texts, option_names, seconds_a_run
-from ablate.compute.limits import available_cores
+from ablate.analysis.frames import as_texts, option_names
 from ablate.config.overrides import as_value
-from ablate.phrases import duration
+from ablate.reporting.advice import time_here
 from ablate.reporting.commands import is_duel
 from ablate.reporting.compared import compared, method_of
 from ablate.reporting.relations import STANDARD
@@ -33,18 +31,6 @@ class FollowUp:
 
     command: str = ""
     time: str = ""
-
-
-def seconds_here(runs: float, rows: pd.DataFrame) -> float:
-    """How long so many runs like these take on this machine; NaN if the rows do not say."""
-    seconds, at_once = seconds_a_run(rows, available_cores())
-    return runs * seconds / at_once
-
-
-def time_here(runs: float, rows: pd.DataFrame) -> str:
-    """The same in words, as `about 5 min here`; empty if the rows do not say."""
-    seconds = seconds_here(runs, rows)
-    return "" if math.isnan(seconds) else f"about {duration(seconds)} here"
 
 
 @dataclass(frozen=True)

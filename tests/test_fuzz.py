@@ -20,7 +20,7 @@ def sandbox(tmp_path_factory) -> Sandbox:
     return Sandbox(tmp_path_factory.mktemp("odd"), call_cli)
 
 
-def first_few(make: Callable[[random.Random], Case], count: int) -> list[Case]:
+def some(make: Callable[[random.Random], Case], count: int) -> list[Case]:
     """The first that are quick: they train nothing, draw no charts and start no process."""
     cases = (make(random.Random(number)) for number in range(10 * count))
     return [case for case in cases if is_quick(case)][:count]
@@ -31,7 +31,7 @@ def is_quick(case: Case) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [*first_few(odd_command, 65), *first_few(odd_file, 35)], ids=lambda case: "")
+@pytest.mark.parametrize("case", [*some(odd_command, 65), *first_few(odd_file, 35)], ids=lambda case: "")
 def test_what_is_odd_ends_in_a_result_or_in_one_line(sandbox, case):
     assert not sandbox.trial(case).faults, case.argv
 

@@ -261,7 +261,7 @@ def test_a_tuned_study_looks_at_each_arm_at_its_own_value():
 
 
 @pytest.fixture
-def as_override(tmp_path, monkeypatch):
+def typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def dry_run(*words: str) -> Outcome:
@@ -299,17 +299,17 @@ def as_override(tmp_path, monkeypatch):
 )
 def test_looks_that_cannot_be_are_refused(typed, words, message):
     with pytest.raises(ConfigError, match=message):
-        as_override(*words)
+        typed(*words)
 
 
 @pytest.mark.slow
 def test_other_seeds_on_the_command_line_have_the_usual_looks(typed):
-    assert as_override("study=fusion").estimate.record.looks.at == [8, 12, 16, 32]
-    assert as_override("study=fusion", "seed=0,1,2").estimate.record.looks is None
-    assert as_override("study=fusion", "seed=range(0,40)").estimate.record.looks.at == [8, 12, 16, 40]
-    assert as_override("study=fusion", "size=demo").estimate.record.looks is None
-    assert as_override("study=fusion", "study.looks=[]").estimate.runs == 128
-    first = as_override("study=fusion", "seed=range(0,6)", "study.looks=[3,6]").estimate
+    assert typed("study=fusion").estimate.record.looks.at == [8, 12, 16, 32]
+    assert typed("study=fusion", "seed=0,1,2").estimate.record.looks is None
+    assert typed("study=fusion", "seed=range(0,40)").estimate.record.looks.at == [8, 12, 16, 40]
+    assert typed("study=fusion", "size=demo").estimate.record.looks is None
+    assert typed("study=fusion", "study.looks=[]").estimate.runs == 128
+    first = typed("study=fusion", "seed=range(0,6)", "study.looks=[3,6]").estimate
     assert first.runs == 12 and first.forecast[0].startswith("looks at 3, 6 seeds: at least 12 runs, ")
     assert "at most 24 runs" in first.forecast[0]
     assert "if each difference is 0.02" in first.forecast[1] and "docs/noise.csv" in first.forecast[1]
@@ -332,7 +332,7 @@ def test_an_arm_counts_that_can_be_built_at_a_later_rate_only(tmp_path, monkeypa
 
 @pytest.mark.slow
 def test_the_looks_of_a_study_that_has_begun_stay(typed):
-    begun = as_override("study=fusion", "seed=range(0,6)", "study.looks=[3,6]").estimate.record
+    begun = typed("study=fusion", "seed=range(0,6)", "study.looks=[3,6]").estimate.record
     assert grown(begun, begun).looks == begun.looks
     for words, message in (
         (("seed=range(0,6)", "study.looks=[4,6]"), r"looks was \[3, 6\] when the study began.* another name"),
@@ -345,7 +345,7 @@ def test_the_looks_of_a_study_that_has_begun_stay(typed):
         (("seed=range(0,9)",), "beyond its last look"),
         (("fusion=concat,sum,gated", "seed=range(0,9)"), "fusion was .* when the study began"),
     ):
-        other = as_override("study=fusion", *words).estimate.record
+        other = typed("study=fusion", *words).estimate.record
         with pytest.raises(StoreError, match=message):
             grown(begun, other)
         assert grown(begun, other, has_results=lambda study: False).looks == other.looks

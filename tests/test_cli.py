@@ -673,3 +673,8 @@ def test_what_is_said_is_one_line_that_can_be_read(capsys):
     say(f"ablate: {'x' * 20_000}: not\na\x1b[31m number\u2028 {'y' * 100}")
     printed = capsys.readouterr().err
     assert printed == f"ablate: {'x' * 150}…{'x' * 49}: not a\\u001b[31m number  {'y' * 100}\n"
+
+
+def test_the_version_of_hydra_is_printed(tmp_path):
+    done = call_cli("run", "heads=2", "--version", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "") and re.fullmatch(r"Hydra \d\S*\n", done.stdout)

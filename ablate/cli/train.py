@@ -84,7 +84,12 @@ def run(
 
                 require_sound(methods, only=CAUSAL)
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                sweep = compose(overrides or [])
+                try:
+                    sweep = compose(overrides or [])
+                except SystemExit as end:  # of Hydra's parser, once --version is printed
+                    if end.code:
+                        raise
+                    sweep = None
         with _silence(quiet):
             for warning in caught:  # such as Hydra's about a user's config without _self_
                 say(str(warning.message))

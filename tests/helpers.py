@@ -320,9 +320,6 @@ def call_cli(
     return subprocess.CompletedProcess(arguments, code, *texts)
 
 
-run_cli = call_cli
-
-
 def refusal(*arguments: str, cwd: Path) -> str:
     """The one line with which `ablate …` refuses."""
     done = call_cli(*arguments, cwd=cwd)

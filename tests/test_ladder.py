@@ -26,7 +26,7 @@ from ablate.study.ladder_design import LadderDesign
 from ablate.study.loop import Loop
 from ablate.study.study import Study
 from benchmarks import kills
-from tests.helpers import CONCAT, but, make_record, run_cli
+from tests.helpers import CONCAT, but, call_cli, make_record
 
 SIZES = {"a": (16, 1), "b": (32, 1), "c": (48, 1), "d": (64, 1), "e": (80, 1)}  # width, layers
 DECLARED: dict[str, Any] = {
@@ -292,7 +292,7 @@ def climbed_once(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("ABLATE_RUNS", raising=False)
         declare(with_rungs(place), **SHORT)
-        done = run_cli(*COMMAND, cwd=place)
+        done = call_cli(*COMMAND, cwd=place)
     assert done.returncode == 0, done.stderr
     assert "(predicted) at c" in done.stderr
     return place
@@ -309,7 +309,7 @@ def trained(climbed_once, tmp_path, monkeypatch) -> Path:
 
 def test_the_same_command_again_changes_nothing(trained):
     before = trained.read_bytes()
-    done = run_cli(*COMMAND, cwd=Path())
+    done = call_cli(*COMMAND, cwd=Path())
     assert done.returncode == 0 and "had finished before" in done.stderr, done.stderr
     assert trained.read_bytes() == before
     record = Store().read_study("small")
@@ -356,7 +356,7 @@ def test_a_prediction_that_was_changed_is_noticed(trained, is_digested):
     if is_digested:
         plain["prediction"]["digest"] = changed.digest
     trained.write_text(json.dumps(plain), encoding="utf-8")
-    done = run_cli(*COMMAND, cwd=Path())
+    done = call_cli(*COMMAND, cwd=Path())
     assert (done.returncode, done.stdout) == (2, "") and len(done.stderr.splitlines()) == 1, done.stderr
     assert "name=small: the prediction of c, frozen on 20" in done.stderr
     assert "does not follow from the rows below it" in done.stderr
@@ -370,7 +370,7 @@ def test_a_top_that_began_before_its_prediction_is_refused(trained, finished):
         one.rename(one.with_name(f".{one.name}.part"))
         for other in others:
             shutil.rmtree(other)
-    done = run_cli(*COMMAND, cwd=Path())
+    done = call_cli(*COMMAND, cwd=Path())
     assert (done.returncode, done.stdout) == (2, "") and len(done.stderr.splitlines()) == 1, done.stderr
     began = "4 runs" if finished else "1 run"
     assert f"c: {began} of it began before it was predicted, as " in done.stderr
@@ -378,7 +378,7 @@ def test_a_top_that_began_before_its_prediction_is_refused(trained, finished):
 
 def test_a_ladder_takes_no_other_seeds(trained):
     before = trained.read_bytes()
-    done = run_cli(*COMMAND, "study.seeds=[20,21]", cwd=Path())
+    done = call_cli(*COMMAND, "study.seeds=[20,21]", cwd=Path())
     assert (done.returncode, done.stdout) == (2, "") and len(done.stderr.splitlines()) == 1, done.stderr
     assert "name=small: its rungs, their seeds or their steps were others" in done.stderr
     assert trained.read_bytes() == before

@@ -41,7 +41,7 @@ from ablate.ledger.page import PAGE, faults, page, state
 from ablate.store.record import Choice, PlannedLooks, Role, StudyRecord, as_plain
 from ablate.store.store import Store
 from ablate.study.study import Study
-from tests.helpers import ROOT, call_cli, make_config, make_record, run_cli
+from tests.helpers import ROOT, call_cli, make_config, make_record
 
 REPLICATED, NOT, UNDECIDED = Verdict.REPLICATED, Verdict.NOT, Verdict.UNDECIDED
 WRITTEN = {
@@ -525,31 +525,31 @@ def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
     commit()
     quick = [f"{key}={value}" for key, value in settings.items()]
     before = ("run", "fusion=gated", "match=none", *quick, "name=before")
-    assert run_cli(*before, "seed=5", cwd=tmp_path).returncode == 0
-    known = run_cli("claims", "freeze", "001", cwd=tmp_path)
+    assert call_cli(*before, "seed=5", cwd=tmp_path).returncode == 0
+    known = call_cli("claims", "freeze", "001", cwd=tmp_path)
     assert known.returncode == 2 and "is a run of one of its arms at seed 5" in known.stderr, known.stderr
     shutil.rmtree("runs")
-    assert run_cli(*before, "seed=0", cwd=tmp_path).returncode == 0
-    frozen = run_cli("claims", "freeze", "001", cwd=tmp_path)
+    assert call_cli(*before, "seed=0", cwd=tmp_path).returncode == 0
+    frozen = call_cli("claims", "freeze", "001", cwd=tmp_path)
     assert (
         frozen.returncode == 0 and "1 development row of its arms, older than the freeze" in frozen.stdout
     ), frozen.stderr
     shutil.rmtree("runs")
     one = find_entry("001")
-    done = run_cli("claims", "run", "001", cwd=tmp_path)
+    done = call_cli("claims", "run", "001", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = judged(one)
     assert found is not None and f"001-gates: {found.verdict}" in done.stdout.splitlines()
-    assert run_cli("claims", "page", cwd=tmp_path).returncode == 0
-    assert run_cli("claims", "check", "--ids", cwd=tmp_path).stdout == "the ledger fits\n"
-    again = run_cli("claims", "run", "001", cwd=tmp_path)
+    assert call_cli("claims", "page", cwd=tmp_path).returncode == 0
+    assert call_cli("claims", "check", "--ids", cwd=tmp_path).stdout == "the ledger fits\n"
+    again = call_cli("claims", "run", "001", cwd=tmp_path)
     assert again.returncode == 0 and again.stdout == done.stdout
     table = RESULTS / "001-gates" / "results.csv"
     rows = pd.read_csv(table, dtype=str, keep_default_na=False)
     last_run = rows[rows["seed"] == str(one.seed(found.n - 1))]["run_id"].iloc[0]
     (lost,) = Store().directories([last_run]).values()
     shutil.rmtree(lost)  # as if its last look had been interrupted
-    resumed = run_cli("claims", "run", "001", cwd=tmp_path)
+    resumed = call_cli("claims", "run", "001", cwd=tmp_path)
     assert resumed.returncode == 0 and resumed.stdout == done.stdout, resumed.stderr
     (old,) = Store().directories([last_run]).values()
     result = {
@@ -560,21 +560,21 @@ def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
     del result["seal"]
     sealed = {**result, "files": files, "seal": digest([result, files])}
     (old / "result.json").write_text(json.dumps(sealed))
-    stale = run_cli("claims", "run", "001", cwd=tmp_path)
+    stale = call_cli("claims", "run", "001", cwd=tmp_path)
     assert stale.returncode == 2 and "ablate claims run with force=stale" in stale.stderr
-    renewed = run_cli("claims", "run", "001", "force=stale", cwd=tmp_path)
+    renewed = call_cli("claims", "run", "001", "force=stale", cwd=tmp_path)
     assert renewed.returncode == 0 and renewed.stdout == done.stdout, renewed.stderr
-    compared = run_cli("compare", "docs/results/001-gates", "--baseline", "fusion=concat", cwd=tmp_path)
+    compared = call_cli("compare", "docs/results/001-gates", "--baseline", "fusion=concat", cwd=tmp_path)
     assert compared.returncode == 0 and "gated" in compared.stdout, compared.stderr
     rows.assign(batch="3").to_csv(table, index=False)
-    edited = run_cli("claims", "check", "--ids", cwd=tmp_path)
+    edited = call_cli("claims", "check", "--ids", cwd=tmp_path)
     assert edited.returncode == 1 and "other settings or seeds than the run_id stands for" in edited.stderr
 
 
 @pytest.mark.slow
 def test_a_trial_makes_the_runs_that_an_entry_asks_for(tmp_path):
     entry = filed(settings={**SMALL, "corpus.characters": 20_000, "heads": 4})
-    done = run_cli("claims", "run", "001", "--trial", cwd=tmp_path)
+    done = call_cli("claims", "run", "001", "--trial", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     runs = len(entry.arms) * (
         len(entry.lr) * len(testing.OF_TRIAL["develop"]) + len(testing.OF_TRIAL["seeds"])

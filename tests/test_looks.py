@@ -33,7 +33,7 @@ from ablate.study.outcome import Outcome
 from ablate.study.study import Study
 from ablate.study.tuned import Tuned
 from tests import test_ray, test_slurm
-from tests.helpers import QUICK, Command, but, call_cli, make_record, run_cli
+from tests.helpers import QUICK, Command, but, call_cli, make_record
 from tests.sites import Site
 from tests.test_compare import note, of_cells
 from tests.test_tuned import DECLARED
@@ -464,7 +464,7 @@ def verdicts(directory: Path) -> str:
 def calm(tmp_path_factory) -> tuple[Path, str]:
     """A study that nothing disturbs, and what it printed."""
     directory = tmp_path_factory.mktemp("calm")
-    done = run_cli(*STUDY, cwd=directory)
+    done = call_cli(*STUDY, cwd=directory)
     assert done.returncode == 0, done.stderr
     return directory, done.stderr
 
@@ -494,7 +494,7 @@ def test_a_study_says_what_each_look_decides(calm):
     assert "at whichever look each was decided" in "\n".join(answer_lines(result, results.records))
     now = table_of_runs.look(Store(directory / "runs"), "fusion")
     assert now.is_over and now.line == f"{len(table)} done"
-    again = run_cli(*STUDY, cwd=directory)
+    again = call_cli(*STUDY, cwd=directory)
     assert again.returncode == 0 and " runs had finished before" in again.stderr
     assert len(pd.read_csv(directory / "runs/studies/fusion/results.csv")) == len(table)
     assert call_cli("report", "fusion", cwd=directory).returncode == 0

@@ -36,7 +36,7 @@ from ablate.reporting.relations import RELATIONS, relations
 from ablate.store.provenance import PACKAGE
 from ablate.store.record import Choice, StudyRecord
 from ablate.store.store import Store
-from tests.helpers import call_cli, make_record, run_cli, write_study
+from tests.helpers import call_cli, make_record, write_study
 from tests.synthetic import small_study, synthetic_probes, synthetic_study
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028|\u2029"
@@ -763,7 +763,7 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
 
     def command_of(name: str) -> str:
         (command,) = gather(read(name)).commands
-        done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
+        done = call_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
         runs = re.search(r"(\d+) runs, (\d+) of them finished", done.stdout)
         assert runs and runs[1] == runs[2] == str(len(read(name).rows)), done.stdout + done.stderr
         return command
@@ -778,14 +778,14 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
         "# @package _global_\nname: deep\nstudy: {kind: grid, question: '?', factors: {model.layers: [1, 2]},"
         " seeds: [0], primary: [], metric: val_loss}\ntrain: {steps: 2}\ncorpus: {characters: 5000}\n"
     )
-    done = run_cli("run", "-cd", "my own", "study=deep", "corpus=grammar", cwd=tmp_path)
+    done = call_cli("run", "-cd", "my own", "study=deep", "corpus=grammar", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert command_of("deep").startswith("ablate run -cd 'my own' study=deep")
     assert len(read("deep").rows) == 2
 
     study = ("study=width", "heads=2,3", "fusion=concat,sum", "seed=0", "name=other")
     small = ("corpus=grammar", "corpus.characters=5000", "train.steps=2")
-    assert run_cli("run", *study, *small, cwd=tmp_path).returncode == 0
+    assert call_cli("run", *study, *small, cwd=tmp_path).returncode == 0
     assert command_of("other").startswith("ablate run study=width name=other")
 
 
@@ -798,12 +798,12 @@ def test_the_command_of_a_tuned_study_makes_the_same_runs(tmp_path):
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
     for directory in (here, elsewhere):
         directory.mkdir()
-    done = run_cli("run", *asked, *held, *small, cwd=here)
+    done = call_cli("run", *asked, *held, *small, cwd=here)
     assert done.returncode == 0, done.stderr
     subject = read(here / "runs" / "studies" / "mine")
     (command,) = commands(subject)
     for directory in (here, elsewhere):
-        done = run_cli(*shlex.split(command)[1:], cwd=directory)
+        done = call_cli(*shlex.split(command)[1:], cwd=directory)
         assert done.returncode == 0, done.stderr
         assert ("16 runs had finished before" in done.stderr) == (directory == here)
     ours, theirs = (Store(d / "runs").read_study("mine") for d in (here, elsewhere))

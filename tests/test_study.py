@@ -48,7 +48,7 @@ from ablate.study.kinds import read_declared
 from ablate.study.ladder import Ladder
 from ablate.study.run import run
 from ablate.study.study import Study, one_of_each, settings, values_of
-from tests.helpers import QUICK, ROOT, but, hydra_at, make_config, run_cli, write_study
+from tests.helpers import QUICK, ROOT, but, call_cli, hydra_at, make_config, write_study
 
 FILES = sorted((configs_dir() / "study").glob("*.yaml"))
 STUDIES = [path.stem for path in FILES]
@@ -530,7 +530,7 @@ def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
     part = ("run", "study=width", "fusion=concat", "value_width=narrow", "key_width=auto,16", "seed=0")
     part += QUICK
     command = (*part, "heads=1,3,4", "study.where=['heads < 4 or key_width == 16']", "name=mine")
-    done = run_cli(*command, cwd=tmp_path)
+    done = call_cli(*command, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 of 6 runs left out: not (heads < 4 or key_width == 16)" in done.stderr
     assert done.stderr.count("runs left out: heads=3: does not divide") == 2
@@ -538,10 +538,10 @@ def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
     assert sorted(zip(rows["heads"], rows["key_width"], strict=True)) == [(1, 16), (1, 64), (4, 16)]
     record = Store(tmp_path / "runs").read_study("mine")
     assert record and record.question.startswith("Is it the width of") and not record.demonstration
-    nothing = run_cli(*part, "heads=3", "name=none", cwd=tmp_path)
+    nothing = call_cli(*part, "heads=3", "name=none", cwd=tmp_path)
     assert nothing.returncode == 2 and "nothing to run" in nothing.stderr
     assert nothing.stderr.count("\n") == 1 and not (tmp_path / "runs" / "studies" / "none").exists()
-    moved = run_cli(*command, "study.margin=0.5", cwd=tmp_path)
+    moved = call_cli(*command, "study.margin=0.5", cwd=tmp_path)
     assert moved.returncode == 2 and f"margin was {MARGIN} when the study began" in moved.stderr
 
 
@@ -559,7 +559,7 @@ def own(tmp_path):
 
 @pytest.mark.slow
 def test_options_that_only_some_methods_have_leave_the_others_out(own, tmp_path):
-    done = run_cli(*own(OWN), cwd=tmp_path)
+    done = call_cli(*own(OWN), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "2 of 4 runs left out: fusion.weights: a key of fusion=head_scale or" in done.stderr
     rows = pd.read_csv(tmp_path / "runs" / "studies" / "mine" / "results.csv")
@@ -570,7 +570,7 @@ def test_options_that_only_some_methods_have_leave_the_others_out(own, tmp_path)
 def test_a_study_without_a_name_has_that_of_its_file(own, tmp_path):
     command = own(OWN.replace("name: mine\n", ""))
     for more in ((), ("size=demo",)):
-        done = run_cli(*command, "fusion=weighted_sum", *more, cwd=tmp_path)
+        done = call_cli(*command, "fusion=weighted_sum", *more, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     assert Store(tmp_path / "runs").study_names() == ["mine", "mine-demo"]
 
@@ -585,12 +585,12 @@ def test_a_study_of_ones_own_is_a_study_or_an_error(own, tmp_path):
         (plain.replace("# @package _global_", ""), "declares no study"),
         ("", "declares no study"),
     ):
-        done = run_cli(*own(lacking), cwd=tmp_path)
+        done = call_cli(*own(lacking), cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "") and line in done.stderr, done.stderr
     (page,) = re.findall(r"(?s)```yaml\n(.*?)```", (ROOT / "docs" / "studies.md").read_text(encoding="utf-8"))
     modeless = (*own(text.replace("hydra: { mode: MULTIRUN }", "")), "seed=0")
     for command, size in ((modeless, "4 runs"), (own(page, "deep"), "25 runs")):
-        done = run_cli(*command, "--dry-run", cwd=tmp_path)
+        done = call_cli(*command, "--dry-run", cwd=tmp_path)
         assert done.returncode == 0 and size in done.stdout, done.stderr
 
 
@@ -598,39 +598,39 @@ def test_a_study_of_ones_own_is_a_study_or_an_error(own, tmp_path):
 def test_a_study_may_be_run_in_parts_and_a_dry_run_refuses_what_a_run_would(tmp_path):
     study = ("run", "study=width", "seed=0", *QUICK)
     part = (*study, "fusion=sum", "value_width=narrow")
-    assert run_cli(*part, cwd=tmp_path).returncode == 0
-    assert run_cli(*study, "fusion=concat,sum", "--dry-run", cwd=tmp_path).returncode == 0
+    assert call_cli(*part, cwd=tmp_path).returncode == 0
+    assert call_cli(*study, "fusion=concat,sum", "--dry-run", cwd=tmp_path).returncode == 0
     for more in ((), ("--dry-run",)):
-        refused = run_cli(*but(part, "train.batch=3"), *more, cwd=tmp_path)
+        refused = call_cli(*but(part, "train.batch=3"), *more, cwd=tmp_path)
         assert refused.returncode == 2 and "train.batch is 3 here" in refused.stderr, refused.stderr
 
 
 @pytest.mark.slow
 def test_a_demonstration_is_marked_and_named_as_such(tmp_path):
-    done = run_cli("run", "study=width", "size=demo", "seed=0", *QUICK, cwd=tmp_path)
+    done = call_cli("run", "study=width", "size=demo", "seed=0", *QUICK, cwd=tmp_path)
     assert done.returncode == 0 and "a demonstration" in done.stderr
     assert (made := Store(tmp_path / "runs").read_study("width-demo")) and made.demonstration
     for command in (("size=demo",), ("-m", "size=demo", "seed=0,1")):
-        alone = run_cli("run", *command, cwd=tmp_path)
+        alone = call_cli("run", *command, cwd=tmp_path)
         assert alone.returncode == 2 and "size=demo: only a study has a demonstration" in alone.stderr
-    wrong = run_cli("run", "size=small", cwd=tmp_path)
+    wrong = call_cli("run", "size=small", cwd=tmp_path)
     assert wrong.returncode == 2 and "size=small: not a choice" in wrong.stderr
 
 
 @pytest.mark.slow
 def test_a_dry_run_tells_the_size_and_trains_nothing(tmp_path):
-    done = run_cli("run", "study=fusion", "seed=0,1,2", *QUICK, "--dry-run", cwd=tmp_path)
+    done = call_cli("run", "study=fusion", "seed=0,1,2", *QUICK, "--dry-run", cwd=tmp_path)
     assert done.returncode == 0 and not (tmp_path / "runs" / "studies").exists()
     assert "fusion: concat, sum, weighted_sum, mean\n" in done.stdout and "seeds: 0, 1, 2\n" in done.stdout
     assert "12 runs; " in done.stdout and "about " in done.stdout
-    assert run_cli("run", "-m", "fusion=sum,mean", *QUICK, cwd=tmp_path).returncode == 0
-    again = run_cli("run", "-m", "fusion=sum,mean,concat", *QUICK, "--dry-run", cwd=tmp_path)
+    assert call_cli("run", "-m", "fusion=sum,mean", *QUICK, cwd=tmp_path).returncode == 0
+    again = call_cli("run", "-m", "fusion=sum,mean,concat", *QUICK, "--dry-run", cwd=tmp_path)
     assert "3 runs, 2 of them finished; 1 at a time" in again.stdout
 
 
 @pytest.mark.slow
 def test_watching_shows_what_is_there(tmp_path):
-    assert run_cli("run", "-m", "seed=0,1", *QUICK, cwd=tmp_path).returncode == 0
+    assert call_cli("run", "-m", "seed=0,1", *QUICK, cwd=tmp_path).returncode == 0
     command = [sys.executable, "-u", "-m", "ablate", "runs", "--watch"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "2 done\n"
@@ -671,16 +671,16 @@ hydra: { mode: MULTIRUN }
 def test_named_arms_are_run_kept_and_repeated(own, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     command = own(OF_ARMS, "order")
-    done = run_cli(*command, cwd=tmp_path)
+    done = call_cli(*command, cwd=tmp_path)
     assert done.returncode == 0 and "6 runs in runs/studies/order/results.csv" in done.stdout, done.stderr
     record = Store(tmp_path / "runs").read_study("order")
     assert record is not None
     assert record.arms["rotate"] == {"fusion": "sum", "fusion.order": "rotate"}
     assert not {"fusion", "fusion.order", "out_rank"} & record.fixed.keys()
     (again,) = gather(read("order")).commands
-    done = run_cli(*shlex.split(again)[1:], "--dry-run", cwd=tmp_path)
+    done = call_cli(*shlex.split(again)[1:], "--dry-run", cwd=tmp_path)
     assert "6 runs, 6 of them finished" in done.stdout, done.stdout + done.stderr
-    refused = run_cli(*command, "fusion=mean", cwd=tmp_path)
+    refused = call_cli(*command, "fusion=mean", cwd=tmp_path)
     assert refused.returncode == 2 and "fusion: the arms of this study set it" in refused.stderr
-    refused = run_cli(*own(OF_ARMS.replace("out_rank: 3", "out_rank: 2"), "order"), cwd=tmp_path)
+    refused = call_cli(*own(OF_ARMS.replace("out_rank: 3", "out_rank: 2"), "order"), cwd=tmp_path)
     assert refused.returncode == 2 and "arms was " in refused.stderr, refused.stderr

@@ -33,7 +33,7 @@ from ablate.study.kinds import read_declared
 from ablate.study.run import declared_here
 from ablate.study.study import Study
 from ablate.study.tuning import has_late_seed, minimum
-from tests.helpers import QUICK, make_config, make_record, run_cli
+from tests.helpers import QUICK, call_cli, make_config, make_record
 from tests.test_compare import ROW
 
 LEFT_OUT: Row = {"status": "left out"}
@@ -605,9 +605,9 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
     whole, cut, other = (tmp_path / name for name in ("whole", "cut", "other"))
     for cwd in (whole, cut, other):
         cwd.mkdir()
-    dry = run_cli(*TUNED, "--dry-run", cwd=whole)
+    dry = call_cli(*TUNED, "--dry-run", cwd=whole)
     assert dry.returncode == 0 and "12 runs" in dry.stdout and "the runs that report follow" in dry.stdout
-    done = run_cli(*TUNED, cwd=whole)
+    done = call_cli(*TUNED, cwd=whole)
     assert done.returncode == 0, done.stderr
     assert "fusion=sum: train.lr=" in done.stderr
     assert done.stdout.count("\nsum ") == done.stdout.count("\nconcat ") == 1  # at its own value only
@@ -629,34 +629,34 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
         assert asked is not None
         running.run(asked)
     assert rows_of(cut)["phase"].tolist() == ["develop"] * 4
-    assert run_cli(*TUNED, cwd=cut).returncode == 0
+    assert call_cli(*TUNED, cwd=cut).returncode == 0
     pd.testing.assert_frame_equal(rows_of(cut), rows)
 
-    basic = run_cli(*TUNED, "hydra/launcher=basic", cwd=other)
+    basic = call_cli(*TUNED, "hydra/launcher=basic", cwd=other)
     assert basic.returncode == 0, basic.stderr
     pd.testing.assert_frame_equal(rows_of(other), rows)
 
-    json_ = run_cli("compare", "tuned", "--format", "json", cwd=whole)
+    json_ = call_cli("compare", "tuned", "--format", "json", cwd=whole)
     primary = [row for row in json.loads(json_.stdout) if row["family"] == "primary"]
     assert {row["fusion"]: row["n"] for row in primary} == {"concat": 2, "sum": 2}
     assert all(row["metric"] == "test_loss" for row in primary)
 
     # a run that a grid shares is a result there, and still a development run here
     grid = ("run", "-m", "fusion=concat,sum", "train=study", "train.lr=0.008", "seed=0", "name=grid", *QUICK)
-    shared = run_cli(*grid, cwd=whole)
+    shared = call_cli(*grid, cwd=whole)
     assert shared.returncode == 0 and "2 runs had finished before" in shared.stderr
     assert rows_of(whole, "grid")["phase"].isna().all()
     assert rows_of(whole).equals(rows)
     every = pd.read_csv(whole / "runs" / "results.csv")
     assert every[every["study"] == "grid tuned"]["phase"].isna().all()
 
-    cost = run_cli("compare", "tuned", "--cost", "--format", "csv", cwd=whole)
+    cost = call_cli("compare", "tuned", "--cost", "--format", "csv", cwd=whole)
     table = pd.read_csv(io.StringIO(cost.stdout))
     timed = table["diff"].notna() & (table["family"] != OCTAVE_AWAY)  # at another rate a step is the same
     assert (table["step_ms"] > 0).all() and table["step_ratio"].notna().equals(timed)
     assert (table["step_ratio_low"].dropna() <= table["step_ratio"].dropna()).all()
     copy = (whole / "runs" / "studies" / "tuned" / "results.csv").rename(tmp_path / "copy.csv")
-    lost = run_cli("compare", str(copy), "--cost", cwd=tmp_path)
+    lost = call_cli("compare", str(copy), "--cost", cwd=tmp_path)
     assert (lost.returncode, lost.stderr.count("\n")) == (2, 1)
     assert lost.stderr.startswith("ablate: --cost: ")
 
@@ -664,8 +664,8 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
 @pytest.mark.slow
 def test_arms_side_by_side_and_what_cannot_be_built_is_named(tmp_path):
     arms = ("run", "study=arms", "fusion=concat,sum", *QUICK)
-    assert run_cli(*arms, "seed=0,1", cwd=tmp_path).returncode == 0
-    result = run_cli("compare", "arms", "--format", "json", cwd=tmp_path)
+    assert call_cli(*arms, "seed=0,1", cwd=tmp_path).returncode == 0
+    result = call_cli("compare", "arms", "--format", "json", cwd=tmp_path)
     rows = {(r["fusion"], r["normalize"], r["match"], r["match_by"]): r for r in json.loads(result.stdout)}
     matches = [("none", match, by) for match in ("params", "flops") for by in ("mlp", "value_width")]
     sums = [key[1:] for key in rows if key[0] == "sum"]
@@ -673,12 +673,12 @@ def test_arms_side_by_side_and_what_cannot_be_built_is_named(tmp_path):
     assert [key for key in rows if key[0] == "concat"] == [("concat", "none", "none", "")]
     assert {row["family"] for row in rows.values()} == {"primary"}
     assert all(abs(row["match_error"]) < 0.01 for key, row in rows.items() if key[2] != "none")
-    shown = run_cli("compare", "arms", "--why", cwd=tmp_path).stdout
+    shown = call_cli("compare", "arms", "--why", cwd=tmp_path).stdout
     assert "match_error" in shown and "equal by construction" in shown  # params and flops by the MLP
-    wide = run_cli(*arms, "seed=0", "heads=16", "out_proj=false", "name=wide", cwd=tmp_path)
+    wide = call_cli(*arms, "seed=0", "heads=16", "out_proj=false", "name=wide", cwd=tmp_path)
     assert wide.returncode == 0 and "fusion=sum" in wide.stderr
-    assert "6 variants that can't be built" in run_cli("compare", "wide", cwd=tmp_path).stdout
-    assert "can't be built: " in run_cli("compare", "wide", "--why", cwd=tmp_path).stderr
+    assert "6 variants that can't be built" in call_cli("compare", "wide", cwd=tmp_path).stdout
+    assert "can't be built: " in call_cli("compare", "wide", "--why", cwd=tmp_path).stderr
 
 
 def test_steps_are_timed_in_turn():

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,10 +72,9 @@ class LadderResult:
     def is_predicted(self) -> bool:
         return self.record.prediction is not None and self.record.prediction.is_intact
 
-    def at_top(self, arm: Arm) -> Mapping[Any, Any] | None:
-        """The contrast of this arm at the top; None without a result."""
-        rows = arm.steps[arm.steps["rung"] == len(self.rungs) - 1].to_dict("records")
-        return rows[0] if rows else None
+    def has_top(self, arm: Arm) -> bool:
+        """Whether this arm has a contrast at the top."""
+        return bool((arm.steps["rung"] == len(self.rungs) - 1).any())
 
 
 def ladder_result(

@@ -118,7 +118,7 @@ def of_ladder(comparison: Comparison, ladder: "LadderResult") -> list[str]:
 
     if ladder.record.demonstration:
         return [A_DEMONSTRATION.format(whole_study(ladder.record))]
-    record, is_at_top = ladder.record, any(ladder.at_top(arm) for arm in ladder.arms)
+    record, is_at_top = ladder.record, any(ladder.has_top(arm) for arm in ladder.arms)
     if not is_at_top or {*places_of(record)} - {*comparison.rows["run_id"]}:
         return [f"{_again(record)} goes on with it."]
     steps = pd.concat([arm.steps for arm in ladder.arms], ignore_index=True)

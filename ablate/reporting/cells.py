@@ -100,7 +100,7 @@ def differences(table: pd.DataFrame, digits: str) -> list[str]:
 def step_ratio(row: Mapping[Any, Any]) -> str:
     """The relative time of a training step with its range; empty if it was not measured."""
     ratio, low, high = (row[f"step_ratio{end}"] for end in ("", "_low", "_high"))
-    return "" if ratio != ratio else f"{ratio:.2f} [{low:.2f}, {high:.2f}]"
+    return "" if ratio != ratio else f"{ratio:.2f} {interval(low, high, '.2f')}"
 
 
 def digits(metric: str) -> str:

@@ -3,10 +3,10 @@
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.ladder import Arm, Estimate, LadderResult, shapes
+from ablate.analysis.ladder import Arm, LadderResult, shapes
 from ablate.analysis.scaling import FORMS
 from ablate.phrases import lines_if
-from ablate.reporting.words import number, signed, unit
+from ablate.reporting.words import interval, remaining, unit
 from ablate.store.record import LEVEL, name_at
 
 NO_RATIO = "no ratio of parameters, which takes four rungs and a factor of ten between their sizes"
@@ -40,9 +40,10 @@ def _of_arm(arm: Arm, ladder: LadderResult, nats: str) -> list[str]:
     """Its slope, its ratio of parameters, and the forms that predicted it."""
     parts = list[str]()
     if arm.slope:
-        parts.append(f"with twice the parameters its difference changes by {_estimate(arm.slope)}{nats}")
+        change = remaining(arm.slope.value, arm.slope.low, arm.slope.high)
+        parts.append(f"with twice the parameters its difference changes by {change}{nats}")
     if ratio := arm.ratio:
-        times = f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] times"
+        times = f"{ratio.value:.2f} {interval(ratio.low, ratio.high, '.2f')} times"
         parts.append(f"{ladder.baseline} reaches its loss with {times} its parameters")
     elif arm.slope:
         parts.append(NO_RATIO)
@@ -91,7 +92,3 @@ def _grown(rows: pd.DataFrame, column: str) -> str:
     """From what to what a number grows; empty if it does not."""
     low, high = rows[column].iloc[0], rows[column].iloc[-1]
     return f"{low} to {high}" if low != high else ""
-
-
-def _estimate(estimate: Estimate) -> str:
-    return f"{signed(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"

@@ -23,7 +23,7 @@ from ablate.reporting import tables
 from ablate.reporting.answers import place
 from ablate.reporting.ladder import sizes
 from ablate.reporting.tables import escaped
-from ablate.reporting.words import confidence
+from ablate.reporting.words import confidence, interval
 from ablate.store.columns import column_named
 from ablate.store.record import LEVEL
 
@@ -85,7 +85,7 @@ def _by_rung(comparison: Comparison, ladder: LadderResult) -> PaperTable:
             mark = MARK if row["verdict"] in stats.CLAIMS else ""
             frame[-1][names[row["rung"]]] = f"{_difference(row)}{mark}"
         if arm.predicted:
-            frame[-1][predicted] = f"[{arm.predicted.low:.3f}, {arm.predicted.high:.3f}]"
+            frame[-1][predicted] = interval(arm.predicted.low, arm.predicted.high, ".3f")
     table = pd.concat([arm.steps for arm in ladder.arms])
     low, high = int(table["pairs"].min()), int(table["pairs"].max())
     parts = [
@@ -174,10 +174,13 @@ def _cell(row: Mapping[Hashable, Any]) -> str:
 
 
 def _difference(row: Mapping[Hashable, Any]) -> str:
-    interval = f" [{row['low']:.3f}, {row['high']:.3f}]" if row["low"] == row["low"] else ""
     if row["verdict"] == stats.IDENTICAL:
         return stats.IDENTICAL
-    return "" if row["diff"] != row["diff"] else f"{row['diff']:+.3f}{interval}"
+    return (
+        ""
+        if row["diff"] != row["diff"]
+        else f"{row['diff']:+.3f} {interval(row['low'], row['high'], '.3f')}".rstrip()
+    )
 
 
 def _caption(comparison: Comparison, table: pd.DataFrame) -> str:

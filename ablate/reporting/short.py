@@ -136,7 +136,7 @@ def _of_ladder(comparison: Comparison, ladder: "LadderResult", *, marginal: bool
         }
         read += [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         if arm.predicted:
-            if not ladder.at_top(arm):
+            if not ladder.has_top(arm):
                 read.append({"arm": arm.name, "rung": names[top]})
             read[-1]["predicted"] = words.interval(arm.predicted.low, arm.predicted.high, digits)
     order = ["arm", "rung", "n", "difference [low, high]", *of_marginal, "predicted", "verdict"]

@@ -50,7 +50,16 @@ def of_parts(name: str, cwd: Path) -> list[Path]:
     return list((cwd / "runs" / "store").glob(f".*.part/*/*/{name}"))
 
 
-training, logs, leases = (partial(of_parts, name) for name in ("checkpoint-*", "log.txt", "lease.json"))
+training, leases = (partial(of_parts, name) for name in ("checkpoint-*", "lease.json"))
+
+
+def logs(cwd: Path) -> list[str]:
+    """The texts of the logs of the runs under way; a file may go between its listing and its reading."""
+    texts = []
+    for log in of_parts("log.txt", cwd):
+        with contextlib.suppress(FileNotFoundError):
+            texts.append(log.read_text())
+    return texts
 
 
 def group_of(process: subprocess.Popen) -> list[psutil.Process]:
@@ -184,7 +193,7 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start, st
     rows = call_cli("runs", "--format", "csv", cwd=tmp_path).stdout
     assert rows.count("interrupted") == 2 and rows.count("running") == 0
     again = start(*command, cwd=tmp_path)
-    wait_for(lambda: sum("going on after" in log.read_text() for log in logs(tmp_path)) == 2)
+    wait_for(lambda: sum("going on after" in text for text in logs(tmp_path)) == 2)
     os.killpg(again.pid, signal.SIGKILL)
     again.communicate()
 

@@ -87,17 +87,25 @@ class Comparison:
         return list(dict.fromkeys(self.table["family"]))
 
     @cached_property
+    def _by_contrast(self) -> dict[tuple[str, str, str], Finding]:
+        """What each contrast came to, by family, variant and baseline, in the order of the table. That of a
+        ladder, which takes no more seeds, has no number of them."""
+        table = self.table.assign(more_seeds=None) if self.ladder else self.table
+        return {
+            (row["family"], row["variant"], row["baseline"]): finding(row, self.variants)
+            for row in table.to_dict("records")
+            if row["baseline"] is not None
+        }
+
+    @property
     def findings(self) -> list[Finding]:
         """All contrasts, in the order of the table."""
-        return [one for one in self.findings_of(self.table) if one]
+        return [*self._by_contrast.values()]
 
-    def findings_of(self, table: pd.DataFrame) -> list[Finding | None]:
-        """What each of these rows of the table found; None for a baseline, and without one. That of a ladder,
-        which takes no more seeds, has no number of them."""
-        if self.ladder:
-            table = table.assign(more_seeds=None)
-        rows = table.to_dict("records")
-        return [None if row["baseline"] is None else finding(row, self.variants) for row in rows]
+    def findings_of(self, rows: pd.DataFrame) -> list[Finding | None]:
+        """The finding of each of these rows of the table; None for a row without a baseline."""
+        contrasts = zip(rows["family"], rows["variant"], rows["baseline"], strict=True)
+        return [self._by_contrast.get(contrast) for contrast in contrasts]
 
     @property
     def identical(self) -> list[Finding]:

@@ -9,6 +9,7 @@ import pytest
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.power import seeds_needed
+from ablate.phrases import texts
 from ablate.reporting import answers, words
 from ablate.reporting.cells import for_reading
 from ablate.store.record import StudyRecord
@@ -71,9 +72,9 @@ def test_without_uniform_attention_or_where_that_may_be_worth_nothing_there_is_n
     )
     result = compare(rows, baseline={"fusion": "concat", "scores": "softmax"})
     assert result.table["share"].isna().all()
-    assert any(line.endswith("(so nothing is a share of it)") for line in result.notes)
+    assert any(line.endswith("(so nothing is a share of it)") for line in texts(result.notes))
     without = compare(rows.query("scores == 'softmax'"))
-    assert without.table["share"].isna().all() and "worth" not in " ".join(without.notes)
+    assert without.table["share"].isna().all() and "worth" not in " ".join(texts(without.notes))
 
 
 # --- the placebo ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import yaml
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.ladder import LadderResult, shapes
 from ablate.analysis.load import Results, Source
-from ablate.phrases import Doubt
+from ablate.phrases import texts
 from ablate.reporting import paper, short
 from ablate.reporting.answers import lines
 from ablate.reporting.charts import figures
@@ -138,7 +138,7 @@ def test_a_ladder_under_way_says_where_it_is(below: int, so_far: str):
     assert ("for 0.8 M it is predicted to cost 0.0" in said) == (below == 1) == (", and not seen yet" in said)
     table = short.table(comparison)
     assert [*table["rung"]][-1].startswith("r4" if below == 1 else "r2")
-    assert not [note for note in comparison.notes if note.startswith("missing")]
+    assert not [note for note in texts(comparison.notes) if note.startswith("missing")]
 
 
 def test_a_prediction_that_was_changed_counts_for_nothing():
@@ -146,8 +146,8 @@ def test_a_prediction_that_was_changed_counts_for_nothing():
     assert record.prediction
     forged = replace(record, prediction=replace(record.prediction, date="2020-01-01"))
     comparison = compare(table, records=[forged])
-    (doubt,) = [note for note in comparison.notes if "was changed" in note]
-    assert isinstance(doubt, Doubt) and "counts for nothing" in doubt and "2020-01-01" in doubt
+    (doubt,) = [note for note in comparison.notes if "was changed" in note.text]
+    assert doubt.is_doubt and "counts for nothing" in doubt.text and "2020-01-01" in doubt.text
     (said,) = answer(comparison, forged)
     assert "at 0.1, 0.2 and 0.4 M" in said and "predicted to" not in said
     assert "Doubts: a prediction that was changed" in said

@@ -22,7 +22,7 @@ from ablate.analysis.variant import Variant, variants_of
 from ablate.execution.events import Finished
 from ablate.live.board import Lines
 from ablate.live.table import _table
-from ablate.phrases import cleaned, error_line, option, visible
+from ablate.phrases import cleaned, error_line, option, texts, visible
 from ablate.printing import console, put, say_what_is_warned
 from ablate.reporting import short
 from ablate.reporting.commands import commands
@@ -245,7 +245,7 @@ def told(tmp_path, monkeypatch):
     def told(**given: Any) -> tuple[list[str], list[str]]:
         path.write_text(json.dumps(record | given))
         subject = read("synthetic")
-        return commands(subject), subject.notes
+        return commands(subject), texts(subject.notes)
 
     return told
 
@@ -266,6 +266,6 @@ def test_a_command_is_shown_if_it_is_one_of_ablate(told, command):
 
 def test_options_are_quoted_as_a_shell_reads_them():
     rows = pd.DataFrame({"method": ["$(id)", "b"], "seed": 0, "loss": [1.0, 2.0]})
-    notes = ablate.compare(rows, by="method", metric="loss").notes
+    notes = texts(ablate.compare(rows, by="method", metric="loss").notes)
     assert "no verdicts: no baseline is named; try --baseline 'method=$(id)'" in notes
     assert option("--by", "a", "b;c") == "--by 'a,b;c'" and option("--by", "a", "b") == "--by a,b"

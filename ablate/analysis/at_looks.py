@@ -11,7 +11,7 @@ from ablate.analysis.controls import equal_variants
 from ablate.analysis.looks import Decisions, Looks
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import Variants
-from ablate.phrases import Doubt, counted, first_few, lines_if
+from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.record import StudyRecord
 
 
@@ -78,7 +78,7 @@ def _in_order(looks: Looks, variants: Variants, values_CS: Array, missing: float
 
 def notes(
     before: Variants, after: Variants, now: Mapping[str, Decisions], records: Iterable[StudyRecord]
-) -> list[str]:
+) -> list[Note]:
     """Lines on results that do not count, and on promises that are off. before, after: with and without the
     results beyond their looks."""
     if not now:
@@ -87,17 +87,19 @@ def notes(
         return [
             *lines_if(
                 several,
-                Doubt(
+                Note(
                     "looks are a promise of one study by itself: these rows are of several, so each interval"
                     " is as if its number of seeds had been fixed",
+                    "doubt",
                     "looks of several studies",
                 ),
             ),
             *(
-                Doubt(
+                Note(
                     f"{name}: grew from {' to '.join(map(str, sizes))} seeds although there were results, so"
                     " its intervals no longer hold together; study.looks names the numbers of seeds"
                     " beforehand",
+                    "doubt",
                     f"{name} grew after results",
                 )
                 for name, sizes in grew
@@ -107,4 +109,4 @@ def notes(
     beyond, late = int((before.ran & ~after.ran).sum()), first_few(looks.late)
     line = f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of its arm stand"
     first = f"a late seed in development ({late}): the first look is at {looks.at[0]} seeds"
-    return [*lines_if(late, first), *lines_if(beyond, line)]
+    return [*lines_if(late, Note(first)), *lines_if(beyond, Note(line))]

@@ -12,7 +12,7 @@ from ablate.analysis.finding import Finding
 from ablate.analysis.variants import Settings, Variants
 from ablate.config.overrides import spelled
 from ablate.config.rules import ConfigError
-from ablate.phrases import lines_if
+from ablate.phrases import Note, lines_if
 from ablate.store.columns import column_named, config_about
 
 # Columns that, besides attention, determine which functions a model can represent; and columns that do not.
@@ -48,11 +48,12 @@ def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
     ]
 
 
-def unknown_forms(variants: Variants) -> list[str]:
+def unknown_forms(variants: Variants) -> list[Note]:
     """A line if there are variants whose rows have no form."""
     unknown = variants.table.loc[variants.table["form"].eq(""), "fusion"].unique()
     names = ", ".join(f"fusion={name}" for name in unknown if name)
-    return lines_if(names, f"equal forms are not known for {names} (rows without the column form)")
+    line = f"equal forms are not known for {names} (rows without the column form)"
+    return lines_if(names, Note(line))
 
 
 def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None]:
@@ -93,12 +94,14 @@ def shares(diff: pd.Series, pairs: Sequence[Pair], references: AttentionGaps) ->
     return diff / np.array([units.get(base, np.nan) for _, base in pairs], float)
 
 
-def on_uniform_attention(variants: Variants, references: AttentionGaps) -> list[str]:
+def on_uniform_attention(variants: Variants, references: AttentionGaps) -> list[Note]:
     """A line for each variant on what attention is worth to it."""
     return [
-        f"attention is worth {unit:.4g} [{low:.4g}, {high:.4g}] to {variants.names[base]}: its"
-        f" {variants.metric} with scores=uniform less its own"
-        f" ({'column share' if low > 0 else 'so nothing is a share of it'})"
+        Note(
+            f"attention is worth {unit:.4g} [{low:.4g}, {high:.4g}] to {variants.names[base]}: its"
+            f" {variants.metric} with scores=uniform less its own"
+            f" ({'column share' if low > 0 else 'so nothing is a share of it'})"
+        )
         for base, (unit, low, high) in references.items()
     ]
 
@@ -131,7 +134,7 @@ def more_diverged(variants: Variants, those: Sequence[int]) -> int:
     return int(np.ptp(variants.diverged[[*those]].sum(1)))
 
 
-def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> list[str]:
+def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> list[Note]:
     """A line on those contrasts that are of two functions, without results at an equal start."""
     lacking = [
         one
@@ -149,7 +152,7 @@ def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> li
         f"{who[:1].upper()}{who[1:]} start as different functions; part of the difference may come from that"
         f" start (parametrization). A placebo would give both an equal start; {named}"
     )
-    return lines_if(len(lacking), line)
+    return lines_if(len(lacking), Note(line))
 
 
 def otherwise_equal(variants: Variants, wanted: Mapping[str, Any], free: Sequence[str] = ()) -> list[Pair]:

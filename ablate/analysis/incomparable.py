@@ -13,7 +13,7 @@ from ablate.analysis.stats import Array
 from ablate.analysis.variant import distinguishing, variants_of
 from ablate.config.conditions import as_text, column_for
 from ablate.config.rules import ConfigError, did_you_mean
-from ablate.phrases import Doubt, counted, first_few, lines_if, option
+from ablate.phrases import Note, counted, first_few, lines_if, option
 from ablate.store.columns import (
     COLUMNS,
     CONFIG_COLUMNS,
@@ -199,7 +199,7 @@ def _conditions(rows: pd.DataFrame, group: pd.DataFrame, columns: Sequence[str])
             yield option("--where", condition)
 
 
-def kinds_of_pairs(variants: "Variants", pairs: "Iterable[Pair]", *, mixed: bool) -> list[str]:
+def kinds_of_pairs(variants: "Variants", pairs: "Iterable[Pair]", *, mixed: bool) -> list[Note]:
     """A line if runs on several kinds of processors are compared, with the number of pairs over two kinds:
     one run has other losses on each, by as much as on other seeds (docs/precision.md). Raises Incomparable,
     unless mixed, if a variant and its baseline have no kind in common."""
@@ -223,11 +223,12 @@ def kinds_of_pairs(variants: "Variants", pairs: "Iterable[Pair]", *, mixed: bool
     runs = "; ".join(f"{kind}: {counted(count, 'run')}" for kind, count in zip(kinds, counts, strict=True))
     line = f"processors of {len(kinds)} kinds ({runs})"
     if not apart:
-        return [f"{line}; each pair is of one kind"]
+        return [Note(f"{line}; each pair is of one kind")]
     pairs_apart = f"{apart} of {counted(paired, 'pair')}"
     return [
-        Doubt(
+        Note(
             f"{line}; {pairs_apart} are over two kinds, which adds to their noise",
+            "doubt",
             f"{pairs_apart} over two kinds of processors",
         )
     ]

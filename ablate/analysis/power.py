@@ -17,7 +17,7 @@ from ablate.analysis.looks import cost_lines, usual, usual_seeds
 from ablate.analysis.question import Question
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import Taken, counted, option
+from ablate.phrases import counted, option, texts
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
@@ -75,7 +75,7 @@ def seeds_needed(
     table["runs"] = table["seeds"] * arms
     table["minutes"] = table["runs"] * run_s / 60 / at_once
     lines = [
-        *(line for line in result.notes if isinstance(line, Taken)),
+        *texts(note for note in result.notes if note.kind == "taken"),
         source,
         f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
         f"power {power:g} of each of {counted(k, 'comparison')} at {alpha:g}/{k} (Bonferroni, the first"

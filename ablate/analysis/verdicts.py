@@ -23,7 +23,7 @@ NUMBERS = (
 WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look")
 
 
-def judged(
+def contrast_table(
     variants: Variants,
     family: str,
     pairs: Sequence[Pair],

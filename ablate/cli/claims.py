@@ -7,7 +7,7 @@ import typer
 from ablate.cli.shared import READ, FormatOption, RunsOption, WideOption, print_table
 from ablate.cli.train import say_lines, show_estimate
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted
+from ablate.phrases import counted, texts
 from ablate.printing import put, say
 
 NumberArgument = Annotated[str, typer.Argument(metavar="NNN", help="The number of an entry, as 001.")]
@@ -143,7 +143,7 @@ def run(
             return
         say_lines(outcome)
         rows = outcome.rows()
-        for line in unusable(rows):
+        for line in texts(unusable(rows)):
             say(line)
         done = int(rows["status"].isin(RESULTS).sum())
         put(f"{counted(done, 'run')} of a trial, which shows nothing of the result")

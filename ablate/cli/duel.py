@@ -9,6 +9,7 @@ import typer
 from ablate.cli.shared import RunsOption, say_loading, use_plugins
 from ablate.cli.train import say_lines
 from ablate.config.overrides import as_value
+from ablate.phrases import texts
 from ablate.printing import put, say
 
 UNITS = {"s": 1, "m": 60, "h": 3600}  # of a budget of time
@@ -82,7 +83,7 @@ def duel(
         return
     rows = outcome.rows()
     if missing := len(outcome.run_ids) - int(rows["status"].isin(RESULTS).sum()):
-        for line in unusable(rows):
+        for line in texts(unusable(rows)):
             say(line)
         say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
         raise typer.Exit(1)

@@ -21,7 +21,7 @@ from ablate.analysis.load import read
 from ablate.analysis.question import Question
 from ablate.analysis.variant import Variant
 from ablate.config.extras import require
-from ablate.phrases import cleaned
+from ablate.phrases import cleaned, texts
 from ablate.reporting import cells, own_files, short, words
 from ablate.reporting.compared import Method, drawings, method_of
 from ablate.reporting.ladder_details import details
@@ -169,7 +169,7 @@ def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:
     html = _template("comparison.html.j2").render(
         tables=[comparison_table(comparison, family) for family in comparison.families],
         answer=answer,
-        notes=comparison.notes,
+        notes=texts(comparison.notes),
     )
     return cleaned(html)
 

@@ -201,8 +201,8 @@ def _standing(further: FollowUps) -> Iterator[Limit]:
     caveats, record = further.comparison.caveats, further.record
     for one in caveats:
         if one.is_doubt:
-            yield Limit(one.brief, f"{capital(one.words)}.", "Do text and budget carry a verdict?")
-    if not any(one.kind == "fixed places" for one in caveats):
+            yield Limit(one.brief, f"{capital(one.text)}.", "Do text and budget carry a verdict?")
+    if not any(one.about == "fixed places" for one in caveats):
         command = "" if record.rungs else with_fixed_places(record)
         yield Limit(
             "not known whether attention has learned to look",
@@ -214,7 +214,7 @@ def _standing(further: FollowUps) -> Iterator[Limit]:
 
 def beside_counting(comparison: Comparison) -> str:
     """Whether the models are better than counting tokens, in a line; empty for a table of others."""
-    found = [one for one in comparison.caveats if one.kind == "counting"]
+    found = [one for one in comparison.caveats if one.about == "counting"]
     if of_others(comparison.rows):
         return ""
     if not found:

@@ -15,6 +15,7 @@ from ablate.analysis.question import Question
 from ablate.config.conditions import as_text
 from ablate.config.identity import digest
 from ablate.files.atomic import StoreError, read_json
+from ablate.phrases import Note, texts
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.commands import SINGLE_RUNS, commands
 from ablate.reporting.compared import FOLDERS, Card, cards, equations
@@ -56,7 +57,7 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
     if where := question.pop("where", ()):
         chosen = select(with_options(subject.rows), where)
         only = f"only rows where {' and '.join(where)}"
-        subject = replace(subject, rows=chosen, is_whole=False, notes=[*subject.notes, only])
+        subject = replace(subject, rows=chosen, is_whole=False, notes=[*subject.notes, Note(only)])
     comparison = compare(subject.rows, margin=margin, records=[record], **question)
     rows, own = comparison.rows, at_own_value(comparison.rows)
     development = _development(subject.rows)
@@ -77,10 +78,14 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
         spans=spans(comparison, record.tuned_column),
         counting=beside_counting(comparison),
         limits=[*limits(comparison, record)],
-        notes=[line for line in (*subject.notes, *comparison.notes) if line not in failures]
-        + [one.words for one in comparison.caveats if not one.is_doubt],
+        notes=texts(
+            [
+                *(note for note in (*subject.notes, *comparison.notes) if note not in failures),
+                *(one for one in comparison.caveats if not one.is_doubt),
+            ]
+        ),
         cost=_cost(own),
-        failures=failures,
+        failures=texts(failures),
         commands=reproduced,
         facts=_facts(subject, environment),
         methods=paragraph(comparison, record, development),
@@ -107,14 +112,14 @@ def _development(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[~phase.isin(["", "report"])]
 
 
-def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[str]:
+def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[Note]:
     """A line for each development run without a result, with its value of the tuned key."""
     if column not in development:
         return unusable(development, metric)
     return [
-        f"{line} ({column}={as_text(value)}, a development run; diverged, it counts as infinite)"
+        Note(f"{one.text} ({column}={as_text(value)}, a development run; diverged, it counts as infinite)")
         for value, rows in development.groupby(column, dropna=False)
-        for line in unusable(rows, metric)
+        for one in unusable(rows, metric)
     ]
 
 

@@ -13,7 +13,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import BASELINE, Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.variant import varying
-from ablate.phrases import Doubt, Taken, counted, lines_if
+from ablate.phrases import Note, counted, lines_if, texts
 from ablate.reporting import cells, words
 from ablate.reporting.answers import answer
 from ablate.reporting.tables import lines_of
@@ -27,7 +27,7 @@ MOST_DOUBTS = 3
 WIDTH, HEIGHT = 80, 5  # of the lines above the table
 
 
-def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[str]) -> list[str]:
+def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[Note]) -> list[str]:
     """The answer with how sure it is and its doubts, the next command with its time, and what was taken for
     what, each a paragraph. notes: all that there is to say of the rows and of the comparison."""
     record = records[0] if len(records) == 1 else NO_STUDY
@@ -37,19 +37,19 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequenc
     against = lines_if(other, f"Each is against {other}, otherwise equal.")
     paragraph = " ".join([*parts.findings, *against, *parts.trust, *why])
     room = max(2, HEIGHT - _height(paragraph))
-    taken = [note for note in notes if isinstance(note, Taken)]
+    taken = texts(note for note in notes if note.kind == "taken")
     return [paragraph, *(_next(line, record, room) for line in parts.more), *taken]
 
 
-def doubts(notes: Sequence[str], where: str = "--why explains") -> str:
+def doubts(notes: Sequence[Note], where: str = "--why explains") -> str:
     """The doubts among these notes in a few words, and where they are explained; empty without any."""
-    briefs = [*dict.fromkeys(note.brief for note in notes if isinstance(note, Doubt))]
+    briefs = [*dict.fromkeys(note.brief or note.text for note in notes if note.is_doubt)]
     shown = briefs[:MOST_DOUBTS]
     shown += lines_if(len(briefs) > MOST_DOUBTS, f"{len(briefs) - MOST_DOUBTS} more")
     return f"Doubts: {', '.join(shown)}; {where}" if briefs else ""
 
 
-def _why(comparison: Comparison, notes: Sequence[str], *, is_claim: bool) -> list[str]:
+def _why(comparison: Comparison, notes: Sequence[Note], *, is_claim: bool) -> list[str]:
     """A sentence on what --why has; none if nothing was tested and nothing is doubtful."""
     tested = comparison.tested
     is_lead = not is_claim and not any(one.is_primary for one in comparison.findings)
@@ -60,7 +60,7 @@ def _why(comparison: Comparison, notes: Sequence[str], *, is_claim: bool) -> lis
     return lines_if(sentence, f"{sentence}{more}.")
 
 
-LEAD = Doubt("not named beforehand")
+LEAD = Note("not named beforehand", "doubt")
 
 
 def _next(line: str, record: StudyRecord, room: int) -> str:

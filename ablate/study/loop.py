@@ -178,7 +178,7 @@ class Loop:
     ) -> StudyRecord:
         """The record merged with the one before. Raises StoreError if the study may not grow like this."""
         settings = self._machine(before, runs)
-        if not self.is_single:  # loose runs have each their own settings
+        if not self.is_single:  # single runs have each their own settings
             record = replace(record, machine=settings)
         if record.prediction and not (before and before.prediction):
             self._require_unseen(record.name, record.prediction, runs)

@@ -21,7 +21,7 @@ from ablate.analysis.incomparable import Incomparable
 from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.config.rules import ConfigError
 from ablate.phrases import texts
-from ablate.reporting.cells import caption, for_reading
+from ablate.reporting.cells import caption, full_table
 from ablate.reporting.tables import render
 from ablate.reporting.words import sentences
 from ablate.store.columns import COLUMNS
@@ -418,7 +418,7 @@ def test_a_variant_that_diverges_more_is_not_called_better_or_equivalent():
     assert (row["n"], row["diverged"], row["verdict"], row["p"] < 0.05) == (3, 1, "undecided", True)
     assert row["why"] == "it diverged on 1 more seed than its baseline"
     assert row["mean"] == pytest.approx((2.30 + 2.41 + 2.50) / 3) and pd.isna(row["more_seeds"])
-    assert "3 + 1 diverged" in for_reading(result, "exploratory")["n"].tolist()
+    assert "3 + 1 diverged" in full_table(result, "exploratory")["n"].tolist()
     assert "better" not in sentences(result)[0]
     assert any("seed=3" in note and "step 7" in note for note in texts(result.notes))
 
@@ -454,7 +454,7 @@ def test_missing_seeds_and_too_few_are_named():
     row = by_fusion(result)["sum"]
     assert (row["verdict"], row["why"], row["diff"]) == ("undecided", "one paired seed", pytest.approx(0.5))
     assert "missing: fusion=sum heads=4 out_proj=true: no run of seed 1, 2" in texts(result.notes)
-    assert "undecided: one paired seed" in render(for_reading(result, "exploratory"), "table")
+    assert "undecided: one paired seed" in render(full_table(result, "exploratory"), "table")
     same = compare(table(*variant((2.0, 2.1, 2.2), **CONCAT), *variant((2.3, 2.4, 2.5), **SUM)))
     assert by_fusion(same)["sum"]["why"] == "the same difference at every seed"
     two = compare(table(*variant((2.0, 2.1), **CONCAT), *variant((2.5, 2.601), **SUM)))
@@ -493,7 +493,7 @@ def test_primary_contrasts_are_a_family_of_their_own():
     assert others["p_holm"].min() == pytest.approx(3 * p)
     assert "named beforehand" in caption(result, "primary") and "a lead" in caption(result, "exploratory")
     assert len(sentences(result)) == 1 and "sum is worse" in sentences(result)[0]
-    assert [len(for_reading(result, family)) for family in result.families] == [2, 5]
+    assert [len(full_table(result, family)) for family in result.families] == [2, 5]
 
     def declared(**entry) -> Comparison:
         return compare(rows, records=[make_record(primary=[entry])])
@@ -685,7 +685,7 @@ def test_json_keeps_every_digit_and_its_keys():
 
 def test_latex_is_a_booktabs_tabular_with_everything_escaped(tmp_path):
     rows = table(*hand_worked(), *variant((2.4, 2.6, 2.5, 2.7), **{**SUM, "fusion": r"a_b&50%$#{x}^~\\"}))
-    text = render(for_reading(compare(rows), "exploratory", marginal=True), "latex")
+    text = render(full_table(compare(rows), "exploratory", marginal=True), "latex")
     head, *body = text.strip().splitlines()
     assert head == r"% needs \usepackage{booktabs}"
     assert body[0].startswith(r"\begin{tabular}{") and body[-1] == r"\end{tabular}"

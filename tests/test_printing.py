@@ -24,7 +24,7 @@ from ablate.live.board import Lines
 from ablate.live.table import _table
 from ablate.phrases import cleaned, error_line, option, texts, visible
 from ablate.printing import console, put, say_what_is_warned
-from ablate.reporting import short
+from ablate.reporting.cells import short_table
 from ablate.reporting.commands import commands
 from ablate.reporting.html import called
 from ablate.reporting.tables import render
@@ -144,7 +144,7 @@ def test_names_tell_all_variants_apart():
 
 def test_a_table_has_a_label_of_its_own_for_each_variant():
     result = ablate.compare(odd(), **ASKED)
-    labels = short.table(result)["variant"]  # without the only baseline
+    labels = short_table(result)["variant"]  # without the only baseline
     assert labels.nunique() == len(NAMES) - 1
     assert {"method=relu", 'method="relu k=2"', 'method="relu k=3"'} <= {*labels}
     assert not OBEYED.search(str(result)) and not OBEYED.search(result._repr_html_())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pandas as pd
 
-from ablate.analysis import at_looks, controls, notes, stats
+from ablate.analysis import controls, notes, stats
 from ablate.analysis.caveats import Caveat, caveats
 from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
 from ablate.analysis.finding import Finding, finding
@@ -21,7 +21,7 @@ from ablate.analysis.looks import Decisions
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, collect
-from ablate.analysis.verdicts import NUMBERS, WHOLE, contrast_table
+from ablate.analysis.verdicts import NUMBERS, WHOLE, contrast_table, decisions, that_count
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
@@ -143,8 +143,8 @@ def compare(
     margin = margin_of(records, margin, metric)
     baseline, contrasts = _baseline(every, records, asked.get("baseline"))
     pairs, missing = _pairs(every, records, contrasts, baseline)
-    now = at_looks.decisions(every, records, pairs, margin, alpha)
-    variants = at_looks.that_count(every, now)
+    now = decisions(every, records, pairs, margin, alpha)
+    variants = that_count(every, now)
     bases = sorted({base for of in pairs.values() for _, base in of})
     worth, placebo = controls.uniform_attention_gap(variants, bases), _placebo(records)
     table = pd.concat(_families(variants, pairs, now, placebo, worth, margin, alpha), ignore_index=True)
@@ -179,7 +179,7 @@ def compare(
         *kinds_of_pairs(every, sorted({*itertools.chain(*pairs.values())}), mixed=asked.get("mixed", False)),
         *_of_results(comparison, variants, records),
         *([] if now or is_ladder else notes.missing_seeds(rows, variants.shown)),
-        *at_looks.notes(every, variants, now, records),
+        *notes.at_looks(every, variants, now, records),
         *([] if variants.of_others else controls.parametrization(comparison.tested, placebo)),
         *controls.on_uniform_attention(variants, worth),
         *(one for one in comparison.caveats if one.is_doubt),
@@ -355,4 +355,4 @@ def counted_variants(variants: Variants, record: StudyRecord) -> Variants:
         return variants
     pairs, _ = family_pairs(variants, record.primary, None, at_baseline=record.reports_at_baseline)
     margin = margin_of([record], None, variants.metric)
-    return at_looks.that_count(variants, at_looks.decisions(variants, [record], pairs, margin, ALPHA))
+    return that_count(variants, decisions(variants, [record], pairs, margin, ALPHA))

@@ -1,7 +1,7 @@
 """Remarks that go with a table of results, one line each: what is missing, stale or doubtful."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from ablate.analysis.caveats import FIXED_PLACES
 from ablate.analysis.contrasts import EQUAL, pair_up
 from ablate.analysis.frames import as_texts, is_empty, of_others
 from ablate.analysis.incomparable import row_in_words
+from ablate.analysis.looks import Decisions
 from ablate.analysis.variant import FACTORS, distinguishing, names
 from ablate.analysis.variants import (
     USABLE,
@@ -279,3 +280,39 @@ def weaknesses(table: pd.DataFrame) -> list[Note]:
             "{0[variant]} is {0[why]}",
         ),
     ]
+
+
+def at_looks(
+    before: Variants, after: Variants, now: Mapping[str, Decisions], records: Iterable[StudyRecord]
+) -> list[Note]:
+    """Lines on results that do not count, and on promises that are off. before, after: with and without the
+    results beyond their looks."""
+    if not now:
+        several = any(record.looks for record in records)
+        grew = [(record.name, record.grew) for record in records if record.grew]
+        return [
+            *lines_if(
+                several,
+                Note(
+                    "looks are a promise of one study by itself: these rows are of several, so each interval"
+                    " is as if its number of seeds had been fixed",
+                    "doubt",
+                    "looks of several studies",
+                ),
+            ),
+            *(
+                Note(
+                    f"{name}: grew from {' to '.join(map(str, sizes))} seeds although there were results, so"
+                    " its intervals no longer hold together; study.looks names the numbers of seeds"
+                    " beforehand",
+                    "doubt",
+                    f"{name} grew after results",
+                )
+                for name, sizes in grew
+            ),
+        ]
+    looks = next(iter(now.values())).looks
+    beyond, late = int((before.ran & ~after.ran).sum()), first_few(looks.late)
+    line = f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of its arm stand"
+    first = f"a late seed in development ({late}): the first look is at {looks.at[0]} seeds"
+    return [*lines_if(late, Note(first)), *lines_if(beyond, Note(line))]

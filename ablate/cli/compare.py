@@ -98,7 +98,7 @@ def compare(
     from ablate.analysis.load import load
     from ablate.analysis.notes import not_begun
     from ablate.analysis.question import question
-    from ablate.reporting import short
+    from ablate.reporting import answers
 
     if pivot is not None and cost:
         raise typer.BadParameter("shows means alone; leave --cost out", param_hint="--pivot")
@@ -119,7 +119,7 @@ def compare(
     is_short, shown = format in READ and not why, list[str]()
     if pivot is not None or format == "latex":
         _for_a_paper(result, pivot, format, wide=wide)
-        shown += lines_if(is_short and short.doubts(notes), f"{short.doubts(notes)}.")
+        shown += lines_if(is_short and answers.doubts(notes), f"{answers.doubts(notes)}.")
         shown += texts(note for note in notes if is_short and note.kind == "taken")
     elif format not in READ:
         print_table(result.table, format, wide=wide)
@@ -141,14 +141,14 @@ def _in_short(
     wide: bool,
 ) -> None:
     """Print the answer and one table."""
-    from ablate.reporting import short
+    from ablate.reporting import answers, cells
 
-    for line in short.lines(result, records, notes):
+    for line in answers.brief_lines(result, records, notes):
         remark(line, format)
     put()
-    table = short.table(result, records[0].tuned_column if records else "", marginal=marginal)
+    table = cells.short_table(result, records[0].tuned_column if records else "", marginal=marginal)
     if format == "table" and not wide:
-        table = short.in_width(table, shutil.get_terminal_size().columns)
+        table = cells.in_width(table, shutil.get_terminal_size().columns)
     print_table(table, format, wide=wide)
 
 
@@ -161,17 +161,17 @@ def _in_full(
     wide: bool,
 ) -> None:
     """Print the answer and each family."""
-    from ablate.reporting import answers, cells, short
+    from ablate.reporting import answers, cells
 
     for line in answers.lines(result, records):
         remark(line, format)
     put()
     if result.ladder:
-        print_table(short.table(result, marginal=marginal), format, wide=wide)
+        print_table(cells.short_table(result, marginal=marginal), format, wide=wide)
         put()
     for family in result.families:
         remark(cells.caption(result, family), format)
-        print_table(cells.for_reading(result, family, marginal=marginal), format, wide=wide)
+        print_table(cells.full_table(result, family, marginal=marginal), format, wide=wide)
         put()
 
 

@@ -57,7 +57,7 @@ def duel(
     """
     from ablate.analysis.notes import unusable
     from ablate.duel import Duel, side
-    from ablate.reporting import short
+    from ablate.reporting import answers
     from ablate.reporting.html import require_charts, write_report
     from ablate.store.columns import RESULTS
     from ablate.verify.contract import require_sound
@@ -88,7 +88,7 @@ def duel(
         say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
         raise typer.Exit(1)
     comparison, sentences = between.result()
-    if doubts := short.doubts(comparison.notes, f"ablate compare {between.study} --why explains"):
+    if doubts := answers.doubts(comparison.notes, f"ablate compare {between.study} --why explains"):
         say(f"{doubts}.")
     put(sentences)
     put(write_report(between.study))

@@ -1,5 +1,6 @@
 """The findings of a comparison in plain sentences, for a report, a terminal, a notebook. Prints nothing."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.variants import USABLE
-from ablate.phrases import capital, counted, lines_if
+from ablate.phrases import Note, capital, counted, lines_if, texts
 from ablate.reporting import advice
+from ablate.reporting.cells import without_baselines
 from ablate.reporting.words import (
     Voice,
     confidence,
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from ablate.analysis.ladder import LadderResult
 
 MOST = 3  # the most sentences
+MOST_DOUBTS = 3
+WIDTH, HEIGHT = 80, 5  # in short, of the lines above the table
+LEAD = Note("not named beforehand", "doubt")
 ONE_SEED = "One seed shows nothing: the same variant with another seed differs as well."
 PLAIN = Voice(
     untested="",  # no answer is about what was not tested
@@ -143,6 +149,68 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
 
         why = details(comparison, comparison.ladder)
     return [*parts.findings, *parts.trust, *why, *parts.more]
+
+
+# --- in short, above a table that has the numbers --------------------------------------------------------
+
+
+def brief_lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[Note]) -> list[str]:
+    """The answer with how sure it is and its doubts, the next command with its time, and what was taken for
+    what, each a paragraph. notes: all that there is to say of the rows and of the comparison."""
+    record = records[0] if len(records) == 1 else NO_STUDY
+    parts = answer(comparison, record, brief=True)
+    why = _why(comparison, notes, is_claim=bool(record.claim))
+    other = "" if comparison.ladder else without_baselines(comparison)
+    against = lines_if(other, f"Each is against {other}, otherwise equal.")
+    paragraph = " ".join([*parts.findings, *against, *parts.trust, *why])
+    room = max(2, HEIGHT - _height(paragraph))
+    taken = texts(note for note in notes if note.kind == "taken")
+    return [paragraph, *(_next(line, record, room) for line in parts.more), *taken]
+
+
+def doubts(notes: Sequence[Note], where: str = "--why explains") -> str:
+    """The doubts among these notes in a few words, and where they are explained; empty without any."""
+    briefs = [*dict.fromkeys(note.brief or note.text for note in notes if note.is_doubt)]
+    shown = briefs[:MOST_DOUBTS]
+    shown += lines_if(len(briefs) > MOST_DOUBTS, f"{len(briefs) - MOST_DOUBTS} more")
+    return f"Doubts: {', '.join(shown)}; {where}" if briefs else ""
+
+
+def _why(comparison: Comparison, notes: Sequence[Note], *, is_claim: bool) -> list[str]:
+    """A sentence on what --why has; none if nothing was tested and nothing is doubtful."""
+    tested = comparison.tested
+    is_lead = not is_claim and not any(one.is_primary for one in comparison.findings)
+    leads = lines_if(is_lead and any(one.verdict in stats.CLAIMS for one in tested), LEAD)
+    sentence = doubts([*leads, *notes]) or ("--why says how this was tested" if tested else "")
+    others = sum(one.is_tested for one in comparison.findings) - len(tested)
+    more = f", and has {counted(others, 'more comparison')}" if others else ""
+    return lines_if(sentence, f"{sentence}{more}.")
+
+
+def _next(line: str, record: StudyRecord, room: int) -> str:
+    """The line with the next command, or that command alone if the line takes more than `room` lines; if
+    even that does, the command goes by its study and its seeds; of a ladder, --why shows it."""
+    before, _, rest = line.partition("`")
+    command, _, after = rest.partition("`")
+    alone = f"Next: `{command}`{after}"
+    if _height(line) <= room:
+        return line
+    if record.rungs:
+        return f"{before}the command that --why shows{after}"
+    if "'seed=" not in command:
+        return line
+    if _height(alone) <= room:
+        return alone
+    seeds = command[command.rindex("'seed=") :]
+    return f"{before}the command of {record.name} with {seeds}{after} --why has it whole."
+
+
+def _height(text: str) -> int:
+    """The lines that it takes in a terminal of WIDTH."""
+    return len(textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False))
+
+
+# --- the findings in sentences -----------------------------------------------------------------------------
 
 
 def findings(

@@ -24,7 +24,7 @@ from ablate.execution.execute import execute
 from ablate.execution.run import PlacedRun, prepare
 from ablate.execution.timing import step_seconds
 from ablate.phrases import texts
-from ablate.store.columns import MEASURED_COLUMNS, Row
+from ablate.store.columns import RESOURCE_COLUMNS, Row
 from ablate.store.record import Choice, StudyRecord
 from ablate.study import run as running
 from ablate.study import tuned, tuning
@@ -600,7 +600,7 @@ TUNED = (
 
 def rows_of(cwd: Path, name: str = "tuned") -> pd.DataFrame:
     rows = pd.read_csv(cwd / "runs" / "studies" / name / "results.csv")
-    return rows.drop(columns=[*MEASURED_COLUMNS, "threads", "study"])
+    return rows.drop(columns=[*RESOURCE_COLUMNS, "threads", "study"])
 
 
 @pytest.mark.slow

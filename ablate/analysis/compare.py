@@ -15,7 +15,7 @@ from ablate.analysis import controls, notes, stats
 from ablate.analysis.caveats import Caveat, caveats
 from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
 from ablate.analysis.finding import Finding, finding
-from ablate.analysis.frames import as_texts, of_others, select, with_options
+from ablate.analysis.frames import as_texts, is_foreign, select, with_options
 from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
 from ablate.analysis.looks import Decisions
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
@@ -180,7 +180,7 @@ def compare(
         *_of_results(comparison, variants, records),
         *([] if now or is_ladder else notes.missing_seeds(rows, variants.shown)),
         *notes.at_looks(every, variants, now, records),
-        *([] if variants.of_others else controls.parametrization(comparison.tested, placebo)),
+        *([] if variants.is_foreign else controls.parametrization(comparison.tested, placebo)),
         *controls.on_uniform_attention(variants, worth),
         *(one for one in comparison.caveats if one.is_doubt),
     ]
@@ -190,7 +190,7 @@ def compare(
 def _of_results(comparison: Comparison, variants: Variants, records: Sequence[StudyRecord]) -> Iterator[Note]:
     """The notes on metric and placebo, on values, and on rows that count less or not at all."""
     rows, metric, table = comparison.rows, comparison.metric, comparison.table
-    is_measured = column_named(metric).role == "measured"
+    is_measured = column_named(metric).role == "resource"
     yield from notes.foreign_columns(rows, variants)
     if is_measured:
         yield Note(f"{metric} was measured with whatever else ran then; --cost times variants side by side")
@@ -310,7 +310,7 @@ def reported(rows: pd.DataFrame, where: Sequence[str] = ()) -> tuple[pd.DataFram
     """The rows to report on that meet `where`, with_options, and lines on those left out: rows of development
     seeds, which were used to choose values, and rows at values that the study has since replaced. Raises
     ConfigError."""
-    if "phase" not in rows or rows.empty or of_others(rows):
+    if "phase" not in rows or rows.empty or is_foreign(rows):
         return select(with_options(rows), where), []
     kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
     if not kept.any():

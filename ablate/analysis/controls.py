@@ -40,7 +40,7 @@ def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
     differently: equal function_class, and no other difference in what can be learned."""
     table = variants.table
     rest = table[[column for column in OF_THE_MODEL if column in variants.columns]]
-    classes = [""] * len(table) if variants.of_others else table["function_class"]
+    classes = [""] * len(table) if variants.is_foreign else table["function_class"]
     keys = list(zip(classes, *(rest[column] for column in rest), strict=True))
     return [
         bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})
@@ -60,7 +60,7 @@ def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None
     """For each pair, its baseline, or another variant with this baseline, that the variant equals by
     construction; None for most."""
     equal: list[int | None] = [None] * len(pairs)
-    if variants.of_others:
+    if variants.is_foreign:
         return equal
     forms = equal_forms(variants)
     seen: dict[tuple[Any, int], int] = {}
@@ -76,7 +76,11 @@ def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None
 def uniform_attention_gap(variants: Variants, bases: Iterable[int]) -> AttentionGaps:
     """What attention is worth to each of these variants, with its 95 % interval: the metric with
     scores=uniform minus its own, both otherwise equal. Variants without such a partner are left out."""
-    if column_named(variants.metric).unit != "nats" or variants.of_others or "scores" not in variants.columns:
+    if (
+        column_named(variants.metric).unit != "nats"
+        or variants.is_foreign
+        or "scores" not in variants.columns
+    ):
         return {}
     partner = dict(otherwise_equal(variants, {"scores": NO_ATTENTION}, free=MATCH))
     if not (having := [base for base in bases if base in partner]):
@@ -128,10 +132,10 @@ def controlled(
     return table
 
 
-def more_diverged(variants: Variants, those: Sequence[int]) -> int:
+def more_diverged(variants: Variants, among: Sequence[int]) -> int:
     """On how many more seeds one of these variants diverged than another: what the rest of their seeds say is
     not the whole truth then."""
-    return int(np.ptp(variants.diverged[[*those]].sum(1)))
+    return int(np.ptp(variants.diverged[[*among]].sum(1)))
 
 
 def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> list[Note]:

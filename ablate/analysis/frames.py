@@ -39,7 +39,7 @@ def as_kind(cells: pd.Series, column: Column) -> pd.Series:
     return last(cells)
 
 
-def of_others(rows: pd.DataFrame) -> bool:
+def is_foreign(rows: pd.DataFrame) -> bool:
     """Whether rows with results are of a table in which nothing says how heads are fused."""
     return bool(rows["fusion"].isna().all() and rows["status"].isin(RESULTS).any())
 

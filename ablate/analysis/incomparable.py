@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import is_empty, of_others, select
+from ablate.analysis.frames import is_empty, is_foreign, select
 from ablate.analysis.stats import Array
 from ablate.analysis.variant import distinguishing, variants_of
 from ablate.config.conditions import as_text, column_for
@@ -46,8 +46,8 @@ class Incomparable(ConfigError):
 
 def metrics_of(rows: pd.DataFrame, asked: str = "") -> list[str]:
     """The columns that can be compared: those with one number a run, some of them not empty. asked: a metric
-    of others, which may be called like a key of ours."""
-    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if of_others(rows) else {*COLUMNS} - {*METRICS}
+    of another program, which may be called like a key of ablate."""
+    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if is_foreign(rows) else {*COLUMNS} - {*METRICS}
     possible = rows[rows.columns.difference([*taken], sort=False)]
     numeric = possible.select_dtypes(["number", "bool", "boolean"]).dropna(axis=1, how="all")
     return [*map(str, numeric.columns)]

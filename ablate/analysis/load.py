@@ -13,12 +13,12 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_cells, read_table
-from ablate.analysis.frames import as_texts, frame, of_others
+from ablate.analysis.frames import as_texts, frame, is_foreign
 from ablate.config.identity import id_of_row
 from ablate.config.rules import ConfigError
 from ablate.files import as_spelled
 from ablate.phrases import Note, first_few, lines_if
-from ablate.store.columns import MEASURED_COLUMNS, RESULTS, ROLE_COLUMNS
+from ablate.store.columns import RESOURCE_COLUMNS, RESULTS, ROLE_COLUMNS
 from ablate.store.record import NO_STUDY, StudyRecord
 from ablate.store.run_files import read_metrics, read_started
 from ablate.store.store import Store, read_study
@@ -228,7 +228,7 @@ def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[
     if source and source.record is not source.stored:
         line = f"{source.directory / 'study.json'}: holds a command that is not ablate's, which is not shown"
         return [Note(line, "doubt", "a command that is not ablate's")]
-    if of_others(rows) or (source and (source.record or not (source.study or source.table))):
+    if is_foreign(rows) or (source and (source.record or not (source.study or source.table))):
         return []
     studies = rows["study"].dropna().unique()
     line = (
@@ -246,7 +246,7 @@ def _once(rows: pd.DataFrame, source: pd.Series) -> pd.DataFrame:
     different roles in several studies loses them."""
     given = rows.columns[rows.notna().any()].difference(["study", *ROLE_COLUMNS])
     run = _texts(rows, given)
-    as_noisy_as_their_machine = given.intersection([*MEASURED_COLUMNS])
+    as_noisy_as_their_machine = given.intersection([*RESOURCE_COLUMNS])
     run.loc[rows["run_id"].notna() & rows["fusion"].notna(), as_noisy_as_their_machine] = ""
     run = run.groupby([*run.columns], sort=False).ngroup()
     again = run.groupby([run, source]).cumcount().where(rows["seed"].isna(), 0)

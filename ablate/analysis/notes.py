@@ -9,14 +9,14 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.caveats import FIXED_PLACES
 from ablate.analysis.contrasts import EQUAL, pair_up
-from ablate.analysis.frames import as_texts, is_empty, of_others
+from ablate.analysis.frames import as_texts, is_empty, is_foreign
 from ablate.analysis.incomparable import row_in_words
 from ablate.analysis.looks import Decisions
 from ablate.analysis.variant import FACTORS, distinguishing, names
 from ablate.analysis.variants import (
     USABLE,
     Variants,
-    known,
+    identified,
     settings_of,
     variant_columns,
 )
@@ -49,12 +49,13 @@ def stale(rows: pd.DataFrame) -> list[Note]:
 
 
 def unusable(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] = ()) -> list[Note]:
-    """A line for each run that is in no mean, with the reason. Of a table of others, only for those with a
-    result: how many have none is said where it is read. shown: further columns that name a run."""
+    """A line for each run that is in no mean, with the reason. Of a table of another program, only for
+    those with a result: how many have none is said where it is read. shown: further columns that name a
+    run."""
     lines = []
     unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
     lost = rows[~(rows["status"].isin(USABLE) & rows[metric].notna())]
-    lost = lost[lost["status"].isin(RESULTS)] if of_others(rows) else lost
+    lost = lost[lost["status"].isin(RESULTS)] if is_foreign(rows) else lost
     of_status = lost["status"].value_counts()
     for row in lost.to_dict("records"):
         why = unfinished.get(row["status"], f"no {metric}")
@@ -110,12 +111,12 @@ def loss_context(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
 
 def missing_seeds(rows: pd.DataFrame, shown: Sequence[str] = ()) -> list[Note]:
     """A line for each variant without a seed that another variant has. shown: the columns that define
-    variants of others."""
-    rows, others = known(rows), of_others(rows)
+    the variants of a foreign table."""
+    rows, foreign = identified(rows), is_foreign(rows)
     if rows["seed"].isna().all():
         return []
     settings = settings_of(rows)
-    names_N = names(rows, shown if others else distinguishing(settings.table, settings.columns))
+    names_N = names(rows, shown if foreign else distinguishing(settings.table, settings.columns))
     every = {*rows["seed"]}
     lacking = rows.groupby(names_N, sort=False)["seed"].agg(lambda seeds: sorted(every - {*seeds}))
     return [
@@ -160,11 +161,11 @@ def foreign_columns(rows: pd.DataFrame, variants: Variants) -> list[Note]:
             f"{metric} is no metric of ablate's: --higher-is-better or --lower-is-better says what is better"
         )
         lines.append(Note(line, "taken"))
-    others = of_others(rows)
-    for column in variants.shown if others else []:
+    foreign = is_foreign(rows)
+    for column in variants.shown if foreign else []:
         if empty := int(rows[column].isna().sum()):
             lines.append(Note(f"{counted(empty, 'row')} without {column} count as {column}=None", "taken"))
-    for column in variants.columns if others and variants.shown else []:
+    for column in variants.columns if foreign and variants.shown else []:
         levels = variants.table[column].unique()
         if column not in variants.shown and len(levels) > 1:
             line = f"{column} ({first_few(levels)}) differs along with {', '.join(variants.shown)}"
@@ -173,7 +174,7 @@ def foreign_columns(rows: pd.DataFrame, variants: Variants) -> list[Note]:
     for column in rows.columns.difference([*ours], sort=False):
         kinds = rows[column].dropna().unique()
         if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
-            way_out = option("--by", *variants.shown if others else ["fusion"], column)
+            way_out = option("--by", *variants.shown if foreign else ["fusion"], column)
             line = f"{column} ({first_few(kinds)}) defines no variants here; {way_out} makes it do so"
             lines.append(Note(line))
     return lines

@@ -12,7 +12,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.finding import Finding
-from ablate.analysis.frames import of_others, seconds_a_run
+from ablate.analysis.frames import is_foreign, seconds_a_run
 from ablate.analysis.looks import cost_lines, usual, usual_seeds
 from ablate.analysis.question import Question
 from ablate.config.contrast import MARGIN
@@ -143,7 +143,7 @@ def _noise(result: Comparison, family: Sequence[Finding]) -> tuple[float, int, s
         raise ConfigError(
             f"{result.metric} is the same at every seed of each variant: there is no noise to plan for"
         )
-    if of_others(result.rows) and len(n) > 1 and result.table["baseline"].isna().all():
+    if is_foreign(result.rows) and len(n) > 1 and result.table["baseline"].isna().all():
         last = option("--baseline", *(f"{key}={result.table[key].iloc[-1]}" for key in result.shown))
         raise ConfigError(f"no baseline is named; name one, as {last}")
     single = math.sqrt(2) * _pooled(sd[known], n[known])

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.contrasts import parse_baseline
-from ablate.analysis.frames import LARGEST, is_numeric, of_others
+from ablate.analysis.frames import LARGEST, is_foreign, is_numeric
 from ablate.analysis.incomparable import metrics_of
 from ablate.analysis.variants import variant_columns
 from ablate.config.conditions import Where, spelled
@@ -17,7 +17,7 @@ from ablate.phrases import Note, option
 from ablate.store.columns import METRICS, column_named, of_role
 from ablate.store.record import StudyRecord
 
-NOT_VARIED = (*of_role("identity", "seed", "metric", "measured"), "git", "code", "parts")
+NOT_VARIED = (*of_role("identity", "seed", "metric", "resource"), "git", "code", "parts")
 
 
 class Question(TypedDict, total=False):
@@ -63,7 +63,7 @@ def question(
 def metric_of(
     rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | None, keys: Sequence[str]
 ) -> tuple[str, list[Note]]:
-    """The metric, and a line if it was chosen here; of a table of others without val_loss, the only column
+    """The metric, and a line if it was chosen here; of a foreign table without val_loss, the only column
     that can be one. keys: columns that were varied or pair."""
     if metric is not None:
         return metric, []
@@ -74,7 +74,7 @@ def metric_of(
         line = "metric: test_loss, on which every row reports (phase); --metric takes another"
         return "test_loss", [Note(line)]
     choices = [name for name in metrics_of(rows) if name not in keys and column_named(name).role == "metric"]
-    if of_others(rows) and len(choices) == 1 and choices != ["val_loss"]:
+    if is_foreign(rows) and len(choices) == 1 and choices != ["val_loss"]:
         return choices[0], [Note(f"metric: {choices[0]}; --metric takes another", "taken")]
     return "val_loss", []
 
@@ -106,9 +106,9 @@ def margin_of(records: Sequence[StudyRecord], margin: float | None, metric: str)
 def varied(
     rows: pd.DataFrame, by: Sequence[str], used: Sequence[str | None]
 ) -> tuple[Sequence[str], list[Note]]:
-    """The columns that define variants: those of --by; of a table of others without it, the only column of
+    """The columns that define variants: those of --by; of a foreign table without it, the only column of
     words that varies, with a line. used: columns of another use. Raises ConfigError."""
-    if by or not of_others(rows):
+    if by or not is_foreign(rows):
         return by, []
     free = rows[rows.columns.difference([*NOT_VARIED, *used], sort=False)]
     several = [str(name) for name in free if 1 < free[name].nunique(dropna=False) < len(free)]

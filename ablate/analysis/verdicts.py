@@ -147,7 +147,7 @@ def _identical(variants: Variants, row: Mapping[Any, Any]) -> str:
     """The words for two variants that agree to the last digit."""
     runs = f"at all {row['pairs']} seeds" if row["pairs"] else "in every run"
     what = " ".join(row["differs"].split())
-    perhaps = "; perhaps the option never reached the program" if variants.of_others else ""
+    perhaps = "; perhaps the option never reached the program" if variants.is_foreign else ""
     return f"identical {runs}: {what} {'change' if ' ' in what else 'changes'} nothing here{perhaps}"
 
 

@@ -296,10 +296,10 @@ def _tally_in_brief(tested: Sequence[Finding]) -> str:
 def place(rows: pd.DataFrame) -> str:
     """The conditions that all rows share, as in `On docs (2 layers, 64 wide, 1,000 steps)`."""
     one = {c: rows[c].dropna().unique() for c in ("corpus", "layers", "d_model", "steps") if c in rows}
-    known = {column: values[0] for column, values in one.items() if len(values) == 1}
+    shared = {column: values[0] for column, values in one.items() if len(values) == 1}
     words = {"layers": "layers", "d_model": "wide", "steps": "steps"}
-    size = ", ".join(f"{int(known[c]):,} {word}" for c, word in words.items() if c in known)
-    text = f"On {known['corpus']}" if "corpus" in known else "At this size" if size else ""
+    size = ", ".join(f"{int(shared[c]):,} {word}" for c, word in words.items() if c in shared)
+    text = f"On {shared['corpus']}" if "corpus" in shared else "At this size" if size else ""
     return f"{text} ({size})" if size else text
 
 

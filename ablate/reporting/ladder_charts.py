@@ -112,7 +112,7 @@ def _losses(page: Page) -> Iterator[Figure]:
     if not ladder:
         return
     metric, places = comparison.metric, places_of(ladder.record)
-    rows = page.own[page.own["status"].isin(USABLE) & page.own[metric].notna()]
+    rows = page.reported[page.reported["status"].isin(USABLE) & page.reported[metric].notna()]
     rows = rows.dropna(subset=["flops_per_token", "tokens"])
     runs = [
         (

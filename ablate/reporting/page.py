@@ -28,13 +28,13 @@ from ablate.store.columns import of_role, on_validation
 
 @dataclass(frozen=True)
 class Page:
-    """subject: with the rows shown. own: its reported rows, each at its arm's own value of the tuned key;
+    """subject: with the rows shown. reported: those that count, each at its arm's own value of the tuned key;
     charts take their numbers from them. relations: of the other factors, which have no card. counting:
     whether it is better than counting tokens. facts: versions, text and machine of the rows.
     hyperparameters: as from reporting.methods."""
 
     subject: Results
-    own: pd.DataFrame
+    reported: pd.DataFrame
     comparison: Comparison
     answer: Answer
     cards: list[Card]
@@ -59,7 +59,7 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
         only = f"only rows where {' and '.join(where)}"
         subject = replace(subject, rows=chosen, is_whole=False, notes=[*subject.notes, Note(only)])
     comparison = compare(subject.rows, margin=margin, records=[record], **question)
-    rows, own = comparison.rows, at_own_value(comparison.rows)
+    rows, reported = comparison.rows, at_own_value(comparison.rows)
     development = _development(subject.rows)
     failures = [
         *unusable(rows, comparison.metric, comparison.shown),
@@ -70,7 +70,7 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
     environment, related = _environment(subject), equations(comparison)
     return Page(
         subject=subject,
-        own=own,
+        reported=reported,
         comparison=comparison,
         answer=answer(comparison, record),
         cards=cards(comparison, subject, related),
@@ -84,12 +84,12 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
                 *(one for one in comparison.caveats if not one.is_doubt),
             ]
         ),
-        cost=_cost(own),
+        cost=_cost(reported),
         failures=texts(failures),
         commands=reproduced,
         facts=_facts(subject, environment),
         methods=paragraph(comparison, record, development),
-        hyperparameters=hyperparameters(own),
+        hyperparameters=hyperparameters(reported),
     )
 
 
@@ -125,13 +125,13 @@ def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[No
 
 def _environment(subject: Results) -> dict[str, Any]:
     """python and platform of the runs, if known."""
-    known: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for directory in subject.directories.values():
         with contextlib.suppress(FileNotFoundError, StoreError):
             about = read_json(directory / "environment.json", set())
             for key in ("python", "platform"):
-                known.setdefault(key, []).append(str(about.get(key, "")))
-    return known
+                found.setdefault(key, []).append(str(about.get(key, "")))
+    return found
 
 
 def _facts(subject: Results, environment: Mapping[str, list[str]]) -> dict[str, str]:

@@ -34,11 +34,11 @@ class Caveat(Note):
 
 
 def caveats(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
-    """Those of the baselines, by number, and of the text."""
-    known = variants.table.reindex(columns=[*OF_TEXT]).apply(pd.to_numeric, errors="coerce").astype(float)
-    yield from _counting(variants, bases, known.iloc[[*bases]])
+    """The caveats on the baselines, given by their indices, and on the text."""
+    figures = variants.table.reindex(columns=[*OF_TEXT]).apply(pd.to_numeric, errors="coerce").astype(float)
+    yield from _counting(variants, bases, figures.iloc[[*bases]])
     yield from _fixed_places(variants, bases)
-    overlap, epochs = known["overlap"].max(), known["epochs"].max()
+    overlap, epochs = figures["overlap"].max(), figures["epochs"].max()
     if np.isfinite(overlap):
         text = (
             f"overlap: {100 * overlap:.1f} % of a held-out split lies in stretches of 50 characters or more"
@@ -58,11 +58,11 @@ def caveats(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
             yield Caveat(text, about="epochs")
 
 
-def _counting(variants: Variants, bases: Sequence[int], known: pd.DataFrame) -> Iterator[Caveat]:
-    """known: of the text of each baseline."""
+def _counting(variants: Variants, bases: Sequence[int], figures: pd.DataFrame) -> Iterator[Caveat]:
+    """figures: of the text of each baseline."""
     if variants.metric not in COUNTING:
         return
-    loss_B, order_B = (known[column].to_numpy() for column in (COUNTING[variants.metric], "ngram_order"))
+    loss_B, order_B = (figures[column].to_numpy() for column in (COUNTING[variants.metric], "ngram_order"))
     for how, places, who, by in _apart(variants, bases, loss_B - stats.moments(variants.values[[*bases]])[1]):
         by += f", where counting {_range(order_B[places])} tokens gives {_range(loss_B[places])}"
         mended = (

@@ -76,7 +76,7 @@ class Comparison:
 
     @cached_property
     def varying(self) -> list[str]:
-        """Those of them in which variants differ."""
+        """The shown columns in which variants differ."""
         return varying(self.variants.values())
 
     def family(self, name: str) -> pd.DataFrame:
@@ -254,7 +254,7 @@ def _families(
 def _interaction(
     variants: Variants, contrasts: Sequence[Contrast], placebo: Mapping[str, Any], alpha: float
 ) -> pd.DataFrame:
-    """Of projection and heads, if a contrast is about the projection; few studies ask about it."""
+    """The interaction of projection and heads, if a contrast is about the projection; few studies are."""
     if not any("out_proj" in contrast.baseline for contrast in contrasts):
         return pd.DataFrame()
     from ablate.analysis.effects import projection_and_heads
@@ -350,7 +350,7 @@ def _family(
 
 
 def counted_variants(variants: Variants, record: StudyRecord) -> Variants:
-    """The variants of a study without the results that no look counts."""
+    """The variants of a study, without results beyond the look at which each stands."""
     if record.looks is None:
         return variants
     pairs, _ = family_pairs(variants, record.primary, None, at_baseline=record.reports_at_baseline)

@@ -111,8 +111,8 @@ def on_uniform_attention(variants: Variants, references: AttentionGaps) -> list[
 
 
 def counterparts(variants: Variants, placebo: Mapping[str, Any]) -> dict[int, int]:
-    """The variant that equals each one but for a placebo, for those that have one: overrides that give a
-    variant about the start of its baseline, such as {value_scale: matched}."""
+    """For each variant that has one, the variant that is equal but for the placebo. placebo: overrides that
+    give a variant about the start of its baseline, such as {value_scale: matched}."""
     return dict(otherwise_equal(variants, placebo)) if placebo else {}
 
 
@@ -133,13 +133,13 @@ def controlled(
 
 
 def more_diverged(variants: Variants, among: Sequence[int]) -> int:
-    """On how many more seeds one of these variants diverged than another: what the rest of their seeds say is
-    not the whole truth then."""
+    """On how many more seeds one of these variants diverged than another; if on any, the other seeds are no
+    fair sample."""
     return int(np.ptp(variants.diverged[[*among]].sum(1)))
 
 
 def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> list[Note]:
-    """A line on those contrasts that are of two functions, without results at an equal start."""
+    """A line on the contrasts of two different functions that have no results from an equal start."""
     lacking = [
         one
         for one in tested

@@ -40,7 +40,7 @@ def as_kind(cells: pd.Series, column: Column) -> pd.Series:
 
 
 def is_foreign(rows: pd.DataFrame) -> bool:
-    """Whether rows with results are of a table in which nothing says how heads are fused."""
+    """Whether rows come from another program: some have results, and none says how heads are fused."""
     return bool(rows["fusion"].isna().all() and rows["status"].isin(RESULTS).any())
 
 
@@ -50,7 +50,7 @@ def is_numeric(cells: pd.Series) -> bool:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a value of such a table, or of any other, is a missing one."""
+    """Whether a value of a table is missing."""
     return value is None or value is pd.NA or bool(value != value)
 
 

@@ -167,7 +167,7 @@ def require_equal_settings(
         return
     free = {*map(column_for, compared)}
     columns = [name for name in (*TEXT_COLUMNS, *SETTINGS) if name in rows and name not in free]
-    known = rows.dropna(subset=columns, how="all")  # not a damaged run, of which only the id is known
+    known = rows.dropna(subset=columns, how="all")  # a damaged run has its id alone
     texts = [known[name].map(lambda value: "null" if is_empty(value) else as_text(value)) for name in columns]
     groups = [group for _, group in known.groupby(texts, sort=False)] if len(known) else []
     if len(groups) < 2:

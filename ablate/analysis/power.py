@@ -61,7 +61,7 @@ def seeds_needed(
     low, high = sd_interval(sd, df)
     noise = [("as measured", sd, alpha / k), ("if lower", low, alpha / k), ("if higher", high, alpha / k)]
     if len(result.interaction) and (of_both := float(result.interaction["sd"].max())) > 0:
-        # of heads and projection, a family of its own
+        # heads and projection are a family by themselves
         noise.append(("of the interaction", of_both, alpha / len(result.interaction)))
     names, sds, levels = zip(*noise, strict=True)
     table = pd.DataFrame({"noise": names, "sd": sds, "difference": difference})

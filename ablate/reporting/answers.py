@@ -73,7 +73,7 @@ def _voice(comparison: Comparison) -> Voice:
 
 
 def _brief(voice: Voice) -> Voice:
-    """The same beside a table that has the numbers."""
+    """The voice for answers beside a table that has the numbers."""
     return replace(
         voice,
         undecided=voice.undecided.partition(":")[0],
@@ -287,7 +287,7 @@ def _tally(tested: Sequence[Finding], what: str) -> str:
 
 
 def _tally_in_brief(tested: Sequence[Finding]) -> str:
-    """The same as a sentence."""
+    """The tally as a sentence."""
     counts = Counter(map(verdict, tested))
     each = [f"{count} {'is' if count == 1 else 'are'} {of}" for of, count in counts.most_common()]
     return f"of {len(tested)} comparisons, {'; '.join(each)}."

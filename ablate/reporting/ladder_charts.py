@@ -93,7 +93,7 @@ def _of_arm(arm: Arm, ladder: LadderResult) -> pd.DataFrame:
 
 
 def _band(drawn: pd.DataFrame, ladder: LadderResult, x: alt.X) -> list[alt.Chart]:
-    """From the difference at the highest rung below the top to the interval that was predicted there."""
+    """A band from the difference at the highest rung below the top to the interval predicted at the top."""
     predicted, below = (drawn[drawn["what"] == what] for what in (PREDICTED, BELOW))
     if predicted.empty or below.empty:
         return []

@@ -52,7 +52,7 @@ def limits(comparison: Comparison, record: StudyRecord) -> Iterator[Limit]:
             FollowUp(whole_study(record), "--dry-run says how long it takes"),
         )
     yield _seeds(further)
-    if is_foreign(rows):  # of whose text, sizes and rates nothing is known
+    if is_foreign(rows):  # nothing says what their text, sizes and rates are
         return
     yield _text(further)
     yield _size(further)
@@ -161,7 +161,7 @@ def _narrow_heads(further: FollowUps) -> Iterator[Limit]:
 
 
 def _parameters(further: FollowUps) -> Iterator[Limit]:
-    """Of the compared variants alone: what serves as a reference may be of another size."""
+    """Parameters of the compared variants alone, as a reference may be of another size."""
     own = {one.name for one in compared(further.comparison)}
     named = names(further.rows, further.comparison.shown)
     rows = further.rows[[name in own for name in named]]
@@ -179,7 +179,7 @@ def _parameters(further: FollowUps) -> Iterator[Limit]:
 
 
 def _overfit(rows: pd.DataFrame, comparison: Comparison) -> Iterator[Limit]:
-    """Of runs longer than an epoch whose best step is well before the end."""
+    """A limit for runs longer than an epoch whose best step is well before the end."""
     early = rows["best_step"] < WELL_BEFORE * rows["steps"]
     rose = rows["val_loss"] > rows["best_val_loss"]
     over = rows[early & rose & ~(rows["epochs"].astype(float) <= 1)]

@@ -216,9 +216,9 @@ def doubtful_values(variants: Variants) -> list[Note]:
 
 def budgets(variants: Variants) -> list[Note]:
     """A line if variants are trained on different numbers of tokens."""
-    line = "variants are trained on {} different numbers of tokens; best is one of several with equal ones"
     count = variants.budgets.nunique()
-    return lines_if(count > 1, Note(line.format(count), "doubt", "unequal numbers of tokens"))
+    line = f"variants are trained on {count} different numbers of tokens; best is the best of an equal number"
+    return lines_if(count > 1, Note(line, "doubt", "unequal numbers of tokens"))
 
 
 def bimodal_seeds(variants: Variants) -> list[Note]:
@@ -230,8 +230,8 @@ def bimodal_seeds(variants: Variants) -> list[Note]:
         rest = np.isfinite(values) & ~apart
         line = (
             f"bimodal seeds: {name}: {_range(values[rest])}, and {_range(values[apart])}"
-            f" ({first_few(ids[apart].tolist())}); no interval over both means anything, and another learning"
-            " rate or a longer warm-up may have one kind only"
+            f" ({first_few(ids[apart].tolist())}); a t-interval is not valid for two groups, and another"
+            " learning rate or a longer warm-up may have one kind only"
         )
         lines.append(Note(line, "doubt", "seeds in two groups"))
     return lines
@@ -314,6 +314,6 @@ def at_looks(
         ]
     looks = next(iter(now.values())).looks
     beyond, late = int((before.ran & ~after.ran).sum()), first_few(looks.late)
-    line = f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of its arm stand"
+    line = f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of their arm stand"
     first = f"a late seed in development ({late}): the first look is at {looks.at[0]} seeds"
     return [*lines_if(late, Note(first)), *lines_if(beyond, Note(line))]

@@ -15,7 +15,7 @@ from ablate.analysis import controls, notes, stats
 from ablate.analysis.caveats import Caveat, caveats
 from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
 from ablate.analysis.finding import Finding, finding
-from ablate.analysis.frames import as_texts, is_foreign, select, with_options
+from ablate.analysis.frames import reported
 from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
 from ablate.analysis.looks import Decisions
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
@@ -25,7 +25,7 @@ from ablate.analysis.verdicts import NUMBERS, WHOLE, contrast_table, decisions, 
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import Note, counted, lines_if
+from ablate.phrases import Note
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
@@ -304,28 +304,6 @@ def _variants(
     if clash := [name for name in variants.shown if name in (*NUMBERS, *OF_ROWS)]:
         raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
     return replace(variants, higher_is_better=better), [*why, *lines]
-
-
-def reported(rows: pd.DataFrame, where: Sequence[str] = ()) -> tuple[pd.DataFrame, list[Note]]:
-    """The rows to report on that meet `where`, with_options, and lines on those left out: rows of development
-    seeds, which were used to choose values, and rows at values that the study has since replaced. Raises
-    ConfigError."""
-    if "phase" not in rows or rows.empty or is_foreign(rows):
-        return select(with_options(rows), where), []
-    kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
-    if not kept.any():
-        raise ConfigError("every row is of development seeds (phase); there is nothing to report on yet")
-    left = int((~kept).sum())
-    lines = lines_if(left, Note(f"left out: {counted(left, 'row')} of development seeds (phase)"))
-    rows = rows[kept]
-    if "role" in rows and "tuned" in rows:
-        replaced = as_texts(rows["tuned"]).ne("") & as_texts(rows["role"]).eq("")
-        if old := int(replaced.sum()):
-            lines.append(
-                Note(f"left out: {counted(old, 'row')} at values that are no longer an arm's own (role)")
-            )
-        rows = rows[~replaced]
-    return select(with_options(rows), where), lines
 
 
 def _family(

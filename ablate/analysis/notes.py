@@ -217,7 +217,7 @@ def doubtful_values(variants: Variants) -> list[Note]:
 def budgets(variants: Variants) -> list[Note]:
     """A line if variants are trained on different numbers of tokens."""
     count = variants.budgets.nunique()
-    line = f"variants are trained on {count} different numbers of tokens; best is the best of an equal number"
+    line = f"variants are trained on {count} different numbers of tokens; each number has its own best"
     return lines_if(count > 1, Note(line, "doubt", "unequal numbers of tokens"))
 
 

@@ -10,7 +10,7 @@ from ablate.analysis import stats
 from ablate.analysis.contrasts import MATCH, NO_ATTENTION, Pair, differing, own_values, pair_up
 from ablate.analysis.finding import Finding
 from ablate.analysis.variants import Settings, Variants
-from ablate.config.overrides import spelled
+from ablate.config.overrides import as_line
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, lines_if
 from ablate.store.columns import column_named, config_about
@@ -151,7 +151,7 @@ def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> li
     if len(lacking) == len(tested) == 1:
         one, other = lacking[0].sides()
         who = f"{other} and {one}"
-    named = f"this study's, {spelled(placebo)}, has no runs of them" if placebo else "this study names none"
+    named = f"this study's, {as_line(placebo)}, has no runs of them" if placebo else "this study names none"
     line = (
         f"{who[:1].upper()}{who[1:]} start as different functions; part of the difference may come from that"
         f" start (parametrization). A placebo would give both an equal start; {named}"

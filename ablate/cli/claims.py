@@ -53,7 +53,7 @@ def listed(
 def show(number: NumberArgument) -> None:
     """Show an entry: its test, its digest, and the seeds that follow from it; of a withdrawn one what was
     published, and why it was withdrawn."""
-    from ablate.config.overrides import spelled
+    from ablate.config.overrides import as_line
     from ablate.ledger.entry import CLAIMS, Entry, find_claim, read_frozen
     from ablate.ledger.page import expectation
 
@@ -67,8 +67,8 @@ def show(number: NumberArgument) -> None:
         put(f"digest: {entry.digest}")
         return
     for name, arm in entry.arms.items():
-        put(f"arm {name}: {spelled(arm)}")
-    put(f"all arms: {spelled(entry.settings)}")
+        put(f"arm {name}: {as_line(arm)}")
+    put(f"all arms: {as_line(entry.settings)}")
     for one in entry.predictions:
         put(f"- {expectation(one, entry.margin)}")
     put(f"looks: at {' and, if undecided, at '.join(map(str, entry.seeds))} seeds")

@@ -314,6 +314,6 @@ def at_looks(
         ]
     looks = next(iter(now.values())).looks
     beyond, late = int((before.ran & ~after.ran).sum()), first_few(looks.late)
-    line = f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of their arm stand"
+    line = f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of its arm stand"
     first = f"a late seed in development ({late}): the first look is at {looks.at[0]} seeds"
     return [*lines_if(late, Note(first)), *lines_if(beyond, Note(line))]

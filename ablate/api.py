@@ -12,7 +12,7 @@ from ablate.arguments import checked, plain
 from ablate.config.conditions import Where
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
-from ablate.phrases import one_line
+from ablate.phrases import one_line, texts
 from ablate.reporting.notebook import ShownComparison
 
 Files = str | Path | Sequence[str | Path]
@@ -64,7 +64,7 @@ def load(path: str | Path | None = None) -> pd.DataFrame:
     from ablate.store.store import Store
 
     results = load_results([] if path is None else [str(path)])
-    for line in results.notes:
+    for line in texts(results.notes):
         warnings.warn(one_line(line), stacklevel=3)
     results.rows.attrs["target"] = str(Store().root if path is None else path)
     return results.rows

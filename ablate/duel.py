@@ -272,7 +272,7 @@ def detectable(seeds: int) -> str:
 
 
 def budget_text(seconds: float) -> str:
-    """As `--budget` takes it, rounded up, so that it pays for what it promises."""
+    """The time as `--budget` takes it, rounded up, so that it pays for what it promises."""
     if seconds < 90:
         return f"{math.ceil(seconds)}s"
     if seconds < 90 * 60:

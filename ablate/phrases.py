@@ -4,22 +4,29 @@ import json
 import re
 import shlex
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
 
 
-class Doubt(str):
-    """A line that speaks against an answer. brief: the same in a few words."""
+@dataclass(frozen=True)
+class Note:
+    """A line on results. kind: a doubt speaks against the answer; what something was taken for is said with
+    every answer. brief: a doubt in a few words, if its text is longer."""
 
-    brief: str
+    text: str
+    kind: Literal["remark", "doubt", "taken"] = "remark"
+    brief: str = ""
 
-    def __new__(cls, line: str, brief: str = "") -> "Doubt":
-        doubt = super().__new__(cls, line)
-        doubt.brief = brief or line
-        return doubt
+    @property
+    def is_doubt(self) -> bool:
+        return self.kind == "doubt"
 
 
-class Taken(str):
-    """A line on what something was taken for, which an answer never leaves out."""
+def texts(notes: Iterable[Note]) -> list[str]:
+    return [note.text for note in notes]
 
 
 def counted(count: int, noun: str) -> str:
@@ -51,7 +58,7 @@ def joined(words: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def lines_if(condition: object, line: str) -> list[str]:
+def lines_if(condition: object, line: T) -> list[T]:
     """A list with the line if the condition holds, else an empty list."""
     return [line] if condition else []
 

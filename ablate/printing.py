@@ -1,5 +1,5 @@
 """The door by which all text gets out of a command, cleaned once: what is printed may come from anywhere, as
-the names in a table of others, the error of a method, or a study.json do. Nothing else prints."""
+the names in a table of another program, the error of a method, or a study.json do. Nothing else prints."""
 
 import logging
 import re

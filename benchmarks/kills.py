@@ -24,7 +24,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ablate.store.columns import MEASURED_COLUMNS
+from ablate.store.columns import RESOURCE_COLUMNS
 
 Tables = dict[str, list[list[str]]]  # by path
 SWEEP = ("fusion=concat,sum,weighted_sum,mean", "heads=2,4", "seed=0,1,2")
@@ -52,7 +52,7 @@ def unmeasured(path: Path) -> list[list[str]]:
     """The cells of a CSV file, without the columns that differ from one execution to the next."""
     with path.open(encoding="utf-8", newline="") as file:
         names, *rows = csv.reader(file)
-    kept = [i for i, name in enumerate(names) if name not in (*MEASURED_COLUMNS, "seconds")]
+    kept = [i for i, name in enumerate(names) if name not in (*RESOURCE_COLUMNS, "seconds")]
     return [[row[i] for i in kept] for row in (names, *rows)]
 
 

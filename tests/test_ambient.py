@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ablate.store.columns import MEASURED_COLUMNS
+from ablate.store.columns import RESOURCE_COLUMNS
 from tests.foreign_program import SMALL
 from tests.helpers import SUM, Command, call_cli
 
@@ -53,5 +53,5 @@ def _exact(run: Path) -> tuple[dict[str, Any], list[str]]:
     """The run's row and its curve, without what was measured, and the number of threads."""
     row = json.loads((run / "result.json").read_text())
     curve = (run / "metrics.csv").read_text().splitlines()
-    left_out = (*MEASURED_COLUMNS, "threads", "files", "seal")
+    left_out = (*RESOURCE_COLUMNS, "threads", "files", "seal")
     return {k: v for k, v in row.items() if k not in left_out}, [line.rpartition(",")[0] for line in curve]

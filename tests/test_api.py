@@ -24,6 +24,7 @@ from ablate.analysis.load import read
 from ablate.api import as_overrides
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
+from ablate.phrases import texts
 from ablate.store.store import Store
 from tests.helpers import ROOT, call_cli, write_study
 from tests.synthetic import synthetic_study
@@ -106,7 +107,7 @@ def test_a_merge_loses_nothing_of_what_was_named_beforehand(study):
     assert "target" not in merged.attrs
     found = ablate.compare(merged)
     assert (found.families, found.metric, found.margin) == (["primary", "exploratory"], "test_loss", 0.5)
-    assert not any("study.json" in note for note in found.notes)
+    assert not any("study.json" in note for note in texts(found.notes))
     assert read(merged).page == read("synthetic").page
 
     write_study(store, replace(record, name="other", runs=record.runs[1:]))
@@ -114,8 +115,10 @@ def test_a_merge_loses_nothing_of_what_was_named_beforehand(study):
         gone = ablate.compare(strangers)
         assert (gone.families, gone.metric, gone.margin) == (["exploratory"], "val_loss", MARGIN)
         (name,) = strangers["study"].unique()
-        assert gone.notes[0].startswith(f"rows: without the study.json of {name}, so nothing counts as named")
-    assert not any("study.json" in note for note in ablate.compare(merged.assign(study=None)).notes)
+        assert texts(gone.notes)[0].startswith(
+            f"rows: without the study.json of {name}, so nothing counts as named"
+        )
+    assert not any("study.json" in note for note in texts(ablate.compare(merged.assign(study=None)).notes))
 
 
 @pytest.mark.parametrize("name", ["compare", "plan", "runs"])

@@ -20,7 +20,8 @@ from ablate.analysis.frames import select
 from ablate.analysis.incomparable import Incomparable
 from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.config.rules import ConfigError
-from ablate.reporting.cells import caption, for_reading
+from ablate.phrases import texts
+from ablate.reporting.cells import caption, full_table
 from ablate.reporting.tables import render
 from ablate.reporting.words import sentences
 from ablate.store.columns import COLUMNS
@@ -45,7 +46,7 @@ def of_cells(cells: Iterable[tuple[dict, Iterable[float]]]) -> pd.DataFrame:
 
 def note(comparison: Comparison, words: str) -> str:
     """The one note that has these words."""
-    (line,) = [line for line in comparison.notes if words in line]
+    (line,) = [line for line in texts(comparison.notes) if words in line]
     return line
 
 
@@ -129,7 +130,7 @@ def test_bimodal_seeds_are_named(tmp_path):
     assert ": 7 at 1.8 to 1.89, and 1 at 2.24 (0000000000000002)" in note(compare(rows), "bimodal")
     for kept in (losses[:2] + losses[3:], losses[:5]):  # one kind; too few to tell
         rows = table(*({"val_loss": loss, "seed": seed} for seed, loss in enumerate(kept)))
-        assert not [line for line in compare(rows).notes if "bimodal" in line]
+        assert not [line for line in texts(compare(rows).notes) if "bimodal" in line]
 
 
 def test_best_is_one_of_several_that_are_trained_as_long():
@@ -149,7 +150,7 @@ def test_best_is_one_of_several_that_are_trained_as_long():
     assert summarize(of_two_seeds(both)).query("best")["mean"].tolist() == [1.5, 1.9]
     unknown = [{**one, "context": None} for one in rows]
     assert summarize(of_two_seeds(unknown)).query("best")["mean"].tolist() == [1.5]
-    assert not any("tokens" in line for line in compare(of_two_seeds(unknown)).notes)
+    assert not any("tokens" in line for line in texts(compare(of_two_seeds(unknown)).notes))
 
 
 def test_what_did_not_finish_is_in_no_mean_and_named():
@@ -163,9 +164,10 @@ def test_what_did_not_finish_is_in_no_mean_and_named():
     summary = summarize(rows).set_index("variant")
     concat = summary.loc["fusion=concat heads=4 out_proj=true"]
     assert (concat["n"], concat["diverged"], concat["mean"]) == (2, 1, 1.5)
-    named = unusable(rows)
+    named = texts(unusable(rows))
     assert len(named) == 2 and "step 7" in named[0] and "seed=3" in named[1] and "MemoryError" in named[1]
-    assert missing_seeds(rows) == ["missing: fusion=sum heads=4 out_proj=true: no run of seed 1, 2, 3"]
+    line = "missing: fusion=sum heads=4 out_proj=true: no run of seed 1, 2, 3"
+    assert texts(missing_seeds(rows)) == [line]
 
 
 def test_a_metric_that_is_not_there():
@@ -311,7 +313,7 @@ def test_where_nothing_is_paired_a_baseline_is_named_that_pairs():
         assert unpaired(*rows) == f"{nothing}; try --baseline key_heads=auto,value_heads=auto"
         result = compare(table(*rows), baseline=own)
         assert result.table["diff"].dropna().tolist() == pytest.approx([0.25])
-        assert not any("no verdicts" in line for line in result.notes)
+        assert not any("no verdicts" in line for line in texts(result.notes))
         assert unpaired(*rows, baseline={"value_heads": "1"}) == (
             "no verdicts: no two variants differ only in value_heads;"
             " try --baseline key_heads=1,value_heads=1"
@@ -375,7 +377,7 @@ def test_what_is_equal_by_construction_is_labelled_and_leaves_the_family():
     )
     tested = [row["level"] for row in variants.values() if not np.isnan(row["p"])]
     assert tested == [0.975] * 2  # the normalized sum, and the mean
-    assert any("5 variants are equal by construction" in note for note in result.notes)
+    assert any("5 variants are equal by construction" in note for note in texts(result.notes))
 
 
 def test_forms_of_rows_say_what_is_equal_whatever_the_method_is_called():
@@ -392,12 +394,12 @@ def test_forms_of_rows_say_what_is_equal_whatever_the_method_is_called():
     assert found["plus"] == (equal, "the same function as fusion=sum heads=4 out_proj=true")
     assert found["join"] == (equal, "the same function as fusion=concat heads=4 out_proj=true")
     assert equal not in (found["sum"][0], found["product"][0])
-    assert not any("forms" in note for note in known.notes)
+    assert not any("forms" in note for note in texts(known.notes))
 
     rows.loc[rows["fusion"] == "plus", "form"] = None
     unknown = compare(rows)
     assert by_fusion(unknown)["plus"]["verdict"] != equal
-    assert "equal forms are not known for fusion=plus (rows without the column form)" in unknown.notes
+    assert "equal forms are not known for fusion=plus (rows without the column form)" in texts(unknown.notes)
     without = compare(rows.drop(columns="form"))
     assert by_fusion(without)["join"]["verdict"] != equal
     unknown_forms = "equal forms are not known for fusion=concat, fusion=sum, fusion=plus, "
@@ -416,9 +418,9 @@ def test_a_variant_that_diverges_more_is_not_called_better_or_equivalent():
     assert (row["n"], row["diverged"], row["verdict"], row["p"] < 0.05) == (3, 1, "undecided", True)
     assert row["why"] == "it diverged on 1 more seed than its baseline"
     assert row["mean"] == pytest.approx((2.30 + 2.41 + 2.50) / 3) and pd.isna(row["more_seeds"])
-    assert "3 + 1 diverged" in for_reading(result, "exploratory")["n"].tolist()
+    assert "3 + 1 diverged" in full_table(result, "exploratory")["n"].tolist()
     assert "better" not in sentences(result)[0]
-    assert any("seed=3" in note and "step 7" in note for note in result.notes)
+    assert any("seed=3" in note and "step 7" in note for note in texts(result.notes))
 
     worse = [*variant((2.0, 2.1, 2.2, 2.3), **CONCAT), *variant((2.5, 2.61, 2.7), **SUM), lost]
     assert by_fusion(compare(table(*worse)))["sum"]["verdict"] == "worse"
@@ -451,8 +453,8 @@ def test_missing_seeds_and_too_few_are_named():
     result = compare(rows)
     row = by_fusion(result)["sum"]
     assert (row["verdict"], row["why"], row["diff"]) == ("undecided", "one paired seed", pytest.approx(0.5))
-    assert "missing: fusion=sum heads=4 out_proj=true: no run of seed 1, 2" in result.notes
-    assert "undecided: one paired seed" in render(for_reading(result, "exploratory"), "table")
+    assert "missing: fusion=sum heads=4 out_proj=true: no run of seed 1, 2" in texts(result.notes)
+    assert "undecided: one paired seed" in render(full_table(result, "exploratory"), "table")
     same = compare(table(*variant((2.0, 2.1, 2.2), **CONCAT), *variant((2.3, 2.4, 2.5), **SUM)))
     assert by_fusion(same)["sum"]["why"] == "the same difference at every seed"
     two = compare(table(*variant((2.0, 2.1), **CONCAT), *variant((2.5, 2.601), **SUM)))
@@ -491,7 +493,7 @@ def test_primary_contrasts_are_a_family_of_their_own():
     assert others["p_holm"].min() == pytest.approx(3 * p)
     assert "named beforehand" in caption(result, "primary") and "a lead" in caption(result, "exploratory")
     assert len(sentences(result)) == 1 and "sum is worse" in sentences(result)[0]
-    assert [len(for_reading(result, family)) for family in result.families] == [2, 5]
+    assert [len(full_table(result, family)) for family in result.families] == [2, 5]
 
     def declared(**entry) -> Comparison:
         return compare(rows, records=[make_record(primary=[entry])])
@@ -500,7 +502,7 @@ def test_primary_contrasts_are_a_family_of_their_own():
     assert across.family("primary")["variant"].tolist()[1:] == ["fusion=sum heads=8 out_proj=true"]
     absent = declared(vary="fusion", baseline="gated", where={"heads": 4})
     missing = "missing: the primary contrast with fusion=gated where heads=4 has no finished runs"
-    assert absent.notes[0] == missing
+    assert texts(absent.notes)[0] == missing
     with pytest.raises(ConfigError, match=r"no column fuson; did you mean fusion\?"):
         declared(vary="fuson", baseline="concat")
     with pytest.raises(ConfigError, match=r"write an entry as \{vary"):
@@ -511,13 +513,13 @@ def test_the_metric_is_the_one_that_the_study_reports_on():
     rows = table(*hand_worked()).assign(test_loss=lambda rows: rows["val_loss"] + 1)
     assert compare(rows).metric == "val_loss"
     planned = compare(rows, records=[make_record(metric="test_loss")])
-    assert planned.metric == "test_loss" and "test_loss" in planned.notes[0]
+    assert planned.metric == "test_loss" and "test_loss" in texts(planned.notes)[0]
     phased = pd.concat([rows.assign(phase="report"), rows.assign(phase="develop", seed=99, run_id="x")])
     result = compare(phased)
-    assert result.metric == "test_loss" and "phase" in result.notes[0]
+    assert result.metric == "test_loss" and "phase" in texts(result.notes)[0]
     concat = by_fusion(result)["concat"]
     assert (concat["n"], concat["mean"]) == (4, pytest.approx(3.15))
-    assert "left out: 12 rows of development seeds (phase)" in result.notes
+    assert "left out: 12 rows of development seeds (phase)" in texts(result.notes)
     assert compare(phased, metric="val_loss").metric == "val_loss"
     with pytest.raises(ConfigError, match="every row is of development seeds"):
         compare(rows.assign(phase="develop"))
@@ -602,7 +604,7 @@ def test_the_words_for_widths_stand_for_their_numbers():
         entry = {"vary": "fusion", "baseline": "concat", "where": where}
         result = compare(rows, records=[make_record(primary=[entry])])
         assert set(result.family("primary")["value_width"]) == {width}
-        assert not any(note.startswith("missing") for note in result.notes)
+        assert not any(note.startswith("missing") for note in texts(result.notes))
     wide = compare(rows, baseline={"value_width": "wide"}).table
     assert set(wide[wide["verdict"] == "baseline"]["value_width"]) == {"64"}
 
@@ -625,7 +627,7 @@ def test_whether_heads_need_the_projection_is_answered_where_a_study_asks():
     assert row["diff"] == pytest.approx(0.5) and row["p"] == pytest.approx(2 * student.sf(t, 2))
     found = "heads=8 − heads=1, without the projection less the same with it: +0.500 nats"
     assert found in sentences(result)[-1]
-    assert not any("no verdicts" in note for note in result.notes)
+    assert not any("no verdicts" in note for note in texts(result.notes))
     assert compare(rows).interaction.empty
 
 
@@ -659,7 +661,7 @@ def test_a_run_that_stands_for_its_variant_is_a_finished_one():
 def test_runs_that_have_not_begun_are_counted():
     rows = table({"val_loss": 1.0}, {"val_loss": 2.0, "seed": 1})
     assert not_begun(rows, make_record(runs=rows["run_id"].tolist())) == not_begun(rows, make_record()) == []
-    (line,) = not_begun(rows, make_record(runs=[*rows["run_id"], "x", "y"]))
+    (line,) = texts(not_begun(rows, make_record(runs=[*rows["run_id"], "x", "y"])))
     assert line.startswith("not begun: 2 of 4 runs")
 
 
@@ -683,7 +685,7 @@ def test_json_keeps_every_digit_and_its_keys():
 
 def test_latex_is_a_booktabs_tabular_with_everything_escaped(tmp_path):
     rows = table(*hand_worked(), *variant((2.4, 2.6, 2.5, 2.7), **{**SUM, "fusion": r"a_b&50%$#{x}^~\\"}))
-    text = render(for_reading(compare(rows), "exploratory", marginal=True), "latex")
+    text = render(full_table(compare(rows), "exploratory", marginal=True), "latex")
     head, *body = text.strip().splitlines()
     assert head == r"% needs \usepackage{booktabs}"
     assert body[0].startswith(r"\begin{tabular}{") and body[-1] == r"\end{tabular}"
@@ -732,19 +734,19 @@ def test_the_command_compares_files_of_elsewhere(tmp_path):
 def test_a_damaged_run_of_which_only_the_id_is_left_is_named_and_left_out():
     rows = pd.concat([grid(), pd.DataFrame([{"run_id": "0f", "status": "failed", "error": "damaged"}])])
     found = compare(rows)
-    assert len(found.table) == len(compare(grid()).table) and "failed: 0f: damaged" in found.notes
+    assert len(found.table) == len(compare(grid()).table) and "failed: 0f: damaged" in texts(found.notes)
 
 
 def test_what_a_table_of_somebody_elses_brings_is_said():
     pairs = itertools.product(("concat", "sum"), enumerate("aabb"))
     rows = table(*({"fusion": f, "seed": s, "score": 1 + s / 9, "optimizer": o} for f, (s, o) in pairs))
-    notes = compare(rows, metric="score").notes
+    notes = texts(compare(rows, metric="score").notes)
     known = "--higher-is-better or --lower-is-better says what is better"
     assert f"score is no metric of ablate's: {known}" in notes
     assert "optimizer (a, b) defines no variants here; --by fusion,optimizer makes it do so" in notes
-    assert not any("ablate's" in note or "optimizer" in note for note in compare(grid()).notes)
-    texts = [f"text {i % 2}" for i in range(len(grid()))]
-    unhashed = grid().drop(columns="corpus_sha256", errors="ignore").assign(corpus=texts)
+    assert not any("ablate's" in note or "optimizer" in note for note in texts(compare(grid()).notes))
+    corpora = [f"text {i % 2}" for i in range(len(grid()))]
+    unhashed = grid().drop(columns="corpus_sha256", errors="ignore").assign(corpus=corpora)
     with pytest.raises(Incomparable, match=r"2 texts.* corpus text 0 / text 1"):
         compare(unhashed)
 

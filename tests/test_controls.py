@@ -9,8 +9,9 @@ import pytest
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.power import seeds_needed
+from ablate.phrases import texts
 from ablate.reporting import answers, words
-from ablate.reporting.cells import for_reading
+from ablate.reporting.cells import full_table
 from ablate.store.record import StudyRecord
 from tests.helpers import make_record
 from tests.test_compare import note, of_cells, table
@@ -59,7 +60,7 @@ def test_a_difference_as_a_share_of_what_attention_is_worth():
     assert found.loc[("sum", "softmax"), "share"] == pytest.approx(0.25)
     assert found.loc[("concat", "uniform"), "share"] == pytest.approx(1)
     assert "scores=uniform less its own" in note(result, "attention is worth 0.4 [")
-    assert "25%" in for_reading(result, result.families[0])["share"].tolist()
+    assert "25%" in full_table(result, result.families[0])["share"].tolist()
     assert "25 % of what attention is worth" in " ".join(answers.findings(result))
 
 
@@ -71,9 +72,9 @@ def test_without_uniform_attention_or_where_that_may_be_worth_nothing_there_is_n
     )
     result = compare(rows, baseline={"fusion": "concat", "scores": "softmax"})
     assert result.table["share"].isna().all()
-    assert any(line.endswith("(so nothing is a share of it)") for line in result.notes)
+    assert any(line.endswith("(so nothing is a share of it)") for line in texts(result.notes))
     without = compare(rows.query("scores == 'softmax'"))
-    assert without.table["share"].isna().all() and "worth" not in " ".join(without.notes)
+    assert without.table["share"].isna().all() and "worth" not in " ".join(texts(without.notes))
 
 
 # --- the placebo ------------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
     found = result.family("primary").query("baseline == baseline").set_index("heads")
     assert found["diff"].to_dict() == pytest.approx({"1": 0.3, "8": 0.1}, abs=0.003)
     assert found["controlled"].to_dict() == pytest.approx({"1": 0.05, "8": 0.05}, abs=0.003)
-    read = for_reading(result, "primary")
+    read = full_table(result, "primary")
     assert [text[:5] for text in read["with value_scale=matched"] if text] == ["+0.05", "+0.05"]
     assert found["controlled_low"].lt(found["controlled"]).all()
     one, eight, told = words.sentences(result)

@@ -9,6 +9,7 @@ from ablate.analysis.contrasts import primary_pairs
 from ablate.config.rules import ConfigError
 from ablate.duel import FEWEST, PLAN, UNIFORM, Duel, Plan, Side, side
 from ablate.execution.plugins import Method
+from ablate.phrases import texts
 from ablate.reporting.html import write_report
 from ablate.store.store import Store
 from ablate.study import estimate, machine
@@ -186,7 +187,7 @@ def test_a_duel_is_fought_and_goes_on_where_it_was(command):
     words, _, step = sentence.partition(" A training step of sum takes ")
     assert code == 0 and answer.startswith(words.partition(" 4 paired seeds")[0])
     assert "sum" in words and "concat" in words and " nats" in words
-    assert any(note.startswith("attention is worth ") for note in comparison.notes)
+    assert any(note.startswith("attention is worth ") for note in texts(comparison.notes))
     assert re.fullmatch(r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\] times as long\.", step)
     assert typed in write_report(between.study).read_text(encoding="utf-8")
     again = between.train(plan)

@@ -20,6 +20,7 @@ from ablate.analysis.load import load
 from ablate.analysis.looks import Looks
 from ablate.config.conditions import same
 from ablate.config.rules import ConfigError
+from ablate.phrases import texts
 from ablate.store.columns import Status
 from tests.helpers import ROOT, make_record
 from tests.test_compare import grid
@@ -66,7 +67,7 @@ def test_method_seed_and_loss_are_enough():
 
 def test_without_by_the_only_column_of_words_is_taken_and_said():
     found = ablate.compare(frame(), baseline="method=base")
-    assert "variants: by method, the only column of words; --by takes others" in found.notes
+    assert "variants: by method, the only column of words; --by takes others" in texts(found.notes)
     assert "metric: loss; --metric takes another" in str(found)
     two = frame(optimizer=["adam", "sgd"] * 4)
     with pytest.raises(
@@ -79,7 +80,7 @@ def test_without_by_the_only_column_of_words_is_taken_and_said():
 
 def test_without_a_baseline_the_line_says_how_to_name_one():
     found = ablate.compare(frame(), by="method", metric="loss")
-    assert "no verdicts: no baseline is named; try --baseline method=base" in found.notes
+    assert "no verdicts: no baseline is named; try --baseline method=base" in texts(found.notes)
     assert found.table["verdict"].isna().all()
 
 
@@ -133,7 +134,7 @@ def test_two_groups_are_tested_by_welch(seeds, why):
     assert [row["diff"], row["low"], row["high"]] == pytest.approx([-0.2, -0.2 - half, -0.2 + half])
     assert row["p"] == pytest.approx(reference.ttest_ind(ours, base, equal_var=False).pvalue)
     assert (row["n_baseline"], row["verdict"]) == (3, "undecided")
-    assert any(note.startswith(f"not paired, as {why}") for note in found.notes)
+    assert any(note.startswith(f"not paired, as {why}") for note in texts(found.notes))
     assert "2 to 3 runs a variant, not paired" in str(found)
 
 
@@ -334,7 +335,7 @@ def test_decimal_commas_semicolons_and_gzip(tmp_path):
     path.write_bytes(gzip.compress(EUROPEAN.encode()))
     found = load([str(path)])
     assert found.rows["loss"].tolist() == [2.0, 2.1, 1.9, 2.013]
-    assert found.notes == [f"{path}: decimal commas in loss: 2,0 is read as 2.0"]
+    assert texts(found.notes) == [f"{path}: decimal commas in loss: 2,0 is read as 2.0"]
     path.write_bytes(gzip.compress(EUROPEAN.encode())[:-9])
     with pytest.raises(ConfigError, match="its gzip can't be read"):
         load([str(path)])
@@ -384,7 +385,7 @@ def test_nan_is_no_result_and_inf_is_diverged():
     found = ablate.compare(rows, **ASKED)
     counts: Any = found.table.set_index("variant")[["n", "diverged"]]
     assert counts.loc["method=base"].tolist() == [3, 0] and counts.loc["method=ours"].tolist() == [3, 1]
-    assert "done: method=base seed=1: no loss" in found.notes
+    assert "done: method=base seed=1: no loss" in texts(found.notes)
 
 
 def test_values_that_deserve_a_doubt():
@@ -474,7 +475,7 @@ def test_an_attempt_left_out_by_status_is_no_duplicate(word):
     first = rows.iloc[[0]].assign(State=word, loss=np.nan)
     found = ablate.compare(pd.concat([first, rows], ignore_index=True), **ASKED)
     assert [one.pairs for one in found.tested] == [4]
-    assert f"rows: State: 8 rows taken; left out: 1 {word}" in found.notes
+    assert f"rows: State: 8 rows taken; left out: 1 {word}" in texts(found.notes)
 
 
 def test_statuses_of_ray_and_optuna():
@@ -511,7 +512,7 @@ def test_decimal_commas_in_the_metric_whatever_separates_the_cells(tmp_path):
     for given in (rows, csv(str(tmp_path / "t.csv"), rows)):
         found = ablate.compare(given, **ASKED)
         assert [one.diff for one in found.tested] == pytest.approx([-0.0975])
-        assert any("decimal commas in loss: 2,0 is read as 2.0" in line for line in found.notes)
+        assert any("decimal commas in loss: 2,0 is read as 2.0" in line for line in texts(found.notes))
 
 
 @pytest.mark.parametrize(
@@ -549,7 +550,7 @@ def test_columns_are_suggested_in_the_order_of_the_table():
 def test_a_setting_that_differs_along_is_a_doubt():
     rows = frame(lr=[0.1] * 4 + [0.01] * 4)
     found = ablate.compare(rows, **{**ASKED, "baseline": "lr=0.1,method=base"})
-    assert "lr (0.1, 0.01) differs along with method: a difference may be its doing" in found.notes
+    assert "lr (0.1, 0.01) differs along with method: a difference may be its doing" in texts(found.notes)
     assert [one.pairs for one in found.tested] == [4]
 
 
@@ -573,7 +574,7 @@ def test_a_plan_asks_for_a_baseline(command, tmp_path):
 @pytest.mark.parametrize("name", ["Seed", "SEED", "random_seed"])
 def test_a_seed_by_another_name_is_taken_and_said(name):
     found = ablate.compare(frame().rename(columns={"seed": name}), **ASKED)
-    assert [one.pairs for one in found.tested] == [4] and f"rows: {name} is the seed" in found.notes
+    assert [one.pairs for one in found.tested] == [4] and f"rows: {name} is the seed" in texts(found.notes)
 
 
 def test_what_was_varied_may_be_called_variant_but_not_like_a_number_of_the_answer():
@@ -605,4 +606,4 @@ def test_variants_without_a_common_seed_are_refused_before_memory_is_gone():
 def test_a_baseline_is_proposed_for_many_variants_too():
     one_seed = pd.DataFrame({"method": [f"m{i}" for i in range(2000)], "seed": 0, "loss": 1.0})
     found = ablate.compare(one_seed, by="method", metric="loss")
-    assert any("no baseline is named; try --baseline method=m0" in line for line in found.notes)
+    assert any("no baseline is named; try --baseline method=m0" in line for line in texts(found.notes))

@@ -12,9 +12,9 @@ import yaml
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.ladder import LadderResult, shapes
 from ablate.analysis.load import Results, Source
-from ablate.phrases import Doubt
-from ablate.reporting import paper, short
-from ablate.reporting.answers import lines
+from ablate.phrases import texts
+from ablate.reporting import cells, paper
+from ablate.reporting.answers import brief_lines, lines
 from ablate.reporting.charts import figures
 from ablate.reporting.follow_ups import ON_LADDER
 from ablate.reporting.html import _ladder
@@ -49,7 +49,7 @@ def predicted(record: StudyRecord) -> Predicted:
 
 
 def answer(comparison: Comparison, record: StudyRecord) -> list[str]:
-    return short.lines(comparison, [record], comparison.notes)
+    return brief_lines(comparison, [record], comparison.notes)
 
 
 def at_top(comparison: Comparison) -> str:
@@ -136,9 +136,9 @@ def test_a_ladder_under_way_says_where_it_is(below: int, so_far: str):
     assert ("r4 (0.8 M) is predicted once every run below it has ended." in said) == bool(so_far)
     assert so_far in said
     assert ("for 0.8 M it is predicted to cost 0.0" in said) == (below == 1) == (", and not seen yet" in said)
-    table = short.table(comparison)
+    table = cells.short_table(comparison)
     assert [*table["rung"]][-1].startswith("r4" if below == 1 else "r2")
-    assert not [note for note in comparison.notes if note.startswith("missing")]
+    assert not [note for note in texts(comparison.notes) if note.startswith("missing")]
 
 
 def test_a_prediction_that_was_changed_counts_for_nothing():
@@ -146,12 +146,12 @@ def test_a_prediction_that_was_changed_counts_for_nothing():
     assert record.prediction
     forged = replace(record, prediction=replace(record.prediction, date="2020-01-01"))
     comparison = compare(table, records=[forged])
-    (doubt,) = [note for note in comparison.notes if "was changed" in note]
-    assert isinstance(doubt, Doubt) and "counts for nothing" in doubt and "2020-01-01" in doubt
+    (doubt,) = [note for note in comparison.notes if "was changed" in note.text]
+    assert doubt.is_doubt and "counts for nothing" in doubt.text and "2020-01-01" in doubt.text
     (said,) = answer(comparison, forged)
     assert "at 0.1, 0.2 and 0.4 M" in said and "predicted to" not in said
     assert "Doubts: a prediction that was changed" in said
-    assert not short.table(comparison)["predicted"].any()
+    assert not cells.short_table(comparison)["predicted"].any()
 
 
 def test_of_many_arms_three_sentences():
@@ -168,13 +168,13 @@ def test_of_many_arms_three_sentences():
     )
     assert said[1].startswith("3 of 4 lie in the intervals predicted for them; missed: mean, +0.1")
     assert said[2].startswith("The largest: at 0.1 and 0.2 M parameters mean costs 0.0")
-    table = short.table(comparison)
+    table = cells.short_table(comparison)
     assert [*table.groupby("arm", sort=False).size()] == [3] * 4
 
 
 def test_the_table_has_a_row_for_each_rung_and_the_prediction():
     comparison, record = constant()
-    table = short.table(comparison)
+    table = cells.short_table(comparison)
     assert [*table.columns] == ["arm", "rung", "n", "difference [low, high]", "predicted", "verdict"]
     assert [*table["rung"]] == ["r1 0.1 M", "r2 0.2 M", "r3 0.4 M", "r4 0.8 M", "r5 1.5 M"]
     of = predicted(record)

@@ -17,6 +17,7 @@ from ablate.analysis.load import load
 from ablate.config.rules import ConfigError
 from ablate.execution.execute import describe
 from ablate.execution.run import prepare
+from ablate.phrases import texts
 from ablate.store.columns import csv_text
 from ablate.store.record import Role, as_plain
 from tests.helpers import call_cli, make_config, make_record, write_study
@@ -103,7 +104,7 @@ def test_what_is_no_doubt_meant_is_read(table, what):
 def test_a_last_line_without_an_end_is_said(table):
     results = load([str(table(TABLE[:-2]))])  # 2.31 is 2.3 now, which nobody can know
     assert results.rows["val_loss"].tolist()[-1] == 2.3
-    (line,) = results.notes
+    (line,) = texts(results.notes)
     assert line == "t.csv: its last line has no end; if it was cut off there, its last value is wrong"
 
 

@@ -21,6 +21,7 @@ from ablate.compose.sweep import HydraLauncher, compose
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.live import table as table_of_runs
+from ablate.phrases import texts
 from ablate.reporting.answers import lines as answer_lines
 from ablate.reporting.words import sentences
 from ablate.store.record import PlannedLooks, StudyRecord
@@ -444,7 +445,7 @@ def test_a_fixed_design_that_grew_after_results_says_so():
     assert second.grew == [2, 4] and grown(second, second).grew == [2, 4]
     assert grown(first, dataclasses.replace(first, seeds=[0, 1, 2, 3]), lambda study: False).grew == []
     assert "grew from 2 to 4 seeds" in note(compare(frame, records=[second]), "no longer hold together")
-    assert not any("grew" in line for line in compare(frame, records=[first]).notes)
+    assert not any("grew" in line for line in texts(compare(frame, records=[first]).notes))
 
 
 # --- studies that are trained -----------------------------------------------------------------------

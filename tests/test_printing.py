@@ -22,9 +22,9 @@ from ablate.analysis.variant import Variant, variants_of
 from ablate.execution.events import Finished
 from ablate.live.board import Lines
 from ablate.live.table import _table
-from ablate.phrases import cleaned, error_line, option, visible
+from ablate.phrases import cleaned, error_line, option, texts, visible
 from ablate.printing import console, put, say_what_is_warned
-from ablate.reporting import short
+from ablate.reporting.cells import short_table
 from ablate.reporting.commands import commands
 from ablate.reporting.html import called
 from ablate.reporting.tables import render
@@ -144,7 +144,7 @@ def test_names_tell_all_variants_apart():
 
 def test_a_table_has_a_label_of_its_own_for_each_variant():
     result = ablate.compare(odd(), **ASKED)
-    labels = short.table(result)["variant"]  # without the only baseline
+    labels = short_table(result)["variant"]  # without the only baseline
     assert labels.nunique() == len(NAMES) - 1
     assert {"method=relu", 'method="relu k=2"', 'method="relu k=3"'} <= {*labels}
     assert not OBEYED.search(str(result)) and not OBEYED.search(result._repr_html_())
@@ -245,7 +245,7 @@ def told(tmp_path, monkeypatch):
     def told(**given: Any) -> tuple[list[str], list[str]]:
         path.write_text(json.dumps(record | given))
         subject = read("synthetic")
-        return commands(subject), subject.notes
+        return commands(subject), texts(subject.notes)
 
     return told
 
@@ -266,6 +266,6 @@ def test_a_command_is_shown_if_it_is_one_of_ablate(told, command):
 
 def test_options_are_quoted_as_a_shell_reads_them():
     rows = pd.DataFrame({"method": ["$(id)", "b"], "seed": 0, "loss": [1.0, 2.0]})
-    notes = ablate.compare(rows, by="method", metric="loss").notes
+    notes = texts(ablate.compare(rows, by="method", metric="loss").notes)
     assert "no verdicts: no baseline is named; try --baseline 'method=$(id)'" in notes
     assert option("--by", "a", "b;c") == "--by 'a,b;c'" and option("--by", "a", "b") == "--by a,b"

@@ -10,7 +10,7 @@ from ablate.analysis.incomparable import Incomparable
 from ablate.compute.device import processor
 from ablate.execution.execute import describe
 from ablate.execution.run import prepare
-from ablate.phrases import Doubt
+from ablate.phrases import Note
 from tests.helpers import make_config
 from tests.test_compare import table, variant
 
@@ -30,8 +30,8 @@ def rows(of_concat: list[str | None], of_sum: list[str | None]):
     )
 
 
-def lines(of_concat: list[str | None], of_sum: list[str | None], **options) -> list[str]:
-    return [line for line in compare(rows(of_concat, of_sum), **options).notes if "processor" in line]
+def lines(of_concat: list[str | None], of_sum: list[str | None], **options) -> list[Note]:
+    return [one for one in compare(rows(of_concat, of_sum), **options).notes if "processor" in one.text]
 
 
 def test_a_run_records_the_processor_and_its_instruction_set():
@@ -55,16 +55,16 @@ def test_one_kind_needs_no_word_and_rows_without_the_column_are_one():
 
 def test_pairs_over_two_kinds_are_counted():
     (line,) = lines([AMD, AMD, INTEL, AMD], [AMD, INTEL, INTEL, INTEL])
-    assert f"{AMD}: 4 runs; {INTEL}: 4 runs" in line and "2 of 4 pairs are over two kinds" in line
-    assert isinstance(line, Doubt) and line.brief == "2 of 4 pairs over two kinds of processors"
+    assert f"{AMD}: 4 runs; {INTEL}: 4 runs" in line.text and "2 of 4 pairs are over two kinds" in line.text
+    assert line.is_doubt and line.brief == "2 of 4 pairs over two kinds of processors"
     (line,) = lines([AMD, AMD, None, None], [AMD, AMD, None, AMD])
-    assert "unknown: 3 runs" in line and "1 of 4 pairs" in line
+    assert "unknown: 3 runs" in line.text and "1 of 4 pairs" in line.text
     assert compare(rows([AMD, AMD, INTEL, AMD], [AMD, INTEL, INTEL, INTEL])).table["pairs"].max() == 4
 
 
 def test_kinds_that_meet_in_no_pair_are_told_without_a_doubt():
     (line,) = lines([AMD, INTEL] * 2, [AMD, INTEL] * 2)
-    assert "each pair is of one kind" in line and type(line) is str
+    assert "each pair is of one kind" in line.text and not line.is_doubt
 
 
 @pytest.mark.parametrize("other", [INTEL, None])
@@ -73,4 +73,4 @@ def test_a_variant_and_its_baseline_on_different_kinds_are_refused(other):
         compare(rows([AMD] * 4, [other] * 4))
     assert AMD in str(refusal.value) and (other or "unknown") in str(refusal.value)
     assert "--mixed" in str(refusal.value) and len(str(refusal.value).splitlines()) == 1
-    assert "4 of 4 pairs" in lines([AMD] * 4, [other] * 4, mixed=True)[0]
+    assert "4 of 4 pairs" in lines([AMD] * 4, [other] * 4, mixed=True)[0].text

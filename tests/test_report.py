@@ -450,7 +450,7 @@ def test_a_tuned_study_says_how_values_were_chosen(at_three_rates, column):
     (lost,) = rates[rates["mean"].isna()].to_dict("records")
     assert [lost["phase"], lost[column], lost["n"], lost["diverged"]] == ["develop", 0.008, 1, 1]
     assert lost["variant"] == "fusion=sum heads=4 out_proj=true" and len(rates) == 12
-    assert {*names(page.own, page.comparison.shown)} == {*page.comparison.family("primary")["variant"]}
+    assert {*names(page.reported, page.comparison.shown)} == {*page.comparison.family("primary")["variant"]}
     for said in (
         "We compare 2 variants that differ in fusion.",
         f"own train.{column}, chosen on the validation split and on development seeds (0, 1)",

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.compare import compare
-from ablate.reporting import short
+from ablate.reporting.answers import brief_lines
+from ablate.reporting.cells import in_width, short_table
 from ablate.reporting.tables import lines_of
 from ablate.store.record import PlannedLooks
 from tests.helpers import ROOT, make_record
@@ -60,8 +61,8 @@ DOUBTFUL = {"ngram_val_loss": 1.0, "ngram_order": 6, "overlap": 0.3, "epochs": 9
 )
 def test_it_is_short(rows: pd.DataFrame, most: int):
     result = compare(rows)
-    shown, left_out = lines_of(short.in_width(short.table(result), 80), 80)
-    text = "\n".join([*short.lines(result, [], result.notes), shown])
+    shown, left_out = lines_of(in_width(short_table(result), 80), 80)
+    text = "\n".join([*brief_lines(result, [], result.notes), shown])
     assert height(text) <= most and not left_out, text
     assert not [word for word in LEARNED_LATER if word in text.lower()]
 
@@ -101,16 +102,16 @@ def test_worse_is_perhaps_within_the_margin_where_the_interval_reaches_into_it(c
 
 def test_many_verdicts_are_counted_in_a_sentence():
     result = compare(study(*fusions(8), effect=0.024, sd=0.004))
-    first, _ = short.lines(result, [], [])
+    first, _ = brief_lines(result, [], [])
     assert first.startswith("On book.txt: of 8 comparisons, ")
-    verdicts = short.table(result)["verdict"].value_counts()
+    verdicts = short_table(result)["verdict"].value_counts()
     for verdict, count in verdicts.drop("baseline").items():
         assert f"{count} {'is' if count == 1 else 'are'} {verdict}" in first
 
 
 def test_each_contrast_is_below_its_baseline():
     result = compare(study(*(arm for arm in GRID if arm["heads"] < 3)))
-    shown = short.table(result)
+    shown = short_table(result)
     assert [*shown.columns] == ["variant", "n", "mean", DIGITS, "verdict"]
     names = [f"{f} heads={h}" for h in (1, 2) for f in ("concat", "weighted_sum")]
     assert sorted(shown["variant"]) == sorted(names)
@@ -121,17 +122,17 @@ def test_each_contrast_is_below_its_baseline():
 
 def test_too_many_baselines_are_said_once():
     result = compare(study(*GRID))
-    first, _ = short.lines(result, [], [])
+    first, _ = brief_lines(result, [], [])
     assert "Each is against concat, otherwise equal." in first
-    assert sorted(short.table(result)["variant"]) == [f"heads={h}" for h in range(1, 9)]
+    assert sorted(short_table(result)["variant"]) == [f"heads={h}" for h in range(1, 9)]
 
 
 def test_a_table_too_wide_for_its_terminal_has_a_shorter_verdict():
     result = compare(study({"fusion": "concat"}, {"fusion": "weighted_sum"}, effect=0.013, sd=0.01))
-    shown = short.table(result)
+    shown = short_table(result)
     assert shown["verdict"].tolist() == ["baseline", "worse, perhaps within the margin"]
-    assert short.in_width(shown, 200).equals(shown)
-    narrow = short.in_width(shown, 80)
+    assert in_width(shown, 200).equals(shown)
+    narrow = in_width(shown, 80)
     assert narrow["verdict"].tolist() == ["baseline", "worse, perhaps"]
     assert max(map(len, lines_of(narrow, None)[0].splitlines())) <= 80
 
@@ -167,7 +168,7 @@ def test_a_long_command_goes_by_its_study_and_its_seeds():
         record = make_record(
             seeds=[0, 1, 2, 3], typed=[*typed, *(f"some.key_{i}=12345" for i in range(keys))]
         )
-        _, line = short.lines(compare(few, records=[record]), [record], [])
+        _, line = brief_lines(compare(few, records=[record]), [record], [])
         assert line.startswith(begins) and len(textwrap.wrap(line, 80)) <= 3
         assert ("`ablate run -m fusion=concat,mean name=s" in line) is (keys < 40)
         assert ("the command of s with 'seed=range(0," in line) is (keys == 40)
@@ -179,7 +180,7 @@ def test_a_study_with_looks_left_names_the_command_that_goes_on():
         make_record(primary=[{"vary": "fusion", "baseline": "concat"}], typed=["study=fusion", "heads=4"]),
         looks=PlannedLooks(at=[4, 8], seeds=[*range(8)], contrasts=1),
     )
-    first, line = short.lines(compare(few, records=[record]), [record], [])
+    first, line = brief_lines(compare(few, records=[record]), [record], [])
     assert "95 % confidence, so far 4 of at most 8 seeds." in first
     assert line.startswith("`ablate run study=fusion heads=4` goes on with what is undecided, about ")
     assert line.endswith(" here to the next look.")

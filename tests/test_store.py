@@ -18,6 +18,7 @@ from ablate.execution.events import ignore
 from ablate.execution.execute import describe, execute
 from ablate.execution.run import prepare
 from ablate.files.atomic import StoreError
+from ablate.phrases import texts
 from ablate.store import rows as rows_module
 from ablate.store.columns import COLUMNS, csv_text
 from ablate.store.provenance import parts_code, provenance
@@ -61,7 +62,7 @@ def latest(store: Store, name: str = "run") -> Path:
 
 
 def single(*runs: str) -> StudyRecord:
-    """The record of loose runs with name=mine."""
+    """The record of single runs with name=mine."""
     return make_record(name="mine", kind="single", seeds=[0], runs=[*runs])
 
 
@@ -360,7 +361,7 @@ def test_a_record_comes_back_as_it_was_written(store):
 def test_a_study_grows_and_keeps_what_it_declared(store):
     write_study(store, NOW)
     assert NOW.tuned_key == "train.lr" and NOW.development_seeds == ["0"]
-    assert doubts(NOW) == ["fusion=sum: train.lr=0.008: not bracketed: train.lr=0.008"]
+    assert texts(doubts(NOW)) == ["fusion=sum: train.lr=0.008: not bracketed: train.lr=0.008"]
     write_study(store, grown(NOW, replace(NOW, seeds=[0, 101], runs=["a" * 16], roles={}, chosen={})))
     both = store.read_study("tuned-demo")
     assert both == replace(NOW, seeds=[0, 100, 101], runs=[*NOW.runs, "a" * 16], grew=[1, 2])

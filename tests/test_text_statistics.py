@@ -19,6 +19,7 @@ from ablate.data.counting import kneser_ney, mixture
 from ablate.data.matches import overlap
 from ablate.data.text_statistics import decoded, evenly, text_statistics
 from ablate.data.tokenizers import Bpe, Byte
+from ablate.phrases import texts
 from tests.helpers import make_config
 from tests.synthetic import small_study
 
@@ -123,9 +124,9 @@ def rows(tmp_path: Path) -> pd.DataFrame:
 
 def doubts(rows: pd.DataFrame, **columns: float) -> list[str]:
     comparison = compare(rows.assign(**columns))
-    lines = [one.words for one in comparison.caveats if one.is_doubt]
-    assert [line for line in comparison.notes if line in lines] == lines
-    return lines
+    found = [one for one in comparison.caveats if one.is_doubt]
+    assert [one for one in comparison.notes if one in found] == found
+    return texts(found)
 
 
 @pytest.mark.parametrize(
@@ -150,8 +151,8 @@ def test_beside_heads_that_read_fixed_places(rows, less):
     fixed = rows[rows["fusion"] == "concat"].assign(scores="offsets", scores_options="{}", key_width=0)
     fixed = fixed.assign(val_loss=fixed["val_loss"] - less, run_id=[f"{i:016x}" for i in range(len(fixed))])
     facts = compare(pd.concat([rows.assign(scores="softmax", scores_options="{}"), fixed])).caveats
-    (fact,) = [fact for fact in facts if "fixed places" in fact.words]
-    assert fact.is_doubt == (less > 0) and "by 0.05 of val_loss (scores=offsets)" in fact.words
+    (fact,) = [fact for fact in facts if "fixed places" in fact.text]
+    assert fact.is_doubt == (less > 0) and "by 0.05 of val_loss (scores=offsets)" in fact.text
 
 
 def test_epochs_and_figures_survive_a_config_of_another_text(corpus: Corpus):

@@ -23,7 +23,8 @@ from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import PlacedRun, prepare
 from ablate.execution.timing import step_seconds
-from ablate.store.columns import MEASURED_COLUMNS, Row
+from ablate.phrases import texts
+from ablate.store.columns import RESOURCE_COLUMNS, Row
 from ablate.store.record import Choice, StudyRecord
 from ablate.study import run as running
 from ablate.study import tuned, tuning
@@ -450,7 +451,7 @@ def test_each_arm_at_its_own_value_is_the_primary_contrast():
     away = result.family(OCTAVE_AWAY)
     assert away["diff"].dropna().tolist() == pytest.approx([MILD] * 4)
     development = int((rows["phase"] == "develop").sum())
-    assert f"left out: {development} rows of development seeds (phase)" in result.notes
+    assert f"left out: {development} rows of development seeds (phase)" in texts(result.notes)
 
 
 def test_each_of_two_baselines_is_met_at_its_own_value():
@@ -484,9 +485,9 @@ def test_what_was_not_run_at_the_baselines_value_is_missing():
     rows["role"] = rows["role"].str.replace("baseline_rate", "").str.strip()
     record = tuned_record(declared={"tune": "train.lr", "report_at": ["tuned", "baseline_rate"]})
     line = f"missing: the primary contrast with fusion=concat has no finished runs {AT_BASELINE}"
-    assert line in compare(rows[rows["role"] != ""], records=[record]).notes
+    assert line in texts(compare(rows[rows["role"] != ""], records=[record]).notes)
     unasked = replace(record, declared={"tune": "train.lr", "report_at": ["tuned"]})
-    assert line not in compare(rows[rows["role"] != ""], records=[unasked]).notes
+    assert line not in texts(compare(rows[rows["role"] != ""], records=[unasked]).notes)
 
 
 def test_an_arm_that_is_a_baseline_by_name_has_its_contrasts_at_its_value_too():
@@ -529,7 +530,9 @@ def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
     assert result.family("exploratory").set_index("fusion").loc["sum", "lr"] == "0.0028"
     old = rows[rows["role"] == "octave_up"].assign(role="", lr=0.0099, run_id="old")
     again = compare(pd.concat([rows, old]))
-    assert any(line.startswith("left out: 6 rows at values that are no longer") for line in again.notes)
+    assert any(
+        line.startswith("left out: 6 rows at values that are no longer") for line in texts(again.notes)
+    )
     assert again.table["variant"].tolist() == result.table["variant"].tolist()
 
 
@@ -539,7 +542,7 @@ def test_doubts_and_what_cannot_be_built_are_said():
         chosen={"fusion=sum": Choice("0.0028", "not bracketed: …")},
         left_out={"fusion=mean": "too wide", "fusion=grouped": "too wide"},
     )
-    notes = compare(results(s, run(s, noisy)), records=[record]).notes
+    notes = texts(compare(results(s, run(s, noisy)), records=[record]).notes)
     assert "fusion=sum: train.lr=0.0028: not bracketed: …" in notes
     assert "can't be built: fusion=mean, fusion=grouped: too wide" in notes
 
@@ -597,7 +600,7 @@ TUNED = (
 
 def rows_of(cwd: Path, name: str = "tuned") -> pd.DataFrame:
     rows = pd.read_csv(cwd / "runs" / "studies" / name / "results.csv")
-    return rows.drop(columns=[*MEASURED_COLUMNS, "threads", "study"])
+    return rows.drop(columns=[*RESOURCE_COLUMNS, "threads", "study"])
 
 
 @pytest.mark.slow

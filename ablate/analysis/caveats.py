@@ -15,7 +15,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.controls import otherwise_equal
 from ablate.analysis.variants import Variants
-from ablate.phrases import first_few
+from ablate.phrases import Note, first_few
 
 COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
 FIXED_PLACES = "offsets"  # scores=offsets: head i reads the token i places back
@@ -24,49 +24,45 @@ MOST_OVERLAP = 0.05  # of a held-out split
 MOST_EPOCHS = 4
 
 
-@dataclass(frozen=True)
-class Caveat:
-    """What is known of a text or of a budget. kind: of what. words: a sentence. is_doubt: whether it speaks
-    against the answer; brief: the doubt in a few words. clause: who is how far ahead or behind, of the first
-    two kinds."""
+@dataclass(frozen=True, kw_only=True)
+class Caveat(Note):
+    """What is known of a text or of a budget: a doubt, or a remark that there is no reason for one. about: of
+    what. clause: who is how far ahead or behind, of the first two."""
 
-    kind: Literal["counting", "fixed places", "overlap", "epochs"]
-    words: str
-    is_doubt: bool
-    brief: str
+    about: Literal["counting", "fixed places", "overlap", "epochs"]
     clause: str = ""
 
 
 def caveats(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
-    """Those of the baselines, by number, and of the text."""
-    known = variants.table.reindex(columns=[*OF_TEXT]).apply(pd.to_numeric, errors="coerce").astype(float)
-    yield from _counting(variants, bases, known.iloc[[*bases]])
+    """The caveats on the baselines, given by their indices, and on the text."""
+    figures = variants.table.reindex(columns=[*OF_TEXT]).apply(pd.to_numeric, errors="coerce").astype(float)
+    yield from _counting(variants, bases, figures.iloc[[*bases]])
     yield from _fixed_places(variants, bases)
-    overlap, epochs = known["overlap"].max(), known["epochs"].max()
+    overlap, epochs = figures["overlap"].max(), figures["epochs"].max()
     if np.isfinite(overlap):
-        mended = "; what remembers best wins there: corpus.unique=paragraph takes repeats away"
-        yield Caveat(
-            "overlap",
+        text = (
             f"overlap: {100 * overlap:.1f} % of a held-out split lies in stretches of 50 characters or more"
-            f" that another split has, too{mended if overlap > MOST_OVERLAP else ''}",
-            overlap > MOST_OVERLAP,
-            "a text that repeats itself",
+            " that another split has, too"
         )
+        if overlap > MOST_OVERLAP:
+            text += "; what remembers best wins there: corpus.unique=paragraph takes repeats away"
+            yield Caveat(text, "doubt", "a text that repeats itself", about="overlap")
+        else:
+            yield Caveat(text, about="overlap")
     if np.isfinite(epochs):
-        mended = "; differences may be of memory: fewer train.steps or a longer text (corpus) mend that"
-        yield Caveat(
-            "epochs",
-            f"epochs: a run reads its text {epochs:.1f} times{mended if epochs > MOST_EPOCHS else ''}",
-            epochs > MOST_EPOCHS,
-            f"a text read {epochs:.0f} times",
-        )
+        text = f"epochs: a run reads its text {epochs:.1f} times"
+        if epochs > MOST_EPOCHS:
+            text += "; differences may be of memory: fewer train.steps or a longer text (corpus) mend that"
+            yield Caveat(text, "doubt", f"a text read {epochs:.0f} times", about="epochs")
+        else:
+            yield Caveat(text, about="epochs")
 
 
-def _counting(variants: Variants, bases: Sequence[int], known: pd.DataFrame) -> Iterator[Caveat]:
-    """known: of the text of each baseline."""
+def _counting(variants: Variants, bases: Sequence[int], figures: pd.DataFrame) -> Iterator[Caveat]:
+    """figures: of the text of each baseline."""
     if variants.metric not in COUNTING:
         return
-    loss_B, order_B = (known[column].to_numpy() for column in (COUNTING[variants.metric], "ngram_order"))
+    loss_B, order_B = (figures[column].to_numpy() for column in (COUNTING[variants.metric], "ngram_order"))
     for how, places, who, by in _apart(variants, bases, loss_B - stats.moments(variants.values[[*bases]])[1]):
         by += f", where counting {_range(order_B[places])} tokens gives {_range(loss_B[places])}"
         mended = (
@@ -92,11 +88,12 @@ def _fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
 
 
 def _beside(
-    kind: Literal["counting", "fixed places"], what: str, how: str, who: str, by: str, mended: str
+    about: Literal["counting", "fixed places"], what: str, how: str, who: str, by: str, mended: str
 ) -> Caveat:
-    is_worse = how == "worse"
-    words = f"{how} than {what}: {who}: {by}{mended if is_worse else ''}"
-    return Caveat(kind, words, is_worse, f"worse than {what}", f"{who} is {how} {by}")
+    text, clause = f"{how} than {what}: {who}: {by}", f"{who} is {how} {by}"
+    if how == "better":
+        return Caveat(text, about=about, clause=clause)
+    return Caveat(f"{text}{mended}", "doubt", f"worse than {what}", about=about, clause=clause)
 
 
 def _apart(

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pandas as pd
 
-from ablate.analysis import at_looks, controls, notes, stats
+from ablate.analysis import controls, notes, stats
 from ablate.analysis.caveats import Caveat, caveats
 from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
 from ablate.analysis.finding import Finding, finding
-from ablate.analysis.frames import as_texts, of_others, select, with_options
+from ablate.analysis.frames import reported
 from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
 from ablate.analysis.looks import Decisions
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, collect
-from ablate.analysis.verdicts import NUMBERS, WHOLE, judged
+from ablate.analysis.verdicts import NUMBERS, WHOLE, contrast_table, decisions, that_count
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import Doubt, counted, lines_if
+from ablate.phrases import Note
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
@@ -63,7 +63,7 @@ class Comparison:
     alpha: float
     runs: Mapping[str, str]
     nothing: str
-    notes: list[str]
+    notes: list[Note]
     interaction: pd.DataFrame
     placebo: Mapping[str, str]
     caveats: list[Caveat]
@@ -76,7 +76,7 @@ class Comparison:
 
     @cached_property
     def varying(self) -> list[str]:
-        """Those of them in which variants differ."""
+        """The shown columns in which variants differ."""
         return varying(self.variants.values())
 
     def family(self, name: str) -> pd.DataFrame:
@@ -87,17 +87,25 @@ class Comparison:
         return list(dict.fromkeys(self.table["family"]))
 
     @cached_property
+    def _by_contrast(self) -> dict[tuple[str, str, str], Finding]:
+        """What each contrast came to, by family, variant and baseline, in the order of the table. That of a
+        ladder, which takes no more seeds, has no number of them."""
+        table = self.table.assign(more_seeds=None) if self.ladder else self.table
+        return {
+            (row["family"], row["variant"], row["baseline"]): finding(row, self.variants)
+            for row in table.to_dict("records")
+            if row["baseline"] is not None
+        }
+
+    @property
     def findings(self) -> list[Finding]:
         """All contrasts, in the order of the table."""
-        return [one for one in self.findings_of(self.table) if one]
+        return [*self._by_contrast.values()]
 
-    def findings_of(self, table: pd.DataFrame) -> list[Finding | None]:
-        """What each of these rows of the table found; None for a baseline, and without one. That of a ladder,
-        which takes no more seeds, has no number of them."""
-        if self.ladder:
-            table = table.assign(more_seeds=None)
-        rows = table.to_dict("records")
-        return [None if row["baseline"] is None else finding(row, self.variants) for row in rows]
+    def findings_of(self, rows: pd.DataFrame) -> list[Finding | None]:
+        """The finding of each of these rows of the table; None for a row without a baseline."""
+        contrasts = zip(rows["family"], rows["variant"], rows["baseline"], strict=True)
+        return [self._by_contrast.get(contrast) for contrast in contrasts]
 
     @property
     def identical(self) -> list[Finding]:
@@ -130,28 +138,20 @@ def compare(
     are two families, each corrected separately. Raises ConfigError, Incomparable.
     """
     rows, left_out = reported(rows, asked.get("where", ()))
-    variants, chosen = _variants(rows, records, asked, [*(asked.get("baseline") or ())])
-    every, metric = variants, variants.metric
+    every, chosen = _variants(rows, records, asked, [*(asked.get("baseline") or ())])
+    metric = every.metric
     margin = margin_of(records, margin, metric)
-    placebos = [record.placebo for record in records if record.placebo]
-    alike = all(one == placebos[0] for one in placebos)
-    placebo = placebos[0] if placebos and alike else {}
-    baseline, contrasts = _baseline(variants, records, asked.get("baseline"))
-    at_baseline = any(record.reports_at_baseline for record in records)
-    pairs, missing = family_pairs(variants, contrasts, baseline, at_baseline=at_baseline)
-    if any(record.metric not in (None, metric) for record in records):  # not declared for this metric
-        pairs["exploratory"] = [*pairs.pop("primary"), *pairs["exploratory"]]
-    now = at_looks.decisions(variants, records, pairs, margin, alpha)
-    variants = at_looks.that_count(variants, now)
+    baseline, contrasts = _baseline(every, records, asked.get("baseline"))
+    pairs, missing = _pairs(every, records, contrasts, baseline)
+    now = decisions(every, records, pairs, margin, alpha)
+    variants = that_count(every, now)
     bases = sorted({base for of in pairs.values() for _, base in of})
-    worth = controls.uniform_attention_gap(variants, bases)
+    worth, placebo = controls.uniform_attention_gap(variants, bases), _placebo(records)
     table = pd.concat(_families(variants, pairs, now, placebo, worth, margin, alpha), ignore_index=True)
     table = table.assign(metric=metric, margin=margin)
-    is_paired, nothing = any(pairs.values()), ""
-    if not is_paired:
-        nothing = why_nothing(variants, baseline)
-        table["verdict"] = table["verdict"] if baseline else None
-    asks = any("out_proj" in contrast.baseline for contrast in contrasts)
+    nothing = "" if any(pairs.values()) else why_nothing(variants, baseline)
+    if nothing and not baseline:
+        table["verdict"] = None
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
     comparison = Comparison(
         rows=rows,
@@ -164,40 +164,71 @@ def compare(
         runs=runs,
         nothing=nothing,
         notes=[],
-        interaction=_interaction(variants, placebo, alpha) if asks else pd.DataFrame(),
+        interaction=_interaction(variants, contrasts, placebo, alpha),
         placebo=placebo,
         caveats=[*caveats(variants, bases)],
         ladder=_ladder(rows, table, runs, metric, records),
     )
-    is_ladder, measured = any(record.rungs for record in records), column_named(metric).role == "measured"
+    is_ladder = any(record.rungs for record in records)
     lines = [
         *chosen,
         *left_out,
-        *([] if is_ladder else missing),  # what lies above is not there yet
+        *([] if is_ladder else map(Note, missing)),  # what lies above is not there yet
         *([] if is_ladder else notes.budgets(variants)),
         *controls.unknown_forms(variants),
         *kinds_of_pairs(every, sorted({*itertools.chain(*pairs.values())}), mixed=asked.get("mixed", False)),
-        *notes.foreign_columns(rows, variants),
-        *lines_if(
-            measured, f"{metric} was measured with whatever else ran then; --cost times variants side by side"
-        ),
-        *lines_if(not alike, "the placebos of these studies differ: compare them apart to see what remains"),
-        *lines_if(nothing, f"no verdicts: {nothing}"),
-        *(line for record in records for line in notes.doubts(record)),
-        *notes.unpaired(table, variants),
-        *notes.doubtful_values(variants),
-        *([] if measured else notes.bimodal_seeds(variants)),
-        *notes.stale(rows),
-        *notes.weaknesses(table),
-        *notes.unusable(rows, metric, variants.shown),
-        *notes.worse_than_guessing(rows),
+        *_of_results(comparison, variants, records),
         *([] if now or is_ladder else notes.missing_seeds(rows, variants.shown)),
-        *at_looks.notes(every, variants, now, records),
-        *([] if variants.of_others else controls.parametrization(comparison.tested, placebo)),
+        *notes.at_looks(every, variants, now, records),
+        *([] if variants.is_foreign else controls.parametrization(comparison.tested, placebo)),
         *controls.on_uniform_attention(variants, worth),
-        *(Doubt(one.words, one.brief) for one in comparison.caveats if one.is_doubt),
+        *(one for one in comparison.caveats if one.is_doubt),
     ]
     return replace(comparison, notes=lines)
+
+
+def _of_results(comparison: Comparison, variants: Variants, records: Sequence[StudyRecord]) -> Iterator[Note]:
+    """The notes on metric and placebo, on values, and on rows that count less or not at all."""
+    rows, metric, table = comparison.rows, comparison.metric, comparison.table
+    is_measured = column_named(metric).role == "resource"
+    yield from notes.foreign_columns(rows, variants)
+    if is_measured:
+        yield Note(f"{metric} was measured with whatever else ran then; --cost times variants side by side")
+    if not comparison.placebo and any(record.placebo for record in records):
+        yield Note("the placebos of these studies differ: compare them apart to see what remains")
+    if comparison.nothing:
+        yield Note(f"no verdicts: {comparison.nothing}")
+    for record in records:
+        yield from notes.doubts(record)
+    yield from notes.unpaired(table, variants)
+    yield from notes.doubtful_values(variants)
+    if not is_measured:
+        yield from notes.bimodal_seeds(variants)
+    yield from notes.stale(rows)
+    yield from notes.weaknesses(table)
+    yield from notes.unusable(rows, metric, variants.shown)
+    yield from notes.worse_than_guessing(rows)
+
+
+def _pairs(
+    variants: Variants,
+    records: Sequence[StudyRecord],
+    contrasts: Sequence[Contrast],
+    baseline: Mapping[str, Any] | None,
+) -> tuple[dict[str, list[Pair]], list[str]]:
+    """The pairs of each family, and a line for each primary contrast without pairs. With another metric than
+    the studies declared, none is primary."""
+    at_baseline = any(record.reports_at_baseline for record in records)
+    pairs, missing = family_pairs(variants, contrasts, baseline, at_baseline=at_baseline)
+    if any(record.metric not in (None, variants.metric) for record in records):
+        pairs["exploratory"] = [*pairs.pop("primary"), *pairs["exploratory"]]
+    return pairs, missing
+
+
+def _placebo(records: Sequence[StudyRecord]) -> Mapping[str, str]:
+    """The placebo that all studies with one share, if they do."""
+    first, *others = [record.placebo for record in records if record.placebo] or [{}]
+    return first if all(one == first for one in others) else {}
 
 
 def _families(
@@ -214,14 +245,18 @@ def _families(
     for name, of in pairs.items():
         rest = sorted(alone) if name == "exploratory" else []
         if of or rest:
-            compared = judged(variants, name, of, margin, alpha, now.get(name))
+            compared = contrast_table(variants, name, of, margin, alpha, now.get(name))
             compared = compared.join(controls.controlled(variants, of, placebo, compared["level"].to_numpy()))
             compared["share"] = controls.shares(compared["diff"], of, worth)
             yield _family(variants, name, of, rest, compared)
 
 
-def _interaction(variants: Variants, placebo: Mapping[str, Any], alpha: float) -> pd.DataFrame:
-    """Of projection and heads, which few studies ask about."""
+def _interaction(
+    variants: Variants, contrasts: Sequence[Contrast], placebo: Mapping[str, Any], alpha: float
+) -> pd.DataFrame:
+    """The interaction of projection and heads, if a contrast is about the projection; few studies are."""
+    if not any("out_proj" in contrast.baseline for contrast in contrasts):
+        return pd.DataFrame()
     from ablate.analysis.effects import projection_and_heads
 
     return projection_and_heads(variants, placebo, alpha=alpha)
@@ -256,7 +291,7 @@ def _baseline(
 
 def _variants(
     rows: pd.DataFrame, records: Sequence[StudyRecord], asked: Question, compared: Sequence[str] = ()
-) -> tuple[Variants, list[str]]:
+) -> tuple[Variants, list[Note]]:
     """The variants that are asked about, and lines on what was left open. compared: keys beside --by in which
     single runs may differ."""
     by, pair_by, mixed = asked.get("by", ()), asked.get("pair_by", ()), asked.get("mixed", False)
@@ -269,26 +304,6 @@ def _variants(
     if clash := [name for name in variants.shown if name in (*NUMBERS, *OF_ROWS)]:
         raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
     return replace(variants, higher_is_better=better), [*why, *lines]
-
-
-def reported(rows: pd.DataFrame, where: Sequence[str] = ()) -> tuple[pd.DataFrame, list[str]]:
-    """The rows to report on that meet `where`, with_options, and lines on those left out: rows of development
-    seeds, which were used to choose values, and rows at values that the study has since replaced. Raises
-    ConfigError."""
-    if "phase" not in rows or rows.empty or of_others(rows):
-        return select(with_options(rows), where), []
-    kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
-    if not kept.any():
-        raise ConfigError("every row is of development seeds (phase); there is nothing to report on yet")
-    left = int((~kept).sum())
-    lines = lines_if(left, f"left out: {counted(left, 'row')} of development seeds (phase)")
-    rows = rows[kept]
-    if "role" in rows and "tuned" in rows:
-        replaced = as_texts(rows["tuned"]).ne("") & as_texts(rows["role"]).eq("")
-        if old := int(replaced.sum()):
-            lines.append(f"left out: {counted(old, 'row')} at values that are no longer an arm's own (role)")
-        rows = rows[~replaced]
-    return select(with_options(rows), where), lines
 
 
 def _family(
@@ -313,9 +328,9 @@ def _family(
 
 
 def counted_variants(variants: Variants, record: StudyRecord) -> Variants:
-    """The variants of a study without the results that no look counts."""
+    """The variants of a study, without results beyond the look at which each stands."""
     if record.looks is None:
         return variants
     pairs, _ = family_pairs(variants, record.primary, None, at_baseline=record.reports_at_baseline)
     margin = margin_of([record], None, variants.metric)
-    return at_looks.that_count(variants, at_looks.decisions(variants, [record], pairs, margin, ALPHA))
+    return that_count(variants, decisions(variants, [record], pairs, margin, ALPHA))

@@ -106,13 +106,13 @@ def primary_pairs(
         table = variants.table if among is None else variants.table.iloc[list(among)]
         table = table[_meeting(variants, table, contrast.where)]
         has_baseline = _meeting(variants, table, contrast.is_baseline).any()
-        own = pair_up(variants, contrast.baseline, [*table.index], free=free) if has_baseline else []
+        found = pair_up(variants, contrast.baseline, [*table.index], free=free) if has_baseline else []
         if contrast.variants:
             meets = np.any([_meeting(variants, table, one) for one in contrast.variants], axis=0)
-            own = [pair for pair in own if pair[0] in table.index[meets]]
-        if not own:
+            found = [pair for pair in found if pair[0] in table.index[meets]]
+        if not found:
             lines.append(f"missing: the primary contrast with {contrast} has no finished runs")
-        pairs += [pair for pair in own if pair not in pairs]
+        pairs += [pair for pair in found if pair not in pairs]
     return pairs, lines
 
 
@@ -146,14 +146,14 @@ def not_shown(
 
 def with_role(variants: Variants, *roles: str) -> list[int]:
     """The variants that have one of the roles."""
-    given = [] if variants.of_others else variants.table["role"]
+    given = [] if variants.is_foreign else variants.table["role"]
     return [at for at, text in enumerate(given) if {*text.split()} & {*roles}]
 
 
 def own_values(variants: Variants) -> tuple[list[int], list[str]]:
     """The variants that are at their arm's own value, all of a study that is not tuned; and the columns of
     the tuned keys, which may differ between such variants."""
-    keys = {*variants.table["tuned"]} - {""} if not variants.of_others else set[str]()
+    keys = {*variants.table["tuned"]} - {""} if not variants.is_foreign else set[str]()
     tuned = sorted({column_of(key, variants.columns, "tune") for key in keys})
     return with_role(variants, "tuned") or [*range(len(variants.table))], tuned
 
@@ -175,11 +175,11 @@ def family_pairs(
     own, free = own_values(variants)
     primary, lines = primary_pairs(variants, contrasts, own, free=free)
     others = pair_up(variants, baseline, own, free=free) if baseline else []
-    theirs, tuned = with_role(variants, "baseline_rate"), list[Pair]()
+    at_baselines, tuned = with_role(variants, "baseline_rate"), list[Pair]()
     # One by one: the baseline of a contrast may be a variant of another, and so have runs at other values.
     for contrast in [*contrasts] or ([Contrast(baseline=baseline)] if baseline else []):
-        pairs, missing = primary_pairs(variants, [contrast], sorted({*own, *theirs}))
-        tuned += [pair for pair in pairs if pair[0] in theirs and pair[1] in own and pair not in tuned]
+        pairs, missing = primary_pairs(variants, [contrast], sorted({*own, *at_baselines}))
+        tuned += [pair for pair in pairs if pair[0] in at_baselines and pair[1] in own and pair not in tuned]
         if contrasts and at_baseline:
             lines += [f"{line} {AT_BASELINE}" for line in missing]
     rest = [column for column in variants.columns if column not in free]
@@ -197,7 +197,7 @@ def family_pairs(
 def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
     """Why nothing is compared with this baseline, and one with which something would be."""
     given, why = {}, f"there is no fusion to compare with {STANDARD_FUSION}"
-    if variants.of_others:
+    if variants.is_foreign:
         why = "no baseline is named"
     if baseline:
         given = {column_of(key, variants.columns, "--baseline"): as_level(v) for key, v in baseline.items()}

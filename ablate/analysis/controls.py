@@ -10,9 +10,9 @@ from ablate.analysis import stats
 from ablate.analysis.contrasts import MATCH, NO_ATTENTION, Pair, differing, own_values, pair_up
 from ablate.analysis.finding import Finding
 from ablate.analysis.variants import Settings, Variants
-from ablate.config.overrides import spelled
+from ablate.config.overrides import as_line
 from ablate.config.rules import ConfigError
-from ablate.phrases import lines_if
+from ablate.phrases import Note, lines_if
 from ablate.store.columns import column_named, config_about
 
 # Columns that, besides attention, determine which functions a model can represent; and columns that do not.
@@ -40,7 +40,7 @@ def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
     differently: equal function_class, and no other difference in what can be learned."""
     table = variants.table
     rest = table[[column for column in OF_THE_MODEL if column in variants.columns]]
-    classes = [""] * len(table) if variants.of_others else table["function_class"]
+    classes = [""] * len(table) if variants.is_foreign else table["function_class"]
     keys = list(zip(classes, *(rest[column] for column in rest), strict=True))
     return [
         bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})
@@ -48,18 +48,19 @@ def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
     ]
 
 
-def unknown_forms(variants: Variants) -> list[str]:
+def unknown_forms(variants: Variants) -> list[Note]:
     """A line if there are variants whose rows have no form."""
     unknown = variants.table.loc[variants.table["form"].eq(""), "fusion"].unique()
     names = ", ".join(f"fusion={name}" for name in unknown if name)
-    return lines_if(names, f"equal forms are not known for {names} (rows without the column form)")
+    line = f"equal forms are not known for {names} (rows without the column form)"
+    return lines_if(names, Note(line))
 
 
 def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None]:
     """For each pair, its baseline, or another variant with this baseline, that the variant equals by
     construction; None for most."""
     equal: list[int | None] = [None] * len(pairs)
-    if variants.of_others:
+    if variants.is_foreign:
         return equal
     forms = equal_forms(variants)
     seen: dict[tuple[Any, int], int] = {}
@@ -75,7 +76,11 @@ def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None
 def uniform_attention_gap(variants: Variants, bases: Iterable[int]) -> AttentionGaps:
     """What attention is worth to each of these variants, with its 95 % interval: the metric with
     scores=uniform minus its own, both otherwise equal. Variants without such a partner are left out."""
-    if column_named(variants.metric).unit != "nats" or variants.of_others or "scores" not in variants.columns:
+    if (
+        column_named(variants.metric).unit != "nats"
+        or variants.is_foreign
+        or "scores" not in variants.columns
+    ):
         return {}
     partner = dict(otherwise_equal(variants, {"scores": NO_ATTENTION}, free=MATCH))
     if not (having := [base for base in bases if base in partner]):
@@ -93,19 +98,21 @@ def shares(diff: pd.Series, pairs: Sequence[Pair], references: AttentionGaps) ->
     return diff / np.array([units.get(base, np.nan) for _, base in pairs], float)
 
 
-def on_uniform_attention(variants: Variants, references: AttentionGaps) -> list[str]:
+def on_uniform_attention(variants: Variants, references: AttentionGaps) -> list[Note]:
     """A line for each variant on what attention is worth to it."""
     return [
-        f"attention is worth {unit:.4g} [{low:.4g}, {high:.4g}] to {variants.names[base]}: its"
-        f" {variants.metric} with scores=uniform less its own"
-        f" ({'column share' if low > 0 else 'so nothing is a share of it'})"
+        Note(
+            f"attention is worth {unit:.4g} [{low:.4g}, {high:.4g}] to {variants.names[base]}: its"
+            f" {variants.metric} with scores=uniform less its own"
+            f" ({'column share' if low > 0 else 'so nothing is a share of it'})"
+        )
         for base, (unit, low, high) in references.items()
     ]
 
 
 def counterparts(variants: Variants, placebo: Mapping[str, Any]) -> dict[int, int]:
-    """The variant that equals each one but for a placebo, for those that have one: overrides that give a
-    variant about the start of its baseline, such as {value_scale: matched}."""
+    """For each variant that has one, the variant that is equal but for the placebo. placebo: overrides that
+    give a variant about the start of its baseline, such as {value_scale: matched}."""
     return dict(otherwise_equal(variants, placebo)) if placebo else {}
 
 
@@ -125,14 +132,14 @@ def controlled(
     return table
 
 
-def more_diverged(variants: Variants, those: Sequence[int]) -> int:
-    """On how many more seeds one of these variants diverged than another: what the rest of their seeds say is
-    not the whole truth then."""
-    return int(np.ptp(variants.diverged[[*those]].sum(1)))
+def more_diverged(variants: Variants, among: Sequence[int]) -> int:
+    """On how many more seeds one of these variants diverged than another; if on any, the other seeds are no
+    fair sample."""
+    return int(np.ptp(variants.diverged[[*among]].sum(1)))
 
 
-def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> list[str]:
-    """A line on those contrasts that are of two functions, without results at an equal start."""
+def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> list[Note]:
+    """A line on the contrasts of two different functions that have no results from an equal start."""
     lacking = [
         one
         for one in tested
@@ -144,12 +151,12 @@ def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> li
     if len(lacking) == len(tested) == 1:
         one, other = lacking[0].sides()
         who = f"{other} and {one}"
-    named = f"this study's, {spelled(placebo)}, has no runs of them" if placebo else "this study names none"
+    named = f"this study's, {as_line(placebo)}, has no runs of them" if placebo else "this study names none"
     line = (
         f"{who[:1].upper()}{who[1:]} start as different functions; part of the difference may come from that"
         f" start (parametrization). A placebo would give both an equal start; {named}"
     )
-    return lines_if(len(lacking), line)
+    return lines_if(len(lacking), Note(line))
 
 
 def otherwise_equal(variants: Variants, wanted: Mapping[str, Any], free: Sequence[str] = ()) -> list[Pair]:

@@ -86,7 +86,7 @@ class Finding:
         return (one, other) if one != other or not terms else self.sides()
 
     def without(self, column: str) -> "Finding":
-        """The same of variants that are not named by this column."""
+        """The same finding, with variants that are not named by this column."""
         one, other = self.variant.without(column), self.baseline.without(column)
         return replace(self, variant=one, baseline=other)
 

@@ -21,7 +21,7 @@ from ablate.analysis.frames import LARGEST, as_kind, as_texts
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
 from ablate.files import marked_encoding
-from ablate.phrases import Doubt, Taken, counted, first_few, lines_if
+from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, TABLE, Column, Status, of_role
 
 SEPARATORS = ",;\t"  # the ones that spreadsheets write
@@ -46,7 +46,7 @@ _WITH_COMMA = re.compile(r"[+-]?\d*(,\d+)?([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
 
 
-def read_table(path: Path, metric: str | None = None) -> tuple[pd.DataFrame, list[str]]:
+def read_table(path: Path, metric: str | None = None) -> tuple[pd.DataFrame, list[Note]]:
     """The rows of a CSV file, which may be gzipped, and lines on them. metric: as for `as_results`. Raises
     ConfigError."""
     text = _decoded(path)
@@ -60,7 +60,7 @@ def read_table(path: Path, metric: str | None = None) -> tuple[pd.DataFrame, lis
     table.index = pd.Index([*rows], name="line")
     results, lines = as_results(table, str(path), metric, commas=separator == ";")
     cut = f"{path}: its last line has no end; if it was cut off there, its last value is wrong"
-    return results, [*lines, *lines_if(text[-1] not in "\r\n", Taken(cut))]
+    return results, [*lines, *lines_if(text[-1] not in "\r\n", Note(cut, "taken"))]
 
 
 def read_cells(path: Path) -> dict[int, dict[str, str]]:
@@ -72,7 +72,7 @@ def read_cells(path: Path) -> dict[int, dict[str, str]]:
 
 def as_results(
     table: pd.DataFrame, name: str, metric: str | None = None, *, commas: bool = False
-) -> tuple[pd.DataFrame, list[str]]:
+) -> tuple[pd.DataFrame, list[Note]]:
     """A table completed to the columns of results, with types and an index of its own, and lines on what was
     made of it. name: its name in errors. metric: a column that has to hold numbers, whatever ablate means by
     its name. commas: whether any column may have decimal commas, not only such a one. Raises ConfigError."""
@@ -89,7 +89,7 @@ def as_results(
     seeds = [key for key in table if str(key).lower() in ("seed", "random_seed")]
     if len(seeds) == 1 and seeds != ["seed"]:
         table = table.rename(columns={seeds[0]: "seed"})
-        lines = [*lines, Taken(f"{name}: {seeds[0]} is the seed")]
+        lines = [*lines, Note(f"{name}: {seeds[0]} is the seed", "taken")]
     results = table[table["status"].isin(RESULTS)]  # the row of a damaged run may have only its id
     for column in REQUIRED:
         is_given = column in table and table[column].notna().any()
@@ -128,7 +128,7 @@ def as_results(
     return pd.DataFrame(rows).reset_index(drop=True), lines
 
 
-def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[str]]:
+def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[Note]]:
     """The table with a status of ours in each row and, where other words stood, lines on what was taken and
     what was left out. Without a column `status` or `state`, every run is done."""
     names = [key for key in table.columns if key.lower() in ("status", "state")]
@@ -155,11 +155,11 @@ def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[str
         if known[word] not in RESULTS:
             out.append(f"{count} {word or 'empty'}{'' if known[word] else ' (a word not known)'}")
     line = "; left out: ".join([f"{name}: {column}: {taken} taken", *lines_if(out, ", ".join(out))])
-    strange = lines_if(None in known.values(), Doubt("rows of an unknown status"))
-    return table, [Taken(line), *strange]
+    strange = lines_if(None in known.values(), Note("rows of an unknown status", "doubt"))
+    return table, [Note(line, "taken"), *strange]
 
 
-def _with_points(table: pd.DataFrame, keys: Iterable[str], name: str, *, commas: bool) -> list[str]:
+def _with_points(table: pd.DataFrame, keys: Iterable[str], name: str, *, commas: bool) -> list[Note]:
     """Put a point for each decimal comma in these columns of the table; returns a line, if there are any.
     commas: whether 1,234 has one, too. Raises ConfigError if points beside them may mean thousands."""
     found, doubtful = dict[str, str](), dict[str, str]()
@@ -179,7 +179,7 @@ def _with_points(table: pd.DataFrame, keys: Iterable[str], name: str, *, commas:
             " thousands; write decimal points alone"
         )
     read = f"{first[1]} is read as {first[1].replace(',', '.')}"
-    return lines_if(found, Taken(f"{name}: decimal commas in {first_few([*found])}: {read}"))
+    return lines_if(found, Note(f"{name}: decimal commas in {first_few([*found])}: {read}", "taken"))
 
 
 def _of_own_type(cells: pd.Series) -> pd.Series:

@@ -14,6 +14,7 @@ import pandas as pd
 from ablate.config.conditions import Condition, Where, as_text, column_of
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
+from ablate.phrases import Note, counted, lines_if
 from ablate.store.columns import COLUMNS, RESULTS, TABLE, Column, Row, csv_value
 
 SHORTEST_S = 1e-6  # a run that took less than this was not timed
@@ -39,8 +40,8 @@ def as_kind(cells: pd.Series, column: Column) -> pd.Series:
     return last(cells)
 
 
-def of_others(rows: pd.DataFrame) -> bool:
-    """Whether rows with results are of a table in which nothing says how heads are fused."""
+def is_foreign(rows: pd.DataFrame) -> bool:
+    """Whether rows come from another program: some have results, and none says how heads are fused."""
     return bool(rows["fusion"].isna().all() and rows["status"].isin(RESULTS).any())
 
 
@@ -50,7 +51,7 @@ def is_numeric(cells: pd.Series) -> bool:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a value of such a table, or of any other, is a missing one."""
+    """Whether a value of a table is missing."""
     return value is None or value is pd.NA or bool(value != value)
 
 
@@ -123,6 +124,28 @@ def select(rows: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
         if rows.empty:
             raise ConfigError(f"--where {condition}: no row meets it; ablate runs lists the runs")
     return rows
+
+
+def reported(rows: pd.DataFrame, where: Sequence[str] = ()) -> tuple[pd.DataFrame, list[Note]]:
+    """The rows to report on that meet `where`, with_options, and lines on those left out: rows of development
+    seeds, which were used to choose values, and rows at values that the study has since replaced. Raises
+    ConfigError."""
+    if "phase" not in rows or rows.empty or is_foreign(rows):
+        return select(with_options(rows), where), []
+    kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
+    if not kept.any():
+        raise ConfigError("every row is of development seeds (phase); there is nothing to report on yet")
+    left = int((~kept).sum())
+    lines = lines_if(left, Note(f"left out: {counted(left, 'row')} of development seeds (phase)"))
+    rows = rows[kept]
+    if "role" in rows and "tuned" in rows:
+        replaced = as_texts(rows["tuned"]).ne("") & as_texts(rows["role"]).eq("")
+        if old := int(replaced.sum()):
+            lines.append(
+                Note(f"left out: {counted(old, 'row')} at values that are no longer an arm's own (role)")
+            )
+        rows = rows[~replaced]
+    return select(with_options(rows), where), lines
 
 
 def matching(rows: pd.DataFrame, where: Where, option: str, columns: Iterable[object]) -> np.ndarray:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import is_empty, of_others, select
+from ablate.analysis.frames import is_empty, is_foreign, select
 from ablate.analysis.stats import Array
 from ablate.analysis.variant import distinguishing, variants_of
 from ablate.config.conditions import as_text, column_for
 from ablate.config.rules import ConfigError, did_you_mean
-from ablate.phrases import Doubt, counted, first_few, lines_if, option
+from ablate.phrases import Note, counted, first_few, lines_if, option
 from ablate.store.columns import (
     COLUMNS,
     CONFIG_COLUMNS,
@@ -46,8 +46,8 @@ class Incomparable(ConfigError):
 
 def metrics_of(rows: pd.DataFrame, asked: str = "") -> list[str]:
     """The columns that can be compared: those with one number a run, some of them not empty. asked: a metric
-    of others, which may be called like a key of ours."""
-    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if of_others(rows) else {*COLUMNS} - {*METRICS}
+    of another program, which may be called like a key of ablate."""
+    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if is_foreign(rows) else {*COLUMNS} - {*METRICS}
     possible = rows[rows.columns.difference([*taken], sort=False)]
     numeric = possible.select_dtypes(["number", "bool", "boolean"]).dropna(axis=1, how="all")
     return [*map(str, numeric.columns)]
@@ -167,7 +167,7 @@ def require_equal_settings(
         return
     free = {*map(column_for, compared)}
     columns = [name for name in (*TEXT_COLUMNS, *SETTINGS) if name in rows and name not in free]
-    known = rows.dropna(subset=columns, how="all")  # not a damaged run, of which only the id is known
+    known = rows.dropna(subset=columns, how="all")  # a damaged run has its id alone
     texts = [known[name].map(lambda value: "null" if is_empty(value) else as_text(value)) for name in columns]
     groups = [group for _, group in known.groupby(texts, sort=False)] if len(known) else []
     if len(groups) < 2:
@@ -199,7 +199,7 @@ def _conditions(rows: pd.DataFrame, group: pd.DataFrame, columns: Sequence[str])
             yield option("--where", condition)
 
 
-def kinds_of_pairs(variants: "Variants", pairs: "Iterable[Pair]", *, mixed: bool) -> list[str]:
+def kinds_of_pairs(variants: "Variants", pairs: "Iterable[Pair]", *, mixed: bool) -> list[Note]:
     """A line if runs on several kinds of processors are compared, with the number of pairs over two kinds:
     one run has other losses on each, by as much as on other seeds (docs/precision.md). Raises Incomparable,
     unless mixed, if a variant and its baseline have no kind in common."""
@@ -223,11 +223,12 @@ def kinds_of_pairs(variants: "Variants", pairs: "Iterable[Pair]", *, mixed: bool
     runs = "; ".join(f"{kind}: {counted(count, 'run')}" for kind, count in zip(kinds, counts, strict=True))
     line = f"processors of {len(kinds)} kinds ({runs})"
     if not apart:
-        return [f"{line}; each pair is of one kind"]
+        return [Note(f"{line}; each pair is of one kind")]
     pairs_apart = f"{apart} of {counted(paired, 'pair')}"
     return [
-        Doubt(
+        Note(
             f"{line}; {pairs_apart} are over two kinds, which adds to their noise",
+            "doubt",
             f"{pairs_apart} over two kinds of processors",
         )
     ]

@@ -13,12 +13,12 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_cells, read_table
-from ablate.analysis.frames import as_texts, frame, of_others
+from ablate.analysis.frames import as_texts, frame, is_foreign
 from ablate.config.identity import id_of_row
 from ablate.config.rules import ConfigError
 from ablate.files import as_spelled
-from ablate.phrases import Doubt, first_few, lines_if
-from ablate.store.columns import MEASURED_COLUMNS, RESULTS, ROLE_COLUMNS
+from ablate.phrases import Note, first_few, lines_if
+from ablate.store.columns import RESOURCE_COLUMNS, RESULTS, ROLE_COLUMNS
 from ablate.store.record import NO_STUDY, StudyRecord
 from ablate.store.run_files import read_metrics, read_started
 from ablate.store.store import Store, read_study
@@ -65,7 +65,7 @@ class Results:
 
     rows: pd.DataFrame
     sources: Sequence[Source]
-    notes: list[str]
+    notes: list[Note]
     is_whole: bool = True
 
     @property
@@ -203,7 +203,7 @@ def _study(name: str) -> Source:
     return Source(directory, store, name, stored=read_study(directory))
 
 
-def _rows(source: Source, metric: str | None) -> tuple[pd.DataFrame, list[str]]:
+def _rows(source: Source, metric: str | None) -> tuple[pd.DataFrame, list[Note]]:
     if source.store and not source.table:
         rows = frame(source.store.study_rows(source.study) if source.study else source.store.rows())
         return (rows[rows["run_id"] == read_started(source.run)["run_id"]] if source.run else rows), []
@@ -223,19 +223,20 @@ def _remembered(rows: pd.DataFrame) -> Source | None:
     return source if source.record and {*rows["run_id"]} <= {*source.record.runs} else None
 
 
-def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[str]:
+def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[Note]:
     """A line if rows are of studies whose declarations are not known, or whose command is not shown."""
     if source and source.record is not source.stored:
         line = f"{source.directory / 'study.json'}: holds a command that is not ablate's, which is not shown"
-        return [Doubt(line, "a command that is not ablate's")]
-    if of_others(rows) or (source and (source.record or not (source.study or source.table))):
+        return [Note(line, "doubt", "a command that is not ablate's")]
+    if is_foreign(rows) or (source and (source.record or not (source.study or source.table))):
         return []
     studies = rows["study"].dropna().unique()
     line = (
         "without the study.json of {}, so nothing counts as named beforehand: no contrast, metric or margin"
     )
     return lines_if(
-        len(studies), Doubt(f"{name}: {line.format(first_few(studies))}", "rows without their study.json")
+        len(studies),
+        Note(f"{name}: {line.format(first_few(studies))}", "doubt", "rows without their study.json"),
     )
 
 
@@ -245,7 +246,7 @@ def _once(rows: pd.DataFrame, source: pd.Series) -> pd.DataFrame:
     different roles in several studies loses them."""
     given = rows.columns[rows.notna().any()].difference(["study", *ROLE_COLUMNS])
     run = _texts(rows, given)
-    as_noisy_as_their_machine = given.intersection([*MEASURED_COLUMNS])
+    as_noisy_as_their_machine = given.intersection([*RESOURCE_COLUMNS])
     run.loc[rows["run_id"].notna() & rows["fusion"].notna(), as_noisy_as_their_machine] = ""
     run = run.groupby([*run.columns], sort=False).ngroup()
     again = run.groupby([run, source]).cumcount().where(rows["seed"].isna(), 0)

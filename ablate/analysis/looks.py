@@ -129,7 +129,7 @@ class Looks:
         return replace(self, at=self.planned(late=[*late]).taken, late=late)
 
     def planned(self, **known: Any) -> PlannedLooks:
-        """As study.json keeps them."""
+        """The looks as study.json keeps them."""
         own = {"at": [*self.at], "seeds": [*map(int, self.seeds)], "contrasts": self.contrasts}
         return PlannedLooks(**own, **known)
 
@@ -256,8 +256,9 @@ def of_simulated(arms_DAS: Array, at: Sequence[int], margin: float, alpha: float
 def expected(
     looks: tuple[int, ...], contrasts: int, difference: float, margin: float, alpha: float = 0.05
 ) -> Expected:
-    """Of simulated studies: a baseline, and so many contrasts with it of one true difference. difference,
-    margin: in standard deviations of a paired difference. Seeds are normal and do not correlate."""
+    """Figures of simulated studies: a baseline, and so many contrasts with it of one true difference.
+    difference, margin: in standard deviations of a paired difference. Seeds are normal and do not
+    correlate."""
     draws = max(DRAWS // contrasts, 250)
     arms_DAS = np.random.default_rng(0).standard_normal((draws, contrasts + 1, looks[-1])) / np.sqrt(2)
     arms_DAS[:, 1:] += difference

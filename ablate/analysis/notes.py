@@ -1,7 +1,7 @@
 """Remarks that go with a table of results, one line each: what is missing, stale or doubtful."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -9,19 +9,20 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.caveats import FIXED_PLACES
 from ablate.analysis.contrasts import EQUAL, pair_up
-from ablate.analysis.frames import as_texts, is_empty, of_others
+from ablate.analysis.frames import as_texts, is_empty, is_foreign
 from ablate.analysis.incomparable import row_in_words
+from ablate.analysis.looks import Decisions
 from ablate.analysis.variant import FACTORS, distinguishing, names
 from ablate.analysis.variants import (
     USABLE,
     Variants,
-    known,
+    identified,
     settings_of,
     variant_columns,
 )
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
-from ablate.phrases import Doubt, Taken, counted, first_few, lines_if, option
+from ablate.phrases import Note, counted, first_few, lines_if, option
 from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
@@ -29,31 +30,32 @@ UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple 
 ENOUGH = 16  # pairs, below which |skew| > 1 says little: at four, 9 % of normal samples have it
 
 
-def not_begun(rows: pd.DataFrame, record: StudyRecord) -> list[str]:
+def not_begun(rows: pd.DataFrame, record: StudyRecord) -> list[Note]:
     """A line if runs of the study have no row. rows: all rows of the study."""
     planned = {*record.runs}
     count = len(planned - {*rows["run_id"]})
     line = f"not begun: {count} of {len(planned)} runs; the command of the study goes on from there"
-    return lines_if(count, Doubt(line, f"{count} of {len(planned)} runs not begun"))
+    return lines_if(count, Note(line, "doubt", f"{count} of {len(planned)} runs not begun"))
 
 
-def stale(rows: pd.DataFrame) -> list[str]:
+def stale(rows: pd.DataFrame) -> list[Note]:
     """A line if some rows were made by another version of the numerics or another torch."""
     count = int((rows["status"] == Status.STALE).sum())
     line = (
         f"{counted(count, 'stale row')}: by another version of the numerics or another torch; force=stale"
         " makes new attempts"
     )
-    return lines_if(count, Doubt(line, counted(count, "stale row")))
+    return lines_if(count, Note(line, "doubt", counted(count, "stale row")))
 
 
-def unusable(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] = ()) -> list[str]:
-    """A line for each run that is in no mean, with the reason. Of a table of others, only for those with a
-    result: how many have none is said where it is read. shown: further columns that name a run."""
+def unusable(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] = ()) -> list[Note]:
+    """A line for each run that is in no mean, with the reason. Of a table of another program, only for
+    those with a result: how many have none is said where it is read. shown: further columns that name a
+    run."""
     lines = []
     unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
     lost = rows[~(rows["status"].isin(USABLE) & rows[metric].notna())]
-    lost = lost[lost["status"].isin(RESULTS)] if of_others(rows) else lost
+    lost = lost[lost["status"].isin(RESULTS)] if is_foreign(rows) else lost
     of_status = lost["status"].value_counts()
     for row in lost.to_dict("records"):
         why = unfinished.get(row["status"], f"no {metric}")
@@ -63,11 +65,11 @@ def unusable(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] 
         which = run if is_empty(row["seed"]) and run else f"{what} ({run})" if run else what
         runs = counted(int(of_status[row["status"]]), "run")
         brief = f"{runs} {row['status']}" if row["status"] not in USABLE else f"{runs} without {metric}"
-        lines.append(Doubt(f"{row['status']}: {which}: {reason}", brief))
+        lines.append(Note(f"{row['status']}: {which}: {reason}", "doubt", brief))
     return lines
 
 
-def worse_than_guessing(rows: pd.DataFrame) -> list[str]:
+def worse_than_guessing(rows: pd.DataFrame) -> list[Note]:
     """A line if finished runs end above ln(vocab), the loss of guessing, and so have learned nothing."""
     cells = rows.reindex(columns=["val_loss", "vocab", "lr"]).apply(pd.to_numeric, errors="coerce")
     cells = cells.astype(float).assign(guessing=lambda numbers: np.log(numbers["vocab"]))
@@ -81,7 +83,7 @@ def worse_than_guessing(rows: pd.DataFrame) -> list[str]:
         f" ln(vocab) = {worst['guessing']:.4g}, what guessing gives; usually train.lr is too high (here"
         f" {worst['lr']:g})"
     )
-    return [Doubt(line, brief)]
+    return [Note(line, "doubt", brief)]
 
 
 def loss_context(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
@@ -107,24 +109,24 @@ def loss_context(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
     ]
 
 
-def missing_seeds(rows: pd.DataFrame, shown: Sequence[str] = ()) -> list[str]:
+def missing_seeds(rows: pd.DataFrame, shown: Sequence[str] = ()) -> list[Note]:
     """A line for each variant without a seed that another variant has. shown: the columns that define
-    variants of others."""
-    rows, others = known(rows), of_others(rows)
+    the variants of a foreign table."""
+    rows, foreign = identified(rows), is_foreign(rows)
     if rows["seed"].isna().all():
         return []
     settings = settings_of(rows)
-    names_N = names(rows, shown if others else distinguishing(settings.table, settings.columns))
+    names_N = names(rows, shown if foreign else distinguishing(settings.table, settings.columns))
     every = {*rows["seed"]}
     lacking = rows.groupby(names_N, sort=False)["seed"].agg(lambda seeds: sorted(every - {*seeds}))
     return [
-        Doubt(f"missing: {name}: no run of seed {', '.join(map(str, seeds))}", "missing seeds")
+        Note(f"missing: {name}: no run of seed {', '.join(map(str, seeds))}", "doubt", "missing seeds")
         for name, seeds in lacking.items()
         if seeds
     ]
 
 
-def doubts(record: StudyRecord) -> list[str]:
+def doubts(record: StudyRecord) -> list[Note]:
     """Lines on variants that a study could not build, on chosen values that are doubtful, and on a prediction
     that is not the frozen one."""
     reasons: dict[str, list[str]] = {}
@@ -132,7 +134,7 @@ def doubts(record: StudyRecord) -> list[str]:
         reasons.setdefault(reason, []).append(variant)
     brief = f"{counted(len(record.left_out), 'variant')} that can't be built"
     lines = [
-        Doubt(f"can't be built: {', '.join(variants)}: {reason}", brief)
+        Note(f"can't be built: {', '.join(variants)}: {reason}", "doubt", brief)
         for reason, variants in reasons.items()
     ]
     for arm, choice in record.chosen.items():
@@ -140,44 +142,45 @@ def doubts(record: StudyRecord) -> list[str]:
             value = f" {record.tuned_key}={choice.value}:" if choice.value else ""
             place = record.places.get(arm)
             which = f"at {record.rungs[place[0]].name}" if place else f"of {arm}"
-            lines.append(Doubt(f"{arm}:{value} {choice.doubt}", f"the {record.tuned_key} {which}"))
+            lines.append(Note(f"{arm}:{value} {choice.doubt}", "doubt", f"the {record.tuned_key} {which}"))
     if (prediction := record.prediction) and not prediction.is_intact:
         line = (
             f"the prediction of {prediction.rung} was changed after it was frozen on {prediction.date}, so it"
             " counts for nothing"
         )
-        lines.insert(0, Doubt(line, "a prediction that was changed"))
-    return [*lines]
+        lines.insert(0, Note(line, "doubt", "a prediction that was changed"))
+    return lines
 
 
-def foreign_columns(rows: pd.DataFrame, variants: Variants) -> list[str]:
+def foreign_columns(rows: pd.DataFrame, variants: Variants) -> list[Note]:
     """Lines on what ablate does not know of a foreign table: which way its metric is better, its columns, and
     its empty cells."""
-    metric, lines = variants.metric, list[str]()
+    metric, lines = variants.metric, list[Note]()
     if variants.higher_is_better is None:
         line = (
             f"{metric} is no metric of ablate's: --higher-is-better or --lower-is-better says what is better"
         )
-        lines.append(Taken(line))
-    others = of_others(rows)
-    for column in variants.shown if others else []:
+        lines.append(Note(line, "taken"))
+    foreign = is_foreign(rows)
+    for column in variants.shown if foreign else []:
         if empty := int(rows[column].isna().sum()):
-            lines.append(Taken(f"{counted(empty, 'row')} without {column} count as {column}=None"))
-    for column in variants.columns if others and variants.shown else []:
+            lines.append(Note(f"{counted(empty, 'row')} without {column} count as {column}=None", "taken"))
+    for column in variants.columns if foreign and variants.shown else []:
         levels = variants.table[column].unique()
         if column not in variants.shown and len(levels) > 1:
             line = f"{column} ({first_few(levels)}) differs along with {', '.join(variants.shown)}"
-            lines.append(Doubt(f"{line}: a difference may be its doing", f"{column} differs, too"))
+            lines.append(Note(f"{line}: a difference may be its doing", "doubt", f"{column} differs, too"))
     ours = {*COLUMNS, *variant_columns(rows), *variants.shown, *variants.seeds, metric}
     for column in rows.columns.difference([*ours], sort=False):
         kinds = rows[column].dropna().unique()
         if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
-            way_out = option("--by", *variants.shown if others else ["fusion"], column)
-            lines.append(f"{column} ({first_few(kinds)}) defines no variants here; {way_out} makes it do so")
+            way_out = option("--by", *variants.shown if foreign else ["fusion"], column)
+            line = f"{column} ({first_few(kinds)}) defines no variants here; {way_out} makes it do so"
+            lines.append(Note(line))
     return lines
 
 
-def unpaired(table: pd.DataFrame, variants: Variants) -> list[str]:
+def unpaired(table: pd.DataFrame, variants: Variants) -> list[Note]:
     """A line if there are contrasts of two groups, in which nothing pairs."""
     apart = table[table["n_baseline"].notna()]
     why = "there is no seed and no --pair-by" if not variants.paired else "no two seeds are in both"
@@ -186,10 +189,10 @@ def unpaired(table: pd.DataFrame, variants: Variants) -> list[str]:
         f" of two"
         " groups; --pair-by COL pairs runs by a column"
     )
-    return lines_if(len(apart), Taken(line))
+    return lines_if(len(apart), Note(line, "taken"))
 
 
-def doubtful_values(variants: Variants) -> list[str]:
+def doubtful_values(variants: Variants) -> list[Note]:
     """Lines on losses that are exactly 0, as where a crash was logged, and on values of a coarse grid, which
     hides differences. Not of a metric of which more is better, such as an accuracy."""
     values, metric = variants.values[np.isfinite(variants.values)], variants.metric
@@ -202,32 +205,36 @@ def doubtful_values(variants: Variants) -> list[str]:
     )
     is_coarse = len(values) >= 6 and len(values) >= 2 * sum(distinct) > 2 * len(distinct)
     return [
-        *lines_if(zeros, Doubt(f"{crash}; --where '{metric} != 0' leaves it out", f"{metric} of exactly 0")),
-        *lines_if(is_coarse, Doubt(f"{coarse}: smaller differences are lost", f"{metric} on a coarse grid")),
+        *lines_if(
+            zeros, Note(f"{crash}; --where '{metric} != 0' leaves it out", "doubt", f"{metric} of exactly 0")
+        ),
+        *lines_if(
+            is_coarse, Note(f"{coarse}: smaller differences are lost", "doubt", f"{metric} on a coarse grid")
+        ),
     ]
 
 
-def budgets(variants: Variants) -> list[str]:
+def budgets(variants: Variants) -> list[Note]:
     """A line if variants are trained on different numbers of tokens."""
-    line = "variants are trained on {} different numbers of tokens; best is one of several with equal ones"
     count = variants.budgets.nunique()
-    return lines_if(count > 1, Doubt(line.format(count), "unequal numbers of tokens"))
+    line = f"variants are trained on {count} different numbers of tokens; each number has its own best"
+    return lines_if(count > 1, Note(line, "doubt", "unequal numbers of tokens"))
 
 
-def bimodal_seeds(variants: Variants) -> list[str]:
+def bimodal_seeds(variants: Variants) -> list[Note]:
     """A line for each variant whose seeds fall into two groups, with the runs of the smaller group."""
-    lines = list[Doubt]()
+    lines = list[Note]()
     for name, values, ids in zip(variants.names, variants.values, variants.run_ids, strict=True):
         if (apart := stats.bimodal(values)) is None:
             continue
         rest = np.isfinite(values) & ~apart
         line = (
             f"bimodal seeds: {name}: {_range(values[rest])}, and {_range(values[apart])}"
-            f" ({first_few(ids[apart].tolist())}); no interval over both means anything, and another learning"
-            " rate or a longer warm-up may have one kind only"
+            f" ({first_few(ids[apart].tolist())}); a t-interval is not valid for two groups, and another"
+            " learning rate or a longer warm-up may have one kind only"
         )
-        lines.append(Doubt(line, "seeds in two groups"))
-    return [*lines]
+        lines.append(Note(line, "doubt", "seeds in two groups"))
+    return lines
 
 
 def _range(values: stats.Array) -> str:
@@ -236,13 +243,13 @@ def _range(values: stats.Array) -> str:
     return f"{len(values)} at {low}" + (f" to {high}" if high != low else "")
 
 
-def weaknesses(table: pd.DataFrame) -> list[str]:
+def weaknesses(table: pd.DataFrame) -> list[Note]:
     """Lines on weaknesses of the comparisons in the table."""
     tested = table[table["p"].notna()]
 
-    def line(rows: pd.DataFrame, words: str, each: str, most: int = 1) -> list[str]:
+    def line(rows: pd.DataFrame, words: str, each: str, most: int = 1) -> list[Note]:
         named = first_few([each.format(row) for row in rows.to_dict("records")], most)
-        return lines_if(len(rows), words.format(f"{len(rows)} of {len(tested)} comparisons", named))
+        return lines_if(len(rows), Note(words.format(f"{len(rows)} of {len(tested)} comparisons", named)))
 
     equal = table[table["verdict"] == EQUAL]
     are = "is" if len(equal) == 1 else "are"
@@ -274,3 +281,39 @@ def weaknesses(table: pd.DataFrame) -> list[str]:
             "{0[variant]} is {0[why]}",
         ),
     ]
+
+
+def at_looks(
+    before: Variants, after: Variants, now: Mapping[str, Decisions], records: Iterable[StudyRecord]
+) -> list[Note]:
+    """Lines on results that do not count, and on promises that are off. before, after: with and without the
+    results beyond their looks."""
+    if not now:
+        several = any(record.looks for record in records)
+        grew = [(record.name, record.grew) for record in records if record.grew]
+        return [
+            *lines_if(
+                several,
+                Note(
+                    "looks are a promise of one study by itself: these rows are of several, so each interval"
+                    " is as if its number of seeds had been fixed",
+                    "doubt",
+                    "looks of several studies",
+                ),
+            ),
+            *(
+                Note(
+                    f"{name}: grew from {' to '.join(map(str, sizes))} seeds although there were results, so"
+                    " its intervals no longer hold together; study.looks names the numbers of seeds"
+                    " beforehand",
+                    "doubt",
+                    f"{name} grew after results",
+                )
+                for name, sizes in grew
+            ),
+        ]
+    looks = next(iter(now.values())).looks
+    beyond, late = int((before.ran & ~after.ran).sum()), first_few(looks.late)
+    line = f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of its arm stand"
+    first = f"a late seed in development ({late}): the first look is at {looks.at[0]} seeds"
+    return [*lines_if(late, Note(first)), *lines_if(beyond, Note(line))]

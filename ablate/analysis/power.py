@@ -12,12 +12,12 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.finding import Finding
-from ablate.analysis.frames import of_others, seconds_a_run
+from ablate.analysis.frames import is_foreign, seconds_a_run
 from ablate.analysis.looks import cost_lines, usual, usual_seeds
 from ablate.analysis.question import Question
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import Taken, counted, option
+from ablate.phrases import counted, option, texts
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
@@ -61,7 +61,7 @@ def seeds_needed(
     low, high = sd_interval(sd, df)
     noise = [("as measured", sd, alpha / k), ("if lower", low, alpha / k), ("if higher", high, alpha / k)]
     if len(result.interaction) and (of_both := float(result.interaction["sd"].max())) > 0:
-        # of heads and projection, a family of its own
+        # heads and projection are a family by themselves
         noise.append(("of the interaction", of_both, alpha / len(result.interaction)))
     names, sds, levels = zip(*noise, strict=True)
     table = pd.DataFrame({"noise": names, "sd": sds, "difference": difference})
@@ -75,7 +75,7 @@ def seeds_needed(
     table["runs"] = table["seeds"] * arms
     table["minutes"] = table["runs"] * run_s / 60 / at_once
     lines = [
-        *(line for line in result.notes if isinstance(line, Taken)),
+        *texts(note for note in result.notes if note.kind == "taken"),
         source,
         f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
         f"power {power:g} of each of {counted(k, 'comparison')} at {alpha:g}/{k} (Bonferroni, the first"
@@ -143,7 +143,7 @@ def _noise(result: Comparison, family: Sequence[Finding]) -> tuple[float, int, s
         raise ConfigError(
             f"{result.metric} is the same at every seed of each variant: there is no noise to plan for"
         )
-    if of_others(result.rows) and len(n) > 1 and result.table["baseline"].isna().all():
+    if is_foreign(result.rows) and len(n) > 1 and result.table["baseline"].isna().all():
         last = option("--baseline", *(f"{key}={result.table[key].iloc[-1]}" for key in result.shown))
         raise ConfigError(f"no baseline is named; name one, as {last}")
     single = math.sqrt(2) * _pooled(sd[known], n[known])

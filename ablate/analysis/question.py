@@ -7,17 +7,17 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.contrasts import parse_baseline
-from ablate.analysis.frames import LARGEST, is_numeric, of_others
+from ablate.analysis.frames import LARGEST, is_foreign, is_numeric
 from ablate.analysis.incomparable import metrics_of
 from ablate.analysis.variants import variant_columns
 from ablate.config.conditions import Where, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import Taken, option
+from ablate.phrases import Note, option
 from ablate.store.columns import METRICS, column_named, of_role
 from ablate.store.record import StudyRecord
 
-NOT_VARIED = (*of_role("identity", "seed", "metric", "measured"), "git", "code", "parts")
+NOT_VARIED = (*of_role("identity", "seed", "metric", "resource"), "git", "code", "parts")
 
 
 class Question(TypedDict, total=False):
@@ -62,19 +62,20 @@ def question(
 
 def metric_of(
     rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | None, keys: Sequence[str]
-) -> tuple[str, list[str]]:
-    """The metric, and a line if it was chosen here; of a table of others without val_loss, the only column
+) -> tuple[str, list[Note]]:
+    """The metric, and a line if it was chosen here; of a foreign table without val_loss, the only column
     that can be one. keys: columns that were varied or pair."""
     if metric is not None:
         return metric, []
     planned = {record.metric for record in records}
     if len(planned) == 1 and (chosen := planned.pop()):
-        return chosen, [f"metric: {chosen}, on which this study reports; --metric takes another"]
+        return chosen, [Note(f"metric: {chosen}, on which this study reports; --metric takes another")]
     if "phase" in rows and (rows["phase"] == "report").all() and rows["test_loss"].notna().any():
-        return "test_loss", ["metric: test_loss, on which every row reports (phase); --metric takes another"]
+        line = "metric: test_loss, on which every row reports (phase); --metric takes another"
+        return "test_loss", [Note(line)]
     choices = [name for name in metrics_of(rows) if name not in keys and column_named(name).role == "metric"]
-    if of_others(rows) and len(choices) == 1 and choices != ["val_loss"]:
-        return choices[0], [Taken(f"metric: {choices[0]}; --metric takes another")]
+    if is_foreign(rows) and len(choices) == 1 and choices != ["val_loss"]:
+        return choices[0], [Note(f"metric: {choices[0]}; --metric takes another", "taken")]
     return "val_loss", []
 
 
@@ -104,16 +105,16 @@ def margin_of(records: Sequence[StudyRecord], margin: float | None, metric: str)
 
 def varied(
     rows: pd.DataFrame, by: Sequence[str], used: Sequence[str | None]
-) -> tuple[Sequence[str], list[str]]:
-    """The columns that define variants: those of --by; of a table of others without it, the only column of
+) -> tuple[Sequence[str], list[Note]]:
+    """The columns that define variants: those of --by; of a foreign table without it, the only column of
     words that varies, with a line. used: columns of another use. Raises ConfigError."""
-    if by or not of_others(rows):
+    if by or not is_foreign(rows):
         return by, []
     free = rows[rows.columns.difference([*NOT_VARIED, *used], sort=False)]
     several = [str(name) for name in free if 1 < free[name].nunique(dropna=False) < len(free)]
     words = [name for name in several if not is_numeric(rows[name])]
     if len(words) == 1:
-        return words, [Taken(f"variants: by {words[0]}, the only column of words; --by takes others")]
+        return words, [Note(f"variants: by {words[0]}, the only column of words; --by takes others", "taken")]
     if words or not {*several} & {*variant_columns(rows)}:
         names = ", ".join(words or several) or "none has a value twice"
         by = option("--by", [*words, *several, "COL"][0])

@@ -100,8 +100,9 @@ def noise_trend(at: Seen, x_R: Array) -> float:
 
 
 def slopes(rungs: Rungs, pairs: Pairs, *, level: float = 0.95) -> Slopes:
-    """Of each difference on ln N, by least squares with rungs weighted by their seeds. The interval takes the
-    noise of each rung by itself, with the degrees of freedom of Welch and Satterthwaite."""
+    """The slope of each difference on ln N, by least squares with rungs weighted by their seeds. The
+    interval takes the noise of each rung by itself, with the degrees of freedom of Welch and
+    Satterthwaite."""
     from scipy.stats import t
 
     at = seen(rungs, pairs)

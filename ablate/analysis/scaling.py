@@ -35,8 +35,8 @@ MISSED = 2.5  # standard errors, beyond which a form has missed a rung
 
 @dataclass(frozen=True)
 class Forecast:
-    """Of K mean differences yet to be observed. centre: (K,) the mean of what the forms predict, by their
-    weights. low, high: (K,) the interval. weights: (K, F). exponent: α; NaN if none was fitted."""
+    """The forecast of K mean differences yet to be observed. centre: (K,) the mean of what the forms predict,
+    by their weights. low, high: (K,) the interval. weights: (K, F). exponent: α; NaN if none was fitted."""
 
     centre: Array
     low: Array
@@ -58,7 +58,7 @@ class Ratio:
 def forecast(
     rungs: Rungs, pairs: Pairs, size: float, seeds: int, *, level: float = 0.9, draws: int = DRAWS
 ) -> Forecast:
-    """Of the mean difference over so many paired seeds at a size that is not among the rungs.
+    """The forecast of the mean difference over so many paired seeds at a size that is not among the rungs.
 
     With fewer than FEWEST rungs there is no exponent: "constant" and "log" count half each. The draws are the
     same at every call, and for every contrast.

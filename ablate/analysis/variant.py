@@ -28,7 +28,7 @@ class Variant:
 
     @cached_property
     def name(self) -> str:
-        """As in tables: fusion=sum heads=4. No two variants of a comparison share one."""
+        """The name in tables: fusion=sum heads=4. No two variants of a comparison share one."""
         return " ".join(f"{_column(column)}={in_name(level)}" for column, level in self.levels.items())
 
     def label(

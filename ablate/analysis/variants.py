@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST, as_texts, is_own_value, of_others, option_names, with_options
+from ablate.analysis.frames import LARGEST, as_texts, is_foreign, is_own_value, option_names, with_options
 from ablate.analysis.incomparable import (
     OF_EVALUATION,
     Incomparable,
@@ -55,8 +55,8 @@ class Settings:
     table: pd.DataFrame
 
     @property
-    def of_others(self) -> bool:
-        """Whether they are of a table of others, whose words for form, match or role mean something else."""
+    def is_foreign(self) -> bool:
+        """Whether another program made them, whose words for form, match or role mean something else."""
         return not self.table["fusion"].any()
 
 
@@ -117,7 +117,7 @@ class Variants(Settings):
         none with one seed, and of a metric of which that is not known)."""
         n, mean, sd = moments(self.values)
         # In a tuned study, only a variant at its own arm's value is a result.
-        roles = [""] * len(n) if self.of_others else self.table["role"]
+        roles = [""] * len(n) if self.is_foreign else self.table["role"]
         own = np.array([*map(is_own_value, roles)], bool)
         rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
         first = rivals.transform("max" if self.higher_is_better else "min")
@@ -193,11 +193,11 @@ def collect(
 class _Placed:
     """Rows with their places among C variants and S seeds. rows: with the text of the columns by which they
     are placed: columns, which define a variant, of which `differing` suffice; by, those that --by names; and
-    seeds. named: those that name a row in a message. of_others: as of Settings. variant, seed: (N,) the
+    seeds. named: those that name a row in a message. is_foreign: as of Settings. variant, seed: (N,) the
     places."""
 
     rows: pd.DataFrame
-    of_others: bool
+    is_foreign: bool
     columns: list[str]
     differing: list[str]
     by: list[str]
@@ -216,10 +216,11 @@ class _Placed:
 
 def _usable_rows(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The rows that may have a result in this metric. Raises Incomparable if there is none."""
-    others = of_others(rows)
-    rows = with_options(known(rows))
-    kept = rows[rows["status"].isin(RESULTS)] if others else rows
-    if kept.empty:  # of others, an attempt that crashed may stand beside its finished repetition
+    foreign = is_foreign(rows)
+    rows = with_options(identified(rows))
+    # Another program may list an attempt that crashed beside its finished repetition.
+    kept = rows[rows["status"].isin(RESULTS)] if foreign else rows
+    if kept.empty:
         raise Incomparable(_no_result(rows, metric))
     refuse_no_metric(kept, metric)
     return kept
@@ -241,7 +242,7 @@ def _place(rows: pd.DataFrame, metric: str, by: Sequence[str], pair_by: Sequence
     columns = [key for key in dict.fromkeys([*variant_columns(rows), *apart, *by]) if key != metric]
     seeds = pair_by or [column for column in SEED_COLUMNS if column in rows and rows[column].notna().any()]
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *looks]})
-    if (others := of_others(rows)) and by:  # a level is missing where a CSV file, or pandas, has None
+    if (foreign := is_foreign(rows)) and by:  # a level is missing where a CSV file, or pandas, has None
         keyed[by] = keyed[by].replace("", "None")
     for column in pair_by:
         if lacking := int((keyed[column] == "").sum()):
@@ -260,7 +261,7 @@ def _place(rows: pd.DataFrame, metric: str, by: Sequence[str], pair_by: Sequence
         raise Incomparable(f"{cells} that fit; choose rows with --where, or other columns with --pair-by")
     return _Placed(
         rows=keyed,
-        of_others=others,
+        is_foreign=foreign,
         columns=columns,
         differing=differing,
         by=by,
@@ -293,7 +294,7 @@ def _table(placed: _Placed, usable: Array) -> pd.DataFrame:
     table = table.groupby([placed.variant[finished_first]]).first()
     for column in ("form", "function_class", "role", "tuned"):
         if column not in placed.columns:  # by which others may name variants
-            table[column] = "" if placed.of_others else as_texts(table[column])
+            table[column] = "" if placed.is_foreign else as_texts(table[column])
     return table
 
 
@@ -330,7 +331,7 @@ def _options(rows: pd.DataFrame) -> dict[str, list[str]]:
     return {kind: option_names(rows, kind) for kind in PARTS}
 
 
-def known(rows: pd.DataFrame) -> pd.DataFrame:
+def identified(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that say what was run; the row of a damaged run may have only its id."""
     return rows[rows["seed"].notna() | rows["status"].isin(RESULTS)]
 

@@ -1,17 +1,20 @@
-"""The statistics and the verdict of each contrast of a family, and why there is none."""
+"""What each contrast of a comparison comes to: its statistics, its verdict, and why there is none; in a study
+with looks, at which of them it stands."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ablate.analysis import at_looks, controls, stats
+from ablate.analysis import controls, stats
 from ablate.analysis.contrasts import EQUAL, Pair, differing
-from ablate.analysis.looks import Decisions
+from ablate.analysis.looks import Decisions, Looks
 from ablate.analysis.variants import Variants
 from ablate.phrases import counted
 from ablate.store.columns import column_named
+from ablate.store.record import StudyRecord
 
 POWER = 0.8
 NEVER = "no number of seeds would decide it"
@@ -23,7 +26,7 @@ NUMBERS = (
 WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look")
 
 
-def judged(
+def contrast_table(
     variants: Variants,
     family: str,
     pairs: Sequence[Pair],
@@ -39,7 +42,7 @@ def judged(
     in_family = ~is_equal & (not variants.crossed)
     counted_KS, of_look = np.ones((len(pairs), len(variants.seeds)), bool), dict[str, Any]()
     if now:
-        counted_KS = at_looks.counted_seeds(variants, now.looks, now.seeds)
+        counted_KS = counted_seeds(variants, now.looks, now.seeds)
         of_look["contrasts"] = now.looks.contrasts
         of_look["share"] = np.where(now.seeds, now.share, 1.0)
         of_look["least_sd"] = np.nan_to_num(now.scatter)
@@ -144,5 +147,69 @@ def _identical(variants: Variants, row: Mapping[Any, Any]) -> str:
     """The words for two variants that agree to the last digit."""
     runs = f"at all {row['pairs']} seeds" if row["pairs"] else "in every run"
     what = " ".join(row["differs"].split())
-    perhaps = "; perhaps the option never reached the program" if variants.of_others else ""
+    perhaps = "; perhaps the option never reached the program" if variants.is_foreign else ""
     return f"identical {runs}: {what} {'change' if ' ' in what else 'changes'} nothing here{perhaps}"
+
+
+# --- of a study with looks ----------------------------------------------------------------------------
+
+
+def decisions(
+    variants: Variants,
+    records: Sequence[StudyRecord],
+    pairs: Mapping[str, Sequence[Pair]],
+    margin: float,
+    alpha: float,
+) -> dict[str, Decisions]:
+    """What the looks of the one study that these variants are of have decided, by family; empty if it has
+    none. pairs: of each family. The primary one has at least as many contrasts as were planned."""
+    if len(records) != 1 or records[0].looks is None or variants.crossed or "seed" not in variants.seeds:
+        return {}
+    planned, now = records[0].looks, dict[str, Decisions]()
+    for family, of in pairs.items():
+        equal = [k for k, other in enumerate(controls.equal_variants(variants, of)) if other is not None]
+        looks = Looks(
+            at=planned.taken,
+            pairs=of,
+            equal=equal,
+            contrasts=max(len(of) - len(equal), planned.contrasts if family == "primary" else 1),
+            metric=variants.metric,
+            margin=margin,
+            alpha=alpha,
+            seeds=[*map(str, planned.seeds)],
+            late=planned.late,
+        )
+        in_order = _in_order(looks, variants, variants.values, np.nan)
+        now[family] = looks.decide(in_order, _in_order(looks, variants, variants.diverged, False))
+    return now
+
+
+def that_count(variants: Variants, now: Mapping[str, Decisions]) -> Variants:
+    """The variants without results beyond the last look at which a contrast of each stands or, of one without
+    a contrast, at which any does; before the first look, beyond that one. now: by family."""
+    if not now:
+        return variants
+    reach, looks = np.zeros(len(variants.table), int), next(iter(now.values())).looks
+    for decided in now.values():
+        for pair, look in zip(decided.looks.pairs, decided.seeds, strict=True):
+            reach[[*pair]] = np.maximum(reach[[*pair]], max(look, looks.at[0]))
+    seeds_C = np.where(reach, reach, reach.max(initial=looks.at[0]))
+    counted_CS = counted_seeds(variants, looks, seeds_C)
+    return replace(
+        variants,
+        values=np.where(counted_CS, variants.values, np.nan),
+        diverged=variants.diverged & counted_CS,
+    )
+
+
+def counted_seeds(variants: Variants, looks: Looks, seeds_K: stats.Array) -> stats.Array:
+    """(K, S) which seeds are among the first so many."""
+    return looks.places(variants.seeds["seed"]) < np.asarray(seeds_K)[:, None]
+
+
+def _in_order(looks: Looks, variants: Variants, values_CS: stats.Array, missing: float | bool) -> stats.Array:
+    """The columns in the order in which looks take their seeds; `missing` for a seed without runs."""
+    place_S, last = looks.places(variants.seeds["seed"]), looks.at[-1]
+    ordered = np.full((len(values_CS), last), missing)
+    ordered[:, place_S[place_S < last]] = values_CS[:, place_S < last]
+    return ordered

@@ -7,7 +7,7 @@ import typer
 from ablate.cli.shared import READ, FormatOption, RunsOption, WideOption, print_table
 from ablate.cli.train import say_lines, show_estimate
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted
+from ablate.phrases import counted, texts
 from ablate.printing import put, say
 
 NumberArgument = Annotated[str, typer.Argument(metavar="NNN", help="The number of an entry, as 001.")]
@@ -53,7 +53,7 @@ def listed(
 def show(number: NumberArgument) -> None:
     """Show an entry: its test, its digest, and the seeds that follow from it; of a withdrawn one what was
     published, and why it was withdrawn."""
-    from ablate.config.overrides import spelled
+    from ablate.config.overrides import as_line
     from ablate.ledger.entry import CLAIMS, Entry, find_claim, read_frozen
     from ablate.ledger.page import expectation
 
@@ -67,8 +67,8 @@ def show(number: NumberArgument) -> None:
         put(f"digest: {entry.digest}")
         return
     for name, arm in entry.arms.items():
-        put(f"arm {name}: {spelled(arm)}")
-    put(f"all arms: {spelled(entry.settings)}")
+        put(f"arm {name}: {as_line(arm)}")
+    put(f"all arms: {as_line(entry.settings)}")
     for one in entry.predictions:
         put(f"- {expectation(one, entry.margin)}")
     put(f"looks: at {' and, if undecided, at '.join(map(str, entry.seeds))} seeds")
@@ -143,7 +143,7 @@ def run(
             return
         say_lines(outcome)
         rows = outcome.rows()
-        for line in unusable(rows):
+        for line in texts(unusable(rows)):
             say(line)
         done = int(rows["status"].isin(RESULTS).sum())
         put(f"{counted(done, 'run')} of a trial, which shows nothing of the result")

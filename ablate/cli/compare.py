@@ -27,7 +27,7 @@ from ablate.cli.shared import (
     use_plugins,
 )
 from ablate.config.contrast import MARGIN
-from ablate.phrases import Taken, lines_if
+from ablate.phrases import Note, lines_if, texts
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def compare(
     from ablate.analysis.load import load
     from ablate.analysis.notes import not_begun
     from ablate.analysis.question import question
-    from ablate.reporting import short
+    from ablate.reporting import answers
 
     if pivot is not None and cost:
         raise typer.BadParameter("shows means alone; leave --cost out", param_hint="--pivot")
@@ -116,41 +116,39 @@ def compare(
         result = replace(result, table=with_step_times(result.table, timer))
         asked.append(timer.line)
     notes = [*results.notes, *result.notes, *missing]
-    is_short = format in READ and not why
+    is_short, shown = format in READ and not why, list[str]()
     if pivot is not None or format == "latex":
         _for_a_paper(result, pivot, format, wide=wide)
-        shown = lines_if(is_short and short.doubts(notes), f"{short.doubts(notes)}.")
-        shown += [line for line in notes if is_short and isinstance(line, Taken)]
+        shown += lines_if(is_short and answers.doubts(notes), f"{answers.doubts(notes)}.")
+        shown += texts(note for note in notes if is_short and note.kind == "taken")
     elif format not in READ:
         print_table(result.table, format, wide=wide)
-        shown = []
     elif is_short:
         _in_short(result, results.records, notes, format, marginal=marginal, wide=wide)
-        shown = []
     else:
-        shown = _in_full(result, results.records, format, marginal=marginal, wide=wide)
-    for line in (*asked, *shown) if is_short else (*asked, *(line for line in notes if line not in shown)):
+        _in_full(result, results.records, format, marginal=marginal, wide=wide)
+    for line in (*asked, *(shown if is_short else texts(notes))):
         say(line)
 
 
 def _in_short(
     result: "Comparison",
     records: "Sequence[StudyRecord]",
-    notes: Sequence[str],
+    notes: Sequence[Note],
     format: Format,
     *,
     marginal: bool,
     wide: bool,
 ) -> None:
     """Print the answer and one table."""
-    from ablate.reporting import short
+    from ablate.reporting import answers, cells
 
-    for line in short.lines(result, records, notes):
+    for line in answers.brief_lines(result, records, notes):
         remark(line, format)
     put()
-    table = short.table(result, records[0].tuned_column if records else "", marginal=marginal)
+    table = cells.short_table(result, records[0].tuned_column if records else "", marginal=marginal)
     if format == "table" and not wide:
-        table = short.in_width(table, shutil.get_terminal_size().columns)
+        table = cells.in_width(table, shutil.get_terminal_size().columns)
     print_table(table, format, wide=wide)
 
 
@@ -161,22 +159,20 @@ def _in_full(
     *,
     marginal: bool,
     wide: bool,
-) -> list[str]:
-    """Print the answer and each family; returns the lines of the answer."""
-    from ablate.reporting import answers, cells, short
+) -> None:
+    """Print the answer and each family."""
+    from ablate.reporting import answers, cells
 
-    lines = answers.lines(result, records)
-    for line in lines:
+    for line in answers.lines(result, records):
         remark(line, format)
     put()
     if result.ladder:
-        print_table(short.table(result, marginal=marginal), format, wide=wide)
+        print_table(cells.short_table(result, marginal=marginal), format, wide=wide)
         put()
     for family in result.families:
         remark(cells.caption(result, family), format)
-        print_table(cells.for_reading(result, family, marginal=marginal), format, wide=wide)
+        print_table(cells.full_table(result, family, marginal=marginal), format, wide=wide)
         put()
-    return lines
 
 
 def _for_a_paper(result: "Comparison", pivot: str | None, format: Format, *, wide: bool) -> None:
@@ -301,5 +297,5 @@ def plan(
         **question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better),
     )
     print_table(table, format, wide=wide)
-    for line in (*results.notes, *lines):
+    for line in (*texts(results.notes), *lines):
         say(line)

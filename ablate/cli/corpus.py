@@ -86,20 +86,20 @@ def show(
     given = overrides or []
     run = resolve(_config([*_choice(text, given, config_dir), *given], config_dir))
     opened, steps, vocabulary = run.corpus, run.config.train.steps, run.corpus.tokenizer.vocab_size
-    known, epochs = text_statistics(opened, run.spec.context), before_training(run)["epochs"]
+    statistics, epochs = text_statistics(opened, run.spec.context), before_training(run)["epochs"]
     often = f"{epochs:.2f}" if epochs else "nothing is repeated"
     row = {
         "corpus": visible(opened.config.called),
         "vocabulary": f"{vocabulary:,} tokens, ln {vocabulary:,} = {math.log(vocabulary):.4f}",
         "epochs": f"{often}, {steps:,} steps of {run.tokens_a_step:,.0f} tokens",
     }
-    if known is not None:
-        part = f", in {100 * known.counted:.1f} % of training" if known.counted < 1 else ""
+    if statistics is not None:
+        part = f", in {100 * statistics.counted:.1f} % of training" if statistics.counted < 1 else ""
         row["documents"] = f"{opened.documents:,}"
-        row["counting"] = f"n-grams of {counted(known.order, 'token')}{part}"
+        row["counting"] = f"n-grams of {counted(statistics.order, 'token')}{part}"
     row["sha256"] = opened.sha256
     put(render_row(pd.Series(row, dtype=object)))
-    print_table(pd.DataFrame([figures(opened, split, known) for split in opened.splits]), "table")
+    print_table(pd.DataFrame([figures(opened, split, statistics) for split in opened.splits]), "table")
     for split in opened.splits:
         if lines := beginning(opened, split, run.config.resolved_seeds()["data"]):
             put("\n  ".join([f"\n{split}", *lines]))

@@ -9,6 +9,7 @@ import typer
 from ablate.cli.shared import RunsOption, say_loading, use_plugins
 from ablate.cli.train import say_lines
 from ablate.config.overrides import as_value
+from ablate.phrases import texts
 from ablate.printing import put, say
 
 UNITS = {"s": 1, "m": 60, "h": 3600}  # of a budget of time
@@ -56,7 +57,7 @@ def duel(
     """
     from ablate.analysis.notes import unusable
     from ablate.duel import Duel, side
-    from ablate.reporting import short
+    from ablate.reporting import answers
     from ablate.reporting.html import require_charts, write_report
     from ablate.store.columns import RESULTS
     from ablate.verify.contract import require_sound
@@ -82,12 +83,12 @@ def duel(
         return
     rows = outcome.rows()
     if missing := len(outcome.run_ids) - int(rows["status"].isin(RESULTS).sum()):
-        for line in unusable(rows):
+        for line in texts(unusable(rows)):
             say(line)
         say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
         raise typer.Exit(1)
     comparison, sentences = between.result()
-    if doubts := short.doubts(comparison.notes, f"ablate compare {between.study} --why explains"):
+    if doubts := answers.doubts(comparison.notes, f"ablate compare {between.study} --why explains"):
         say(f"{doubts}.")
     put(sentences)
     put(write_report(between.study))

@@ -23,7 +23,7 @@ from ablate.cli.shared import (
     use_plugins,
 )
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import counted, duration, lines_if
+from ablate.phrases import counted, duration, lines_if, texts
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _silence(quiet: bool) -> contextlib.AbstractContextManager[object]:
 def _failures(outcome: "Outcome") -> list[str]:
     from ablate.analysis.notes import unusable
 
-    return [*outcome.refused, *unusable(outcome.rows())]
+    return [*outcome.refused, *texts(unusable(outcome.rows()))]
 
 
 def _show(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
@@ -142,7 +142,8 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
     rows, store = outcome.rows(), Store()
     record = store.read_study(outcome.study)
     assert record is not None, "it is written before a run begins"
-    lines = [*outcome.remarks, *outcome.refused, *stale(rows), *unusable(rows), *worse_than_guessing(rows)]
+    notes = [*stale(rows), *unusable(rows), *worse_than_guessing(rows)]
+    lines = [*outcome.remarks, *outcome.refused, *texts(notes)]
     if len(rows) == 1:
         lines = [*_show_one(rows, store), *lines]
         if rows.iloc[0]["status"] in RESULTS:
@@ -197,7 +198,7 @@ def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) ->
         return [str(error)]
     summary = best_first(variants)
     print_table(for_reading(summary), "table", wide=wide)
-    lines = bimodal_seeds(variants)
+    lines = texts(bimodal_seeds(variants))
     if len(summary) > 1 and summary["n"].max() == 1:
         from ablate.reporting.advice import of_one_seed
         from ablate.reporting.answers import ONE_SEED

@@ -194,7 +194,8 @@ def _status(number: int, state: str, node: str, exit_code: str, reason: str = "N
 
 
 def _exit(code: str) -> str:
-    """In words, from code:signal, as sacct writes it, or from the status of wait(2), as squeue does."""
+    """How a job ended, in words, from code:signal, as sacct writes it, or from the status of wait(2), as
+    squeue does."""
     if code.isdigit():
         code = f"{int(code) >> 8}:{int(code) & 127}"
     status, _, signal = code.partition(":")

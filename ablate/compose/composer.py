@@ -137,7 +137,7 @@ class Composer:
     def __call__(self, overrides: Sequence[str]) -> RunConfig:
         """The RunConfig of one run. overrides: all of its overrides. Raises Mistake, NotComposed."""
         with self._explained(overrides):
-            groups, settings = self._parted(overrides)
+            groups, settings = self._split_groups(overrides)
             values, others = self._compose(groups), []
             for setting in settings:
                 try:
@@ -177,11 +177,11 @@ class Composer:
     def _is_plain(self, overrides: Sequence[str]) -> bool:
         """Whether no value is an interpolation, as corpus.seed=${seed} is. Raises Mistake, NotComposed."""
         with self._explained(overrides):
-            groups, _ = self._parted(overrides)
+            groups, _ = self._split_groups(overrides)
             chosen = {key: value for key, value in self._compose(groups).items() if key not in NOT_OF_A_RUN}
             return not _is_open([*overrides, chosen])
 
-    def _parted(self, overrides: Sequence[str]) -> tuple[Overrides, list[Override]]:
+    def _split_groups(self, overrides: Sequence[str]) -> tuple[Overrides, list[Override]]:
         """The overrides of a run that choose from groups, and those that set a value."""
         parsed = [self._parse(override) for override in overrides if not override.startswith(OF_THE_STUDY)]
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))

@@ -315,10 +315,10 @@ def _equal(key: str | None, value: Any, wanted: Any, values: Values) -> bool:
     return wanted in WIDTHS[key] and width == (d_model if wanted == "wide" else d_model / heads)
 
 
-def _within(key: str | None, value: Any, those: Any, values: Values) -> bool:
-    if isinstance(those, list):
-        return any(_equal(key, value, one, values) for one in those)
-    return value in those
+def _within(key: str | None, value: Any, choices: Any, values: Values) -> bool:
+    if isinstance(choices, list):
+        return any(_equal(key, value, one, values) for one in choices)
+    return value in choices
 
 
 EQUALITIES = {

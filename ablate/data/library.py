@@ -30,6 +30,6 @@ def sources(*, tests: bool = False) -> list[Path]:
 
 
 def shipped(files: Iterable[Path]) -> list[Path]:
-    """Those of these files that every build of this version has."""
+    """The files, among these, that every build of this version has."""
     names = {file: file.relative_to(root()).with_suffix("").parts for file in files}
     return [f for f, name in names.items() if name[0] in sys.stdlib_module_names and not APART & {*name}]

@@ -113,7 +113,7 @@ class Layout:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, model: ModelConfig) -> "Layout":
-        """As this model reads pairs."""
+        """The pairs as this model reads them."""
         return cls(tokenizer.separator, two_texts=model.architecture == ENCODER_DECODER)
 
     def positions(self, source: int, target: int) -> int:

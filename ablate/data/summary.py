@@ -20,18 +20,19 @@ ANSWER = "→ "  # before what a model is to predict
 ENDLESS = "endless"
 
 
-def figures(corpus: Corpus, split: str, known: TextStatistics | None) -> dict[str, Any]:
-    """Figures of a split, by the names that a table gives them. known: of a text; None for anything else."""
+def figures(corpus: Corpus, split: str, statistics: TextStatistics | None) -> dict[str, Any]:
+    """Figures of a split, by the names that a table gives them. statistics: of a text; None for anything
+    else."""
     chosen = corpus.splits[split]
-    if known is None:
+    if statistics is None:
         tokens = "target tokens" if chosen.is_ragged else "tokens"
         sizes = {"examples": _examples(chosen), tokens: chosen.size}
         return {"split": split} | {name: ENDLESS if size is None else size for name, size in sizes.items()}
-    shares = {f"shared with {other}": known.overlap.get((split, other)) for other in SPLITS[:2]}
+    shares = {f"shared with {other}": statistics.overlap.get((split, other)) for other in SPLITS[:2]}
     overlap = {name: None if share is None else f"{100 * share:.2f} %" for name, share in shares.items()}
-    loss, predicted = known.loss.get(split), chosen.predicted_bytes
+    loss, predicted = statistics.loss.get(split), chosen.predicted_bytes
     bits = loss * (chosen.size or 0) / math.log(2) / predicted if loss and predicted else None
-    sizes = {"characters": known.characters[split], "tokens": len(corpus.tokens(split))}
+    sizes = {"characters": statistics.characters[split], "tokens": len(corpus.tokens(split))}
     return {"split": split, **sizes, **overlap, "counting loss": loss, "bits per byte": bits}
 
 

@@ -80,7 +80,7 @@ class TensorBoard(Exporter):
         return self.root / safe(run.study)
 
     def _directories(self, run: ExportedRun) -> Iterator[Path]:
-        """Those of this run, by the id with which their names end: the rest of a name may change."""
+        """The directories of this run, by the id that ends their names: the rest of a name may change."""
         end = run.safe_name if run.is_report else run.id[:8]
         return (path for path in self._study(run).glob(f"*{end}") if WRITTEN.is_on(path))
 

@@ -109,7 +109,7 @@ class Wandb(Exporter):
             ) from error
 
     def _directories(self, run: ExportedRun) -> Iterator[Path]:
-        """Those of this run, whatever was written."""
+        """The directories of this run, whatever was written."""
         pattern = f"wandb/*run-????????_??????-{glob.escape(_id(run))}-{'[0-9a-f]' * 8}"
         return self.logs.glob(pattern)
 

@@ -33,7 +33,7 @@ P = ParamSpec("P")
 
 
 class Mark(NamedTuple):
-    """By what a directory is known as ablate's: a pattern of its whole name and, where a user might give that
+    """What marks a directory as ablate's: a pattern of its whole name and, where a user might give that
     name too, a file in it."""
 
     name: str

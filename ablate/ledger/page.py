@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ablate.analysis.compare import ALPHA
-from ablate.config.overrides import spelled
+from ablate.config.overrides import as_line
 from ablate.config.rules import ConfigError
 from ablate.ledger.entry import (
     Claim,
@@ -101,14 +101,14 @@ def faults_of_runs() -> list[str]:
 
 def _section(entry: Entry, found: Judged | None, frozen: Mapping[str, Frozen]) -> list[str]:
     source = entry.source
-    arms = ", ".join(f"{arm} (`{spelled(keys)}`)" for arm, keys in entry.arms.items())
+    arms = ", ".join(f"{arm} (`{as_line(keys)}`)" for arm, keys in entry.arms.items())
     lines = [
         *(f"## {entry.name}", "", f"> {entry.sentence}", ""),
         f"Source: [{source.cite}]({source.url}); {source.read}. Published: {entry.published}.",
         "",
         *(f"- {expectation(one, entry.margin)}" for one in entry.predictions),
         "",
-        f"Arms, at `{spelled(entry.settings)}`: {arms}.",
+        f"Arms, at `{as_line(entry.settings)}`: {arms}.",
         "",
     ]
     lines += [entry.note, ""] if entry.note else []

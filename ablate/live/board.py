@@ -110,7 +110,7 @@ class Lines:
 
     @property
     def whereabouts(self) -> str:
-        """As `rates, round 1 (0.006 to 0.024) · 45 of about 129 runs`."""
+        """Where the study is, as `rates, round 1 (0.006 to 0.024) · 45 of about 129 runs`."""
         return f"{self.place.phase} · {self.place.before + self.count} of {self.place.of}"
 
     def numbered(self, name: str) -> str:

@@ -35,7 +35,7 @@ def seconds_here(runs: float, rows: pd.DataFrame) -> float:
 
 
 def time_here(runs: float, rows: pd.DataFrame) -> str:
-    """The same in words, as `about 5 min here`; empty if the rows do not say."""
+    """The time in words, as `about 5 min here`; empty if the rows do not say."""
     seconds = seconds_here(runs, rows)
     return "" if math.isnan(seconds) else f"about {duration(seconds)} here"
 

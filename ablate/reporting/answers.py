@@ -1,5 +1,6 @@
 """The findings of a comparison in plain sentences, for a report, a terminal, a notebook. Prints nothing."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.variants import USABLE
-from ablate.phrases import capital, counted, lines_if
+from ablate.phrases import Note, capital, counted, lines_if, texts
 from ablate.reporting import advice
+from ablate.reporting.cells import without_baselines
 from ablate.reporting.words import (
     Voice,
     confidence,
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from ablate.analysis.ladder import LadderResult
 
 MOST = 3  # the most sentences
+MOST_DOUBTS = 3
+WIDTH, HEIGHT = 80, 5  # in short, of the lines above the table
+LEAD = Note("not named beforehand", "doubt")
 ONE_SEED = "One seed shows nothing: the same variant with another seed differs as well."
 PLAIN = Voice(
     untested="",  # no answer is about what was not tested
@@ -67,7 +73,7 @@ def _voice(comparison: Comparison) -> Voice:
 
 
 def _brief(voice: Voice) -> Voice:
-    """The same beside a table that has the numbers."""
+    """The voice for answers beside a table that has the numbers."""
     return replace(
         voice,
         undecided=voice.undecided.partition(":")[0],
@@ -145,6 +151,68 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
     return [*parts.findings, *parts.trust, *why, *parts.more]
 
 
+# --- in short, above a table that has the numbers --------------------------------------------------------
+
+
+def brief_lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[Note]) -> list[str]:
+    """The answer with how sure it is and its doubts, the next command with its time, and what was taken for
+    what, each a paragraph. notes: all that there is to say of the rows and of the comparison."""
+    record = records[0] if len(records) == 1 else NO_STUDY
+    parts = answer(comparison, record, brief=True)
+    why = _why(comparison, notes, is_claim=bool(record.claim))
+    other = "" if comparison.ladder else without_baselines(comparison)
+    against = lines_if(other, f"Each is against {other}, otherwise equal.")
+    paragraph = " ".join([*parts.findings, *against, *parts.trust, *why])
+    room = max(2, HEIGHT - _height(paragraph))
+    taken = texts(note for note in notes if note.kind == "taken")
+    return [paragraph, *(_next(line, record, room) for line in parts.more), *taken]
+
+
+def doubts(notes: Sequence[Note], where: str = "--why explains") -> str:
+    """The doubts among these notes in a few words, and where they are explained; empty without any."""
+    briefs = [*dict.fromkeys(note.brief or note.text for note in notes if note.is_doubt)]
+    shown = briefs[:MOST_DOUBTS]
+    shown += lines_if(len(briefs) > MOST_DOUBTS, f"{len(briefs) - MOST_DOUBTS} more")
+    return f"Doubts: {', '.join(shown)}; {where}" if briefs else ""
+
+
+def _why(comparison: Comparison, notes: Sequence[Note], *, is_claim: bool) -> list[str]:
+    """A sentence on what --why has; none if nothing was tested and nothing is doubtful."""
+    tested = comparison.tested
+    is_lead = not is_claim and not any(one.is_primary for one in comparison.findings)
+    leads = lines_if(is_lead and any(one.verdict in stats.CLAIMS for one in tested), LEAD)
+    sentence = doubts([*leads, *notes]) or ("--why says how this was tested" if tested else "")
+    others = sum(one.is_tested for one in comparison.findings) - len(tested)
+    more = f", and has {counted(others, 'more comparison')}" if others else ""
+    return lines_if(sentence, f"{sentence}{more}.")
+
+
+def _next(line: str, record: StudyRecord, room: int) -> str:
+    """The line with the next command, or that command alone if the line takes more than `room` lines; if
+    even that does, the command goes by its study and its seeds; of a ladder, --why shows it."""
+    before, _, rest = line.partition("`")
+    command, _, after = rest.partition("`")
+    alone = f"Next: `{command}`{after}"
+    if _height(line) <= room:
+        return line
+    if record.rungs:
+        return f"{before}the command that --why shows{after}"
+    if "'seed=" not in command:
+        return line
+    if _height(alone) <= room:
+        return alone
+    seeds = command[command.rindex("'seed=") :]
+    return f"{before}the command of {record.name} with {seeds}{after} --why has it whole."
+
+
+def _height(text: str) -> int:
+    """The lines that it takes in a terminal of WIDTH."""
+    return len(textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False))
+
+
+# --- the findings in sentences -----------------------------------------------------------------------------
+
+
 def findings(
     comparison: Comparison,
     terms: Mapping[str, str] | None = None,
@@ -219,7 +287,7 @@ def _tally(tested: Sequence[Finding], what: str) -> str:
 
 
 def _tally_in_brief(tested: Sequence[Finding]) -> str:
-    """The same as a sentence."""
+    """The tally as a sentence."""
     counts = Counter(map(verdict, tested))
     each = [f"{count} {'is' if count == 1 else 'are'} {of}" for of, count in counts.most_common()]
     return f"of {len(tested)} comparisons, {'; '.join(each)}."
@@ -228,10 +296,10 @@ def _tally_in_brief(tested: Sequence[Finding]) -> str:
 def place(rows: pd.DataFrame) -> str:
     """The conditions that all rows share, as in `On docs (2 layers, 64 wide, 1,000 steps)`."""
     one = {c: rows[c].dropna().unique() for c in ("corpus", "layers", "d_model", "steps") if c in rows}
-    known = {column: values[0] for column, values in one.items() if len(values) == 1}
+    shared = {column: values[0] for column, values in one.items() if len(values) == 1}
     words = {"layers": "layers", "d_model": "wide", "steps": "steps"}
-    size = ", ".join(f"{int(known[c]):,} {word}" for c, word in words.items() if c in known)
-    text = f"On {known['corpus']}" if "corpus" in known else "At this size" if size else ""
+    size = ", ".join(f"{int(shared[c]):,} {word}" for c, word in words.items() if c in shared)
+    text = f"On {shared['corpus']}" if "corpus" in shared else "At this size" if size else ""
     return f"{text} ({size})" if size else text
 
 

@@ -1,24 +1,30 @@
-"""What tables of a comparison hold: the texts of each column, of which every table takes some."""
+"""The tables of a comparison, a full one of each family and a short one, and the cells that others share."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ablate.analysis.compare import Comparison
+from ablate.analysis.compare import BASELINE, Comparison
 from ablate.analysis.controls import CONTROLLED
 from ablate.analysis.finding import Finding
-from ablate.config.overrides import spelled
+from ablate.analysis.variant import varying
+from ablate.config.overrides import as_line
 from ablate.phrases import counted
-from ablate.reporting.words import confidence, interval, look, p_value, remaining, unit, verdict
+from ablate.reporting.tables import lines_of
+from ablate.reporting.words import PERHAPS, confidence, interval, look, p_value, remaining, unit, verdict
 from ablate.store.columns import column_named
 
+if TYPE_CHECKING:
+    from ablate.analysis.ladder import LadderResult
 
-def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) -> pd.DataFrame:
+MOST_ROWS = 10  # of the short table; for more, baselines have none
+
+
+def full_table(comparison: Comparison, family: str, *, marginal: bool = False) -> pd.DataFrame:
     """One family for readers: the columns that distinguish the variants, and the numbers behind the
     verdict."""
     table = comparison.family(family)
-    found = comparison.findings_of(table)
     read = table[comparison.varying or comparison.shown[:1]].copy()
     read["n"] = numbers_of_seeds(table)
     if "match_error" in table:  # the difference in cost that remains after matching
@@ -36,13 +42,13 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
             read[f"marginal {level}"] = intervals(table, "low_marginal", "high_marginal")
         if table["controlled"].notna().any():
             ends = zip(*(table[name].tolist() for name in CONTROLLED), strict=True)
-            read[f"with {spelled(comparison.placebo)}"] = [remaining(*each) for each in ends]
+            read[f"with {as_line(comparison.placebo)}"] = [remaining(*each) for each in ends]
         if table["share"].notna().any():
             read["share"] = ["" if share != share else f"{share:.0%}" for share in table["share"].tolist()]
         read["p_holm"] = [p_value(p) for p in table["p_holm"].tolist()]
-        read["verdict"] = verdicts(table, found, with_why=True)
+        read["verdict"] = verdicts(comparison, table, with_why=True)
         if table["look"].notna().any():
-            read["seeds"] = [look(one) if one else "" for one in found]
+            read["seeds"] = [look(one) if one else "" for one in comparison.findings_of(table)]
     if "step_ms" in table:
         read["step_ms"] = table["step_ms"]
         read["step_ratio"] = [step_ratio(row) for row in table.to_dict("records")]
@@ -79,11 +85,11 @@ def numbers_of_seeds(table: pd.DataFrame) -> list[str]:
     return [f"{n} + {lost} diverged" if lost else str(n) for n, lost in counts]
 
 
-def verdicts(table: pd.DataFrame, found: Sequence[Finding | None], *, with_why: bool = False) -> list[str]:
-    """The verdict of each row in words, or that it is a baseline. found: from each row. with_why: and, where
-    there is no verdict, why."""
-    tell = _with_why if with_why else verdict
-    return [tell(one) if one else text or "" for one, text in zip(found, table["verdict"], strict=True)]
+def verdicts(comparison: Comparison, rows: pd.DataFrame, *, with_why: bool = False) -> list[str]:
+    """The verdict of each row in words, or that it is a baseline. with_why: and, where there is no verdict,
+    why."""
+    tell, found = _with_why if with_why else verdict, comparison.findings_of(rows)
+    return [tell(one) if one else text or "" for one, text in zip(found, rows["verdict"], strict=True)]
 
 
 def intervals(table: pd.DataFrame, low: str, high: str, digits: str = ".4f") -> list[str]:
@@ -103,7 +109,7 @@ def step_ratio(row: Mapping[Any, Any]) -> str:
     return "" if ratio != ratio else f"{ratio:.2f} {interval(low, high, '.2f')}"
 
 
-def digits(metric: str) -> str:
+def _digits(metric: str) -> str:
     """How tables format numbers of this metric: steps with one digit after the point, all else with four."""
     return ",.1f" if column_named(metric).unit == "steps" else ".4f"
 
@@ -113,3 +119,110 @@ def _with_why(one: Finding) -> str:
     if one.is_undecided and one.more_seeds is not None:
         return f"undecided: {counted(one.more_seeds, 'more seed')}"
     return f"undecided: {one.why}" if one.is_undecided and one.why else verdict(one)
+
+
+# --- in short ---------------------------------------------------------------------------------------------
+
+
+def short_table(comparison: Comparison, tuned: str = "", *, marginal: bool = False) -> pd.DataFrame:
+    """Each contrast in a row: variant, n, mean, difference [low, high], verdict; each baseline above those
+    that are compared with it. Baselines have no rows where there would be too many and names suffice. If
+    nothing is compared: variant, n, mean.
+
+    tuned: the column of which each variant has its own value; it is in no name. marginal: with
+    marginal intervals, too. Of a ladder, each arm has a row for each rung.
+    """
+    if comparison.ladder:
+        return _of_ladder(comparison, comparison.ladder, marginal=marginal)
+    family = comparison.family(_family(comparison))
+    rows = family[family["baseline"].notna()]
+    if rows.empty:
+        rows = family
+    elif not without_baselines(comparison):
+        rows = _with_baselines(family, rows)
+    read = _of_contrasts(comparison, rows, marginal=marginal)
+    if rows["diff"].isna().all():
+        read = read[["n"]]
+    read.insert(0, "variant", _names(comparison, rows["variant"], tuned))
+    read.insert(2, "mean", rows["mean"].tolist())
+    if "step_ms" in rows:
+        read["step_ms"] = rows["step_ms"].tolist()
+        read["step_ratio"] = [step_ratio(row) for row in rows.to_dict("records")]
+    return read
+
+
+def _of_contrasts(comparison: Comparison, rows: pd.DataFrame, *, marginal: bool) -> pd.DataFrame:
+    digits = _digits(comparison.metric)
+    read = {"n": numbers_of_seeds(rows), "difference [low, high]": differences(rows, digits)}
+    if marginal:
+        ends = intervals(rows, "low_marginal", "high_marginal", digits)
+        read[f"marginal {confidence(comparison)}"] = ends
+    return pd.DataFrame({**read, "verdict": verdicts(comparison, rows)})
+
+
+def _of_ladder(comparison: Comparison, ladder: "LadderResult", *, marginal: bool) -> pd.DataFrame:
+    """Each arm at each rung in a row, with the predicted interval at the top."""
+    from ablate.reporting.ladder import sizes
+
+    digits, read = _digits(comparison.metric), list[pd.DataFrame]()
+    names = [f"{rung.name} {size} M" for rung, size in zip(ladder.rungs, sizes(ladder), strict=True)]
+    for arm in ladder.arms:
+        of_arm = _of_contrasts(comparison, arm.steps, marginal=marginal).astype(object)
+        of_arm.insert(0, "arm", arm.name)
+        of_arm.insert(1, "rung", [names[at] for at in arm.steps["rung"]])
+        of_arm.insert(len(of_arm.columns) - 1, "predicted", "")
+        if arm.predicted:
+            top = len(of_arm) - ladder.has_top(arm)
+            of_arm.loc[top, "arm"], of_arm.loc[top, "rung"] = arm.name, names[-1]
+            of_arm.loc[top, "predicted"] = interval(arm.predicted.low, arm.predicted.high, digits)
+        read.append(of_arm)
+    return pd.concat(read, ignore_index=True).fillna("")
+
+
+def in_width(read: pd.DataFrame, width: int) -> pd.DataFrame:
+    """The table with its longest verdict shortened if it is too wide otherwise."""
+    is_wide = max(map(len, lines_of(read, None)[0].splitlines())) > width
+    return _shortened(read) if is_wide and "verdict" in read else read
+
+
+def _shortened(read: pd.DataFrame) -> pd.DataFrame:
+    """worse, perhaps within the margin -> worse, perhaps. The answer above it has the whole verdict."""
+    return read.assign(verdict=read["verdict"].str.replace(PERHAPS, ", perhaps", regex=False))
+
+
+def _family(comparison: Comparison) -> str:
+    """The first family with a contrast that was tested or, without any, with a contrast."""
+    for column in ("p", "diff"):
+        if len(having := comparison.table[comparison.table[column].notna()]):
+            return str(having["family"].iloc[0])
+    return comparison.families[0]
+
+
+def without_baselines(comparison: Comparison) -> str:
+    """What the baselines of the short table are, if they need no rows: they would make the table too long,
+    and are the same but for what each variant shares with its own. Else empty."""
+    contrasts = [one for one in comparison.findings if one.family == _family(comparison)]
+    others = {one.sides()[1] for one in contrasts}
+    variants, baselines = {one.variant for one in contrasts}, {one.baseline for one in contrasts}
+    is_short = len(contrasts) + len(baselines) <= MOST_ROWS
+    return "" if is_short or len(others) > 1 or len(variants) < len(contrasts) else others.pop()
+
+
+def _with_baselines(family: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows and their baselines, best first; below its baseline each, if there are several."""
+    bases = family[(family["verdict"] == BASELINE) & family["variant"].isin(rows["baseline"])]
+    if len(bases) == 1:
+        return family[family.index.isin([*bases.index, *rows.index])]
+    return pd.concat(
+        part
+        for name in bases["variant"]
+        for part in (bases[bases["variant"] == name], rows[rows["baseline"] == name])
+    )
+
+
+def _names(comparison: Comparison, names: pd.Series, tuned: str) -> list[str]:
+    """What variants are called here: without what all of them share; a fusion is named by itself."""
+    variants = [comparison.variants[name].without(tuned) for name in names]
+    columns = varying(variants) or [*variants[0].levels][:1]
+    called = [one.label(columns) for one in variants]
+    return called if len({*called}) == names.nunique() else [one.name for one in variants]

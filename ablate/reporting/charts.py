@@ -109,7 +109,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
 
 def _curves(page: Page) -> Iterator[Figure]:
     """The validation loss by step; the most important variants in colour, the others in grey."""
-    rows = page.own[page.own["status"].isin(USABLE)]
+    rows = page.reported[page.reported["status"].isin(USABLE)]
     variant = dict(zip(rows["run_id"], names(rows, page.comparison.shown), strict=True))
     losses = metrics(page.subject.directories)
     losses = losses.assign(variant=losses["run_id"].map(variant)).dropna(subset="variant")
@@ -216,7 +216,8 @@ def _seeds(page: Page) -> Iterator[Figure]:
     """One point per run; lines join the runs of one seed."""
     shown, metric = in_colour(page.comparison), page.comparison.metric
     label = Labels(page.comparison, among=shown)
-    rows = page.own[page.own["status"].isin(USABLE) & np.isfinite(page.own[metric].to_numpy(float))]
+    rows = page.reported[page.reported["status"].isin(USABLE)]
+    rows = rows[np.isfinite(rows[metric].to_numpy(float))]
     data = pd.DataFrame(
         {"variant": names(rows, page.comparison.shown), "seed": rows["seed"], "value": rows[metric]}
     )

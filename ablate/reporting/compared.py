@@ -48,7 +48,7 @@ def compared(comparison: Comparison) -> list[Variant]:
 def cards(comparison: Comparison, subject: Results, related: Iterable[Relation]) -> list[Card]:
     """The compared methods, baselines first, at most MOST. related: the equations of this comparison."""
     methods = [*dict.fromkeys(method_of(variant, comparison) for variant in compared(comparison))]
-    methods = [(kind, name) for kind, name in methods if name]  # of which tables of others have none
+    methods = [(kind, name) for kind, name in methods if name]  # a table of another program has none
     drawn = drawings(comparison.rows, subject.directories)
     found = {relation.pair[1]: relation for relation in related if relation.column in FOLDERS}
     return [

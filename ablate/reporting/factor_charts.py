@@ -75,7 +75,7 @@ def _grid(page: Page) -> Iterator[Figure]:
     """Heat maps of the means, heads against the other factors, one for each value of out_proj."""
     comparison, tuned = page.comparison, page.subject.record.tuned_column
     table = comparison.table.drop_duplicates("variant")
-    table = table[table["variant"].isin({*names(page.own, comparison.shown)})]
+    table = table[table["variant"].isin({*names(page.reported, comparison.shown)})]
     if not {"heads", "out_proj"} <= {*comparison.shown} or table["heads"].nunique() < 2 or len(table) < 4:
         return
     rows = [c for c in comparison.shown if c not in ("heads", "out_proj", tuned) and table[c].nunique() > 1]
@@ -106,10 +106,10 @@ def _costs(page: Page) -> Iterator[Figure]:
     """The result against the parameters and FLOPs of each variant."""
     metric = page.comparison.metric
     means = mean_interval(page.comparison.table.drop_duplicates("variant"))
-    own = page.own.assign(
-        variant=names(page.own, page.comparison.shown), out_proj=as_texts(page.own["out_proj"])
+    rows = page.reported.assign(
+        variant=names(page.reported, page.comparison.shown), out_proj=as_texts(page.reported["out_proj"])
     )
-    costs = own[["variant", "fusion", "out_proj", "params", "flops_per_token"]].drop_duplicates("variant")
+    costs = rows[["variant", "fusion", "out_proj", "params", "flops_per_token"]].drop_duplicates("variant")
     data = means[["variant", "n", "mean", "low", "high"]].merge(costs, on="variant")
     legend = alt.Legend(columns=1, symbolFillColor=GREY, labelExpr="'out_proj ' + datum.label")
     several = data["out_proj"].nunique() > 1
@@ -138,7 +138,7 @@ def _costs(page: Page) -> Iterator[Figure]:
 def _weights(page: Page) -> Iterator[Figure]:
     """Learned weights: one row per variant and layer, one column per head."""
     shown = page.comparison.shown
-    rows = with_options(page.own)  # of all rows: those with weights may lack an option that others have
+    rows = with_options(page.reported)  # of all rows: those with weights may lack an option that others have
     rows = rows[rows["status"].isin(USABLE) & rows["fusion_weights"].notna()]
     rows = rows.sort_values(list(shown), ignore_index=True)
     long = [

@@ -116,7 +116,7 @@ def graded(column: str, levels: Iterable[float], title: str, *, log: bool, forma
 
 
 def _apart(levels: Sequence[float], *, log: bool) -> list[float]:
-    """Those of some ascending levels that lie far enough apart for their labels."""
+    """The levels, of these ascending ones, that lie far enough apart for their labels."""
     place = math.log if log else float
     least = (place(levels[-1]) - place(levels[0])) / MOST_LABELS
     kept = [levels[0]]

@@ -35,7 +35,7 @@ class FollowUp:
 
 @dataclass(frozen=True)
 class FollowUps:
-    """Of a study with these usable rows."""
+    """The follow-ups of a study with these usable rows."""
 
     comparison: Comparison
     record: StudyRecord

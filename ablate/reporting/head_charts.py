@@ -90,7 +90,7 @@ def figures(page: Page) -> Iterator[Figure]:
     path = page.subject.page.with_name(FILE)
     if not path.is_file():
         return
-    variant = names_of_runs(page.own, page.comparison.shown)
+    variant = names_of_runs(page.reported, page.comparison.shown)
     values = read(path)
     values = values[values["run_id"].isin(variant.index)]
     text = text_file(path)

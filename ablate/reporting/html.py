@@ -21,8 +21,8 @@ from ablate.analysis.load import read
 from ablate.analysis.question import Question
 from ablate.analysis.variant import Variant
 from ablate.config.extras import require
-from ablate.phrases import cleaned
-from ablate.reporting import cells, own_files, short, words
+from ablate.phrases import cleaned, texts
+from ablate.reporting import cells, own_files, words
 from ablate.reporting.compared import Method, drawings, method_of
 from ablate.reporting.ladder_details import details
 from ablate.reporting.page import gather
@@ -112,7 +112,7 @@ def _ladder(comparison: Comparison) -> tuple[list[str], Table] | None:
         return None
     level = words.confidence(comparison)
     caption = f"Differences in {comparison.metric} to {ladder.baseline}, with simultaneous {level} intervals"
-    return details(comparison, ladder), table(short.table(comparison), caption)
+    return details(comparison, ladder), table(cells.short_table(comparison), caption)
 
 
 def require_charts() -> None:
@@ -123,16 +123,15 @@ def require_charts() -> None:
 
 def short_table(comparison: Comparison, family: str, drawn: Mapping[Method, str]) -> Table:
     """What decides in one family: each variant, its difference with the interval, and the verdict."""
-    read, raw = cells.for_reading(comparison, family), comparison.family(family)
+    raw = comparison.family(family)
     variants = [comparison.variants[name] for name in raw["variant"]]
     columns = comparison.varying or comparison.shown[:1]
     frame = pd.DataFrame({"variant": [called(variant, columns) for variant in variants]})
-    if "diff" in read:
-        ends = read.get("[low, high]", pd.Series("", index=read.index)).str.replace(", ", ",\u00a0")
-        frame["difference"] = (read["diff"] + " " + ends).str.strip().tolist()
-    if "verdict" in read:
-        frame["verdict"] = read["verdict"].tolist()
-    frame = frame.assign(n=read["n"].tolist(), mean=read["mean"].tolist())
+    if raw["diff"].notna().any():
+        frame["difference"] = [text.replace(", ", ",\u00a0") for text in cells.differences(raw, ".4f")]
+        if comparison.table["n"].max() > 1:
+            frame["verdict"] = cells.verdicts(comparison, raw, with_why=True)
+    frame = frame.assign(n=cells.numbers_of_seeds(raw), mean=raw["mean"].tolist())
     numbers = {"difference": raw["diff"], "n": raw["n"]}
     level = words.confidence(comparison)
     about = (
@@ -153,7 +152,7 @@ def called(variant: Variant, columns: Sequence[str]) -> str:
 
 def comparison_table(comparison: Comparison, family: str) -> Table:
     """One family as a terminal shows it, with numbers to sort by."""
-    read = cells.for_reading(comparison, family).drop(columns="best", errors="ignore")
+    read = cells.full_table(comparison, family).drop(columns="best", errors="ignore")
     raw = comparison.family(family)
     if "verdict" in read:  # far to the left, to be visible on a phone
         read.insert([*read.columns].index("n"), "verdict", read.pop("verdict"))
@@ -169,7 +168,7 @@ def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:
     html = _template("comparison.html.j2").render(
         tables=[comparison_table(comparison, family) for family in comparison.families],
         answer=answer,
-        notes=comparison.notes,
+        notes=texts(comparison.notes),
     )
     return cleaned(html)
 

@@ -84,8 +84,8 @@ class _Words:
             f"of {counted(len(reached), 'arm')} against {base} at {self.sizes[last]} M parameters:"
             f" {', '.join(f'{count} {verdict}' for verdict, count in counts)}."
         ]
-        known = [(arm, arm.predicted, self.at_top(arm)) for arm in arms if arm.predicted]
-        tried = [(arm, predicted, top) for arm, predicted, top in known if top]
+        predictions = [(arm, arm.predicted, self.at_top(arm)) for arm in arms if arm.predicted]
+        tried = [(arm, predicted, top) for arm, predicted, top in predictions if top]
         missed = [
             f"{self.called(arm.name)}, {self._interval(top.diff, top.low, top.high, 0)} where"
             f" {self._interval(predicted.difference, predicted.low, predicted.high, 0)} was predicted"
@@ -95,10 +95,9 @@ class _Words:
         if tried:
             held = f"{len(tried) - len(missed)} of {len(tried)} lie in the intervals predicted for them"
             lines += [f"{'; missed: '.join([held, *lines_if(missed, '; '.join(missed))])}."]
-        elif known:
-            lines += [
-                f"for {self.sizes[-1]} M {counted(len(known), 'difference')} are predicted, and not seen yet."
-            ]
+        elif predictions:
+            many = counted(len(predictions), "difference")
+            lines += [f"for {self.sizes[-1]} M {many} are predicted, and not seen yet."]
         decided = [arm for arm in arms if arm.name in reached and _kind(reached[arm.name]) != OPEN]
         largest = max(decided or arms, key=lambda arm: abs(arm.steps["diff"].iloc[-1]))
         return [*lines, f"the largest: {self.sentence(largest)}"]

@@ -93,7 +93,7 @@ def _of_arm(arm: Arm, ladder: LadderResult) -> pd.DataFrame:
 
 
 def _band(drawn: pd.DataFrame, ladder: LadderResult, x: alt.X) -> list[alt.Chart]:
-    """From the difference at the highest rung below the top to the interval that was predicted there."""
+    """A band from the difference at the highest rung below the top to the interval predicted at the top."""
     predicted, below = (drawn[drawn["what"] == what] for what in (PREDICTED, BELOW))
     if predicted.empty or below.empty:
         return []
@@ -112,7 +112,7 @@ def _losses(page: Page) -> Iterator[Figure]:
     if not ladder:
         return
     metric, places = comparison.metric, places_of(ladder.record)
-    rows = page.own[page.own["status"].isin(USABLE) & page.own[metric].notna()]
+    rows = page.reported[page.reported["status"].isin(USABLE) & page.reported[metric].notna()]
     rows = rows.dropna(subset=["flops_per_token", "tokens"])
     runs = [
         (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import of_others
+from ablate.analysis.frames import is_foreign
 from ablate.analysis.ladder import places_of
 from ablate.analysis.variant import names
 from ablate.analysis.variants import USABLE
@@ -52,7 +52,7 @@ def limits(comparison: Comparison, record: StudyRecord) -> Iterator[Limit]:
             FollowUp(whole_study(record), "--dry-run says how long it takes"),
         )
     yield _seeds(further)
-    if of_others(rows):  # of whose text, sizes and rates nothing is known
+    if is_foreign(rows):  # nothing says what their text, sizes and rates are
         return
     yield _text(further)
     yield _size(further)
@@ -115,11 +115,11 @@ def _size(further: FollowUps) -> Limit:
         return _sizes_of_rungs(further)
     sizes = {"layers": "layers", "d_model": "wide", "steps": "steps"}
     levels = {words: levels_in_words(further.rows[column]) for column, words in sizes.items()}
-    known = ", ".join(f"{level} {words}" for words, level in levels.items() if level)
+    named = ", ".join(f"{level} {words}" for words, level in levels.items() if level)
     is_one = levels["layers"].isdecimal() and levels["wide"].isdecimal()
-    brief = f"one size: {known}" if is_one else f"this size: {known}" if known else "this size"
+    brief = f"one size: {named}" if is_one else f"this size: {named}" if named else "this size"
     words = f"Conditional on {'one' if is_one else 'this'} size and length of training"
-    words += f": {known}" if is_one else ""
+    words += f": {named}" if is_one else ""
     if (climb := further.on_a_ladder()).command:
         return Limit(brief, f"{words}. A ladder asks at several.", LARGER_SIZE, climb)
     words += ". A study of kind: ladder with these arms asks at several (docs/scale.md)."
@@ -161,7 +161,7 @@ def _narrow_heads(further: FollowUps) -> Iterator[Limit]:
 
 
 def _parameters(further: FollowUps) -> Iterator[Limit]:
-    """Of the compared variants alone: what serves as a reference may be of another size."""
+    """Parameters of the compared variants alone, as a reference may be of another size."""
     own = {one.name for one in compared(further.comparison)}
     named = names(further.rows, further.comparison.shown)
     rows = further.rows[[name in own for name in named]]
@@ -179,7 +179,7 @@ def _parameters(further: FollowUps) -> Iterator[Limit]:
 
 
 def _overfit(rows: pd.DataFrame, comparison: Comparison) -> Iterator[Limit]:
-    """Of runs longer than an epoch whose best step is well before the end."""
+    """A limit for runs longer than an epoch whose best step is well before the end."""
     early = rows["best_step"] < WELL_BEFORE * rows["steps"]
     rose = rows["val_loss"] > rows["best_val_loss"]
     over = rows[early & rose & ~(rows["epochs"].astype(float) <= 1)]
@@ -201,8 +201,8 @@ def _standing(further: FollowUps) -> Iterator[Limit]:
     caveats, record = further.comparison.caveats, further.record
     for one in caveats:
         if one.is_doubt:
-            yield Limit(one.brief, f"{capital(one.words)}.", "Do text and budget carry a verdict?")
-    if not any(one.kind == "fixed places" for one in caveats):
+            yield Limit(one.brief, f"{capital(one.text)}.", "Do text and budget carry a verdict?")
+    if not any(one.about == "fixed places" for one in caveats):
         command = "" if record.rungs else with_fixed_places(record)
         yield Limit(
             "not known whether attention has learned to look",
@@ -213,9 +213,10 @@ def _standing(further: FollowUps) -> Iterator[Limit]:
 
 
 def beside_counting(comparison: Comparison) -> str:
-    """Whether the models are better than counting tokens, in a line; empty for a table of others."""
-    found = [one for one in comparison.caveats if one.kind == "counting"]
-    if of_others(comparison.rows):
+    """Whether the models are better than counting tokens, in a line; empty for a table of another
+    program."""
+    found = [one for one in comparison.caveats if one.about == "counting"]
+    if is_foreign(comparison.rows):
         return ""
     if not found:
         return (

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import as_texts, of_others
+from ablate.analysis.frames import as_texts, is_foreign
 from ablate.analysis.variants import USABLE
 from ablate.phrases import joined
 from ablate.reporting.words import confidence
@@ -66,7 +66,7 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
         ]
     if tuned:
         sentences += _tuning(on_validation(comparison.metric), record, development)
-    where = "" if of_others(rows) else f" at the last step, over the whole {split} split,"
+    where = "" if is_foreign(rows) else f" at the last step, over the whole {split} split,"
     sentences.append(f"We report {comparison.metric}{where} as the mean over seeds.")
     if table["p"].notna().any():
         level = confidence(comparison)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from ablate.analysis.compare import Comparison
 from ablate.phrases import cleaned
-from ablate.reporting import short
+from ablate.reporting.answers import brief_lines
+from ablate.reporting.cells import in_width, short_table
 from ablate.reporting.html import comparison_html
 from ablate.reporting.tables import render
 from ablate.store.record import StudyRecord
@@ -24,8 +25,8 @@ class ShownComparison(Comparison):
         """The text that `ablate compare` prints."""
         width = shutil.get_terminal_size().columns
         tuned = self.records[0].tuned_column if self.records else ""
-        read = short.in_width(short.table(self, tuned), width)
-        return cleaned("\n".join([*short.lines(self, self.records, self.notes), "", render(read, "table")]))
+        read = in_width(short_table(self, tuned), width)
+        return cleaned("\n".join([*brief_lines(self, self.records, self.notes), "", render(read, "table")]))
 
     def _repr_html_(self) -> str:
         return comparison_html(self, self.answer)

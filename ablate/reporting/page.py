@@ -15,6 +15,7 @@ from ablate.analysis.question import Question
 from ablate.config.conditions import as_text
 from ablate.config.identity import digest
 from ablate.files.atomic import StoreError, read_json
+from ablate.phrases import Note, texts
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.commands import SINGLE_RUNS, commands
 from ablate.reporting.compared import FOLDERS, Card, cards, equations
@@ -27,13 +28,13 @@ from ablate.store.columns import of_role, on_validation
 
 @dataclass(frozen=True)
 class Page:
-    """subject: with the rows shown. own: its reported rows, each at its arm's own value of the tuned key;
+    """subject: with the rows shown. reported: those that count, each at its arm's own value of the tuned key;
     charts take their numbers from them. relations: of the other factors, which have no card. counting:
     whether it is better than counting tokens. facts: versions, text and machine of the rows.
     hyperparameters: as from reporting.methods."""
 
     subject: Results
-    own: pd.DataFrame
+    reported: pd.DataFrame
     comparison: Comparison
     answer: Answer
     cards: list[Card]
@@ -56,9 +57,9 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
     if where := question.pop("where", ()):
         chosen = select(with_options(subject.rows), where)
         only = f"only rows where {' and '.join(where)}"
-        subject = replace(subject, rows=chosen, is_whole=False, notes=[*subject.notes, only])
+        subject = replace(subject, rows=chosen, is_whole=False, notes=[*subject.notes, Note(only)])
     comparison = compare(subject.rows, margin=margin, records=[record], **question)
-    rows, own = comparison.rows, at_own_value(comparison.rows)
+    rows, reported = comparison.rows, at_own_value(comparison.rows)
     development = _development(subject.rows)
     failures = [
         *unusable(rows, comparison.metric, comparison.shown),
@@ -69,7 +70,7 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
     environment, related = _environment(subject), equations(comparison)
     return Page(
         subject=subject,
-        own=own,
+        reported=reported,
         comparison=comparison,
         answer=answer(comparison, record),
         cards=cards(comparison, subject, related),
@@ -77,14 +78,18 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
         spans=spans(comparison, record.tuned_column),
         counting=beside_counting(comparison),
         limits=[*limits(comparison, record)],
-        notes=[line for line in (*subject.notes, *comparison.notes) if line not in failures]
-        + [one.words for one in comparison.caveats if not one.is_doubt],
-        cost=_cost(own),
-        failures=failures,
+        notes=texts(
+            [
+                *(note for note in (*subject.notes, *comparison.notes) if note not in failures),
+                *(one for one in comparison.caveats if not one.is_doubt),
+            ]
+        ),
+        cost=_cost(reported),
+        failures=texts(failures),
         commands=reproduced,
         facts=_facts(subject, environment),
         methods=paragraph(comparison, record, development),
-        hyperparameters=hyperparameters(own),
+        hyperparameters=hyperparameters(reported),
     )
 
 
@@ -107,26 +112,26 @@ def _development(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[~phase.isin(["", "report"])]
 
 
-def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[str]:
+def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[Note]:
     """A line for each development run without a result, with its value of the tuned key."""
     if column not in development:
         return unusable(development, metric)
     return [
-        f"{line} ({column}={as_text(value)}, a development run; diverged, it counts as infinite)"
+        Note(f"{one.text} ({column}={as_text(value)}, a development run; diverged, it counts as infinite)")
         for value, rows in development.groupby(column, dropna=False)
-        for line in unusable(rows, metric)
+        for one in unusable(rows, metric)
     ]
 
 
 def _environment(subject: Results) -> dict[str, Any]:
     """python and platform of the runs, if known."""
-    known: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for directory in subject.directories.values():
         with contextlib.suppress(FileNotFoundError, StoreError):
             about = read_json(directory / "environment.json", set())
             for key in ("python", "platform"):
-                known.setdefault(key, []).append(str(about.get(key, "")))
-    return known
+                found.setdefault(key, []).append(str(about.get(key, "")))
+    return found
 
 
 def _facts(subject: Results, environment: Mapping[str, list[str]]) -> dict[str, str]:

@@ -25,7 +25,7 @@ class Relation:
 
 
 def _formulas(column: str, **given: tuple[str, str]) -> list[Relation]:
-    """Of methods that verify checks by their own formula, against the standard one."""
+    """Relations of methods that have their own formula in `ablate verify` to the standard method."""
     return [Relation(column, (STANDARD[column], name), name, *words) for name, words in given.items()]
 
 

@@ -10,7 +10,7 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.finding import Finding
 from ablate.analysis.verdicts import POWER
-from ablate.config.overrides import spelled
+from ablate.config.overrides import as_line
 from ablate.phrases import counted, counted_between, lines_if
 from ablate.store.columns import column_named
 
@@ -48,7 +48,7 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
         remaining(*(row[f"{name}{end}"] for end in ("", "_low", "_high")))
         for name in ("controlled", "at_few")
     )
-    under, few = spelled(comparison.placebo), f"heads={row['few']}"
+    under, few = as_line(comparison.placebo), f"heads={row['few']}"
     assumed = f"; off − on with {few}{f' and {under}' if remains else ''} is {at_few}" if at_few else ""
     if at_few and few == "heads=1":
         assumed += ", which is parametrization, and is taken to be as large with more heads"
@@ -82,7 +82,7 @@ def parametrization(one: Finding, placebo: Mapping[str, Any]) -> str:
         return ""
     words = lines_if(one.same_class, "both can learn the same functions, so all of it is parametrization")
     if remains := remaining(one.controlled, one.controlled_low, one.controlled_high):
-        words.append(f"with {spelled(placebo)}, {remains} remains of {signed(one.diff)}")
+        words.append(f"with {as_line(placebo)}, {remains} remains of {signed(one.diff)}")
     return "".join(f"; {part}" for part in words)
 
 

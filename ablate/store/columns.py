@@ -29,7 +29,7 @@ class Status(StrEnum):
 # A diverged run is a result too.
 RESULTS = (Status.DONE, Status.DIVERGED, Status.STALE)
 
-Role = Literal["identity", "config", "seed", "derived", "metric", "measured", "provenance"]
+Role = Literal["identity", "config", "seed", "derived", "metric", "resource", "provenance"]
 Kind = Literal["text", "word", "json", "boolean", "whole", "number"]
 
 SPLITS = {"train": "training", "val": "validation", "test": "test"}  # by what their metrics begin with
@@ -40,10 +40,10 @@ class Column:
     """A column of results.csv.
 
     role: identity (which run, of which study), config (defines a variant), seed (differs between the
-    replicates of a variant), derived (follows from the config), metric (what was learned), measured (the only
-    ones that differ between two executions of a run), provenance (program and machine). kind: of its values;
-    text is never a number, although a hash of digits looks like one; words may stand beside numbers (auto,
-    4). about: what a config column sets: the model around attention, the text, the training, or the
+    replicates of a variant), derived (follows from the config), metric (what was learned), resource (time and
+    memory, which differ between two executions of a run), provenance (program and machine). kind: of its
+    values; text is never a number, although a hash of digits looks like one; words may stand beside numbers
+    (auto, 4). about: what a config column sets: the model around attention, the text, the training, or the
     evaluation, which does not change what is learned. label: its name in a paper, if a paper has it. unit: of
     a metric. higher_is_better: of a metric; None if that is not known. by_evaluation: whether a metric
     depends on how often a run is evaluated. unsaid: a value that needs no mention if all runs have it.
@@ -170,9 +170,9 @@ TABLE = (
     Column("best_val_loss", "metric", "number", unit="nats", by_evaluation=True),
     Column("best_step", "metric", "whole", by_evaluation=True),
     Column("fusion_weights", "metric", "json"),
-    Column("tokens_per_s", "measured", "number", higher_is_better=True),
-    Column("wall_s", "measured", "number", by_evaluation=True),
-    Column("peak_memory_mb", "measured", "number"),
+    Column("tokens_per_s", "resource", "number", higher_is_better=True),
+    Column("wall_s", "resource", "number", by_evaluation=True),
+    Column("peak_memory_mb", "resource", "number"),
     Column("device", "provenance", "word"),
     Column("processor", "provenance", "text"),
     Column("linear", "provenance", "word"),
@@ -215,12 +215,12 @@ ROLE_COLUMNS = ("phase", "role", "tuned")
 CONFIG_COLUMNS = of_role("config")
 WIDTHS = tuple(column.name for column in TABLE if column.by_auto)
 SEED_COLUMNS = of_role("seed")
-MEASURED_COLUMNS = of_role("measured")
+RESOURCE_COLUMNS = of_role("resource")
 # The columns that hold one number per run, which can be compared.
 METRICS = tuple(
     column.name
     for column in TABLE
-    if column.role in ("metric", "derived", "measured") and column.kind in ("whole", "number")
+    if column.role in ("metric", "derived", "resource") and column.kind in ("whole", "number")
 )
 THIRD_COLUMNS = tuple(name for name in METRICS if name.endswith("_third_loss"))
 METRICS_COLUMNS = ("step", "tokens", "lr", "train_loss", "val_loss", "grad_norm", "seconds")

@@ -164,7 +164,7 @@ class StoredRun:
         return owned.put_aside(path, self.damaged)
 
     def put_aside_if_damaged(self, path: Path) -> Path | None:
-        """As put_aside, if it is damaged; None if it is intact, gone or being written by another process."""
+        """put_aside, if it is damaged; None if it is intact, gone or being written by another process."""
         damaged = _result_is_damaged if path == self.directory else _attempt_is_damaged
         with explained(path), contextlib.suppress(FileNotFoundError):
             if not damaged(path):

@@ -329,7 +329,7 @@ class StudyConfig:
         return {tuple(f"{key}={value}" for key, value in arm.items()): name for name, arm in arms.items()}
 
     @property
-    def own(self) -> dict[str, Any]:
+    def of_kind(self) -> dict[str, Any]:
         """The keys that only this kind of study declares."""
         of_all = {key.name for key in dataclasses.fields(StudyConfig)}
         return {key: value for key, value in vars(self).items() if key not in of_all}

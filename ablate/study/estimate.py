@@ -78,7 +78,7 @@ class Estimate:
 
     @property
     def seconds_a_run(self) -> float:
-        """With as many at a time; NaN if none is left to time."""
+        """The seconds of a run with as many at a time; NaN if none is left to time."""
         todo = self.runs - self.finished
         return self.seconds / todo if todo and not self.untimed else math.nan
 

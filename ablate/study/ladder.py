@@ -16,7 +16,7 @@ from ablate.study.ladder_design import LadderDesign
 from ablate.study.tuned import Tuned
 
 PRESETS = "rung"  # the folder of the group `model`
-# What an arm can't have of its own.
+# What no arm can set for itself.
 OF_A_RUNG = {"model", "model.d_model", "model.layers", "model.context", "train.steps", "train.batch"}
 FEWEST, SPAN = 3, 4  # rungs, and by what factor their sizes have to differ
 

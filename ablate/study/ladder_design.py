@@ -275,7 +275,7 @@ class LadderDesign(TunedDesign):
         ]
 
     def _values(self, at: int) -> int:
-        """At how many values a rung trains each arm to choose one, if no grid grows."""
+        """The number of values at which a rung trains each arm to choose one, if no grid grows."""
         if at < self.tuned_rungs:
             return len(self.levels[self.key])
         return 3 if self._is_checked(at) else 0

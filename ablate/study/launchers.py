@@ -126,7 +126,7 @@ def placed(runs: Iterable[Run]) -> list[PlacedRun]:
 
 
 class ByWorkers(Launcher):
-    """In worker processes of this machine; a single run in this process."""
+    """Trains in worker processes of this machine; a single run in this process."""
 
     settings: Pool
 
@@ -170,9 +170,9 @@ def _train_in_this_process(run: PlacedRun, known: Stamp, threads: int, lines: Li
 
 
 class ByHydra(Launcher):
-    """By a launcher of Hydra's, each of whose processes composes a run again from its overrides. It takes no
-    more runs before all of these have ended, so where its processes would wait for the last one, the first
-    ones of the next look come with them."""
+    """Trains by a launcher of Hydra's, each of whose processes composes a run again from its overrides. It
+    takes no more runs before all of these have ended, so where its processes would wait for the last one, the
+    first ones of the next look come with them."""
 
     settings: HydraLauncher
 

@@ -161,7 +161,7 @@ class Loop:
                 self.lines.say(self.lines.whereabouts)
 
     def request_runs(self, spare: int) -> dict[Overrides, Run]:
-        """Runs for so many workers that have none: those that follow from what has ended or, while a look
+        """Runs for so many idle workers: those that follow from what has ended or, while a look
         waits for its last runs, the first ones of the next. Raises ConfigError."""
         if not (spare or self.study.design.looks):
             return {}
@@ -178,7 +178,7 @@ class Loop:
     ) -> StudyRecord:
         """The record merged with the one before. Raises StoreError if the study may not grow like this."""
         settings = self._machine(before, runs)
-        if not self.is_single:  # loose runs have each their own settings
+        if not self.is_single:  # single runs have each their own settings
             record = replace(record, machine=settings)
         if record.prediction and not (before and before.prediction):
             self._require_unseen(record.name, record.prediction, runs)
@@ -203,7 +203,7 @@ class Loop:
         return self.launcher.machine(before.machine if before else None, runs.values())
 
     def _todo(self, runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
-        """Those of these runs that have to be trained."""
+        """The runs, among these, that have to be trained."""
         unique = _unique(runs)
         todo = {overrides: run for overrides, run in unique.items() if settled(run) is None}
         self.finished_before += len(unique) - len(todo)

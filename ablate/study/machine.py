@@ -44,7 +44,7 @@ def decided(before: Machine | None, runs: Iterable[Run], threads: int | None) ->
 
 
 def chosen(decided: Mapping[str, Any], runs: Collection[PlacedRun], threads: int) -> Machine:
-    """All settings: of those not decided yet, what suits these runs on this machine. threads: what suits."""
+    """All settings; those not decided yet as suits these runs on this machine. threads: what suits."""
     in_bfloat16 = {run.attention for run in runs if run.config.train.precision == "bfloat16"}
     return Machine(
         threads=decided["threads"] or threads,

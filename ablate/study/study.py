@@ -261,7 +261,7 @@ class Study:
             return StudyRecord(name=configs[0].name or ONE_BY_ONE, kind=ONE_BY_ONE, runs=run_ids, **own)
         of_yaml: dict[str, Any] = {}
         if config:
-            of_yaml = {key: getattr(config, key) for key in DECLARED} | {"declared": config.own}
+            of_yaml = {key: getattr(config, key) for key in DECLARED} | {"declared": config.of_kind}
         levels = config.levels if config else ()  # also those with one level, since they may grow
         swept = {key for key, of in self.settings.items() if of.swept or key in levels} - {"seed"}
         factors = {key: [*dict.fromkeys(self.design.levels[key])] for key in self.settings if key in swept}

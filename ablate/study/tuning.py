@@ -179,7 +179,7 @@ def minimum(log2_values: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
 
 
 def curvature(log2_values: np.ndarray, loss: np.ndarray) -> float:
-    """That of the parabola around the lowest of three finite losses or more, per squared octave."""
+    """The curvature of the parabola around the lowest of three finite losses or more, per squared octave."""
     return _parabola(log2_values - log2_values[np.argmin(loss)], loss)[0]
 
 

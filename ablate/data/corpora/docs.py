@@ -51,7 +51,7 @@ def _topics(file: Path) -> dict[str, str]:
 
 
 def _docstrings(file: Path) -> Iterator[str]:
-    """Those of a module, of its classes and its functions, as they follow each other."""
+    """The docstrings of a module, its classes and its functions, in their order."""
     waiting: list[ast.AST] = [_parsed(file)]
     while waiting:
         node = waiting.pop()

@@ -45,7 +45,7 @@ LAST_LINES = 5  # of a log
 
 
 class ByHelpers(Launcher):
-    """By helpers on the machines of a cluster, which choose the settings there."""
+    """Trains by helpers on the machines of a cluster, which choose the settings there."""
 
     settings: Cluster
 
@@ -286,7 +286,7 @@ class Sharing:
         return "; ".join(reasons)
 
     def _ours(self, arrays: Sequence[Array]) -> list[Array]:
-        """Those of this cluster and this phase."""
+        """The arrays of this cluster and this phase."""
         return [a for a in arrays if (a.engine, a.phase) == (self.cluster.name, self.phase.name)]
 
     def _named(self, names: Sequence[str]) -> list[str]:

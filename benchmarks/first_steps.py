@@ -8,7 +8,6 @@ the difference at the start.
 """
 
 import dataclasses
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +15,6 @@ from torch import Tensor
 from ablate.model.layers import STD
 from ablate.model.models import build_model
 from ablate.model.spec import AttentionSpec
-from ablate.training.optim import Moments, adamw_
 from ablate.verify.attentions import SEEDS, attention_spec, model_of
 
 WIDTH, CONTEXT = 64, 64
@@ -28,9 +26,8 @@ def norms(spec: AttentionSpec) -> tuple[float, float]:
     random = torch.Generator().manual_seed(0)
     tokens = torch.randint(0, 59, (16, CONTEXT + 1), generator=random)
     x_BTC = torch.randn(4, CONTEXT, WIDTH, dtype=torch.float64, generator=random)
-    params = dict(model.named_parameters())
-    loss = model.loss(tokens[:, :-1], tokens[:, 1:])
-    grads = dict(zip(params, torch.autograd.grad(loss, [*params.values()]), strict=True))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0, betas=(0.9, 0.99))
+    model.loss(tokens[:, :-1], tokens[:, 1:]).backward()
     attention = model.blocks[0].attention
 
     def branch() -> Tensor:
@@ -38,8 +35,7 @@ def norms(spec: AttentionSpec) -> tuple[float, float]:
             return attention(x_BTC, x_BTC)
 
     before = branch()
-    rates: dict[str, Any] = {"lr": 1e-3, "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
-    adamw_(params, grads, Moments.zeros(params), 1, decayed=dict.fromkeys(params, False), **rates)
+    optimizer.step()
     return before.norm().item(), (branch() - before).norm().item()
 
 

@@ -9,7 +9,6 @@ it was. Without a CUDA device, or with --smoke, all is tried on the CPU at small
 """
 
 import argparse
-import dataclasses
 import itertools
 import json
 import platform
@@ -28,9 +27,9 @@ import torch
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.compute import device
-from ablate.execution.run import build, prepare, training
+from ablate.execution.run import prepare
+from ablate.execution.timing import endless_steps
 from ablate.files.atomic import write_atomically
-from ablate.training.train import Step
 
 ROOT = Path(__file__).parent.parent
 KEPT, PAGE = ROOT / "docs" / "gpu.json", ROOT / "docs" / "gpu.md"
@@ -60,15 +59,13 @@ def speed(overrides: list[str], count: int = 50) -> Result:
     """Milliseconds of a training step, the median and range of rounds of `count` steps, and its memory."""
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         run = prepare(to_run_config(hydra.compose("config", overrides=overrides)))
-    forever = {"steps": 10**9, "eval_every": 10**9, "eval_tokens": 1, "lr": 1e-6, "checkpoint_every": None}
-    config = dataclasses.replace(run.config.train, **forever)
     times = []
     with device.deterministic(run.device):
-        events = (event for event in training(run, build(run), config) if isinstance(event, Step))
+        steps = endless_steps(run)
         for round_ in range(ROUNDS + 1):
             began = time.perf_counter()
             for _ in range(count):
-                next(events)
+                next(steps)
             if run.device.type == "cuda":
                 torch.cuda.synchronize()
             if round_:  # the first warms up, and compiles

@@ -56,7 +56,7 @@ def main() -> None:
     LM.loss = timer.around("forward", LM.loss)
     LM.forward = timer.around("forward", LM.forward)
     torch.autograd.grad = timer.around("backward", torch.autograd.grad)  # pyright: ignore
-    for name in ("global_norm", "clipping_divisor", "adamw_"):
+    for name in ("clipping_divisor", "adamw_"):
         setattr(optim, name, timer.around("optimizer", getattr(optim, name)))
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         overrides = [f"model={arguments.model}", "train=nanogpt", f"train.steps={arguments.steps}"]

@@ -7,7 +7,6 @@ one process; each figure is a median over the rounds. A step's FLOPs are those o
 """
 
 import argparse
-import dataclasses
 import statistics
 import time
 from collections.abc import Callable
@@ -17,11 +16,10 @@ import torch
 
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
-from ablate.execution.run import PlacedRun, build, prepare, training
-from ablate.training.train import Step
+from ablate.execution.run import PlacedRun, prepare
+from ablate.execution.timing import endless_steps
 
 SIDE, PRODUCTS, HEAD_WIDTH = 1024, 10, 16
-FOREVER = {"steps": 10**9, "eval_every": 10**9, "eval_tokens": 1, "lr": 1e-6, "checkpoint_every": None}
 
 
 def prepared(rung: str, precision: str) -> PlacedRun:
@@ -48,12 +46,11 @@ def measured(run: PlacedRun, rounds: int, steps: int) -> tuple[float, float]:
     """Seconds of a step, and FLOPs a second of products in its precision."""
     precision = getattr(torch, run.config.train.precision)
     one, other = torch.randn(2, SIDE, SIDE, dtype=precision)
-    config = dataclasses.replace(run.config.train, **FOREVER)
-    events = (event for event in training(run, build(run), config) if isinstance(event, Step))
+    training = endless_steps(run)
     times = []
     for _ in range(rounds + 1):
         product_s = seconds(lambda: one @ other, PRODUCTS)
-        times.append((seconds(lambda: next(events), steps), 2 * SIDE**3 / product_s))
+        times.append((seconds(lambda: next(training), steps), 2 * SIDE**3 / product_s))
     step_s, rate = map(statistics.median, zip(*times[1:], strict=True))  # the first round warms up
     return step_s, rate
 

@@ -22,10 +22,10 @@ import torch
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.execution import formulas
-from ablate.execution import run as running
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
+from ablate.training.train import Training
 
 inside = 0.0  # seconds in training and evaluation, of the run that goes on
 
@@ -63,8 +63,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120, help="with a checkpoint each 100")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    running.train = timed_generator(running.train)
-    formulas.evaluate = timed(formulas.evaluate)
+    Training.events = timed_generator(Training.events)
+    formulas.scores = timed(formulas.scores)
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         config = to_run_config(hydra.compose("config", overrides=[f"train.steps={arguments.steps}"]))
     outside = []

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ablate.compute import device as devices
-from ablate.execution.run import build, prepare, to_checkpoint, to_state, training
-from ablate.training.train import Evaluation, State
+from ablate.execution.run import build_group, prepare, to_checkpoint, to_state, training
+from ablate.training.events import Evaluation, Resumable, State
 from benchmarks import gpu
 from tests.helpers import CONCAT, QUICK, call_cli, make_config
 
@@ -29,16 +29,16 @@ def trained(
     """The losses of the evaluations, the weights at the end, and the states on the way, as files keep
     them."""
     run = prepare(make_config(*SHORT, *overrides, f"device={device}"))
-    model, losses, states = build(run), [], []
-    with devices.deterministic(run.device):
-        for event in training(run, model, run.config.train, start=start):
+    group, losses, states = build_group([run]), [], []
+    with devices.deterministic(run.device), training([run], group, [start]) as trained:
+        for event in trained.events():
             if isinstance(event, Evaluation):
                 losses.append(event.validation.loss)
-            elif isinstance(event, State):
-                kept = to_checkpoint(event, [])
+            elif isinstance(event, Resumable):
+                kept = to_checkpoint(event.state, [])
                 arrays = {name: array.copy() for name, array in kept.arrays.items()}
                 states.append(to_state(dataclasses.replace(kept, arrays=arrays)))
-    return losses, {name: weight.cpu() for name, weight in model.state_dict().items()}, states
+    return losses, {name: weight.cpu() for name, weight in group.models[0].state_dict().items()}, states
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from ablate.compute import limits
 from ablate.config.rules import ConfigError
 from ablate.execution.place import needed_for_a_step, needed_for_weights, require_memory
-from ablate.execution.run import build, prepare, training
+from ablate.execution.run import build_group, prepare, training
 from ablate.model.costs import total_params
 from tests.helpers import PRIMES, WARM, make_config, make_spec
 
@@ -30,8 +30,9 @@ def _peak(overrides: tuple[str, ...]) -> None:
 
     def trained(*overrides: str) -> int:
         run = prepare(make_config(*overrides))
-        for _ in training(run, build(run), run.config.train):
-            pass
+        with training([run], build_group([run])) as trained:
+            for _ in trained.events():
+                pass
         status = Path("/proc/self/status").read_text(encoding="utf-8")
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 

@@ -23,7 +23,7 @@ from ablate.model import fusion
 from ablate.model.models import Model
 from ablate.store.columns import Row
 from ablate.store.run_files import weights_on_the_way
-from ablate.training.optim import Computing
+from ablate.training.group import Alone
 from tests.helpers import make_config
 
 QUICK = ("corpus=grammar", "corpus.characters=9000", "model.layers=1", "heads=2")
@@ -127,7 +127,7 @@ def test_killed_and_resumed_it_equals_uninterrupted(tmp_path, monkeypatch, preci
 
 def test_a_counter_does_not_stick_where_bfloat16_does():
     model = build(prepared())
-    computing = Computing(model, "bfloat16")
+    computing = Alone(model, "bfloat16")
     mine = of_fusion(computing.model)
     mine.decayed += 256
     mine.decayed += 1

@@ -1,5 +1,6 @@
 """AdamW, schedule and clipping against torch.optim, and by hand."""
 
+import math
 from typing import Any
 
 import pytest
@@ -8,33 +9,42 @@ import torch
 from ablate.training import optim
 
 
-@pytest.mark.parametrize("divisor", [None, 2.5])
-def test_adamw_is_torchs(divisor):
-    shapes = {"decayed": (5, 3), "kept": (7,)}
-    ours = {name: torch.randn(shape, dtype=torch.float64) for name, shape in shapes.items()}
-    theirs = {name: torch.nn.Parameter(value.clone()) for name, value in ours.items()}
-    groups = [{"params": [theirs[name]], "weight_decay": d} for name, d in (("decayed", 0.3), ("kept", 0.0))]
-    reference = torch.optim.AdamW(groups, lr=0.1, betas=(0.8, 0.95), eps=1e-3)
-    moments = optim.Moments.zeros(ours)
+def test_adamw_is_torchs_for_each_member():
+    """Of 3 members with 20 parameters, of which 13 decay: rates, decay and divisors are a member's."""
+    weights_MP = torch.randn(3, 20, dtype=torch.float64)
+    decay, divisor_M = [0.3, 0.0, 0.1], torch.tensor([2.5, 1.0, 7.0])
+    theirs = [[torch.nn.Parameter(part.clone()) for part in row.split([13, 7])] for row in weights_MP]
+    reference = [
+        torch.optim.AdamW(
+            [{"params": [decays], "weight_decay": most}, {"params": [kept], "weight_decay": 0.0}],
+            **{"betas": (0.8, 0.95), "eps": 1e-3},
+        )
+        for (decays, kept), most in zip(theirs, decay, strict=True)
+    ]
+    moments = optim.Moments.zeros(weights_MP)
     for step in range(1, 8):
-        grads = {name: torch.randn_like(value) for name, value in ours.items()}
-        for name, param in theirs.items():
-            param.grad = grads[name] / (divisor or 1.0)
-        for group in reference.param_groups:
-            group["lr"] = 0.1 / step
-        reference.step()
-        more: Any = {"divisor": torch.tensor(divisor)} if divisor else {}
-        more |= {"lr": 0.1 / step, "weight_decay": 0.3, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3}
-        optim.adamw_(ours, grads, moments, step, decayed={"decayed": True, "kept": False}, **more)
-    for name, param in theirs.items():
-        torch.testing.assert_close(ours[name], param.detach(), rtol=1e-12, atol=1e-14)
+        grads_MP, lr_M = (
+            torch.randn(3, 20, dtype=torch.float64),
+            torch.tensor([0.1, 0.2, 0.3]).double() / step,
+        )
+        for params, optimizer, grads, divisor, lr in zip(
+            theirs, reference, grads_MP, divisor_M, lr_M.tolist(), strict=True
+        ):
+            for param, grad, group in zip(
+                params, (grads / divisor).split([13, 7]), optimizer.param_groups, strict=True
+            ):
+                param.grad, group["lr"] = grad, lr
+            optimizer.step()
+        rates: Any = {"lr_M": lr_M, "weight_decay": decay, "decayed": 13, "divisor_M": divisor_M}
+        optim.adamw_(weights_MP, grads_MP, moments, **rates, beta1=0.8, beta2=0.95, eps=1e-3)
+    for mine, params in zip(weights_MP, theirs, strict=True):
+        torch.testing.assert_close(mine, torch.cat([*params]).detach(), rtol=1e-12, atol=1e-14)
 
 
 def test_clipping_by_hand():
-    norm = optim.global_norm({"a": torch.tensor([3.0, 0.0]), "b": torch.tensor([[4.0]])})
-    assert norm.item() == 5
-    assert optim.clipping_divisor(norm, 2.5).item() == pytest.approx(2)
-    assert optim.clipping_divisor(norm, 10).item() == 1  # already short enough
+    norm_M = torch.tensor([5.0, 5.0, 5.0])
+    divisors = optim.clipping_divisor(norm_M, torch.tensor([2.5, 10.0, math.inf]))
+    assert divisors.tolist() == pytest.approx([2, 1, 1])  # the second is short enough, the third not clipped
 
 
 def test_schedule_by_hand():

@@ -15,7 +15,9 @@ from ablate.execution.place import TOLERANCE, fastest_attention, is_exact
 from ablate.model.attend import CAUSAL, EVERYTHING, FORMULATIONS
 from ablate.model.models import build_model
 from ablate.model.scores.windows import Near
-from ablate.training.train import Step, train
+from ablate.training.events import Step
+from ablate.training.group import Alone
+from ablate.training.train import Member, Training
 from tests.helpers import make_config, make_spec
 from tests.test_train import TOKENS
 
@@ -48,15 +50,10 @@ def test_training_by_either_product_gives_the_same_losses_to_four_digits():
         model = build_model(spec, config.resolved_seeds())
         calls = []
         model.use(product=lambda x, w, b, p=product, calls=calls: calls.append(1) or p(x, w, b))
-        events = train(
-            model,
-            config.train,
-            train_split=Stream(TOKENS),
-            validation_split=Stream(TOKENS[:100]),
-            context=spec.context,
-            data_seed=0,
-        )
-        losses[name] = [event.loss.item() for event in events if isinstance(event, Step)]
+        splits = {"train_split": Stream(TOKENS), "validation_split": Stream(TOKENS[:100])}
+        members = [Member(config.train, data_seed=0)]
+        training = Training(Alone(model, config.train.precision), members, **splits, context=spec.context)
+        losses[name] = [event.loss_M.item() for event in training.events() if isinstance(event, Step)]
         assert len(calls) > 50 * 25  # six products a block, and the logits
     assert losses["onednn"] == pytest.approx(losses["mkl"], rel=5e-5)
 

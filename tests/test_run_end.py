@@ -26,16 +26,16 @@ QUICK += ("train.batch=2", "train.steps=4", "train.eval_every=2", "model.context
 def test_a_loss_at_the_end_that_is_not_finite_is_a_divergence_of_that_column(
     tmp_path, monkeypatch, number, lost
 ):
-    run, score, scored = prepare(make_config(*QUICK)), formulas._score, []
+    run, scores, scored = prepare(make_config(*QUICK)), formulas.scores, []
 
-    def scoring(run, computing, split):
+    def scoring(group, split, *, context):
         scored.append(split)
         is_lost = (len(scored) == 1) == ("test_loss" in lost)  # test comes before those of the average
-        given = score(run, computing, split)
-        return dataclasses.replace(given, nats=number) if is_lost else given
+        (given,) = scores(group, split, context=context)
+        return [dataclasses.replace(given, nats=number) if is_lost else given]
 
     whole = execute(run, ignore, tmp_path / "whole")
-    monkeypatch.setattr(formulas, "_score", scoring)
+    monkeypatch.setattr(formulas, "scores", scoring)
     row = execute(run, ignore, tmp_path / "lost")
     assert row["status"] == "diverged"
     assert row["error"] == f"{' and '.join(lost)} not finite after the last step"

@@ -76,8 +76,11 @@ class Stream(Split):
 
     def batch(self, *, context: int, batch: int, seed: int, step: int) -> Batch:
         """Windows with uniformly drawn starts. The split must have more than `context` tokens."""
-        starts = generator(seed, "data", step).integers(len(self.tokens) - context, size=batch)
-        return self._windows_at(starts, context)
+        return self._windows_at(self.starts(context=context, batch=batch, seed=seed, step=step), context)
+
+    def starts(self, *, context: int, batch: int, seed: int, step: int) -> np.ndarray:
+        """(B,) where the windows of a training step begin."""
+        return generator(seed, "data", step).integers(len(self.tokens) - context, size=batch)
 
     def windows(self, *, context: int, windows: int, most: int | None = None) -> Iterator[Batch]:
         """The whole split in adjacent windows, so that each token but the first is a target once. A shorter

@@ -1,42 +1,41 @@
-"""Train one run and store its result: its row, and the rows, log lines, checkpoints, weights on the way."""
+"""Train runs and store their results: one, or those of a group as one."""
 
 import contextlib
 import dataclasses
 import inspect
-import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ablate.compute import device
-from ablate.config.identity import digest
 from ablate.execution import formulas, plugins, translate
-from ablate.execution.events import (
-    Evaluated,
-    Finished,
-    Listener,
-    Noticed,
-    Skipped,
-    Stepped,
-    ignore,
-)
-from ablate.execution.run import PlacedRun, Run, arrays, build, to_checkpoint, to_state, training
+from ablate.execution.attempt import Attempt
+from ablate.execution.events import Listener, Noticed, Skipped, ignore
+from ablate.execution.grouping import why_alone
+from ablate.execution.run import PlacedRun, Run, build_group, training
 from ablate.files.atomic import StoreError
 from ablate.model import fusion, scores
-from ablate.model.models import Model
 from ablate.phrases import error_line, out_of_memory
-from ablate.store.columns import RESULTS, Row, Status
+from ablate.store.columns import Row, Status
 from ablate.store.provenance import machine, parts_code, provenance, status_now
-from ablate.store.run_files import Damaged, RunWriter, Stamp
+from ablate.store.run_files import Damaged, Stamp
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
-from ablate.training.optim import in_precision
-from ablate.training.train import Averaged, Diverged, Evaluation, Kept, State, Step
+from ablate.training.events import Began, Checked, Step
 
-LOOK_EVERY_S = 0.2  # time between reports of the loss, since reading it waits for the device
+
+@dataclass(frozen=True)
+class Task:
+    """A run to be trained. known: the stamp of the result that existed when the command began
+    (StoredRun.stamp), if known: a newer result is kept, even if it failed or force is true."""
+
+    run: PlacedRun
+    listener: Listener
+    known: Stamp | None = None
 
 
 def execute(
@@ -44,40 +43,101 @@ def execute(
 ) -> Row:
     """Train one run, store its result and return its row; a finished run is not repeated.
 
-    A failed or diverged run has a row too, with the reason. known: the stamp of the result that existed when
-    the command began (StoredRun.stamp), if known: a newer result is kept, even if it failed or force is true.
-    Raises StoreError if the run can't begin, or if a new attempt at a run that has a result fails.
+    A failed or diverged run has a row too, with the reason. known: as in Task. Raises StoreError if the run
+    can't begin, or if a new attempt at a run that has a result fails.
     """
-    stored = Store(root).run(run.name)
-    current, finished = stored.stamp(), _finished(stored, listener)
-    if finished and (known not in (None, current) or not _again(run.config.force, finished)):
-        finished["status"] = status_now(finished)
-        listener(Skipped())
-        return finished
-    current, row = current if finished else [], describe(run)
-    with _attempt(stored, run, listener, row, known=current) as writer:
+    return _row(*execute_group([Task(run, listener, known)], root))
+
+
+def execute_group(tasks: Sequence[Task], root: Path | None = None) -> list[Row | StoreError]:
+    """Train runs of one kind as one, each stored as a run of its own: its row, or why there is none, as for
+    `execute`. Those that resume after different steps are trained one group after the other."""
+    with contextlib.ExitStack() as stack:
+        begun = [_begun(task, Store(root).run(task.run.name), stack) for task in tasks]
+        groups: dict[int, list[Attempt]] = {}
+        for attempt in begun:
+            if isinstance(attempt, Attempt):
+                groups.setdefault(attempt.start.step if attempt.start else 0, []).append(attempt)
+        for group in groups.values():
+            why = why_alone([attempt.run for attempt in group]) if len(group) > 1 else None
+            for together in [[attempt] for attempt in group] if why else [group]:
+                _train(together, why)
+            for attempt in group:
+                attempt.end()
+            device.release_memory(group[0].run.device)
+    return [attempt.outcome() if isinstance(attempt, Attempt) else attempt for attempt in begun]
+
+
+def _row(outcome: Row | StoreError) -> Row:
+    if isinstance(outcome, StoreError):
+        raise outcome
+    return outcome
+
+
+def _begun(task: Task, stored: StoredRun, stack: contextlib.ExitStack) -> Attempt | Row | StoreError:
+    """The attempt at a run; its row if it is finished, or why it can't begin."""
+    run, listener = task.run, task.listener
+    try:
+        current, finished = stored.stamp(), _finished(stored, listener)
+        if finished and (task.known not in (None, current) or not _again(run.config.force, finished)):
+            finished["status"] = status_now(finished)
+            listener(Skipped())
+            return finished
+        attempt = stack.enter_context(_attempt(stored, run, listener, finished, current, describe(run)))
         about: dict[str, Any] = {"device": device.describe(run.device)}
         if run.config.train.translate:
             about["sacrebleu"] = translate.signatures()
-        writer.write_json("environment.json", {**machine(), **about})
-        writer.write("tokenizer.json", run.corpus.tokenizer.dump())
+        attempt.writer.write_json("environment.json", {**machine(), **about})
+        attempt.writer.write("tokenizer.json", run.corpus.tokenizer.dump())
         for name, source in plugins.copies(run.spec.chosen).items():
-            writer.write(name, source)
-        writer.log(f"going on after step {writer.start.step}" if writer.start else "begun")
-        try:
-            with device.deterministic(run.device):
-                row |= _train(run, writer, listener)
-        except StoreError:  # a full disk, or a run taken over by another process, is not a failure of the run
-            raise
-        except Exception as error:
-            writer.log(traceback.format_exc())
-            reason = out_of_memory(error)
-            line = f"{row['device']}: {reason}" if reason else error_line(error, {})
-            row |= {"status": Status.FAILED, "error": line}
-        _finish(stored, writer, row, finished, known=current)
-    device.release_memory(run.device)
-    listener(Finished(row))
-    return row
+            attempt.writer.write(name, source)
+        return attempt
+    except StoreError as error:
+        return error
+
+
+def _train(attempts: Sequence[Attempt], why: str | None = None) -> None:
+    """Train the runs of these attempts as one. If that fails, they are halved until the one at fault is
+    alone: only that one fails. why: the reason why one is trained alone."""
+    if not attempts:
+        return
+    for place, attempt in enumerate(attempts):
+        attempt.begin(place, len(attempts), why)
+    try:
+        with device.deterministic(attempts[0].run.device):
+            _compute(attempts)
+    except Exception as error:
+        trace, reason = traceback.format_exc(), out_of_memory(error)
+        if len(attempts) == 1:
+            line = f"{attempts[0].row['device']}: {reason}" if reason else error_line(error, {})
+            attempts[0].failed(line, trace)
+            return
+        for attempt in attempts:
+            attempt.writer.log(f"{trace}failed in a group of {len(attempts)}, so it is halved")
+        device.release_memory(attempts[0].run.device)
+        middle = len(attempts) // 2
+        for half in (attempts[:middle], attempts[middle:]):
+            _train([attempt for attempt in half if attempt.trains])
+
+
+def _compute(attempts: Sequence[Attempt]) -> None:
+    """Train and evaluate. Each attempt takes what is of its run."""
+    runs = [attempt.run for attempt in attempts]
+    if runs[0].device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(runs[0].device)
+    group = build_group(runs)
+    with training(runs, group, [attempt.start for attempt in attempts]) as trained:
+        for event in trained.events():
+            of_group = isinstance(event, Began | Step | Checked)
+            for attempt in attempts if of_group else [attempts[event.member]]:
+                attempt.take(event)
+            if not any(attempt.trains for attempt in attempts):
+                return
+        if any(attempt.trains for attempt in attempts):
+            finals = formulas.finals(trained, runs[0])
+            for attempt, model, final in zip(attempts, group.models, finals, strict=True):
+                if attempt.trains:
+                    attempt.trained(model, final)
 
 
 def settled(run: Run, root: Path | None = None) -> Row | None:
@@ -97,12 +157,10 @@ def record_failure(run: PlacedRun, reason: str, root: Path | None = None, *, kno
     current, finished = stored.stamp(), _finished(stored, ignore)
     if finished and current != known:
         return finished
-    current = current if finished else []
-    row = describe(run) | {"status": Status.FAILED, "error": reason}
-    with _attempt(stored, run, ignore, row, known=current) as writer:
-        writer.log(reason)
-        _finish(stored, writer, row, finished, known=current)
-    return row
+    with _attempt(stored, run, ignore, finished, current, describe(run)) as attempt:
+        attempt.failed(reason)
+        attempt.end()
+    return _row(attempt.outcome())
 
 
 def _finished(stored: StoredRun, listener: Listener) -> Row | None:
@@ -117,10 +175,11 @@ def _finished(stored: StoredRun, listener: Listener) -> Row | None:
 
 @contextlib.contextmanager
 def _attempt(
-    stored: StoredRun, run: PlacedRun, listener: Listener, row: Row, *, known: Stamp
-) -> Iterator[RunWriter]:
-    """StoredRun.attempt, which first puts aside a damaged earlier attempt."""
-    config = dataclasses.asdict(run.config)
+    stored: StoredRun, run: PlacedRun, listener: Listener, finished: Row | None, current: Stamp, row: Row
+) -> Iterator[Attempt]:
+    """StoredRun.attempt, which first puts aside a damaged earlier attempt. finished, current: the earlier
+    result, if there is one, and its stamp."""
+    config, known = dataclasses.asdict(run.config), current if finished else []
     with contextlib.ExitStack() as stack:
         try:
             writer = stack.enter_context(stored.attempt(config, row, known=known))
@@ -128,79 +187,7 @@ def _attempt(
             if aside := stored.put_aside_if_damaged(error.path.parent):
                 listener(Noticed(f"{error}: {aside}"))
             writer = stack.enter_context(stored.attempt(config, row, known=known))
-        yield writer
-
-
-def _finish(stored: StoredRun, writer: RunWriter, row: Row, before: Row | None, *, known: Stamp) -> None:
-    """Finish the run with this row. A failure never replaces an earlier result: raises StoreError instead."""
-    if row["status"] == Status.FAILED and before and before["status"] in RESULTS:
-        aside, name = stored.give_up(writer), stored.directory.name
-        raise StoreError(f"{name}: {row['error']}; its earlier result stays, and this attempt is in {aside}")
-    stored.finish(writer, row, known=known)
-
-
-def _train(run: PlacedRun, writer: RunWriter, listener: Listener) -> Row:
-    """Train and evaluate, and write what a run keeps on the way; returns the resulting columns. Raises
-    StoreError if the disk refuses."""
-    if run.device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(run.device)
-    config, model, looked = run.config.train, build(run), time.monotonic()
-    metrics = list(writer.start.metrics) if writer.start else []
-    last: Evaluation | None = None
-    averaged: Averaged | None = None
-    try:
-        for event in training(run, model, config, start=to_state(writer.start) if writer.start else None):
-            writer.check()
-            match event:
-                case Step(step) if (now := time.monotonic()) - looked > LOOK_EVERY_S:
-                    looked = now
-                    listener(Stepped(step, event.loss.item()))
-                case Evaluation(step, train_loss=train_loss):
-                    last, val_loss = event, event.validation.loss
-                    metrics.append(formulas.at_evaluation(event))
-                    writer.metrics(metrics[-1])
-                    train = "" if train_loss is None else f" train_loss {train_loss:.4f}"
-                    writer.log(f"step {step}/{config.steps}{train} val_loss {val_loss:.4f}")
-                    if train_loss is not None:
-                        listener(Evaluated(step, train_loss, val_loss, event.tokens_per_s))
-                case State():
-                    writer.checkpoint(to_checkpoint(event, metrics))
-                case Averaged():
-                    averaged = event
-                case Kept():
-                    writer.write_weights(arrays(event.weights), event.step)
-    except Diverged as error:
-        writer.log(str(error))
-        row = formulas.at_divergence(run, error, metrics)
-        return {"status": Status.DIVERGED, "error": str(error), **row}
-    assert last is not None, "training ends with an evaluation"
-    row = formulas.at_end(run, model, last, metrics, averaged)
-    if config.translate:
-        row |= _translate(run, model, writer)
-    peak_memory_mb = device.peak_memory_mb(run.device)
-    if config.save == "model":
-        writer.write_weights(arrays(model.state_dict()))
-    row |= {"status": Status.DONE, "peak_memory_mb": peak_memory_mb}
-    if lost := [column for column, value in row.items() if not _is_finite(value)]:  # as a loss of averages
-        error = f"{' and '.join(lost)} not finite after the last step"
-        row |= {**dict.fromkeys(lost), "status": Status.DIVERGED, "error": error}
-    return row
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return bool(digest(value))
-    except ValueError:
-        return False
-
-
-def _translate(run: PlacedRun, model: Model, writer: RunWriter) -> Row:
-    """Write the sources, targets and translations of the test split, and return the columns of scores."""
-    computing = in_precision(model, run.config.train.precision).eval()
-    lines = translate.of_test(computing, run.corpus, run.spec.context)
-    for name, texts in zip(translate.FILES, zip(*lines, strict=True), strict=True):
-        writer.write(name, "".join(f"{text}\n" for text in texts))
-    return translate.scores(lines)
+        yield Attempt(run, listener, stored, writer, row, finished, known)
 
 
 def _again(force: bool | str, finished: Row) -> bool:

@@ -1,9 +1,9 @@
 """The values of the columns of a run, as pure functions without files."""
 
-import copy
 import json
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from ablate.model.costs import attention_params, flops_per_token, relative_cost,
 from ablate.model.function_class import function_class
 from ablate.model.models import Model
 from ablate.store.columns import CONFIG_COLUMNS, THIRD_COLUMNS, Row
-from ablate.training.optim import in_precision
-from ablate.training.train import Averaged, Diverged, Evaluation, Score, evaluate
+from ablate.training.evaluate import Score, scores
+from ablate.training.events import Diverged, Evaluation
+from ablate.training.train import Training
 
 AVERAGED = {"avg_val_loss": "validation", "avg_test_loss": "test"}
 
@@ -25,7 +26,7 @@ AVERAGED = {"avg_val_loss": "validation", "avg_test_loss": "test"}
 def before_training(run: Run) -> Row:
     """The columns known before the first step: identity, config, seeds, sizes and costs."""
     config, spec, attention = run.config, run.spec, run.spec.chosen
-    fusion, scores = attention.fusion, attention.scores
+    fusion, rule = attention.fusion, attention.scores
     options = {key: value for key, value in fusion.options.items() if key != "normalize"}
     keys = {
         **config.corpus.options,
@@ -41,8 +42,8 @@ def before_training(run: Run) -> Row:
         "fusion": fusion.name,
         "fusion_options": json.dumps(options, sort_keys=True),
         "normalize": fusion.options.get("normalize"),
-        "scores": scores.name,
-        "scores_options": json.dumps(scores.options, sort_keys=True),
+        "scores": rule.name,
+        "scores_options": json.dumps(rule.options, sort_keys=True),
         "key_width": attention.key_width,
         "match_by": config.match_by if config.match != "none" else None,
         "match_error": None if config.match == "none" else relative_cost(spec, config.match),
@@ -75,15 +76,37 @@ def at_evaluation(evaluation: Evaluation) -> Row:
     }
 
 
-def at_end(
-    run: PlacedRun, model: Model, last: Evaluation, metrics: list[Row], averaged: Averaged | None = None
-) -> Row:
+class Final(NamedTuple):
+    """The scores of a model after its last step. validation: None where the last evaluation has read the
+    whole split. averaged: of the mean of its weights, by column, if train.average is set."""
+
+    validation: Score | None
+    test: Score
+    averaged: Mapping[str, Score]
+
+
+def finals(training: Training, run: Run) -> list[Final]:
+    """The final scores of each member. run: one of those trained."""
+    group, splits, most = training.group, run.corpus.splits, run.config.train.eval_tokens
+
+    def of(split: str) -> list[Score]:
+        return scores(group, splits[split], context=run.spec.context)
+
+    seen_whole = most is None or most >= (splits["validation"].size or 0)
+    validation = [None] * len(group.models) if seen_whole else of("validation")
+    test, averaged = of("test"), {}
+    if training.average is not None:
+        with group.at(training.average):
+            averaged = {column: of(split) for column, split in AVERAGED.items()}
+    return [
+        Final(validation[member], test[member], {column: each[member] for column, each in averaged.items()})
+        for member in range(len(group.models))
+    ]
+
+
+def at_end(run: PlacedRun, model: Model, last: Evaluation, metrics: list[Row], final: Final) -> Row:
     """The columns of a run that reached its last step. model: after training; metrics: of metrics.csv."""
-    computing = in_precision(model, run.config.train.precision)
-    split, most = run.corpus.splits["validation"], run.config.train.eval_tokens
-    seen_whole = most is None or most >= (split.size or 0)
-    validation = last.validation if seen_whole else _score(run, computing, "validation")
-    test = _score(run, computing, "test")
+    split, validation, test = run.corpus.splits["validation"], final.validation or last.validation, final.test
     return {
         "tokens": last.tokens,
         "train_loss": last.train_loss,
@@ -94,7 +117,7 @@ def at_end(
         **dict(zip(THIRD_COLUMNS, validation.loss_by_third, strict=True)),
         **(_of_test(test) if test.targets else {}),
         **_beside_counting(run, validation, test),
-        **(_of_average(run, model, averaged) if averaged else {}),
+        **{column: score.loss for column, score in final.averaged.items() if score.targets},
         **_best(metrics),
         "fusion_weights": _fusion_weights(run, model),
         "tokens_per_s": round(last.tokens_per_s, 1),
@@ -102,17 +125,13 @@ def at_end(
     }
 
 
-def at_divergence(run: PlacedRun, error: Diverged, metrics: list[Row]) -> Row:
+def at_divergence(run: PlacedRun, event: Diverged, metrics: list[Row]) -> Row:
     """The columns of a run that diverged. metrics: the rows of metrics.csv until then."""
     return {
-        "tokens": round(error.step * run.tokens_a_step),
+        "tokens": round(event.step * run.tokens_a_step),
         **_best(metrics),
-        "wall_s": round(error.seconds, 3),
+        "wall_s": round(event.seconds, 3),
     }
-
-
-def _score(run: PlacedRun, computing: Model, split: str) -> Score:
-    return evaluate(computing, run.corpus.splits[split], context=run.spec.context)
 
 
 def _of_test(test: Score) -> Row:
@@ -148,14 +167,6 @@ def _beside_counting(run: PlacedRun, validation: Score, test: Score) -> Row:
 def _probabilities(score: Score) -> np.ndarray:
     """(J,) float64: what the model gave each target."""
     return np.exp(-score.nats_J.astype(np.float64))
-
-
-def _of_average(run: PlacedRun, model: Model, averaged: Averaged) -> Row:
-    model = copy.deepcopy(model)
-    model.load_state_dict(averaged.params, strict=False)
-    computing = in_precision(model, run.config.train.precision)
-    scores = {name: _score(run, computing, split) for name, split in AVERAGED.items()}
-    return {name: score.loss for name, score in scores.items() if score.targets}
 
 
 def _best(metrics: list[Row]) -> Row:

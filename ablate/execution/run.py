@@ -1,8 +1,9 @@
 """A run: what a config means on any machine, and on this one; its model, its training, and its state in a
 checkpoint."""
 
+import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -16,7 +17,7 @@ from ablate.compute.fastest import PRODUCTS
 from ablate.config.extras import require
 from ablate.config.identity import run_id, run_name
 from ablate.config.rules import ConfigError
-from ablate.config.schema import RunConfig, TrainConfig
+from ablate.config.schema import RunConfig
 from ablate.data.corpus import Corpus, open_corpus, require_usable
 from ablate.execution.place import attention_of, linear_of, require_memory
 from ablate.model.attend import FORMULATIONS
@@ -27,8 +28,9 @@ from ablate.model.spec import ModelSpec
 from ablate.phrases import first_few
 from ablate.store.columns import Row
 from ablate.store.run_files import Checkpoint
-from ablate.training.optim import Moments
-from ablate.training.train import Event, State, train
+from ablate.training.events import State
+from ablate.training.group import Group, together
+from ablate.training.train import Member, Training
 
 
 @dataclass(frozen=True)
@@ -152,28 +154,34 @@ def build(run: PlacedRun) -> Model:
     return model
 
 
+def build_group(runs: Sequence[PlacedRun]) -> Group:
+    """The models of runs of one kind before their first step, to be computed as one."""
+    train = runs[0].config.train
+    return together([build(run) for run in runs], train.precision, compiled=train.compile)
+
+
+@contextlib.contextmanager
 def training(
-    run: PlacedRun, model: Model, config: TrainConfig, start: State | None = None
-) -> Iterator[Event]:
-    """`train` on the corpus and batches of a run, with `config`, which may differ from the run's own."""
-    seed = run.config.resolved_seeds()["data"]
-    with rng.drawing(seed, "data", ""):
-        yield from train(
-            model,
-            config,
-            train_split=run.corpus.splits["train"],
-            validation_split=run.corpus.splits["validation"],
-            context=run.spec.context,
-            data_seed=seed,
-            start=start,
-        )
+    runs: Sequence[PlacedRun], group: Group, starts: Sequence[State | None] | None = None
+) -> Iterator[Training]:
+    """The training of a group on the corpus and batches of its runs, which are of one kind."""
+    first, seeds = runs[0], [run.config.resolved_seeds()["data"] for run in runs]
+    members = [
+        Member(run.config.train, seed, start)
+        for run, seed, start in zip(runs, seeds, starts or [None] * len(runs), strict=True)
+    ]
+    splits = {f"{name}_split": first.corpus.splits[name] for name in ("train", "validation")}
+    with (
+        rng.drawing(seeds[0], "data", ""),
+        Training(group, members, **splits, context=first.spec.context) as training,
+    ):
+        yield training
 
 
-# --- its state, in a checkpoint ---------------------------------------------------------------------
+# --- the state of a run, in a checkpoint ----------------------------------------------------------------
 
-
-# The kinds of them, as they begin the name of each.
-TENSORS = ("param", "first", "second", "average", "buffer")
+ROWS = ("weights", "first", "second", "average")  # of State
+BUFFER = "buffer/"  # before the name of a buffer
 
 
 def arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
@@ -182,21 +190,21 @@ def arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
     return {name: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for name, t in here.items()}
 
 
-def to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:
-    of_state = (state.params, state.moments.first, state.moments.second, state.average, state.buffers)
-    every = {
-        f"{kind}/{name}": array
-        for kind, tensors in zip(TENSORS, of_state, strict=True)
-        for name, array in arrays(tensors).items()
-    }
-    return Checkpoint(state.step, every, metrics, state.seconds, state.evaluation_seconds)
+def to_checkpoint(state: State, metrics: list[Row], members: int = 1) -> Checkpoint:
+    """members: of the largest group that the run has been part of."""
+    tensors = {name: row for name in ROWS if (row := getattr(state, name)) is not None}
+    tensors |= {f"{BUFFER}{name}": buffer for name, buffer in state.buffers.items()}
+    seconds, of_evaluation = state.seconds, state.evaluation_seconds
+    return Checkpoint(state.step, arrays(tensors), metrics, seconds, of_evaluation, members)
 
 
 def to_state(checkpoint: Checkpoint) -> State:
-    kinds: dict[str, dict[str, torch.Tensor]] = {kind: {} for kind in TENSORS}
-    for key, array in checkpoint.arrays.items():
-        kind, _, name = key.partition("/")
-        kinds[kind][name] = torch.from_numpy(array)
-    params, first, second, average, buffers = kinds.values()
-    seconds, of_evaluation = checkpoint.seconds, checkpoint.evaluation_seconds
-    return State(checkpoint.step, params, Moments(first, second), average, buffers, seconds, of_evaluation)
+    tensors = {name: torch.from_numpy(array) for name, array in checkpoint.arrays.items()}
+    rows = {name: tensors.pop(name) for name in ROWS if name in tensors}
+    return State(
+        checkpoint.step,
+        **rows,
+        buffers={name.removeprefix(BUFFER): tensor for name, tensor in tensors.items()},
+        seconds=checkpoint.seconds,
+        evaluation_seconds=checkpoint.evaluation_seconds,
+    )

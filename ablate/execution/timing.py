@@ -15,11 +15,10 @@ import torch
 from ablate.compute.device import with_threads
 from ablate.config.rules import ConfigError
 from ablate.execution.reopen import reopened
-from ablate.execution.run import PlacedRun, build, training
-from ablate.model.models import Model
+from ablate.execution.run import PlacedRun, build_group, training
 from ablate.phrases import counted
 from ablate.store.store import Store, StoreError
-from ablate.training.train import Step
+from ablate.training.events import Step
 
 ROUNDS = 7
 ROUND_S = 0.1  # approximate time of each model in a round
@@ -57,7 +56,7 @@ class StepTimer:
 def step_seconds(runs: Sequence[PlacedRun], rounds: int = ROUNDS) -> list[list[float]]:
     """Seconds per training step, for each run and round; in a round they take turns, every other one in
     reverse order."""
-    steps = [endless_steps(run, build(run)) for run in runs]
+    steps = [endless_steps(run) for run in runs]
     for step in steps:
         next(step)  # the first warms up
     count = max(1, round(ROUND_S / max(seconds_each(step, 2) for step in steps)))
@@ -76,17 +75,19 @@ def seconds_each(steps: Iterator[None], count: int) -> float:
     return (time.perf_counter() - began) / count
 
 
-def endless_steps(run: PlacedRun, model: Model) -> Iterator[None]:
+def endless_steps(run: PlacedRun) -> Iterator[None]:
     """Makes a training step each time that it is asked for the next item."""
     endless = dataclasses.replace(
         run.config.train,
         **{"steps": FOREVER, "eval_every": FOREVER, "eval_tokens": 1, "lr": 1e-6},
         **{"checkpoint_every": None, "probe_every": None},
     )
-    for event in training(run, model, endless):
-        if isinstance(event, Step):
-            event.loss.item()  # waits for the device
-            yield
+    run = dataclasses.replace(run, config=dataclasses.replace(run.config, train=endless))
+    with training([run], build_group([run])) as steps:
+        for event in steps.events():
+            if isinstance(event, Step):
+                event.loss_M.tolist()  # waits for the device
+                yield
 
 
 def _prepared(variant: str, run_id: str, stores: Sequence[Store]) -> tuple[PlacedRun, int | None]:

@@ -23,6 +23,7 @@ from ablate.execution.events import Event, Finished, Listener, Noticed, Refused,
 from ablate.execution.execute import execute, record_failure
 from ablate.execution.run import PlacedRun
 from ablate.launch.processes import READY, Worker, wait_for
+from ablate.phrases import error_line
 from ablate.store.run_files import Busy, Stamp
 from ablate.store.store import Store
 
@@ -279,3 +280,5 @@ def try_next(receive: Callable[[], tuple[PlacedRun, Stamp]], listener: Listener)
         listener(Taken())
     except ConfigError as error:
         listener(Refused(str(error)))
+    except Exception as error:  # what the machine refuses, outside of training
+        listener(Refused(error_line(error, {})))

@@ -8,14 +8,16 @@ legend: B batch, T time of the queries, S time of the keys and values, P pattern
 values that a pattern reads.
 """
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from ablate.model.constants import constant
 
 
 class Mask(ABC):
@@ -88,10 +90,60 @@ def fused(q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: f
         return F.scaled_dot_product_attention(
             q_BPTK, k_BPSK, v_BPSW, dropout_p=dropout, is_causal=True, scale=scale
         )
-    visible = None if mask == EVERYTHING else mask.visible(T, S, q_BPTK.device)
+    visible = None if mask == EVERYTHING else visible_under(mask, T, S, q_BPTK.device)
     return F.scaled_dot_product_attention(
         q_BPTK, k_BPSK, v_BPSW, attn_mask=visible, dropout_p=dropout, scale=scale
     )
+
+
+def folded(
+    q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float, scale: float
+) -> Tensor:
+    """As `fused`, within torch.func.vmap, whose members become rows of the batch of one call."""
+    T, S = q_BPTK.shape[-2], k_BPSK.shape[-2]
+    if mask == CAUSAL and T == S:
+        return _Folded.apply(q_BPTK, k_BPSK, v_BPSW, None, True, dropout, scale)  # pyright: ignore
+    visible = None if mask == EVERYTHING else visible_under(mask, T, S, q_BPTK.device)
+    return _Folded.apply(q_BPTK, k_BPSK, v_BPSW, visible, False, dropout, scale)  # pyright: ignore
+
+
+class _Folded(torch.autograd.Function):
+    """Has a rule for vmap alone: autograd sees the call of the kernel that it makes. PyTorch's rule fails in
+    float32 on a GPU."""
+
+    @staticmethod
+    def forward(q: Tensor, *rest: Any) -> Tensor:
+        raise NotImplementedError("it is called within torch.func.vmap")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: Sequence[int | None],
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        visible: Tensor | None,
+        causal: bool,
+        dropout: float,
+        scale: float,
+    ) -> tuple[Tensor, int]:
+        members = info.batch_size
+        rows = (
+            x.expand(members, *x.shape) if dim is None else x.movedim(dim, 0)
+            for x, dim in zip((q, k, v), in_dims, strict=False)
+        )
+        read = F.scaled_dot_product_attention(
+            *(x.flatten(0, 1) for x in rows),
+            attn_mask=visible,
+            dropout_p=dropout,
+            is_causal=causal,
+            scale=scale,
+        )
+        return read.unflatten(0, (members, -1)), 0
 
 
 def unfused(
@@ -106,18 +158,29 @@ def masked_softmax(scores_BPTS: Tensor, mask: Mask) -> Tensor:
     if mask == EVERYTHING:
         return torch.softmax(scores_BPTS, -1)
     T, S = scores_BPTS.shape[-2:]
-    # Not cached when compiled, where it is free, nor with padding, which differs between batches.
-    hidden = _hidden if mask.constant and not torch.compiler.is_compiling() else _hidden.__wrapped__
+    hidden = _kept_hidden if mask.constant else _hidden  # padding differs between batches
     return torch.softmax(scores_BPTS + hidden(mask, T, S, scores_BPTS.dtype, scores_BPTS.device), -1)
 
 
-@functools.lru_cache(maxsize=64)
+def visible_under(mask: Mask, T: int, S: int, device: torch.device) -> Tensor:
+    """Mask.visible, made once where it is the same for all batches."""
+    return _kept_visible(mask, T, S, device) if mask.constant else mask.visible(T, S, device)
+
+
 def _hidden(mask: Mask, T: int, S: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The additive mask: 0, and the least number there is where the mask hides a position, so that a row that
-    sees nothing stays finite. Cached, since every layer needs it in every step."""
+    sees nothing stays finite."""
     visible = mask.visible(T, S, device)
     zeros = torch.zeros(visible.shape, dtype=dtype, device=device)
     return zeros.masked_fill(~visible, torch.finfo(dtype).min)
+
+
+_kept_hidden = constant(_hidden)
+
+
+@constant
+def _kept_visible(mask: Mask, T: int, S: int, device: torch.device) -> Tensor:
+    return mask.visible(T, S, device)
 
 
 FORMULATIONS: dict[str, Attend] = {"fused": fused, "unfused": unfused}

@@ -109,8 +109,7 @@ class Model(nn.Module, ABC):
 
     def embedded(self, tokens_BT: Tensor, position: Embedding) -> Tensor:
         """x_BTC, what the blocks begin with."""
-        positions_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
-        return self.dropout(self.token(tokens_BT) + position(positions_T))
+        return self.dropout(self.token(tokens_BT) + position.weight[: tokens_BT.shape[1]])
 
     def logits(self, x_BTC: Tensor, target_positions_K: Tensor | None) -> Tensor:
         """From what the last block returns; target_positions_K as in `forward`."""

@@ -70,3 +70,12 @@ class Part(nn.Module, ABC):
 def _kind(method: type[Part]) -> type[Part]:
     """The class that says what a method of this kind may claim: Fusion or Scores."""
     return next(base for base in method.__mro__ if "CLAIMS" in vars(base))
+
+
+def python_state(model: nn.Module) -> list[dict[str, str]]:
+    """What the methods of a model keep besides parameters and buffers, as text, to be compared."""
+    parts = [inner for part in model.modules() if isinstance(part, Part) for inner in part.modules()]
+    return [
+        {key: repr(value) for key, value in vars(part).items() if key not in ("_parameters", "_buffers")}
+        for part in parts
+    ]

@@ -179,6 +179,7 @@ TABLE = (
     Column("attention", "provenance", "word"),
     Column("compile", "provenance", "boolean"),
     Column("threads", "provenance", "whole"),
+    Column("members", "provenance", "whole"),
     Column("torch", "provenance", "text"),
     Column("ablate", "provenance", "text"),
     Column("numerics", "provenance", "whole"),

@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ablate.files.atomic import NO_FILE, is_gone
+from ablate.files.atomic import NO_FILE, StoreError, is_gone
 from ablate.files.owned import delete
 from ablate.files.reading import parsed, read_bytes
 
@@ -81,7 +81,13 @@ class Heartbeat:
         self.lost = False  # whether another process took the directory away
         self._lease = directory / "lease.json"
         self._ended = threading.Event()
-        threading.Thread(target=self._beat, daemon=True).start()
+        try:
+            threading.Thread(target=self._beat, daemon=True).start()
+        except RuntimeError as error:
+            raise StoreError(
+                f"{directory}: this machine starts no further thread; take fewer hydra.launcher.threads or"
+                " hydra.launcher.workers"
+            ) from error
 
     def _beat(self) -> None:
         while not (self.lost or self._ended.is_set()):

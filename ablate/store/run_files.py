@@ -56,13 +56,15 @@ class Busy(StoreError):
 @dataclass(frozen=True)
 class Checkpoint:
     """The state of a run after update `step`. arrays: NumPy arrays by name. metrics: the rows of metrics.csv
-    so far. seconds: of training and evaluation until then; evaluation_seconds: of evaluation alone."""
+    so far. seconds: of training and evaluation until then; evaluation_seconds: of evaluation alone. members:
+    of the largest group that the run has been part of."""
 
     step: int
     arrays: Mapping[str, Any]
     metrics: list[Row]
     seconds: float
     evaluation_seconds: float
+    members: int = 1
 
 
 class RunWriter:

@@ -23,8 +23,8 @@ from ablate.store.store import Store
 from ablate.study.launchers import Launcher
 from ablate.study.machine import gains_in_bfloat16
 from ablate.study.study import one_of_each
-from ablate.training.optim import in_precision
-from ablate.training.train import evaluate
+from ablate.training.evaluate import evaluate
+from ablate.training.group import in_precision
 
 R = TypeVar("R", bound=Run)
 STEPS, WARM_UP = 8, 2  # steps to time, and how many of them to ignore
@@ -179,7 +179,7 @@ def _time(run: PlacedRun) -> tuple[float, float]:
     its seconds scaled up by the ratio of their work."""
     small = _smaller(run)
     model = build(small)  # before the clock starts
-    steps, seconds = endless_steps(small, model), []
+    steps, seconds = endless_steps(small), []
     while len(seconds) < STEPS and sum(seconds) <= LONG_S:
         seconds.append(seconds_each(steps, 1))
     context, most = small.spec.context, MOST_WORK[small.device.type]

@@ -1,318 +1,280 @@
-"""Train one model, as a generator of events that writes no files and prints nothing.
+"""Train models of equal shapes as one, as a generator of events that writes no files and prints nothing.
 
-Step t is a pure function of the state after step t − 1 and of (config, t): neither the frequency of
-evaluations nor stopping and resuming changes what is learned.
+Step t of a member is a pure function of its state after step t − 1 and of (config, t): neither the frequency
+of evaluations nor stopping and resuming changes what is learned, nor, but for rounding, do other members.
+
+legend: M members, P numbers in all parameters of one.
 """
 
-import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ablate import rng
 from ablate.config.schema import TrainConfig
-from ablate.data.splits import Split
-from ablate.model.models import Model, decayed
-from ablate.training import optim
-from ablate.training.optim import Computing
+from ablate.data.splits import Batch, Split
+from ablate.model.parts import python_state
+from ablate.training import capture, optim
+from ablate.training.batches import batches
+from ablate.training.evaluate import restore, scores
+from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Kept, Resumable, State, Step
+from ablate.training.group import Group
 
-# Size of the widest activation of an evaluation pass, in numbers: a CPU is fastest while it fits the cache of
-# a core (2 MiB; a fifth slower at four times that), a GPU needs many.
-EVALUATION_NUMBERS = {"cpu": 2**19, "cuda": 2**26, "mps": 2**24}
-
-CHECK_EVERY = 100  # steps between checks for a finite loss, each of which waits for the device
-
-
-@dataclass(frozen=True)
-class Step:
-    """One update. loss: of this step's batch before the update, 0-dimensional, on the device."""
-
-    step: int
-    loss: Tensor
-    grad_norm: Tensor
-    lr: float
+# After so many steps or seconds at most it is checked that losses are finite, which waits for the device.
+CHECK_EVERY, CHECK_EVERY_S = 100, 0.2
 
 
 @dataclass(frozen=True)
-class Score:
-    """The score on a split or a part of it. nats: cross-entropy summed over the targets. rows: for examples,
-    the number of rows with targets; exact: how many of them are right at every target. loss_by_third: mean
-    loss in nats of the targets in the first, middle and last third of their rows; None without targets there.
-    nats_J: the cross-entropy of each target, in order, float32.
+class Member:
+    """What is a member's: of their configs lr, weight_decay and clip may differ. start: the State that it
+    resumes from, of the same step as the others'."""
+
+    config: TrainConfig
+    data_seed: int
+    start: State | None = None
+
+
+class Training:
+    """The training of the models of `group`, in place, on their device. Close it after use.
+
+    average: (M, P), the mean of the weights over the last steps, if train.average is set. It has no buffers,
+    which stay as they are after the last step: the mean of a counter or a mask means nothing.
     """
 
-    nats: float
-    correct: int
-    targets: int
-    rows: int = 0
-    exact: int = 0
-    loss_by_third: tuple[float | None, ...] = (None, None, None)
-    nats_J: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32), repr=False, compare=False)
+    def __init__(
+        self,
+        group: Group,
+        members: Sequence[Member],
+        *,
+        train_split: Split,
+        validation_split: Split,
+        context: int,
+    ) -> None:
+        self.group, self.members, self._config = group, members, members[0].config
+        self._train_split, self._validation_split, self._context = train_split, validation_split, context
+        self._device = group.weights.device
+        self._moments = optim.Moments.zeros(group.weights)
+        self.average = torch.zeros_like(group.weights) if self._config.average else None
+        self._after = members[0].start.step if members[0].start else 0
+        for row, member in enumerate(members):
+            if member.start:
+                self._resume(row, member.start)
+        group.follow()
+        self._counted = [*range(len(members))]  # those that have not diverged
+        self._most_M = group.weights.new_tensor([m.config.clip or math.inf for m in members])
+        self._decay = [member.config.weight_decay for member in members]
+        self._steps: capture.Steps | None = None
+        self._began, self._evaluating = time.perf_counter(), 0.0
 
-    @property
-    def loss(self) -> float:
-        return self.nats / self.targets
+    def __enter__(self) -> "Training":
+        return self
 
-    @property
-    def accuracy(self) -> float:
-        return self.correct / self.targets
+    def __exit__(self, *_: object) -> None:
+        if self._steps:
+            self._steps.close()
 
-    @property
-    def exact_match(self) -> float | None:
-        return self.exact / self.rows if self.rows else None
+    @torch.no_grad()
+    def _resume(self, row: int, start: State) -> None:
+        assert start.step == self._after, "members of a group are at the same step"
+        self.group.weights[row].copy_(start.weights)
+        self._moments.first[row].copy_(start.first)
+        self._moments.second[row].copy_(start.second)
+        self._moments.updates[row].fill_(start.step)
+        if self.average is not None and start.average is not None:
+            self.average[row].copy_(start.average)
+        restore(start.buffers, dict(self.group.models[row].named_buffers()))
 
+    def events(self) -> Iterator[Event]:
+        """Trains. Yields Evaluations at step 0, a Step for every step, and Evaluations, states and weights
+        when they are due.
 
-@dataclass(frozen=True)
-class Evaluation:
-    """An evaluation on the validation split, or train.eval_tokens of it, after update `step`.
+        A member has Diverged at most CHECK_EVERY steps after a loss is not finite, and before any state that
+        it affects. Whatever is drawn at random in step t is a function of (data_seed, t).
+        """
+        config = self._config
+        self.group.model.train()
+        if not self.members[0].start:
+            yield from self._evaluations(0, [(None, None, None)] * len(self.members))
+        todo = range(self._after + 1, config.steps + 1)
+        unread: list[Tensor] = []
+        checked = time.perf_counter()
+        for step, batch, (lr_M, rates_M) in zip(todo, self._batches(todo), self._rates(todo), strict=True):
+            rng.reseed(self.members[0].data_seed, "data", f"dropout/{step}")
+            inputs = (rates_M, *batch)
+            if self._steps is None:
+                self._steps, how = self._way(inputs)
+                yield Began(how)
+            loss_M, norm_M = self._steps(*inputs)
+            if self.average is not None and config.average:
+                averaged = max(1, round(config.average * config.steps))
+                _average(self.average, self.group.weights, averaged - (config.steps - step))
+            unread.append(loss_M.clone())
+            yield Step(step, loss_M, norm_M, lr_M)
+            last = step == config.steps
+            due = last or step % config.eval_every == 0
+            checkpoint = not last and config.checkpoint_every and step % config.checkpoint_every == 0
+            late = len(unread) == CHECK_EVERY or time.perf_counter() - checked > CHECK_EVERY_S
+            if due or checkpoint or late:
+                yield from self._check(step, torch.stack(unread))
+                unread, checked = [], time.perf_counter()
+            if due:
+                told = zip(lr_M, loss_M.tolist(), norm_M.tolist(), strict=True)
+                yield from self._evaluations(step, [*told])
+            if not self._counted:
+                return
+            if config.probe_every and step % config.probe_every == 0 and not last:
+                for member in self._counted:
+                    yield Kept(member, step, self.group.models[member].state_dict())
+            if checkpoint:
+                for member in self._counted:
+                    yield Resumable(member, self._state(member, step))
 
-    lr, train_loss and grad_norm are None at step 0, before the first update. seconds: since training began;
-    evaluation_seconds: the part of them spent on evaluations.
-    """
-
-    step: int
-    tokens: int
-    lr: float | None
-    train_loss: float | None
-    grad_norm: float | None
-    validation: Score
-    seconds: float
-    evaluation_seconds: float
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Tokens per second of training, without evaluations."""
-        return self.tokens / (self.seconds - self.evaluation_seconds)
-
-
-@dataclass(frozen=True)
-class State:
-    """Everything needed to resume training after update `step`. average: the running mean of the weights, if
-    train.average is set. buffers: all of them, also those that model.safetensors leaves out.
-
-    The tensors are those in use: copy or write them before asking for the next event.
-    """
-
-    step: int
-    params: Mapping[str, Tensor]
-    moments: optim.Moments
-    average: Mapping[str, Tensor] = field(default_factory=dict)
-    buffers: Mapping[str, Tensor] = field(default_factory=dict)
-    seconds: float = 0.0
-    evaluation_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Averaged:
-    """The mean of the weights over the last steps, by name; yielded at the end if train.average is set. It
-    has no buffers, which stay as they are after the last step: the mean of a counter or a mask means
-    nothing."""
-
-    params: Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The state_dict after update `step`, to be kept for probes (train.probe_every). The tensors are those in
-    use, as in State."""
-
-    step: int
-    weights: Mapping[str, Tensor]
-
-
-class Diverged(ArithmeticError):
-    """The loss was not finite at `step`, `seconds` after training began: a result that ends the run."""
-
-    def __init__(self, step: int, seconds: float) -> None:
-        super().__init__(f"the loss was not finite at step {step}")
-        self.step = step
-        self.seconds = seconds
-
-
-Event = Step | Evaluation | State | Averaged | Kept
-
-
-def train(
-    model: Model,
-    config: TrainConfig,
-    *,
-    train_split: Split,
-    validation_split: Split,
-    context: int,
-    data_seed: int,
-    start: State | None = None,
-) -> Iterator[Event]:
-    """Train `model` in place on its own device. Yields an Evaluation at step 0, a Step for every step, an
-    Evaluation, a State and Kept weights when they are due, and Averaged weights at the end.
-
-    start: resume from a State that an earlier call yielded. Raises Diverged at most CHECK_EVERY steps after a
-    loss is not finite, and before any State that it affects. Whatever is drawn at random in step t is a
-    function of (data_seed, t).
-    """
-    device = next(model.parameters()).device
-    params = dict(model.named_parameters())
-    decay_mask = decayed(model)
-    moments = optim.Moments.zeros(params)
-    average = {name: torch.zeros_like(param) for name, param in params.items()} if config.average else {}
-    begins_at_0, start = start is None, start or State(0, {}, optim.Moments())
-    _restore(start.params, params)
-    _restore(start.moments.first, moments.first)
-    _restore(start.moments.second, moments.second)
-    _restore(start.average, average)
-    _restore(start.buffers, dict(model.named_buffers()))
-    model.train()
-    computing = Computing(model, config.precision, compiled=config.compile)
-    losses: list[Tensor] = []
-    read_per_row = train_split.read_per_row(context)
-    began, evaluating = time.perf_counter() - start.seconds, start.evaluation_seconds
-
-    def evaluation(step: int, lr: float | None, loss: Tensor | None, norm: Tensor | None) -> Evaluation:
-        nonlocal evaluating
-        evaluation_began = time.perf_counter()
-        score = evaluate(computing.model, validation_split, context=context, most=config.eval_tokens)
-        if not math.isfinite(score.nats):
-            raise Diverged(step, time.perf_counter() - began)
-        now = time.perf_counter()
-        evaluating += now - evaluation_began
-        return Evaluation(
-            step=step,
-            tokens=round(step * config.batch * read_per_row),
-            lr=lr,
-            train_loss=None if loss is None else loss.item(),
-            grad_norm=None if norm is None else norm.item(),
-            validation=score,
-            seconds=now - began,
-            evaluation_seconds=evaluating,
+    def _batches(self, steps: range) -> Iterator[Batch]:
+        return batches(
+            self._train_split,
+            steps,
+            context=self._context,
+            batch=self._config.batch,
+            seeds=[member.data_seed for member in self.members],
+            device=self._device,
         )
 
-    if begins_at_0:
-        yield evaluation(0, None, None, None)
-    for step in range(start.step + 1, config.steps + 1):
-        batch = train_split.batch(context=context, batch=config.batch, seed=data_seed, step=step)
-        rng.reseed(data_seed, "data", f"dropout/{step}")
-        loss, grads = computing.loss_and_gradients(batch.to(device))
-        norm = optim.global_norm(grads)
-        divisor = None if config.clip is None else optim.clipping_divisor(norm, config.clip)
-        lr = optim.learning_rate(
-            step, steps=config.steps, peak=config.lr, warmup=config.warmup, min_ratio=config.min_lr_ratio
-        )
+    def _rates(self, steps: range) -> Iterator[tuple[list[float], Tensor]]:
+        """The learning rates of each step, (M,), as numbers and on the device."""
+        config = self._config
+        dtype = (
+            torch.float64 if self._device.type == "cpu" else torch.float32
+        )  # as the kernel of AdamW reads it
+        for at in range(0, len(steps), CHECK_EVERY):
+            rates = [
+                [
+                    optim.learning_rate(
+                        step,
+                        steps=config.steps,
+                        peak=member.config.lr,
+                        warmup=config.warmup,
+                        min_ratio=config.min_lr_ratio,
+                    )
+                    for member in self.members
+                ]
+                for step in steps[at : at + CHECK_EVERY]
+            ]
+            yield from zip(rates, torch.tensor(rates, dtype=dtype).to(self._device), strict=True)
+
+    def _compute(self, rates_M: Tensor, *batch: Tensor | None) -> tuple[Tensor, Tensor]:
+        """One update: the losses before it, and the norms of the gradients."""
+        config, group = self._config, self.group
+        loss_M, grads_MP = group.losses_and_gradients(Batch._make(batch))
+        norm_M = torch.linalg.vector_norm(grads_MP, dim=1)
         optim.adamw_(
-            params,
-            grads,
-            moments,
-            step,
-            lr=lr,
-            weight_decay=config.weight_decay,
-            decayed=decay_mask,
+            group.weights,
+            grads_MP,
+            self._moments,
+            lr_M=rates_M,
+            weight_decay=self._decay,
+            decayed=group.layout.decayed,
             beta1=config.beta1,
             beta2=config.beta2,
             eps=config.eps,
-            divisor=divisor,
+            divisor_M=optim.clipping_divisor(norm_M, self._most_M),
         )
-        computing.follow()
-        if config.average:
-            _average(average, params, step - config.steps + max(1, round(config.average * config.steps)))
-        losses.append(loss)
-        yield Step(step, loss, norm, lr)
-        last = step == config.steps
-        due = last or step % config.eval_every == 0
-        checkpoint = not last and config.checkpoint_every is not None and step % config.checkpoint_every == 0
-        if due or checkpoint or len(losses) == CHECK_EVERY:
-            _require_finite(losses, last_step=step, began=began)
-            losses.clear()
-        if due:
-            yield evaluation(step, lr, loss, norm)
-        if config.probe_every and step % config.probe_every == 0 and not last:
-            yield Kept(step, model.state_dict())
-        if checkpoint:
-            buffers, seconds = dict(model.named_buffers()), time.perf_counter() - began
-            yield State(step, params, moments, average, buffers, seconds, evaluating)
-    if config.average:
-        yield Averaged(average)
+        group.follow()
+        return loss_M, norm_M
+
+    def _way(self, inputs: Sequence[Tensor | None]) -> tuple[capture.Steps, str]:
+        """How steps are computed, and a line about it."""
+        count = len(self.members)
+        mapped = f"{count} members mapped" if count > 1 else "alone"
+        if self._device.type != "cuda":
+            return capture.Eager(self._compute), mapped
+        group = self.group
+        moments = (self._moments.first, self._moments.second, self._moments.updates)
+        state = (group.weights, group.computed, *moments, *group.buffers.values())
+        if not (why := self._why_eager()):
+            try:
+                steps = capture.Captured(self._compute, inputs, state, lambda: python_state(group.model))
+                return steps, f"{mapped}, captured"
+            except RuntimeError as error:
+                why = str(error).partition("\n")[0]
+        return capture.Eager(self._compute), f"{mapped}, not captured: {why}"
+
+    def _why_eager(self) -> str | None:
+        """What is known beforehand of a step that can't be captured."""
+        if self._config.compile:
+            return "train.compile=true"
+        if self._train_split.is_ragged:
+            return "its batches differ in shape"
+        return "model.dropout is drawn anew in each step" if self.group.model.dropout.p else None
+
+    def _check(self, step: int, losses_LM: Tensor) -> Iterator[Event]:
+        """Requires finite losses of the last L steps."""
+        losses = losses_LM.tolist()
+        for member in [*self._counted]:
+            for at, loss_M in enumerate(losses, step - len(losses) + 1):
+                if not math.isfinite(loss_M[member]):
+                    yield self._diverged(member, at)
+                    break
+        if self._counted:
+            yield Checked(step, losses[-1])
+
+    def _diverged(self, member: int, step: int) -> Diverged:
+        self._counted.remove(member)
+        return Diverged(member, step, self._seconds(member))
+
+    def _evaluations(self, step: int, told: Sequence[Sequence[float | None]]) -> Iterator[Event]:
+        """told: of each member, the rate, loss and gradient norm of this step."""
+        if not self._counted:
+            return
+        config, began = self._config, time.perf_counter()
+        each = scores(self.group, self._validation_split, context=self._context, most=config.eval_tokens)
+        self._evaluating += time.perf_counter() - began
+        read_per_row = self._train_split.read_per_row(self._context)
+        for member in [*self._counted]:
+            if not math.isfinite(each[member].nats):
+                yield self._diverged(member, step)
+                continue
+            lr, loss, norm = told[member]
+            yield Evaluation(
+                member=member,
+                step=step,
+                tokens=round(step * config.batch * read_per_row),
+                lr=lr,
+                train_loss=loss,
+                grad_norm=norm,
+                validation=each[member],
+                seconds=self._seconds(member),
+                evaluation_seconds=self._evaluation_seconds(member),
+                members=len(self.members),
+            )
+
+    def _state(self, member: int, step: int) -> State:
+        return State(
+            step,
+            self.group.weights[member],
+            self._moments.first[member],
+            self._moments.second[member],
+            None if self.average is None else self.average[member],
+            dict(self.group.models[member].named_buffers()),
+            self._seconds(member),
+            self._evaluation_seconds(member),
+        )
+
+    def _seconds(self, member: int) -> float:
+        start = self.members[member].start
+        elapsed = time.perf_counter() - self._began
+        return (start.seconds if start else 0.0) + elapsed / len(self.members)
+
+    def _evaluation_seconds(self, member: int) -> float:
+        start = self.members[member].start
+        return (start.evaluation_seconds if start else 0.0) + self._evaluating / len(self.members)
 
 
 @torch.no_grad()
-def evaluate(model: Model, split: Split, *, context: int, most: int | None = None) -> Score:
-    """Evaluate the model without dropout on a whole split or on `most` of its positions (Split.windows). What
-    a method draws or keeps meanwhile leaves no trace.
-
-    Position p of a row of length T is in third ⌊3p/T⌋; in a shorter window, T is that window's length. If
-    rows differ in length, there are no losses by third.
-    """
-    device = next(model.parameters()).device
-    widest = max(len(weight) for weight in model.parameters() if weight.dim() == 2)
-    windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest))
-    nats_3, count_3, correct, rows, exact = np.zeros(3), np.zeros(3, int), 0, 0, 0
-    nats = [np.empty(0, np.float32)]
-    wide = torch.promote_types(next(model.parameters()).dtype, torch.float32)
-    with _evaluating(model):
-        for batch in split.windows(context=context, windows=windows, most=most):
-            inputs, targets, positions, source = batch.to(device)
-            logits, wanted = model(inputs, positions, source).flatten(0, -2), targets.flatten()
-            if positions is not None:
-                wanted = wanted[positions]
-            width = inputs.shape[1]
-            place = torch.arange(len(wanted), device=device) if positions is None else positions
-            in_third_3K = _in_thirds(place, width)
-            right = logits.argmax(-1) == wanted
-            nats_K = torch.nn.functional.cross_entropy(logits.to(wide), wanted, reduction="none")
-            nats.append(nats_K.cpu().numpy())
-            nats_3 += torch.where(in_third_3K, nats_K, 0).sum(1).cpu().numpy()
-            count_3 += in_third_3K.sum(1).cpu().numpy()
-            correct += int(right.sum().item())
-            if positions is not None:
-                row = positions // width
-                rows += len(row.unique())
-                exact += len(row.unique()) - len(row[~right].unique())
-    by_third = tuple(
-        float(nats / n) if n and not split.is_ragged else None
-        for nats, n in zip(nats_3, count_3, strict=True)
-    )
-    total = float(nats_3.sum())
-    return Score(total, correct, int(count_3.sum()), rows, exact, by_third, np.concatenate(nats))
-
-
-def _in_thirds(place_K: Tensor, width: int) -> Tensor:
-    """(3, K) booleans: whether each of these flattened positions is in the first, middle, last third of its
-    row."""
-    return place_K % width * 3 // width == torch.arange(3, device=place_K.device)[:, None]
-
-
-@torch.no_grad()
-def _average(average: Mapping[str, Tensor], params: Mapping[str, Tensor], count: int) -> None:
+def _average(average_MP: Tensor, weights_MP: Tensor, count: int) -> None:
     """Update the mean with the `count`-th weights; for count ≤ 0 averaging has not begun: do nothing."""
     if count > 0:
-        for name, param in params.items():
-            average[name].lerp_(param, 1 / count)
-
-
-@contextlib.contextmanager
-def _evaluating(model: Model) -> Iterator[None]:
-    """The model in eval mode; afterwards its mode, its buffers and all random generators are as before."""
-    was_training, buffers = model.training, {name: now.clone() for name, now in model.named_buffers()}
-    model.eval()
-    try:
-        with rng.drawing(0, "eval", ""):
-            yield
-    finally:
-        model.train(was_training)
-        _restore(buffers, dict(model.named_buffers()))
-
-
-@torch.no_grad()
-def _restore(kept: Mapping[str, Tensor], current: Mapping[str, Tensor]) -> None:
-    for name, tensor in kept.items():
-        if 0 not in current[name].stride():  # an expanded view, which a method can't write into either
-            current[name].copy_(tensor)
-
-
-def _require_finite(losses: list[Tensor], last_step: int, began: float) -> None:
-    finite = torch.isfinite(torch.stack(losses))
-    if not finite.all():
-        first = last_step - len(losses) + 1 + int((~finite).int().argmax())
-        raise Diverged(first, time.perf_counter() - began)
+        average_MP.lerp_(weights_MP, 1 / count)

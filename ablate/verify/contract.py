@@ -24,7 +24,7 @@ from ablate.model.function_class import function_class, slots_of
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line
 from ablate.store.provenance import plugin_files
-from ablate.training.optim import in_precision
+from ablate.training.group import in_precision
 from ablate.verify.attentions import (
     attention,
     attention_spec,

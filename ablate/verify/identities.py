@@ -14,7 +14,6 @@ from torch import Tensor
 
 from ablate.model.attend import EVERYTHING
 from ablate.model.attention import Attention
-from ablate.training.optim import Moments, adamw_
 from ablate.verify.attentions import Bench
 from ablate.verify.fold import fold, operators
 
@@ -306,17 +305,20 @@ def _trained(b: Bench, name: str, factor: float, steps: int = 20) -> Tensor:
     """Losses of a few steps of AdamW with W_O scaled by a factor, and its rate, decay and eps adapted to
     it."""
     model, target = b.attention(fusion=name), b.random("target", *b.x.shape)
-    params = dict(model.named_parameters())
+    params, losses = dict(model.named_parameters()), []
     params["out_proj.weight"].data.mul_(factor)
-    moments, losses = Moments.zeros(params), []
-    for step in range(1, steps + 1):
+    factors = {name: factor if name == "out_proj.weight" else 1.0 for name in params}
+    groups = [
+        {"params": [params[name]], "lr": 0.01 * c, "weight_decay": 0.1 / c, "eps": 1e-8 / c}
+        for name, c in factors.items()
+    ]
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99))
+    for _ in range(steps):
         loss = (model(b.x, b.x) - target).square().mean()
         losses.append(loss.detach())
-        grads = dict(zip(params, torch.autograd.grad(loss, [*params.values()]), strict=True))
-        for name, param in params.items():
-            c = factor if name == "out_proj.weight" else 1.0
-            rates: dict[str, Any] = {"lr": 0.01 * c, "weight_decay": 0.1 / c, "eps": 1e-8 / c}
-            adamw_({name: param}, grads, moments, step, decayed={name: True}, beta1=0.9, beta2=0.99, **rates)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
     return torch.stack(losses)
 
 

@@ -11,11 +11,11 @@ import torch
 
 from ablate.data.corpus import Corpus, open_corpus
 from ablate.execution import formulas, translate
-from ablate.execution.run import prepare, training
-from ablate.model.models import build_model
+from ablate.execution.run import build, prepare, training
 from ablate.numerics import NUMERICS
 from ablate.store.columns import METRICS
-from ablate.training.train import Averaged, Evaluation, Step
+from ablate.training.events import Evaluation, Step
+from ablate.training.group import Alone
 from tests.helpers import catalogue, make_config
 
 FILE = Path(__file__).with_name("golden.json")
@@ -97,21 +97,21 @@ def losses(name: str) -> dict[str, float]:
     words = RUNS[name]
     text = () if words[0].startswith("corpus=") else GRAMMAR
     run = prepare(make_config(*text, *COMMON, *words))
-    model = build_model(run.spec, run.config.resolved_seeds())
+    model, config = build(run), run.config.train
     if name not in TOLERANCES:
         model = model.double()
-    values, metrics, averaged, last = {}, [], None, None
-    for event in training(run, model, run.config.train):
-        match event:
-            case Step(step) if step % 10 == 0:
-                values[f"step {step}"] = event.loss.item()
-            case Evaluation():
-                last = event
-                metrics.append(formulas.at_evaluation(event))
-            case Averaged():
-                averaged = event
+    values, metrics, last = {}, [], None
+    with training([run], Alone(model, config.precision)) as trained:
+        for event in trained.events():
+            match event:
+                case Step(step) if step % 10 == 0:
+                    values[f"step {step}"] = event.loss_M.item()
+                case Evaluation():
+                    last = event
+                    metrics.append(formulas.at_evaluation(event))
+        (final,) = formulas.finals(trained, run)
     assert last is not None
-    row = formulas.at_end(run, model, last, metrics, averaged)
+    row = formulas.at_end(run, model, last, metrics, final)
     if run.config.train.translate:
         row |= translate.scores(translate.of_test(model.eval(), run.corpus, run.spec.context))
     return values | {

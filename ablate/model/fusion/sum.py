@@ -5,6 +5,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ablate.model.constants import constant
 from ablate.model.fusion.base import Fusion, Normalized, register
 from ablate.model.spec import HeadShape
 
@@ -29,7 +30,6 @@ class Sum(Fusion):
     def __init__(self, shape: HeadShape, options: SumOptions) -> None:
         super().__init__(shape, options)
         self.scale = shape.heads**-0.5 if options.normalize == "variance" else 1.0
-        self.angles = [head * math.pi / shape.heads for head in range(shape.heads)]
 
     @classmethod
     def slots(cls, heads: int, options: Any) -> int:
@@ -56,7 +56,13 @@ class Sum(Fusion):
     def _turned(self, z_BTHV: Tensor) -> Tensor:
         even = z_BTHV.shape[-1] // 2 * 2
         first, second = z_BTHV[..., :even:2], z_BTHV[..., 1:even:2]
-        angles_H1 = z_BTHV.new_tensor(self.angles)[:, None]
+        angles_H1 = _angles(self.shape.heads, z_BTHV.dtype, z_BTHV.device)[:, None]
         cos, sin = angles_H1.cos(), angles_H1.sin()
         turned = torch.stack([first * cos - second * sin, first * sin + second * cos], -1)
         return torch.cat([turned.flatten(-2), z_BTHV[..., even:]], -1)
+
+
+@constant
+def _angles(heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(H,) the angle by which each head is turned."""
+    return torch.tensor([head * math.pi / heads for head in range(heads)], dtype=dtype, device=device)

@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.model.attend import Mask
+from ablate.model.attend import Mask, visible_under
+from ablate.model.constants import constant
 from ablate.model.scores.base import Scores, register
 from ablate.model.spec import HeadShape
 
@@ -33,7 +34,13 @@ class Offsets(Scores):
         return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW
 
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        T, S, device = q_BPTK.shape[-2], k_BPSK.shape[-2], q_BPTK.device
-        back_TS = torch.arange(T, device=device)[:, None] - torch.arange(S, device=device)
-        read_PTS = back_TS == torch.tensor(self.offsets, device=device)[:, None, None]
-        return (read_PTS & mask.visible(T, S, device)).to(q_BPTK.dtype).expand(len(q_BPTK), -1, T, S)
+        T, S = q_BPTK.shape[-2], k_BPSK.shape[-2]
+        read_PTS = _places_back(self.offsets, T, S, q_BPTK.device) & visible_under(mask, T, S, q_BPTK.device)
+        return read_PTS.to(q_BPTK.dtype).expand(len(q_BPTK), -1, T, S)
+
+
+@constant
+def _places_back(offsets: tuple[int, ...], T: int, S: int, device: torch.device) -> Tensor:
+    """(P, T, S) booleans: whether s is that many places before t."""
+    back_TS = torch.arange(T, device=device)[:, None] - torch.arange(S, device=device)
+    return back_TS == torch.tensor(offsets, device=device)[:, None, None]

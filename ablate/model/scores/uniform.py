@@ -1,7 +1,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.model.attend import Mask
+from ablate.model.attend import Mask, visible_under
 from ablate.model.scores.base import Scores, register
 
 
@@ -21,5 +21,5 @@ class Uniform(Scores):
 
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
         T, S = q_BPTK.shape[-2], k_BPSK.shape[-2]
-        visible = mask.visible(T, S, q_BPTK.device).to(q_BPTK.dtype)
+        visible = visible_under(mask, T, S, q_BPTK.device).to(q_BPTK.dtype)
         return (visible / visible.sum(-1, keepdim=True)).expand(*q_BPTK.shape[:2], T, S)

@@ -1,0 +1,166 @@
+"""One run under way: what it writes and tells while it is trained, and the row that it ends with."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec
+
+from ablate.compute import device
+from ablate.config.identity import digest
+from ablate.execution import formulas, translate
+from ablate.execution.events import Evaluated, Finished, Listener, Noticed, Stepped
+from ablate.execution.formulas import Final
+from ablate.execution.run import PlacedRun, arrays, to_checkpoint, to_state
+from ablate.files.atomic import StoreError
+from ablate.model.models import Model
+from ablate.store.columns import METRICS_COLUMNS, RESULTS, Row, Status, csv_text
+from ablate.store.run_files import RunWriter, Stamp
+from ablate.store.stored_run import StoredRun
+from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Kept, Resumable, State
+from ablate.training.group import in_precision
+
+Arguments = ParamSpec("Arguments")
+
+
+def _unless_lost(method: Callable[Concatenate["Attempt", Arguments], None]) -> Callable[..., None]:
+    """What the disk refuses, or another process that takes the run over, ends an attempt, and no other one
+    of its group."""
+
+    @functools.wraps(method)
+    def guarded(attempt: "Attempt", *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        if attempt.error is None:
+            try:
+                method(attempt, *args, **kwargs)
+            except StoreError as error:
+                attempt.error = error
+
+    return guarded
+
+
+class Attempt:
+    """row: of the run that begins. finished: of its earlier result, if there is one, with its stamp.
+
+    start: the state that it resumes from. error: why it ends without a row, as when another process has taken
+    it over; then nothing of it is written any more.
+    """
+
+    def __init__(
+        self,
+        run: PlacedRun,
+        listener: Listener,
+        stored: StoredRun,
+        writer: RunWriter,
+        row: Row,
+        finished: Row | None,
+        known: Stamp,
+    ) -> None:
+        self.run, self.row = run, row
+        self.error: StoreError | None = None
+        self.start: State | None = to_state(writer.start) if writer.start else None
+        self.writer, self._listener, self._stored = writer, listener, stored
+        self._finished, self._known = finished, known
+        self._metrics: list[Row] = []
+        self.last: Evaluation | None = None
+        self._member, self._members = 0, 1
+
+    @property
+    def trains(self) -> bool:
+        """Whether it goes on: it has no outcome yet."""
+        return self.error is None and self.row["status"] == Status.RUNNING
+
+    @_unless_lost
+    def begin(self, member: int, members: int, why_alone: str | None) -> None:
+        """It is trained from its start, in this place of a group of so many."""
+        start, self._member = self.writer.start, member
+        self._metrics = list(start.metrics) if start else []
+        self._members = max(members, start.members if start else 1)
+        self.writer.write("metrics.csv", csv_text(self._metrics, METRICS_COLUMNS))
+        self.writer.log(f"going on after step {start.step}" if start else "begun")
+        if why_alone:
+            self.writer.log(f"trained alone: {why_alone}")
+            self._listener(Noticed(f"{self.row['run_id']}: trained alone: {why_alone}"))
+
+    @_unless_lost
+    def take(self, event: Event) -> None:
+        """What happens in training: to the group, or to this member of it."""
+        if not self.trains:
+            return
+        self.writer.check()
+        match event:
+            case Began(how) if how != "alone":
+                self.writer.log(how)
+            case Checked(step, loss_M):
+                self._listener(Stepped(step, loss_M[self._member]))
+            case Evaluation():
+                self._evaluated(event)
+            case Resumable(state=state):
+                self.writer.checkpoint(to_checkpoint(state, self._metrics, self._members))
+            case Kept(step=step, weights=weights):
+                self.writer.write_weights(arrays(weights), step)
+            case Diverged():
+                self.writer.log(str(event))
+                self.row |= formulas.at_divergence(self.run, event, self._metrics)
+                self.row |= {"status": Status.DIVERGED, "error": str(event)}
+
+    def _evaluated(self, event: Evaluation) -> None:
+        step, train_loss, val_loss = event.step, event.train_loss, event.validation.loss
+        self.last = event
+        self._metrics.append(formulas.at_evaluation(event))
+        self.writer.metrics(self._metrics[-1])
+        train = "" if train_loss is None else f" train_loss {train_loss:.4f}"
+        self.writer.log(f"step {step}/{self.run.config.train.steps}{train} val_loss {val_loss:.4f}")
+        if train_loss is not None:
+            self._listener(Evaluated(step, train_loss, val_loss, event.tokens_per_s))
+
+    @_unless_lost
+    def trained(self, model: Model, final: Final) -> None:
+        """The model after its last step, with its scores."""
+        assert self.last is not None, "training ends with an evaluation"
+        row = formulas.at_end(self.run, model, self.last, self._metrics, final)
+        if self.run.config.train.translate:
+            row |= self._translated(model)
+        if self.run.config.train.save == "model":
+            self.writer.write_weights(arrays(model.state_dict()))
+        memory_mb = device.peak_memory_mb(self.run.device) / self._members
+        row |= {"status": Status.DONE, "peak_memory_mb": round(memory_mb, 1)}
+        if lost := [column for column, value in row.items() if not _is_finite(value)]:  # of averages
+            error = f"{' and '.join(lost)} not finite after the last step"
+            row |= {**dict.fromkeys(lost), "status": Status.DIVERGED, "error": error}
+        self.row |= row
+
+    def _translated(self, model: Model) -> Row:
+        """Write the sources, targets and translations of the test split; the columns of their scores."""
+        computing = in_precision(model, self.run.config.train.precision).eval()
+        lines = translate.of_test(computing, self.run.corpus, self.run.spec.context)
+        for name, texts in zip(translate.FILES, zip(*lines, strict=True), strict=True):
+            self.writer.write(name, "".join(f"{text}\n" for text in texts))
+        return translate.scores(lines)
+
+    @_unless_lost
+    def failed(self, reason: str, trace: str = "") -> None:
+        self.writer.log(trace or reason)
+        self.row |= {"status": Status.FAILED, "error": reason}
+
+    @_unless_lost
+    def end(self) -> None:
+        """Make its row the result of the run. A failure never replaces an earlier result."""
+        self.row["members"] = self._members
+        if self.row["status"] == Status.FAILED and self._finished and self._finished["status"] in RESULTS:
+            aside, name = self._stored.give_up(self.writer), self._stored.directory.name
+            raise StoreError(
+                f"{name}: {self.row['error']}; its earlier result stays, and this attempt is in {aside}"
+            )
+        self._stored.finish(self.writer, self.row, known=self._known)
+
+    def outcome(self) -> Row | StoreError:
+        """Its row, which the listener is told, or why there is none."""
+        if self.error is not None:
+            return self.error
+        self._listener(Finished(self.row))
+        return self.row
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return bool(digest(value))
+    except ValueError:
+        return False

@@ -1,0 +1,148 @@
+"""Scores of models on a split.
+
+legend: M members, K positions with a target, J all targets of the split, N vocabulary.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ablate import rng
+from ablate.data.splits import Split
+from ablate.model.models import Model
+from ablate.training.group import Group
+
+# Size of the widest activation of an evaluation pass, in numbers: a CPU is fastest while it fits the cache of
+# a core (2 MiB; a fifth slower at four times that), a GPU needs many.
+EVALUATION_NUMBERS = {"cpu": 2**19, "cuda": 2**26, "mps": 2**24}
+
+Logits = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score on a split or a part of it. nats: cross-entropy summed over the targets. rows: for examples,
+    the number of rows with targets; exact: how many of them are right at every target. loss_by_third: mean
+    loss in nats of the targets in the first, middle and last third of their rows; None without targets there.
+    nats_J: the cross-entropy of each target, in order, float32.
+    """
+
+    nats: float
+    correct: int
+    targets: int
+    rows: int = 0
+    exact: int = 0
+    loss_by_third: tuple[float | None, ...] = (None, None, None)
+    nats_J: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32), repr=False, compare=False)
+
+    @property
+    def loss(self) -> float:
+        return self.nats / self.targets
+
+    @property
+    def accuracy(self) -> float:
+        return self.correct / self.targets
+
+    @property
+    def exact_match(self) -> float | None:
+        return self.exact / self.rows if self.rows else None
+
+
+def evaluate(model: Model, split: Split, *, context: int, most: int | None = None) -> Score:
+    """Evaluate the model without dropout on a whole split or on `most` of its positions (Split.windows). What
+    a method draws or keeps meanwhile leaves no trace.
+
+    Position p of a row of length T is in third ⌊3p/T⌋; in a shorter window, T is that window's length. If
+    rows differ in length, there are no losses by third.
+    """
+    with _evaluating(model, lambda: dict(model.named_buffers())):
+        (score,) = _scores(lambda *batch: model(*batch)[None], 1, model, split, context, most)
+    return score
+
+
+def scores(group: Group, split: Split, *, context: int, most: int | None = None) -> list[Score]:
+    """As `evaluate`, of each member."""
+    with _evaluating(group.model, lambda: group.buffers):
+        return _scores(group.logits, len(group.models), group.model, split, context, most)
+
+
+@torch.no_grad()
+def _scores(
+    logits: Logits, members: int, model: nn.Module, split: Split, context: int, most: int | None
+) -> list[Score]:
+    device, dtype = (getattr(next(model.parameters()), of) for of in ("device", "dtype"))
+    widest = max(len(weight) for weight in model.parameters() if weight.dim() == 2)
+    windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest * members))
+    nats_M3, count_3, correct_M = np.zeros((members, 3)), np.zeros(3, int), np.zeros(members, int)
+    rows, exact_M = 0, np.zeros(members, int)
+    nats = [np.empty((members, 0), np.float32)]
+    wide = torch.promote_types(dtype, torch.float32)
+    for batch in split.windows(context=context, windows=windows, most=most):
+        inputs, targets, positions, source = batch.to(device)
+        wanted_K = targets.flatten() if positions is None else targets.flatten()[positions]
+        wanted_MK = wanted_K.expand(members, -1)
+        logits_MKN = logits(inputs, positions, source).reshape(members, len(wanted_K), -1)
+        width = inputs.shape[1]
+        place_K = torch.arange(len(wanted_K), device=device) if positions is None else positions
+        in_third_3K = _in_thirds(place_K, width)
+        right_MK = logits_MKN.argmax(-1) == wanted_MK
+        nats_MK = nn.functional.cross_entropy(
+            logits_MKN.flatten(0, 1).to(wide), wanted_MK.flatten(), reduction="none"
+        ).view(members, -1)
+        nats.append(nats_MK.cpu().numpy())
+        nats_M3 += torch.where(in_third_3K, nats_MK[:, None], 0).sum(2).cpu().numpy()
+        count_3 += in_third_3K.sum(1).cpu().numpy()
+        correct_M += right_MK.sum(1).cpu().numpy()
+        if positions is not None:
+            row_K = (positions // width).cpu()
+            rows += len(row_K.unique())
+            exact_M += [len(row_K.unique()) - len(row_K[~right_K].unique()) for right_K in right_MK.cpu()]
+    nats_MJ = np.concatenate(nats, 1)
+    return [
+        Score(
+            float(nats_M3[member].sum()),
+            int(correct_M[member]),
+            int(count_3.sum()),
+            rows,
+            int(exact_M[member]),
+            _by_third(nats_M3[member], count_3, split),
+            nats_MJ[member],
+        )
+        for member in range(members)
+    ]
+
+
+def _by_third(nats_3: np.ndarray, count_3: np.ndarray, split: Split) -> tuple[float | None, ...]:
+    losses = zip(nats_3, count_3, strict=True)
+    return tuple(float(nats / n) if n and not split.is_ragged else None for nats, n in losses)
+
+
+def _in_thirds(place_K: Tensor, width: int) -> Tensor:
+    """(3, K) booleans: whether each of these flattened positions is in the first, middle, last third of its
+    row."""
+    return place_K % width * 3 // width == torch.arange(3, device=place_K.device)[:, None]
+
+
+@contextlib.contextmanager
+def _evaluating(model: nn.Module, buffers: Callable[[], Mapping[str, Tensor]]) -> Iterator[None]:
+    """The model in eval mode; afterwards its mode, these buffers and all random generators are as before."""
+    was_training, before = model.training, {name: now.clone() for name, now in buffers().items()}
+    model.eval()
+    try:
+        with rng.drawing(0, "eval", ""):
+            yield
+    finally:
+        model.train(was_training)
+        restore(before, buffers())
+
+
+@torch.no_grad()
+def restore(kept: Mapping[str, Tensor], current: Mapping[str, Tensor]) -> None:
+    """Copy the tensors that were kept into the current ones of the same names."""
+    for name, tensor in kept.items():
+        if 0 not in current[name].stride():  # an expanded view, which a method can't write into either
+            current[name].copy_(tensor)

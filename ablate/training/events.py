@@ -1,0 +1,121 @@
+"""What training tells while it goes on, and the state from which it resumes.
+
+legend: M members of a group, P numbers in all parameters of one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from ablate.training.evaluate import Score
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything needed to resume the training of a member after update `step`. weights, first, second: in
+    rows, (P,), as Layout has them; average: the running mean of the weights, if train.average is set.
+    buffers: all of them, by name, also those that model.safetensors leaves out. seconds: as in Evaluation.
+
+    The tensors are those in use: copy or write them before asking for the next event.
+    """
+
+    step: int
+    weights: Tensor
+    first: Tensor
+    second: Tensor
+    average: Tensor | None = None
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
+    seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+
+
+# --- of the whole group ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Began:
+    """How steps are computed, in one line."""
+
+    how: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One update. loss_M: of this step's batches before the update, grad_norm_M: before clipping; both on the
+    device, and overwritten by the next step."""
+
+    step: int
+    loss_M: Tensor
+    grad_norm_M: Tensor
+    lr_M: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The losses of this step's batches, which had to be read from the device."""
+
+    step: int
+    loss_M: Sequence[float]
+
+
+# --- of a member, by its place in the group -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An evaluation on the validation split, or train.eval_tokens of it, after update `step`.
+
+    lr, train_loss and grad_norm are None at step 0, before the first update. seconds: since training began;
+    evaluation_seconds: the part of them spent on evaluations; both are the member's share of the time of its
+    group, which has `members`.
+    """
+
+    member: int
+    step: int
+    tokens: int
+    lr: float | None
+    train_loss: float | None
+    grad_norm: float | None
+    validation: Score
+    seconds: float
+    evaluation_seconds: float
+    members: int = 1
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens per second of training, without evaluations: the member's share of its group's."""
+        return self.tokens / (self.seconds - self.evaluation_seconds) / self.members
+
+
+@dataclass(frozen=True)
+class Resumable:
+    """A checkpoint is due."""
+
+    member: int
+    state: State
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The state_dict after update `step`, to be kept for probes (train.probe_every). The tensors are those in
+    use, as in State."""
+
+    member: int
+    step: int
+    weights: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Diverged:
+    """The loss was not finite at `step`, `seconds` after training began: the last event of this member."""
+
+    member: int
+    step: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"the loss was not finite at step {self.step}"
+
+
+Event = Began | Step | Checked | Evaluation | Resumable | Kept | Diverged

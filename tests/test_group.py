@@ -1,0 +1,445 @@
+"""Models trained as one: each member against itself trained alone, and what ends one of them."""
+
+import copy
+import dataclasses
+import itertools
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ablate.config.schema import PartConfig
+from ablate.execution import formulas
+from ablate.execution.events import Evaluated, Noticed, ignore
+from ablate.execution.execute import Task, execute, execute_group
+from ablate.execution.grouping import kind, why_alone
+from ablate.execution.run import PlacedRun, build, prepare, to_checkpoint, to_state, training
+from ablate.execution.trained import load_model
+from ablate.files.atomic import StoreError
+from ablate.methods import Fusion
+from ablate.model import fusion
+from ablate.model.models import Model
+from ablate.store.columns import Row
+from ablate.store.run_files import is_sealed
+from ablate.training.batches import batches
+from ablate.training.events import Diverged, Evaluation, Event, Resumable, State, Step
+from ablate.training.group import Alone, Group, Mapped
+from ablate.training.mapping import why_not_mapped
+from ablate.training.train import Training
+from tests.helpers import make_config
+
+SMALL = ("model.d_model=12", "model.context=8", "model.layers=1", "heads=2", "device=cpu", "train.linear=mkl")
+SMALL += ("train.batch=2", "train.steps=100", "train.eval_every=50", "train.lr=1e-3", "train.warmup=0.1")
+TEXT = ("corpus=grammar", "corpus.characters=4000")
+TASK = ("corpus.held_out=20", "corpus.vocabulary=32", "model.context=32")
+# What may differ between members.
+MEMBERS = (
+    ("seed=0", "train.weight_decay=0.1", "train.clip=0.5"),
+    ("seed=1", "train.lr=2e-3", "train.weight_decay=0", "train.clip=null"),
+    ("seed=2", "seeds.data=0"),
+)
+EVERY = (
+    *("fusion=concat", "fusion=sum", "fusion=sum fusion.order=rotate", "fusion=mean", "fusion=max"),
+    *(
+        "fusion=weighted_sum",
+        "fusion=weighted_sum fusion.weights=convex",
+        "fusion=grouped fusion.groups=2 heads=4",
+    ),
+    *("fusion=gated", "fusion=gated fusion.per=channel", "fusion=gated fusion.input=static"),
+    *("fusion=head_norm", "fusion=head_scale"),
+    *(
+        "scores=softmax",
+        "scores=talking",
+        "scores=qk_norm",
+        "scores=uniform",
+        "scores=offsets",
+        "scores=windows",
+    ),
+    *("out_rank=5", "key_heads=1 value_heads=1", "out_proj=false", "tie_qk=true", "value_proj=false"),
+    *("fusion=sum match=params", "fusion=sum value_width=wide out_proj=false", "model.bias=true"),
+    "train.attention=unfused",
+)
+TASKS = ("copy", "reverse", "sort", "induction", "mqar")
+
+
+def runs_of(*overrides: str, members: Sequence[Sequence[str]] = MEMBERS[:2]) -> list[PlacedRun]:
+    text = () if overrides and overrides[0].startswith("corpus=") else TEXT
+    return [prepare(make_config(*text, *SMALL, *overrides, *of_member)) for of_member in members]
+
+
+def built(runs: Sequence[PlacedRun], *, double: bool) -> list[Model]:
+    return [build(run).double() if double else build(run) for run in runs]
+
+
+def group_of(runs: Sequence[PlacedRun], *, double: bool = False) -> Group:
+    models, precision = built(runs, double=double), runs[0].config.train.precision
+    return Alone(models[0], precision) if len(models) == 1 else Mapped(models, precision)
+
+
+def trained(
+    runs: Sequence[PlacedRun], group: Group, starts: Sequence[State | None] | None = None
+) -> tuple[Tensor, list[Event]]:
+    """The losses of every step, (steps, M), and all events."""
+    with training(runs, group, starts) as begun:
+        events = [*map(copy.deepcopy, begun.events())]
+    return torch.stack([event.loss_M for event in events if isinstance(event, Step)]), events
+
+
+def averages(runs: Sequence[PlacedRun], group: Group) -> list[float]:
+    """The losses of the mean of each member's weights."""
+    with training(runs, group) as begun:
+        for _ in begun.events():
+            pass
+        return [final.averaged["avg_test_loss"].loss for final in formulas.finals(begun, runs[0])]
+
+
+def evaluations(events: Sequence[Event], member: int) -> list[Tensor]:
+    return [
+        torch.tensor([event.validation.loss, *filter(None, event.validation.loss_by_third)])
+        for event in events
+        if isinstance(event, Evaluation) and event.member == member
+    ]
+
+
+def require_equal_to_runs_alone(runs: Sequence[PlacedRun], *, double: bool, most: float) -> None:
+    group = group_of(runs, double=double)
+    losses_LM, events = trained(runs, group)
+    assert losses_LM.isfinite().all()
+    for member, run in enumerate(runs):
+        one = group_of([run], double=double)
+        alone_L1, of_one = trained([run], one)
+        torch.testing.assert_close(losses_LM[:, member], alone_L1[:, 0], rtol=0, atol=most)
+        for mine, wanted in zip(evaluations(events, member), evaluations(of_one, 0), strict=True):
+            torch.testing.assert_close(mine, wanted, rtol=0, atol=most)
+        torch.testing.assert_close(group.weights[member], one.weights[0], rtol=0, atol=most)
+
+
+@pytest.mark.parametrize("method", EVERY)
+def test_a_member_learns_what_it_learns_alone(method):
+    require_equal_to_runs_alone(runs_of(*method.split()), double=True, most=1e-10)
+
+
+@pytest.mark.parametrize("method", ["fusion=concat", "fusion=gated", "scores=talking", "scores=windows"])
+def test_in_float32_as_far_as_rounding_goes(method):
+    runs = runs_of(*method.split(), "train.steps=20", "train.eval_every=10", members=MEMBERS)
+    require_equal_to_runs_alone(runs, double=False, most=1e-5)
+
+
+def test_members_of_one_data_seed_and_of_others():
+    require_equal_to_runs_alone(runs_of(members=MEMBERS), double=True, most=1e-10)
+
+
+def test_the_mean_of_the_weights_is_a_members():
+    runs = runs_of("train.average=0.5", "train.steps=10", members=MEMBERS)
+    alone = [*itertools.chain.from_iterable(averages([run], group_of([run], double=True)) for run in runs)]
+    assert averages(runs, group_of(runs, double=True)) == pytest.approx(alone, rel=1e-12)
+    assert len({*alone}) == 3
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_rows_that_a_task_draws(task):
+    runs = runs_of(f"corpus={task}", *TASK, "train.steps=20", "train.eval_every=10")
+    require_equal_to_runs_alone(runs, double=True, most=1e-10)
+
+
+def test_in_bfloat16_weights_follow_and_losses_are_alike():
+    runs = runs_of("train.precision=bfloat16", "train.steps=20")
+    group = group_of(runs)
+    losses_LM, _ = trained(runs, group)
+    assert group.computed.dtype == torch.bfloat16 and torch.equal(group.computed, group.weights.bfloat16())
+    for member, run in enumerate(runs):
+        alone_L1, _ = trained([run], group_of([run]))
+        torch.testing.assert_close(losses_LM[:, member], alone_L1[:, 0], rtol=0, atol=0.01)
+
+
+def test_the_models_of_a_group_hold_their_weights():
+    runs = runs_of("train.steps=3")
+    group = group_of(runs)
+    trained(runs, group)
+    for model, row in zip(group.models, group.weights, strict=True):
+        assert torch.equal(group.layout.flat(dict(model.named_parameters())), row)
+
+
+# --- what ends one of them ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf, 1e30])
+def test_a_member_that_diverges_is_as_if_it_had_not_been_there(poison):
+    runs = runs_of("train.steps=20", "train.eval_every=5", "train.checkpoint_every=2", members=MEMBERS)
+    healthy, poisoned = group_of(runs), group_of(runs)
+    poisoned.weights[1] = poison
+    sound_LM, _ = trained(runs, healthy)
+    losses_LM, events = trained(runs, poisoned)
+    assert not losses_LM[-1, 1].isfinite()
+    assert torch.equal(losses_LM[:, ::2], sound_LM[:, ::2])  # to the last bit
+    assert torch.equal(poisoned.weights[::2], healthy.weights[::2])
+    (ended,) = [event for event in events if isinstance(event, Diverged)]
+    assert ended.member == 1 and ended.step <= 2
+    after = events[events.index(ended) :]
+    assert {event.member for event in after if isinstance(event, Evaluation | Resumable)} == {0, 2}
+    assert [event.step for event in events if isinstance(event, Evaluation)][-1] == 20
+
+
+def test_where_all_diverge_training_ends():
+    runs = runs_of("train.lr=1e30", "train.clip=null", "train.warmup=0", members=(("seed=0",), ("seed=1",)))
+    losses_LM, events = trained(runs, group_of(runs))
+    assert {event.member for event in events if isinstance(event, Diverged)} == {0, 1}
+    assert len(losses_LM) < 100 and isinstance(events[-1], Diverged)
+
+
+@pytest.mark.parametrize("goes_on", [[0, 1, 2], [2, 0], [1]])
+def test_members_resume_in_any_group_or_alone(goes_on):
+    """Each from the bytes of its checkpoint."""
+    runs = runs_of("train.checkpoint_every=10", "train.average=0.9", "train.steps=20", members=MEMBERS)
+    group = group_of(runs, double=True)
+    whole_LM, events = trained(runs, group)
+    states = {
+        event.member: to_state(to_checkpoint(event.state, []))
+        for event in events
+        if isinstance(event, Resumable) and event.state.step == 10
+    }
+    chosen, starts = [runs[member] for member in goes_on], [states[member] for member in goes_on]
+    resumed = group_of(chosen, double=True)
+    losses_LM, _ = trained(chosen, resumed, starts)
+    torch.testing.assert_close(losses_LM, whole_LM[10:, goes_on], rtol=0, atol=1e-10)
+    torch.testing.assert_close(resumed.weights, group.weights[goes_on], rtol=0, atol=1e-10)
+
+
+def test_the_same_group_gives_the_same_bytes_twice_and_interrupted():
+    runs = runs_of("train.checkpoint_every=10", "train.steps=20", members=MEMBERS)
+    once, again, resumed = (group_of(runs) for _ in range(3))
+    losses_LM, events = trained(runs, once)
+    starts = [copy.deepcopy(event.state) for event in events if isinstance(event, Resumable)]
+    assert torch.equal(losses_LM, trained(runs, again)[0]) and torch.equal(once.weights, again.weights)
+    assert torch.equal(losses_LM[10:], trained(runs, resumed, starts)[0])
+    assert torch.equal(once.weights, resumed.weights)
+
+
+# --- methods of one's own -------------------------------------------------------------------------------
+
+
+class Own(Fusion):
+    """Concat times a parameter, plus a running count and mean, which are kept in a buffer written in place,
+    or wrongly."""
+
+    count: Tensor
+    mean: Tensor
+    fault = ""
+
+    @classmethod
+    def slots(cls, heads, options):
+        return heads
+
+    def __init__(self, shape, options):
+        super().__init__(shape, options)
+        self.factor = nn.Parameter(torch.ones(shape.heads, 1))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("mean", torch.zeros(shape.heads, shape.value_width))
+        self.calls = 0
+
+    def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
+        factor: Any = self.factor
+        match self.fault:
+            case "assigned":
+                self.count = self.count + 1
+            case "python":
+                self.calls += 1
+                factor = factor * (1 + self.calls / 10)
+            case "item":
+                factor = factor * z_BTHV.abs().mean().item()
+            case "branch":
+                factor = factor * 2 if z_BTHV.mean() > 0 else factor
+            case "kept":
+                self.last = z_BTHV.detach()
+                factor = factor + self.last.mean()
+            case "draws":
+                factor = factor + torch.rand(())
+            case _:
+                self.count += 1
+        if self.training:
+            self.mean.mul_(0.9).add_(z_BTHV.detach().mean((0, 1)), alpha=0.1)
+        return (factor * z_BTHV + self.mean + self.count / 100).flatten(-2)
+
+
+@pytest.fixture
+def own() -> Iterator[None]:
+    fusion.register("own")(Own)
+    yield
+    fusion.forget({"own"})
+
+
+def runs_of_own(*overrides: str) -> list[PlacedRun]:
+    part = PartConfig(name="own", options={})
+    return [
+        prepare(dataclasses.replace(run.config, fusion=part)) for run in runs_of(*overrides, members=MEMBERS)
+    ]
+
+
+def why_parts(runs: Sequence[PlacedRun]) -> str | None:
+    split, context = runs[0].corpus.splits["train"], runs[0].spec.context
+    few = batches(split, range(1, 4), context=context, batch=2, seeds=[0, 1], device=torch.device("cpu"))
+    return why_not_mapped(built(runs, double=False), few)
+
+
+def test_a_parameter_and_buffers_of_a_method_are_a_members(own):
+    runs = runs_of_own("train.checkpoint_every=50")
+    assert why_parts(runs) is None
+    require_equal_to_runs_alone(runs, double=True, most=1e-10)
+    group = group_of(runs)
+    _, events = trained(runs, group)
+    starts = [copy.deepcopy(event.state) for event in events if isinstance(event, Resumable)]
+    assert [event.buffers["blocks.0.attention.fusion.count"].item() for event in starts] == [50, 50, 50]
+    ended = [model.get_buffer("blocks.0.attention.fusion.mean") for model in group.models]
+    assert [model.get_buffer("blocks.0.attention.fusion.count").item() for model in group.models] == [100] * 3
+    assert not torch.equal(ended[0], ended[1])
+    resumed = group_of(runs)
+    trained(runs, resumed, starts)
+    for model, mean in zip(resumed.models, ended, strict=True):
+        assert torch.equal(model.get_buffer("blocks.0.attention.fusion.mean"), mean)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("assigned", "part from plain ones"),
+        ("python", "keeps Python state"),
+        ("kept", "keeps Python state|can't be mapped"),
+        ("item", "can't be mapped: .*item"),
+        ("branch", "can't be mapped: .*data-dependent|can't be mapped: .*item"),
+        ("draws", "can't be mapped: .*random"),
+    ],
+)
+def test_a_method_that_would_train_wrongly_trains_alone_and_is_told_so(own, monkeypatch, fault, reason):
+    monkeypatch.setattr(Own, "fault", fault)
+    said = why_parts(runs_of_own())
+    assert said is not None and re.search(reason, said) and "\n" not in said
+
+
+@pytest.mark.parametrize("method", EVERY)
+def test_ours_are_mapped(method):
+    assert why_parts(runs_of(*method.split())) is None
+
+
+# --- as runs of a store ---------------------------------------------------------------------------------
+
+
+def stored(root: Path, runs: Sequence[PlacedRun], *, together: bool) -> list[Row]:
+    if not together:
+        return [execute(run, ignore, root) for run in runs]
+    rows = execute_group([Task(run, ignore) for run in runs], root)
+    assert not any(isinstance(row, StoreError) for row in rows)
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def files(root: Path, run: PlacedRun) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (root / "store" / run.name).iterdir()}
+
+
+def test_each_member_is_a_run_like_any_other(tmp_path):
+    runs = runs_of("train.steps=20", "train.average=0.5", "train.probe_every=10", members=MEMBERS)
+    assert len({kind(run) for run in runs}) == 1
+    rows, alone = (stored(tmp_path / str(at), runs, together=bool(at)) for at in (1, 0))
+    for run, row, one in zip(runs, rows, alone, strict=True):
+        assert (row["members"], one["members"]) == (3, 1) and row["status"] == "done"
+        assert row.keys() == one.keys() and row["run_id"] == one["run_id"]
+        for name in ("val_loss", "test_loss", "avg_test_loss", "train_loss", "best_val_loss"):
+            assert row[name] == pytest.approx(one[name], abs=1e-5)
+        mine, wanted = files(tmp_path / "1", run), files(tmp_path / "0", run)
+        assert mine.keys() == wanted.keys()
+        assert mine["metrics.csv"].count(b"\n") == wanted["metrics.csv"].count(b"\n") > 1
+        assert b"3 members mapped" in mine["log.txt"] and is_sealed(tmp_path / "1" / "store" / run.name)
+        assert isinstance(load_model(tmp_path / "1" / "store" / run.name), nn.Module)
+
+
+def test_a_row_has_its_share_of_time_and_memory(tmp_path):
+    runs = runs_of("train.steps=50", members=MEMBERS)
+    began = time.perf_counter()
+    rows = stored(tmp_path, runs, together=True)
+    took = time.perf_counter() - began
+    assert sum(row["wall_s"] for row in rows) < took
+    for row in rows:  # each a third of the group's
+        trained_s = 3 * row["wall_s"]
+        assert row["tokens"] / trained_s < row["tokens_per_s"] < 2.5 * row["tokens"] / trained_s
+
+
+def test_one_that_diverges_or_is_finished_leaves_the_others(tmp_path):
+    members = (("seed=0",), ("seed=1", "train.lr=1e30", "train.clip=null"), ("seed=2",))
+    runs = runs_of("train.steps=20", "train.warmup=0", members=members)
+    before = execute(runs[2], ignore, tmp_path)
+    rows = stored(tmp_path, runs, together=True)
+    assert [row["status"] for row in rows] == ["done", "diverged", "done"]
+    assert rows[2]["wall_s"] == before["wall_s"]
+    assert [row["members"] for row in rows] == [2, 2, 1]
+
+
+def test_one_that_fails_is_found_by_halving(own, tmp_path, monkeypatch):
+    """A method that fails in some member alone: the others are trained all the same."""
+    runs, forward = runs_of_own("train.steps=4", "train.eval_every=2"), Own.forward
+    broken = build(runs[1]).get_parameter("blocks.0.attention.value.weight")[0, 0].item()
+
+    def failing(training: Training, *args: Any) -> Any:
+        for model in training.group.models:
+            if model.get_parameter("blocks.0.attention.value.weight")[0, 0].item() == broken:
+                raise RuntimeError("not with this one")
+        return forward_pass(training, *args)
+
+    forward_pass = Training._compute
+    monkeypatch.setattr(Training, "_compute", failing)
+    rows = stored(tmp_path, runs, together=True)
+    assert [row["status"] for row in rows] == ["done", "failed", "done"] and forward is Own.forward
+    assert rows[1]["error"] == "RuntimeError: not with this one"
+    assert files(tmp_path, runs[0])["metrics.csv"].count(b"\n") == 4  # a header, and after 0, 2 and 4 steps
+
+
+def test_what_cannot_be_mapped_is_trained_alone_and_told(own, tmp_path, monkeypatch):
+    monkeypatch.setattr(Own, "fault", "assigned")
+    runs, told = runs_of_own("train.steps=4"), []
+    rows = execute_group([Task(run, told.append) for run in runs], tmp_path)
+    assert [row["members"] for row in rows if isinstance(row, dict)] == [1, 1, 1]
+    lines = [event.line for event in told if isinstance(event, Noticed)]
+    assert len(lines) == 3 and all("trained alone: its mapped steps part from plain ones" in x for x in lines)
+    assert b"trained alone: its mapped steps part" in files(tmp_path, runs[0])["log.txt"]
+
+
+def test_an_interrupted_group_goes_on_member_by_member(tmp_path):
+    runs = runs_of("train.steps=20", "train.eval_every=5", "train.checkpoint_every=4", members=MEMBERS)
+
+    def stopping(event: object) -> None:
+        if isinstance(event, Evaluated) and event.step == 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        execute_group([Task(run, stopping) for run in runs], tmp_path / "cut")
+    rows = [execute(runs[0], ignore, tmp_path / "cut"), *stored(tmp_path / "cut", runs[1:], together=True)]
+    whole = stored(tmp_path / "whole", runs, together=True)
+    for run, row, other in zip(runs, rows, whole, strict=True):
+        assert "going on after step 8" in files(tmp_path / "cut", run)["log.txt"].decode()
+        assert row["val_loss"] == pytest.approx(other["val_loss"], abs=1e-6) and row["members"] == 3
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (("model.dropout=0.1",), "model.dropout"),
+        (("corpus=copy", *TASK, "model=pair", "model.context=64"), "differ in shape"),
+        (("train.compile=true",), "train.compile"),
+    ],
+)
+def test_what_is_trained_as_one_member_says_so(overrides, reason):
+    why = why_alone(runs_of(*overrides))
+    assert why is not None and reason in why
+
+
+def test_kinds_differ_by_all_but_what_is_a_members():
+    base, *others = (
+        kind(runs_of(*more, members=[()])[0])
+        for more in ((), ("train.batch=3",), ("heads=1",), ("train.steps=5",), ("corpus.seed=3",))
+    )
+    assert base not in others and len({*others}) == 4
+    assert base == kind(runs_of("seed=7", "train.lr=0.1", "train.clip=2", members=[()])[0])

@@ -23,6 +23,7 @@ from tests.slurm_cluster import SlurmCluster
 # Two files are tested side by side: a thread for each, here and in the commands that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 torch.set_num_threads(1)
+os.environ.pop("ABLATE_RUNS", None)  # results lie where a test says
 
 # In the background of a shell tests ignore Ctrl-C, and under nohup SIGHUP; commands they start would, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -65,6 +65,7 @@ def test_bfloat16_follows_float32(device):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
 def test_compiled_it_computes_the_same(device, monkeypatch):
     if not ON_GPU:
         pytest.skip("on a CPU tests/test_train.py compiles, and kernels take half a minute to write")

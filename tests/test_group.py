@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ablate.config.schema import PartConfig
+from ablate.data.splits import Stream
 from ablate.execution import formulas
 from ablate.execution.events import Evaluated, Noticed, ignore
 from ablate.execution.execute import Task, execute, execute_group
@@ -27,7 +28,7 @@ from ablate.model import fusion
 from ablate.model.models import Model
 from ablate.store.columns import Row
 from ablate.store.run_files import is_sealed
-from ablate.training.batches import batches
+from ablate.training.batches import _ahead, _gathered, batches
 from ablate.training.events import Diverged, Evaluation, Event, Resumable, State, Step
 from ablate.training.group import Alone, Group, Mapped
 from ablate.training.mapping import why_not_mapped
@@ -164,6 +165,23 @@ def test_the_models_of_a_group_hold_their_weights():
     trained(runs, group)
     for model, row in zip(group.models, group.weights, strict=True):
         assert torch.equal(group.layout.flat(dict(model.named_parameters())), row)
+
+
+def test_batches_are_the_same_however_they_are_drawn():
+    """Gathered where the text lies, and drawn ahead in a thread."""
+    run, place = runs_of()[0], torch.device("cpu")
+    split, seeds, steps = run.corpus.splits["train"], [3, 5, 3], range(60, 130)
+    assert isinstance(split, Stream)
+    plain = [*batches(split, steps, context=8, batch=2, seeds=seeds, device=place)]
+    gathered = [*_gathered(split, steps, 8, 2, [3, 5], [0, 1, 0], place)]
+    ahead = [*_ahead(lambda step: plain[step - 60], steps)]
+    for step, *others in zip(plain, gathered, ahead, strict=True):
+        assert step.inputs.shape == (3, 2, 8)
+        for other in others:
+            assert torch.equal(step.inputs, other.inputs) and torch.equal(step.targets, other.targets)
+    alone = split.batch(context=8, batch=2, seed=5, step=60)
+    assert torch.equal(plain[0].inputs[1], alone.inputs)
+    assert torch.equal(plain[0].inputs[0], plain[0].inputs[2])
 
 
 # --- what ends one of them ------------------------------------------------------------------------------

@@ -88,13 +88,14 @@ BROKEN = """
 import json, os, sys
 if os.environ.get("BREAK"):
     import ablate.execution.execute as execute
-    original = execute._train
-    def broken(run, writer, listener):
-        if code := json.loads(os.environ["BREAK"]).get(str(run.config.seed)):
-            writer.log("about to break")
-            exec(code)
-        return original(run, writer, listener)
-    execute._train = broken
+    original = execute._compute
+    def broken(attempts):
+        for attempt in attempts:
+            if code := json.loads(os.environ["BREAK"]).get(str(attempt.run.config.seed)):
+                attempt.writer.log("about to break")
+                exec(code)
+        return original(attempts)
+    execute._compute = broken
 """
 
 

@@ -462,7 +462,7 @@ def broken(*_: Any) -> None:
 
 def test_a_run_that_fails_is_tried_once_by_commands_that_begin_together(tmp_path, monkeypatch):
     run, heard = prepare(make_config(*QUICK)), []
-    monkeypatch.setattr("ablate.execution.execute._train", broken)
+    monkeypatch.setattr("ablate.execution.execute._compute", broken)
     assert execute(run, heard.append, tmp_path, known=[])["error"] == "RuntimeError: broken"
     failure = Store(tmp_path).run(run.name).stamp()
     assert execute(run, heard.append, tmp_path, known=[])["status"] == "failed"  # it began before that
@@ -479,7 +479,7 @@ def test_a_failure_never_takes_the_place_of_a_result(tmp_path, monkeypatch, cras
     run, stored = prepare(config), Store(tmp_path).run(prepare(config).name)
     execute(run, lambda event: None, tmp_path)
     again, known = prepare(replace(config, force=True)), stored.stamp()
-    monkeypatch.setattr("ablate.execution.execute._train", broken)
+    monkeypatch.setattr("ablate.execution.execute._compute", broken)
     with pytest.raises(StoreError, match=r"broken; its earlier result stays, .* in .*damaged"):
         if crash:
             record_failure(again, "broken", tmp_path, known=known)

@@ -68,16 +68,16 @@ class Attempt:
         return self.error is None and self.row["status"] == Status.RUNNING
 
     @_unless_lost
-    def begin(self, member: int, members: int, why_alone: str | None) -> None:
+    def begin(self, member: int, members: int, remark: str = "") -> None:
         """It is trained from its start, in this place of a group of so many."""
         start, self._member = self.writer.start, member
         self._metrics = list(start.metrics) if start else []
         self._members = max(members, start.members if start else 1)
         self.writer.write("metrics.csv", csv_text(self._metrics, METRICS_COLUMNS))
         self.writer.log(f"going on after step {start.step}" if start else "begun")
-        if why_alone:
-            self.writer.log(f"trained alone: {why_alone}")
-            self._listener(Noticed(f"{self.row['run_id']}: trained alone: {why_alone}"))
+        if remark:
+            self.writer.log(remark)
+            self._listener(Noticed(f"{self.run.name}: {remark}"))
 
     @_unless_lost
     def take(self, event: Event) -> None:

@@ -19,7 +19,7 @@ from ablate.execution.grouping import why_alone
 from ablate.execution.run import PlacedRun, Run, build_group, training
 from ablate.files.atomic import StoreError
 from ablate.model import fusion, scores
-from ablate.phrases import error_line, out_of_memory
+from ablate.phrases import counted, error_line, out_of_memory
 from ablate.store.columns import Row, Status
 from ablate.store.provenance import machine, parts_code, provenance, status_now
 from ablate.store.run_files import Damaged, Stamp
@@ -61,7 +61,7 @@ def execute_group(tasks: Sequence[Task], root: Path | None = None) -> list[Row |
         for group in groups.values():
             why = why_alone([attempt.run for attempt in group]) if len(group) > 1 else None
             for together in [[attempt] for attempt in group] if why else [group]:
-                _train(together, why)
+                _train(together, f"trained alone: {why}" if why else "")
             for attempt in group:
                 attempt.end()
             device.release_memory(group[0].run.device)
@@ -96,28 +96,25 @@ def _begun(task: Task, stored: StoredRun, stack: contextlib.ExitStack) -> Attemp
         return error
 
 
-def _train(attempts: Sequence[Attempt], why: str | None = None) -> None:
+def _train(attempts: Sequence[Attempt], remark: str = "") -> None:
     """Train the runs of these attempts as one. If that fails, they are halved until the one at fault is
-    alone: only that one fails. why: the reason why one is trained alone."""
-    if not attempts:
-        return
+    alone: only that one fails."""
     for place, attempt in enumerate(attempts):
-        attempt.begin(place, len(attempts), why)
+        attempt.begin(place, len(attempts), remark)
     try:
         with device.deterministic(attempts[0].run.device):
             _compute(attempts)
     except Exception as error:
-        trace, reason = traceback.format_exc(), out_of_memory(error)
+        reason = out_of_memory(error)
+        line = f"{attempts[0].row['device']}: {reason}" if reason else error_line(error, {})
         if len(attempts) == 1:
-            line = f"{attempts[0].row['device']}: {reason}" if reason else error_line(error, {})
-            attempts[0].failed(line, trace)
+            attempts[0].failed(line, traceback.format_exc())
             return
-        for attempt in attempts:
-            attempt.writer.log(f"{trace}failed in a group of {len(attempts)}, so it is halved")
         device.release_memory(attempts[0].run.device)
-        middle = len(attempts) // 2
+        middle, remark = len(attempts) // 2, f"{counted(len(attempts), 'run')} as one: {line}; halved"
         for half in (attempts[:middle], attempts[middle:]):
-            _train([attempt for attempt in half if attempt.trains])
+            if rest := [attempt for attempt in half if attempt.trains]:
+                _train(rest, remark)
 
 
 def _compute(attempts: Sequence[Attempt]) -> None:

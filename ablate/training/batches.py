@@ -3,12 +3,11 @@
 legend: M members, B rows of a batch, T positions in a row, L steps drawn at once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ablate.data.splits import Batch, Split, Stream
 
@@ -42,13 +41,18 @@ def batches(
     elif isinstance(split, Stream):
         yield from _gathered(split, steps, context, batch, different, places, device)
     else:
-        with ThreadPoolExecutor(1) as thread:
-            waiting = [thread.submit(drawn, step) for step in steps[:WAITING]]
-            for step in steps:
-                ready = waiting.pop(0).result()
-                if (later := step + WAITING) in steps:
-                    waiting.append(thread.submit(drawn, later))
-                yield ready.to(device)
+        for ready in _ahead(drawn, steps):
+            yield ready.to(device)
+
+
+def _ahead(drawn: Callable[[int], Batch], steps: range) -> Iterator[Batch]:
+    """The batches of these steps, some of them drawn in a thread before they are asked for."""
+    with ThreadPoolExecutor(1) as thread:
+        waiting = [thread.submit(drawn, step) for step in steps[:WAITING]]
+        for step in steps:
+            yield waiting.pop(0).result()
+            if (later := step + WAITING) in steps:
+                waiting.append(thread.submit(drawn, later))
 
 
 def _gathered(
@@ -63,19 +67,11 @@ def _gathered(
     tokens = torch.from_numpy(split.tokens.astype(np.int32)).to(device)
     window_T1, of_member_M = torch.arange(context + 1, device=device), torch.tensor(places, device=device)
     for at in range(0, len(steps), AHEAD):
-        starts_LMB = _starts(split, steps[at : at + AHEAD], context, batch, seeds).to(device)
-        for starts_MB in starts_LMB.index_select(1, of_member_M):
+        drawn = [
+            [split.starts(context=context, batch=batch, seed=seed, step=step) for seed in seeds]
+            for step in steps[at : at + AHEAD]
+        ]
+        starts_LMB = torch.from_numpy(np.array(drawn)).to(device).index_select(1, of_member_M)
+        for starts_MB in starts_LMB:
             windows_MBT1 = tokens[starts_MB[..., None] + window_T1].long()
             yield Batch(windows_MBT1[..., :-1], windows_MBT1[..., 1:])
-
-
-def _starts(split: Stream, steps: range, context: int, batch: int, seeds: Sequence[int]) -> Tensor:
-    """(L, seeds, B)."""
-    return torch.from_numpy(
-        np.stack(
-            [
-                np.stack([split.starts(context=context, batch=batch, seed=seed, step=step) for seed in seeds])
-                for step in steps
-            ]
-        )
-    )

@@ -193,7 +193,8 @@ class Training:
             return capture.Eager(self._compute), mapped
         group = self.group
         moments = (self._moments.first, self._moments.second, self._moments.updates)
-        state = (group.weights, group.computed, *moments, *group.buffers.values())
+        written = [buffer for buffer in group.buffers.values() if 0 not in buffer.stride()]
+        state = (group.weights, group.computed, *moments, *written)
         if not (why := self._why_eager()):
             try:
                 steps = capture.Captured(self._compute, inputs, state, lambda: python_state(group.model))

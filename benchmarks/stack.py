@@ -2,10 +2,14 @@
 
     python benchmarks/stack.py --model nano --precision bfloat16 --members 1 4 16 64 256
     python benchmarks/stack.py --model tiny --members 1 4 --device cpu
+    python benchmarks/stack.py --model tiny --members 16 --ways 500
 
 Beside each speed stands how far the losses of its first steps are from those of a run trained alone on the
 same device, and the way that steps are computed. The first number of members is measured again at the end:
 its losses have to be the same bytes, which found a capture that disturbed another one (pytorch issue 193402).
+
+With --ways STEPS: by how much validation losses of runs trained as one differ from those of the same runs
+trained alone, after so many steps.
 """
 
 import argparse
@@ -20,11 +24,11 @@ from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.compute import device
 from ablate.execution.run import PlacedRun, build_group, prepare, training
-from ablate.training.events import Began, Step
+from ablate.training.events import Began, Evaluation, Step
 
 PRESETS = {"nano": "nanogpt"}
-TEXT = ("corpus=grammar", "corpus.characters=200000", "train.warmup=0")
-NEVER = {"steps": 10**9, "eval_every": 10**9, "eval_tokens": 1, "lr": 1e-3, "checkpoint_every": None}
+TEXT = ("corpus=grammar", "corpus.characters=200000")
+NEVER = {"steps": 10**9, "eval_every": 10**9, "eval_tokens": 1, "checkpoint_every": None}
 COMPARED, ROUNDS, ROUND_S = 20, 5, 0.5
 
 
@@ -69,14 +73,35 @@ def measured(runs: list[PlacedRun]) -> tuple[torch.Tensor, float, str, float]:
     return torch.stack(losses), statistics.median(times), how, memory_mb
 
 
+def ways(runs: list[PlacedRun], steps: int) -> None:
+    train = dataclasses.replace(runs[0].config.train, steps=steps, eval_every=steps, eval_tokens=None)
+    runs = [dataclasses.replace(run, config=dataclasses.replace(run.config, train=train)) for run in runs]
+
+    def losses(together: list[PlacedRun]) -> list[float]:
+        with device.deterministic(runs[0].device), training(together, build_group(together)) as trained:
+            ended = [event for event in trained.events() if isinstance(event, Evaluation) and event.step]
+        return [event.validation.loss for event in ended]
+
+    grouped, alone = losses(runs), [losses([run])[0] for run in runs]
+    differences = [a - b for a, b in zip(grouped, alone, strict=True)]
+    print(
+        f"{len(runs)} runs of {steps} steps, validation loss as one minus alone: mean"
+        f" {statistics.mean(differences):+.5f}, sd {statistics.stdev(differences):.5f}, at most"
+        f" {max(map(abs, differences)):.5f}; sd over seeds {statistics.stdev(alone):.4f}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", default="nano")
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--members", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--ways", type=int, metavar="STEPS")
     arguments = parser.parse_args()
     every = runs_of(arguments.model, arguments.precision, max(arguments.members), arguments.device)
+    if arguments.ways:
+        return ways(every, arguments.ways)
     alone, *_ = measured(every[:1])
     first = None
     print(f"{arguments.model} {arguments.precision}, {device.processor(every[0].device)}")

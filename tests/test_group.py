@@ -184,6 +184,40 @@ def test_batches_are_the_same_however_they_are_drawn():
     assert torch.equal(plain[0].inputs[0], plain[0].inputs[2])
 
 
+class StandIn:
+    """Of a captured step: its inputs and outputs stay where they are, and each call overwrites them."""
+
+    def __init__(self, compute: Any, inputs: Sequence[Tensor | None]) -> None:
+        self.compute, self.inputs = compute, copy.deepcopy(inputs)
+        self.outputs: Sequence[Tensor] = ()
+
+    def __call__(self, *inputs: Tensor | None) -> Sequence[Tensor]:
+        for static, given in zip(self.inputs, inputs, strict=True):
+            assert (static is None) == (given is None)
+            if static is not None and given is not None:
+                static.copy_(given)
+        now = self.compute(*self.inputs)
+        self.outputs = self.outputs or [output.clone() for output in now]
+        for static, output in zip(self.outputs, now, strict=True):
+            static.copy_(output)
+        return self.outputs
+
+
+def test_around_a_captured_step_nothing_relies_on_new_tensors(monkeypatch):
+    runs = runs_of("train.steps=20", "train.eval_every=5", "train.checkpoint_every=4", members=MEMBERS)
+    groups = [group_of(runs) for _ in range(2)]
+    plain_LM, events = trained(runs, groups[0])
+    monkeypatch.setattr(
+        Training, "_way", lambda training, inputs: (StandIn(training._compute, inputs), "a stand-in")
+    )
+    losses_LM, replayed = trained(runs, groups[1])
+    assert torch.equal(losses_LM, plain_LM) and torch.equal(groups[1].weights, groups[0].weights)
+    for mine, wanted in zip(replayed, events, strict=False):
+        if isinstance(mine, Evaluation):
+            assert isinstance(wanted, Evaluation) and mine.validation == wanted.validation
+            assert (mine.train_loss, mine.grad_norm) == (wanted.train_loss, wanted.grad_norm)
+
+
 # --- what ends one of them ------------------------------------------------------------------------------
 
 

@@ -60,7 +60,8 @@ class Attempt:
         self._finished, self._known = finished, known
         self._metrics: list[Row] = []
         self.last: Evaluation | None = None
-        self._member, self._members = 0, 1
+        # Its place in the group, the size of that, and that of the largest it was part of.
+        self._member, self._together, self._members = 0, 1, 1
 
     @property
     def trains(self) -> bool:
@@ -70,7 +71,7 @@ class Attempt:
     @_unless_lost
     def begin(self, member: int, members: int, remark: str = "") -> None:
         """It is trained from its start, in this place of a group of so many."""
-        start, self._member = self.writer.start, member
+        start, self._member, self._together = self.writer.start, member, members
         self._metrics = list(start.metrics) if start else []
         self._members = max(members, start.members if start else 1)
         self.writer.write("metrics.csv", csv_text(self._metrics, METRICS_COLUMNS))
@@ -120,7 +121,7 @@ class Attempt:
             row |= self._translated(model)
         if self.run.config.train.save == "model":
             self.writer.write_weights(arrays(model.state_dict()))
-        memory_mb = device.peak_memory_mb(self.run.device) / self._members
+        memory_mb = device.peak_memory_mb(self.run.device) / self._together
         row |= {"status": Status.DONE, "peak_memory_mb": round(memory_mb, 1)}
         if lost := [column for column, value in row.items() if not _is_finite(value)]:  # of averages
             error = f"{' and '.join(lost)} not finite after the last step"

@@ -7,7 +7,6 @@ compute wrong numbers without a word (pytorch issue 193402).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,27 +14,6 @@ from torch import Tensor
 Compute = Callable[..., tuple[Tensor, ...]]
 WARMING = 3  # calls before the capture, in which kernels are chosen and caches filled
 NEAR = 1e-3  # relative: how closely a replay has to agree with the first call
-
-
-class Steps(Protocol):
-    """Computes a step: from input tensors to output tensors, which the next call may overwrite."""
-
-    def __call__(self, *inputs: Tensor | None) -> tuple[Tensor, ...]: ...
-
-    def close(self) -> None: ...
-
-
-class Eager:
-    """Launches each operation anew; the stand-in for a captured step."""
-
-    def __init__(self, compute: Compute) -> None:
-        self._compute = compute
-
-    def __call__(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
-        return self._compute(*inputs)
-
-    def close(self) -> None:
-        pass
 
 
 class Captured:
@@ -71,12 +49,15 @@ class Captured:
             again = self(*inputs)
             pairs = zip(first, again, strict=True)
             if not all(torch.allclose(*pair, rtol=NEAR, equal_nan=True) for pair in pairs):
-                self.close()
                 raise RuntimeError("its replay computes something else")
+        except RuntimeError:
+            self.close()
+            raise
         finally:
             _put_back(kept, state)
 
     def __call__(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+        """The outputs, which the next call overwrites."""
         for static, given in zip(self._inputs, inputs, strict=True):
             if static is not None and given is not None:
                 static.copy_(given)

@@ -18,8 +18,9 @@ from ablate import rng
 from ablate.config.schema import TrainConfig
 from ablate.data.splits import Batch, Split
 from ablate.model.parts import python_state
-from ablate.training import capture, optim
+from ablate.training import optim
 from ablate.training.batches import batches
+from ablate.training.capture import Captured, Compute
 from ablate.training.evaluate import restore, scores
 from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Kept, Resumable, State, Step
 from ablate.training.group import Group
@@ -67,14 +68,14 @@ class Training:
         self._counted = [*range(len(members))]  # those that have not diverged
         self._most_M = group.weights.new_tensor([m.config.clip or math.inf for m in members])
         self._decay = [member.config.weight_decay for member in members]
-        self._steps: capture.Steps | None = None
+        self._steps: Compute | None = None
         self._began, self._evaluating = time.perf_counter(), 0.0
 
     def __enter__(self) -> "Training":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._steps:
+        if isinstance(self._steps, Captured):
             self._steps.close()
 
     @torch.no_grad()
@@ -185,23 +186,23 @@ class Training:
         group.follow()
         return loss_M, norm_M
 
-    def _way(self, inputs: Sequence[Tensor | None]) -> tuple[capture.Steps, str]:
+    def _way(self, inputs: Sequence[Tensor | None]) -> tuple[Compute, str]:
         """How steps are computed, and a line about it."""
         count = len(self.members)
         mapped = f"{count} members mapped" if count > 1 else "alone"
         if self._device.type != "cuda":
-            return capture.Eager(self._compute), mapped
+            return self._compute, mapped
         group = self.group
         moments = (self._moments.first, self._moments.second, self._moments.updates)
         written = [buffer for buffer in group.buffers.values() if 0 not in buffer.stride()]
         state = (group.weights, group.computed, *moments, *written)
         if not (why := self._why_eager()):
             try:
-                steps = capture.Captured(self._compute, inputs, state, lambda: python_state(group.model))
-                return steps, f"{mapped}, captured"
+                captured = Captured(self._compute, inputs, state, lambda: python_state(group.model))
+                return captured, f"{mapped}, captured"
             except RuntimeError as error:
                 why = str(error).partition("\n")[0]
-        return capture.Eager(self._compute), f"{mapped}, not captured: {why}"
+        return self._compute, f"{mapped}, not captured: {why}"
 
     def _why_eager(self) -> str | None:
         """What is known beforehand of a step that can't be captured."""

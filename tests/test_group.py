@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import ablate
 from ablate.config.schema import PartConfig
 from ablate.data.splits import Stream
 from ablate.execution import formulas
@@ -495,3 +496,12 @@ def test_kinds_differ_by_all_but_what_is_a_members():
     )
     assert base not in others and len({*others}) == 4
     assert base == kind(runs_of("seed=7", "train.lr=0.1", "train.clip=2", members=[()])[0])
+
+
+def test_rows_of_groups_of_different_sizes_pair_and_none_is_stale(tmp_path):
+    members = (("seed=0",), ("seed=1",), ("seed=2",))
+    stored(tmp_path, runs_of("fusion=concat", "train.steps=4", members=members), together=True)
+    stored(tmp_path, runs_of("fusion=sum", "train.steps=4", members=members), together=False)
+    rows = ablate.load(str(tmp_path))
+    assert {*rows["members"]} == {1, 3} and {*rows["status"]} == {"done"}
+    assert ablate.compare(rows).table.query("fusion == 'sum'")["n"].tolist() == [3]

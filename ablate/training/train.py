@@ -27,6 +27,7 @@ from ablate.training.group import Group
 
 # After so many steps or seconds at most it is checked that losses are finite, which waits for the device.
 CHECK_EVERY, CHECK_EVERY_S = 100, 0.2
+Told = tuple[float | None, float | None, float | None]  # rate, loss and gradient norm of a member
 
 
 @dataclass(frozen=True)
@@ -135,35 +136,19 @@ class Training:
                     yield Resumable(member, self._state(member, step))
 
     def _batches(self, steps: range) -> Iterator[Batch]:
-        return batches(
-            self._train_split,
-            steps,
-            context=self._context,
-            batch=self._config.batch,
-            seeds=[member.data_seed for member in self.members],
-            device=self._device,
-        )
+        seeds = [member.data_seed for member in self.members]
+        sizes = {"context": self._context, "batch": self._config.batch}
+        return batches(self._train_split, steps, **sizes, seeds=seeds, device=self._device)
 
     def _rates(self, steps: range) -> Iterator[tuple[list[float], Tensor]]:
         """The learning rates of each step, (M,), as numbers and on the device."""
-        config = self._config
-        dtype = (
-            torch.float64 if self._device.type == "cpu" else torch.float32
-        )  # as the kernel of AdamW reads it
+        config, peaks = self._config, [member.config.lr for member in self.members]
+        shape = {"steps": config.steps, "warmup": config.warmup, "min_ratio": config.min_lr_ratio}
+        # As the kernel of AdamW reads them.
+        dtype = torch.float64 if self._device.type == "cpu" else torch.float32
         for at in range(0, len(steps), CHECK_EVERY):
-            rates = [
-                [
-                    optim.learning_rate(
-                        step,
-                        steps=config.steps,
-                        peak=member.config.lr,
-                        warmup=config.warmup,
-                        min_ratio=config.min_lr_ratio,
-                    )
-                    for member in self.members
-                ]
-                for step in steps[at : at + CHECK_EVERY]
-            ]
+            some = steps[at : at + CHECK_EVERY]
+            rates = [[optim.learning_rate(step, peak=peak, **shape) for peak in peaks] for step in some]
             yield from zip(rates, torch.tensor(rates, dtype=dtype).to(self._device), strict=True)
 
     def _compute(self, rates_M: Tensor, *batch: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -225,10 +210,10 @@ class Training:
 
     def _diverged(self, member: int, step: int) -> Diverged:
         self._counted.remove(member)
-        return Diverged(member, step, self._seconds(member))
+        return Diverged(member, step, self._spent(member)[0])
 
-    def _evaluations(self, step: int, told: Sequence[Sequence[float | None]]) -> Iterator[Event]:
-        """told: of each member, the rate, loss and gradient norm of this step."""
+    def _evaluations(self, step: int, told: Sequence[Told]) -> Iterator[Event]:
+        """told: of this step, for each member."""
         if not self._counted:
             return
         config, began = self._config, time.perf_counter()
@@ -239,40 +224,24 @@ class Training:
             if not math.isfinite(each[member].nats):
                 yield self._diverged(member, step)
                 continue
-            lr, loss, norm = told[member]
+            tokens, count = round(step * config.batch * read_per_row), len(self.members)
             yield Evaluation(
-                member=member,
-                step=step,
-                tokens=round(step * config.batch * read_per_row),
-                lr=lr,
-                train_loss=loss,
-                grad_norm=norm,
-                validation=each[member],
-                seconds=self._seconds(member),
-                evaluation_seconds=self._evaluation_seconds(member),
-                members=len(self.members),
+                member, step, tokens, *told[member], each[member], *self._spent(member), members=count
             )
 
     def _state(self, member: int, step: int) -> State:
-        return State(
-            step,
-            self.group.weights[member],
-            self._moments.first[member],
-            self._moments.second[member],
-            None if self.average is None else self.average[member],
-            dict(self.group.models[member].named_buffers()),
-            self._seconds(member),
-            self._evaluation_seconds(member),
-        )
+        average = None if self.average is None else self.average[member]
+        weights, moments = self.group.weights[member], self._moments
+        buffers = dict(self.group.models[member].named_buffers())
+        first, second = moments.first[member], moments.second[member]
+        return State(step, weights, first, second, average, buffers, *self._spent(member))
 
-    def _seconds(self, member: int) -> float:
-        start = self.members[member].start
+    def _spent(self, member: int) -> tuple[float, float]:
+        """The member's share of the seconds since training began, and of those spent on evaluations."""
+        start, count = self.members[member].start, len(self.members)
+        before = (start.seconds, start.evaluation_seconds) if start else (0.0, 0.0)
         elapsed = time.perf_counter() - self._began
-        return (start.seconds if start else 0.0) + elapsed / len(self.members)
-
-    def _evaluation_seconds(self, member: int) -> float:
-        start = self.members[member].start
-        return (start.evaluation_seconds if start else 0.0) + self._evaluating / len(self.members)
+        return before[0] + elapsed / count, before[1] + self._evaluating / count
 
 
 @torch.no_grad()

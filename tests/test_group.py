@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import itertools
 import math
+import random
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -286,6 +287,13 @@ def test_the_same_group_gives_the_same_bytes_twice_and_interrupted():
 # --- methods of one's own -------------------------------------------------------------------------------
 
 
+class Memory:
+    calls = 0
+
+    def __repr__(self) -> str:
+        return "it does not tell"
+
+
 class Own(Fusion):
     """Concat times a parameter, plus a running count and mean, which are kept in a buffer written in place,
     or wrongly."""
@@ -303,7 +311,7 @@ class Own(Fusion):
         self.factor = nn.Parameter(torch.ones(shape.heads, 1))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
         self.register_buffer("mean", torch.zeros(shape.heads, shape.value_width))
-        self.calls = 0
+        self.calls, self.memory = 0, Memory()
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         factor: Any = self.factor
@@ -320,6 +328,15 @@ class Own(Fusion):
             case "kept":
                 self.last = z_BTHV.detach()
                 factor = factor + self.last.mean()
+            case "draws outside of torch":
+                factor = factor + random.random()
+            case "assigned in evaluation":
+                if not self.training:
+                    self.count = self.count + 1
+                    factor = factor * (1 + self.count)
+            case "state in an object":
+                self.memory.calls += 1
+                factor = factor * (1 + self.memory.calls / 10)
             case "draws":
                 factor = factor + torch.rand(())
             case _:
@@ -370,11 +387,14 @@ def test_a_parameter_and_buffers_of_a_method_are_a_members(own):
     ("fault", "reason"),
     [
         ("assigned", "part from plain ones"),
-        ("python", "keeps Python state"),
-        ("kept", "keeps Python state|can't be mapped"),
+        ("python", "keeps Python state|part from plain ones"),
+        ("kept", "keeps Python state|can't be mapped|part from plain ones"),
         ("item", "can't be mapped: .*item"),
         ("branch", "can't be mapped: .*data-dependent|can't be mapped: .*item"),
         ("draws", "can't be mapped: .*random"),
+        ("draws outside of torch", "draws random numbers"),
+        ("assigned in evaluation", "part from plain ones"),
+        ("state in an object", "part from plain ones"),
     ],
 )
 def test_a_method_that_would_train_wrongly_trains_alone_and_is_told_so(own, monkeypatch, fault, reason):

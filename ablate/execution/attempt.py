@@ -32,6 +32,7 @@ def _unless_lost(method: Callable[Concatenate["Attempt", Arguments], None]) -> C
                 method(attempt, *args, **kwargs)
             except StoreError as error:
                 attempt.error = error
+                attempt.release()
 
     return guarded
 
@@ -60,6 +61,7 @@ class Attempt:
         self._finished, self._known = finished, known
         self._metrics: list[Row] = []
         self.last: Evaluation | None = None
+        self.release: Callable[[], None] = lambda: None  # gives up the lease, before others of the group end
         # Its place in the group, the size of that, and that of the largest it was part of.
         self._member, self._together, self._members = 0, 1, 1
 
@@ -151,6 +153,7 @@ class Attempt:
                 f"{name}: {self.row['error']}; its earlier result stays, and this attempt is in {aside}"
             )
         self._stored.finish(self.writer, self.row, known=self._known)
+        self.release()
 
     def outcome(self) -> Row | StoreError:
         """Its row, which the listener is told, or why there is none."""

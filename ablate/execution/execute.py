@@ -15,7 +15,7 @@ from ablate.compute import device
 from ablate.execution import formulas, plugins, translate
 from ablate.execution.attempt import Attempt
 from ablate.execution.events import Listener, Noticed, Skipped, ignore
-from ablate.execution.grouping import why_alone
+from ablate.execution.grouping import kind, why_alone
 from ablate.execution.run import PlacedRun, Run, build_group, training
 from ablate.files.atomic import StoreError
 from ablate.model import fusion, scores
@@ -50,21 +50,20 @@ def execute(
 
 
 def execute_group(tasks: Sequence[Task], root: Path | None = None) -> list[Row | StoreError]:
-    """Train runs of one kind as one, each stored as a run of its own: its row, or why there is none, as for
-    `execute`. Those that resume after different steps are trained one group after the other."""
+    """Train runs as one, each stored as a run like any other: its row, or why there is none, as for
+    `execute`. Those of another kind, or that resume after another step, are further groups, in turn."""
     with contextlib.ExitStack() as stack:
         begun = [_begun(task, Store(root).run(task.run.name), stack) for task in tasks]
-        groups: dict[int, list[Attempt]] = {}
+        groups: dict[tuple[str, int], list[Attempt]] = {}
         for attempt in begun:
             if isinstance(attempt, Attempt):
-                groups.setdefault(attempt.start.step if attempt.start else 0, []).append(attempt)
+                after = attempt.start.step if attempt.start else 0
+                groups.setdefault((kind(attempt.run) if len(tasks) > 1 else "", after), []).append(attempt)
         for group in groups.values():
-            why = why_alone([attempt.run for attempt in group]) if len(group) > 1 else None
-            for together in [[attempt] for attempt in group] if why else [group]:
-                _train(together, f"trained alone: {why}" if why else "")
-            for attempt in group:
-                attempt.end()
-            device.release_memory(group[0].run.device)
+            with device.deterministic(group[0].run.device):
+                why = why_alone([attempt.run for attempt in group]) if len(group) > 1 else None
+                for together in [[attempt] for attempt in group] if why else [group]:
+                    _train(together, f"trained alone: {why}" if why else "")
     return [attempt.outcome() if isinstance(attempt, Attempt) else attempt for attempt in begun]
 
 
@@ -83,7 +82,9 @@ def _begun(task: Task, stored: StoredRun, stack: contextlib.ExitStack) -> Attemp
             finished["status"] = status_now(finished)
             listener(Skipped())
             return finished
-        attempt = stack.enter_context(_attempt(stored, run, listener, finished, current, describe(run)))
+        own = stack.enter_context(contextlib.ExitStack())
+        attempt = own.enter_context(_attempt(stored, run, listener, finished, current, describe(run)))
+        attempt.release = own.close
         about: dict[str, Any] = {"device": device.describe(run.device)}
         if run.config.train.translate:
             about["sacrebleu"] = translate.signatures()
@@ -99,22 +100,30 @@ def _begun(task: Task, stored: StoredRun, stack: contextlib.ExitStack) -> Attemp
 def _train(attempts: Sequence[Attempt], remark: str = "") -> None:
     """Train the runs of these attempts as one. If that fails, they are halved until the one at fault is
     alone: only that one fails."""
-    for place, attempt in enumerate(attempts):
-        attempt.begin(place, len(attempts), remark)
+    place, line = attempts[0].run.device, ""
+    for number, attempt in enumerate(attempts):
+        attempt.begin(number, len(attempts), remark)
     try:
-        with device.deterministic(attempts[0].run.device):
-            _compute(attempts)
+        _compute(attempts)
+    except StoreError:
+        raise
     except Exception as error:
+        if len(attempts) > 1 and device.is_lost(place):
+            raise  # no half can be trained in this process
         reason = out_of_memory(error)
         line = f"{attempts[0].row['device']}: {reason}" if reason else error_line(error, {})
         if len(attempts) == 1:
             attempts[0].failed(line, traceback.format_exc())
-            return
-        device.release_memory(attempts[0].run.device)
-        middle, remark = len(attempts) // 2, f"{counted(len(attempts), 'run')} as one: {line}; halved"
-        for half in (attempts[:middle], attempts[middle:]):
-            if rest := [attempt for attempt in half if attempt.trains]:
-                _train(rest, remark)
+    # Outside of the block, whose error keeps the group and its memory.
+    device.release_memory(place)
+    rest = [attempt for attempt in attempts if attempt.trains]
+    for attempt in attempts:
+        if attempt not in rest:
+            attempt.end()
+    middle = (len(attempts) + 1) // 2
+    for half in (rest[:middle], rest[middle:]):
+        if half:
+            _train(half, f"{counted(len(attempts), 'run')} as one: {line}; halved")
 
 
 def _compute(attempts: Sequence[Attempt]) -> None:

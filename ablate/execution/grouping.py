@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from ablate.config.identity import digest
-from ablate.execution.run import PlacedRun
-from ablate.model.models import build_model
+from ablate.execution.run import PlacedRun, build
+from ablate.model.models import draw_weights
 from ablate.training.batches import batches
 from ablate.training.mapping import why_not_mapped
 
@@ -41,7 +41,8 @@ def _tried(of: str, run: PlacedRun) -> str | None:
     if of not in _reasons:
         seeds = run.config.resolved_seeds()
         others = {stream: seed + 1 for stream, seed in seeds.items()}
-        models = [build_model(run.spec, each).to(run.device) for each in (seeds, others)]
+        models = [build(run), build(run)]
+        draw_weights(models[1], others)
         few = batches(
             run.corpus.splits["train"],
             range(1, TRIED + 1),

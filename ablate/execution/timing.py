@@ -19,6 +19,7 @@ from ablate.execution.run import PlacedRun, build_group, training
 from ablate.phrases import counted
 from ablate.store.store import Store, StoreError
 from ablate.training.events import Step
+from ablate.training.group import Group
 
 ROUNDS = 7
 ROUND_S = 0.1  # approximate time of each model in a round
@@ -76,14 +77,18 @@ def seconds_each(steps: Iterator[None], count: int) -> float:
 
 
 def endless_steps(run: PlacedRun) -> Iterator[None]:
-    """Makes a training step each time that it is asked for the next item."""
+    """Makes a training step each time that it is asked for the next item; the model is built before."""
     endless = dataclasses.replace(
         run.config.train,
         **{"steps": FOREVER, "eval_every": FOREVER, "eval_tokens": 1, "lr": 1e-6},
         **{"checkpoint_every": None, "probe_every": None},
     )
     run = dataclasses.replace(run, config=dataclasses.replace(run.config, train=endless))
-    with training([run], build_group([run])) as steps:
+    return _steps(run, build_group([run]))
+
+
+def _steps(run: PlacedRun, group: Group) -> Iterator[None]:
+    with training([run], group) as steps:
         for event in steps.events():
             if isinstance(event, Step):
                 event.loss_M.tolist()  # waits for the device

@@ -80,31 +80,35 @@ CAUSAL, EVERYTHING = Causal(), Everything()
 Attend = Callable[[Tensor, Tensor, Tensor, Mask, float, float], Tensor]
 
 
-def fused(q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float, scale: float) -> Tensor:
+def fused(
+    q_BPTK: Tensor,
+    k_BPSK: Tensor,
+    v_BPSW: Tensor,
+    mask: Mask,
+    dropout: float,
+    scale: float,
+    kernel: Callable[..., Tensor] = F.scaled_dot_product_attention,
+) -> Tensor:
     """softmax(scale·QKᵀ) V for each pattern, over the positions that the mask shows: (B, P, T, W).
 
     Raises ValueError for a mask that does not fit T and S.
     """
     T, S = q_BPTK.shape[-2], k_BPSK.shape[-2]
     if mask == CAUSAL and T == S:  # the same result, from a kernel that needs no mask tensor
-        return F.scaled_dot_product_attention(
-            q_BPTK, k_BPSK, v_BPSW, dropout_p=dropout, is_causal=True, scale=scale
-        )
+        return kernel(q_BPTK, k_BPSK, v_BPSW, None, dropout, True, scale=scale)
     visible = None if mask == EVERYTHING else visible_under(mask, T, S, q_BPTK.device)
-    return F.scaled_dot_product_attention(
-        q_BPTK, k_BPSK, v_BPSW, attn_mask=visible, dropout_p=dropout, scale=scale
-    )
+    return kernel(q_BPTK, k_BPSK, v_BPSW, visible, dropout, False, scale=scale)
 
 
 def folded(
     q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float, scale: float
 ) -> Tensor:
     """As `fused`, within torch.func.vmap, whose members become rows of the batch of one call."""
-    T, S = q_BPTK.shape[-2], k_BPSK.shape[-2]
-    if mask == CAUSAL and T == S:
-        return _Folded.apply(q_BPTK, k_BPSK, v_BPSW, None, True, dropout, scale)  # pyright: ignore
-    visible = None if mask == EVERYTHING else visible_under(mask, T, S, q_BPTK.device)
-    return _Folded.apply(q_BPTK, k_BPSK, v_BPSW, visible, False, dropout, scale)  # pyright: ignore
+
+    def kernel(*inputs: Any, scale: float) -> Tensor:
+        return _Folded.apply(*inputs, scale)  # pyright: ignore[reportReturnType]
+
+    return fused(q_BPTK, k_BPSK, v_BPSW, mask, dropout, scale, kernel)
 
 
 class _Folded(torch.autograd.Function):
@@ -127,8 +131,8 @@ class _Folded(torch.autograd.Function):
         k: Tensor,
         v: Tensor,
         visible: Tensor | None,
-        causal: bool,
         dropout: float,
+        causal: bool,
         scale: float,
     ) -> tuple[Tensor, int]:
         members = info.batch_size
@@ -136,13 +140,8 @@ class _Folded(torch.autograd.Function):
             x.expand(members, *x.shape) if dim is None else x.movedim(dim, 0)
             for x, dim in zip((q, k, v), in_dims, strict=False)
         )
-        read = F.scaled_dot_product_attention(
-            *(x.flatten(0, 1) for x in rows),
-            attn_mask=visible,
-            dropout_p=dropout,
-            is_causal=causal,
-            scale=scale,
-        )
+        q, k, v = (x.flatten(0, 1) for x in rows)
+        read = F.scaled_dot_product_attention(q, k, v, visible, dropout, causal, scale=scale)
         return read.unflatten(0, (members, -1)), 0
 
 

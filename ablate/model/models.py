@@ -109,7 +109,7 @@ class Model(nn.Module, ABC):
 
     def embedded(self, tokens_BT: Tensor, position: Embedding) -> Tensor:
         """x_BTC, what the blocks begin with."""
-        return self.dropout(self.token(tokens_BT) + position.weight[: tokens_BT.shape[1]])
+        return self.dropout(self.token(tokens_BT) + position.weight.narrow(0, 0, tokens_BT.shape[1]))
 
     def logits(self, x_BTC: Tensor, target_positions_K: Tensor | None) -> Tensor:
         """From what the last block returns; target_positions_K as in `forward`."""

@@ -59,14 +59,14 @@ def evaluate(model: Model, split: Split, *, context: int, most: int | None = Non
     Position p of a row of length T is in third ⌊3p/T⌋; in a shorter window, T is that window's length. If
     rows differ in length, there are no losses by third.
     """
-    with _evaluating(model, lambda: dict(model.named_buffers())):
+    with _in_eval_mode(model, lambda: dict(model.named_buffers())):
         (score,) = _scores(lambda *batch: model(*batch)[None], 1, model, split, context, most)
     return score
 
 
 def scores(group: Group, split: Split, *, context: int, most: int | None = None) -> list[Score]:
     """As `evaluate`, of each member."""
-    with _evaluating(group.model, lambda: group.buffers):
+    with evaluating(group):
         return _scores(group.logits, len(group.models), group.model, split, context, most)
 
 
@@ -127,8 +127,13 @@ def _in_thirds(place_K: Tensor, width: int) -> Tensor:
     return place_K % width * 3 // width == torch.arange(3, device=place_K.device)[:, None]
 
 
+def evaluating(group: Group) -> contextlib.AbstractContextManager[None]:
+    """The members in eval mode; what their methods draw or keep meanwhile leaves no trace."""
+    return _in_eval_mode(group.model, lambda: group.buffers)
+
+
 @contextlib.contextmanager
-def _evaluating(model: nn.Module, buffers: Callable[[], Mapping[str, Tensor]]) -> Iterator[None]:
+def _in_eval_mode(model: nn.Module, buffers: Callable[[], Mapping[str, Tensor]]) -> Iterator[None]:
     """The model in eval mode; afterwards its mode, these buffers and all random generators are as before."""
     was_training, before = model.training, {name: now.clone() for name, now in buffers().items()}
     model.eval()

@@ -67,8 +67,8 @@ class Evaluation:
     """An evaluation on the validation split, or train.eval_tokens of it, after update `step`.
 
     lr, train_loss and grad_norm are None at step 0, before the first update. seconds: since training began;
-    evaluation_seconds: the part of them spent on evaluations; both are the member's share of the time of its
-    group, which has `members`.
+    evaluation_seconds: the part of them spent on evaluations; both are the member's share of its group's.
+    tokens_per_s: of training since it began or went on, without evaluations; of this member.
     """
 
     member: int
@@ -80,12 +80,7 @@ class Evaluation:
     validation: Score
     seconds: float
     evaluation_seconds: float
-    members: int = 1
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Tokens per second of training, without evaluations: the member's share of its group's."""
-        return self.tokens / (self.seconds - self.evaluation_seconds) / self.members
+    tokens_per_s: float
 
 
 @dataclass(frozen=True)

@@ -44,5 +44,6 @@ class Layout:
         return ({name: view[row] for name, view in views.items()} for row in range(len(matrix_MP)))
 
     def flat(self, params: Mapping[str, Tensor]) -> Tensor:
-        """The parameters of one model in a row, (P,)."""
-        return torch.cat([params[name].detach().flatten() for name in self.shapes])
+        """The parameters of one model in a row, (P,), in the type of the first."""
+        rows = [params[name].detach().flatten() for name in self.shapes]
+        return torch.cat([row.to(rows[0].dtype) for row in rows])

@@ -42,7 +42,8 @@ def learning_rate(step: int, *, steps: int, peak: float, warmup: float, min_rati
 
 def clipping_divisor(norm_M: Tensor, most_M: Tensor) -> Tensor:
     """The divisor of each member's gradients that brings their norm to at most `most`, which may be inf."""
-    return ((norm_M + 1e-6) / most_M).clamp(min=1.0)
+    divisor_M = ((norm_M + 1e-6) / most_M).clamp(min=1.0)
+    return divisor_M.nan_to_num(nan=1.0, posinf=math.inf)  # an infinite norm that is not clipped
 
 
 def adamw_(

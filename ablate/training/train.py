@@ -17,13 +17,13 @@ from torch import Tensor
 from ablate import rng
 from ablate.config.schema import TrainConfig
 from ablate.data.splits import Batch, Split
-from ablate.model.parts import python_state
 from ablate.training import optim
 from ablate.training.batches import batches
 from ablate.training.capture import Captured, Compute
 from ablate.training.evaluate import restore, scores
 from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Kept, Resumable, State, Step
 from ablate.training.group import Group
+from ablate.training.mapping import why_not_captured
 
 # After so many steps or seconds at most it is checked that losses are finite, which waits for the device.
 CHECK_EVERY, CHECK_EVERY_S = 100, 0.2
@@ -101,7 +101,7 @@ class Training:
         self.group.model.train()
         if not self.members[0].start:
             yield from self._evaluations(0, [(None, None, None)] * len(self.members))
-        todo = range(self._after + 1, config.steps + 1)
+        todo = range(self._after + 1, config.steps + 1 if self._counted else 0)
         unread: list[Tensor] = []
         checked = time.perf_counter()
         for step, batch, (lr_M, rates_M) in zip(todo, self._batches(todo), self._rates(todo), strict=True):
@@ -120,7 +120,8 @@ class Training:
             due = last or step % config.eval_every == 0
             checkpoint = not last and config.checkpoint_every and step % config.checkpoint_every == 0
             late = len(unread) == CHECK_EVERY or time.perf_counter() - checked > CHECK_EVERY_S
-            if due or checkpoint or late:
+            probe = not last and config.probe_every and step % config.probe_every == 0
+            if due or checkpoint or probe or late:
                 yield from self._check(step, torch.stack(unread))
                 unread, checked = [], time.perf_counter()
             if due:
@@ -128,7 +129,7 @@ class Training:
                 yield from self._evaluations(step, [*told])
             if not self._counted:
                 return
-            if config.probe_every and step % config.probe_every == 0 and not last:
+            if probe:
                 for member in self._counted:
                     yield Kept(member, step, self.group.models[member].state_dict())
             if checkpoint:
@@ -181,21 +182,20 @@ class Training:
         moments = (self._moments.first, self._moments.second, self._moments.updates)
         written = [buffer for buffer in group.buffers.values() if 0 not in buffer.stride()]
         state = (group.weights, group.computed, *moments, *written)
-        if not (why := self._why_eager()):
+        if not (why := self._why_eager(Batch._make(inputs[1:]))):
             try:
-                captured = Captured(self._compute, inputs, state, lambda: python_state(group.model))
-                return captured, f"{mapped}, captured"
+                return Captured(self._compute, inputs, state), f"{mapped}, captured"
             except RuntimeError as error:
                 why = str(error).partition("\n")[0]
         return self._compute, f"{mapped}, not captured: {why}"
 
-    def _why_eager(self) -> str | None:
-        """What is known beforehand of a step that can't be captured."""
+    def _why_eager(self, batch: Batch) -> str | None:
+        """The reason why a step can't be captured, as far as it is seen beforehand."""
         if self._config.compile:
             return "train.compile=true"
         if self._train_split.is_ragged:
             return "its batches differ in shape"
-        return "model.dropout is drawn anew in each step" if self.group.model.dropout.p else None
+        return why_not_captured(self.group, batch)
 
     def _check(self, step: int, losses_LM: Tensor) -> Iterator[Event]:
         """Requires finite losses of the last L steps."""
@@ -220,13 +220,15 @@ class Training:
         each = scores(self.group, self._validation_split, context=self._context, most=config.eval_tokens)
         self._evaluating += time.perf_counter() - began
         read_per_row = self._train_split.read_per_row(self._context)
+        trained_s = time.perf_counter() - self._began - self._evaluating
+        tokens_per_s = (step - self._after) * config.batch * read_per_row / trained_s
         for member in [*self._counted]:
             if not math.isfinite(each[member].nats):
                 yield self._diverged(member, step)
                 continue
-            tokens, count = round(step * config.batch * read_per_row), len(self.members)
+            tokens = round(step * config.batch * read_per_row)
             yield Evaluation(
-                member, step, tokens, *told[member], each[member], *self._spent(member), members=count
+                member, step, tokens, *told[member], each[member], *self._spent(member), tokens_per_s
             )
 
     def _state(self, member: int, step: int) -> State:

@@ -16,7 +16,7 @@ import torch
 from ablate.compute.fastest import bfloat16_is_faster, fastest_product
 from ablate.execution.place import fastest_attention
 from ablate.files.reading import left_out
-from tests.helpers import Command, Server, call_cli, forgetting_plugins
+from tests.helpers import Command, Server, call_cli, forgetting_plugins, not_flushed
 from tests.ray_nodes import RayNodes
 from tests.slurm_cluster import SlurmCluster
 
@@ -39,6 +39,13 @@ def _a_cache_of_its_own(tmp_path_factory):
         patch.setenv("ABLATE_CACHE", str(cache))
         for decide in (fastest_product, bfloat16_is_faster, fastest_attention):
             decide()
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_power_cut():
+    """Nothing waits for the disk: what a process writes, another reads at once."""
+    with not_flushed():
         yield
 
 

@@ -328,6 +328,11 @@ def refusal(*arguments: str, cwd: Path) -> str:
     return done.stderr
 
 
+def not_flushed() -> contextlib.AbstractContextManager[Any]:
+    """Nothing is flushed to disk: a run that ends flushes seven files, at some milliseconds each."""
+    return mock.patch("ablate.store.run_files.sync")
+
+
 @contextlib.contextmanager
 def forgetting_plugins() -> Iterator[None]:
     """What is done in here leaves nothing of the plugins that it used."""

@@ -14,7 +14,8 @@ import statsmodels.stats.multitest
 import vl_convert
 
 import ablate
-from tests.helpers import make_config
+from ablate.store.provenance import machine
+from tests.helpers import make_config, not_flushed
 
 __all__ = ["altair", "platformdirs", "pydantic", "safetensors", "scipy", "statsmodels", "vl_convert"]
 
@@ -22,4 +23,6 @@ for module in pkgutil.walk_packages(ablate.__path__, "ablate."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 make_config()  # Hydra finds its plugins
+machine()  # it reads all of ablate's code, and asks git
+not_flushed().__enter__()
 gc.freeze()  # no command looks for garbage in all this, or copies its pages

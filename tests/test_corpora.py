@@ -442,9 +442,7 @@ def test_every_corpus_has_its_yaml_with_its_keys():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(
-            name, marks=[pytest.mark.slow] if name == "stdlib" else []
-        )  # which is read in many seconds
+        pytest.param(name, marks=[pytest.mark.slow] if name in ("stdlib", "docs") else [])  # read in seconds
         for name in NAMES
         if config_of(name).recipe not in FROM_THE_NETWORK
     ],

@@ -62,7 +62,7 @@ def _lowest() -> list[str]:
 def _tested(environment: Path) -> str:
     """The last line of pytest; its whole output is kept beside the environment."""
     activate = f". {shlex.quote(str(environment / 'bin' / 'activate'))}"
-    command = f'{activate} && python -m pytest -n 2 --dist loadfile -m "not slow"'
+    command = f'{activate} && python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not slow"'
     log = environment.parent / f"{environment.name}.log"
     with log.open("w", encoding="utf-8") as file:
         subprocess.run(["bash", "-c", command], cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)

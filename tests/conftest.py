@@ -16,11 +16,11 @@ import torch
 from ablate.compute.fastest import bfloat16_is_faster, fastest_product
 from ablate.execution.place import fastest_attention
 from ablate.files.reading import left_out
-from tests.helpers import Command, Server, call_cli, forgetting_plugins
+from tests.helpers import Command, Server, call_cli, forgetting_plugins, not_flushed, parsed_once
 from tests.ray_nodes import RayNodes
 from tests.slurm_cluster import SlurmCluster
 
-# Two files are tested side by side: a thread for each, here and in the commands that tests start.
+# Several files are tested side by side: a thread for each, here and in the commands that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 torch.set_num_threads(1)
 os.environ.pop("ABLATE_RUNS", None)  # results lie where a test says
@@ -40,6 +40,13 @@ def _a_cache_of_its_own(tmp_path_factory):
         patch.setenv("ABLATE_CACHE", str(cache))
         for decide in (fastest_product, bfloat16_is_faster, fastest_attention):
             decide()
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quick():
+    """Nothing waits for the disk, and no config is parsed twice."""
+    with not_flushed(), parsed_once():
         yield
 
 
@@ -66,8 +73,9 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-# Each takes about a minute of a processor, or more.
-LONGEST = ("report", "study", "tuned", "ladder", "looks", "pool", "cli", "probe_command", "ledger", "tour")
+# Each takes half a minute of a processor, or more; the longest first.
+LONGEST = ["report", "study", "tour", "probe_command", "ledger", "looks", "pool", "plugins", "cli", "ladder"]
+LONGEST += ["tuned", "corpora"]
 
 
 def pytest_addoption(parser: pytest.Parser):
@@ -75,15 +83,16 @@ def pytest_addoption(parser: pytest.Parser):
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
-    """The files that take longest first, then those with the most slow tests, so that neither of two workers
-    is left alone with one."""
+    """The files that take longest first, then those with the most slow tests, so that no worker is left
+    alone with one."""
     if which := config.getoption("clusters"):
         on_clusters = [item for item in items if item.get_closest_marker("cluster")]
         others = [item for item in items if not item.get_closest_marker("cluster")]
         items[:], left = (on_clusters, others) if which == "only" else (others, on_clusters)
         config.hook.pytest_deselected(items=left)
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: (item.path.stem.removeprefix("test_") not in LONGEST, -slow[item.path]))
+    places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (places.get(item.path.stem, len(places)), -slow[item.path]))
 
 
 @pytest.fixture

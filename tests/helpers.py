@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import copy
 import ctypes
 import dataclasses
 import functools
@@ -29,11 +30,13 @@ import hydra
 import pandas as pd
 import yaml
 from hydra.core.config_store import ConfigStore
+from hydra.plugins.config_source import ConfigResult
 
 from ablate.analysis.variants import best_first, collect
 from ablate.cli.app import main
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir, defaults_of
+from ablate.compose.loading import OwnConfigSource
 from ablate.config.contrast import AContrast, Contrast
 from ablate.config.read import read
 from ablate.config.schema import RunConfig
@@ -326,6 +329,30 @@ def refusal(*arguments: str, cwd: Path) -> str:
     assert done.returncode == 2 and done.stderr.startswith("ablate: "), done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     return done.stderr
+
+
+def not_flushed() -> contextlib.AbstractContextManager[Any]:
+    """Nothing is flushed to disk: a run that ends flushes seven files, at some milliseconds each."""
+    return mock.patch("ablate.store.run_files.sync")
+
+
+def parsed_once() -> contextlib.AbstractContextManager[Any]:
+    """Each of ablate's own configs is parsed once. A composition reads some fifteen files, by a parser in
+    Python, which takes a fourth of it; and the suite composes some thousand times."""
+    read, results, own = (
+        OwnConfigSource.load_config,
+        dict[tuple[str, str], ConfigResult](),
+        str(configs_dir()),
+    )
+
+    def load_config(source: OwnConfigSource, config_path: str) -> ConfigResult:
+        if source.path != own:
+            return read(source, config_path)
+        if (key := (source.provider, config_path)) not in results:
+            results[key] = read(source, config_path)
+        return copy.deepcopy(results[key])
+
+    return mock.patch.object(OwnConfigSource, "load_config", load_config)
 
 
 @contextlib.contextmanager

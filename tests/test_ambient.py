@@ -5,6 +5,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ablate.store.columns import RESOURCE_COLUMNS
 from tests.foreign_program import SMALL
 from tests.helpers import SUM, Command, call_cli
@@ -12,6 +14,7 @@ from tests.helpers import SUM, Command, call_cli
 SAID = ("changed ", "daemon ", "sample ")
 
 
+@pytest.mark.slow
 def test_amid_all_that_a_program_may_set_nothing_is_changed_and_nothing_matters(tmp_path):
     """See tests/foreign_program.py; here the same is done by commands."""
     there, here = tmp_path / "there", tmp_path / "here"

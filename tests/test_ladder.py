@@ -76,6 +76,19 @@ def ladder(conf: Path, *overrides: str, **changes: Any) -> Study:
     return Study(sweep)
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory) -> Study:
+    """The study as it is declared, for tests that only ask its design: to compose its arms takes a second."""
+    return ladder(with_rungs(tmp_path_factory.mktemp("usual")))
+
+
+@pytest.fixture(scope="module")
+def tall(tmp_path_factory) -> Study:
+    """The same over five rungs."""
+    place = with_rungs(tmp_path_factory.mktemp("tall"))
+    return ladder(place, rungs=[*SIZES], seeds_a_rung=[3, 3, 3, 3, 2])
+
+
 def at(run: Overrides) -> dict[str, str]:
     return dict(override.split("=", 1) for override in run)
 
@@ -118,10 +131,9 @@ def rates(study: Study, rows: dict[Overrides, Row]) -> dict[str, tuple[float, st
 # --- the design -----------------------------------------------------------------------------------
 
 
-def test_rungs_give_sizes_heads_and_steps(conf):
-    study = ladder(conf)
-    assert [rung.size for rung in study.design.rungs] == [12 * 16**2, 12 * 32**2, 12 * 48**2]
-    config = study.run_of(study.design.compared[-1]).config
+def test_rungs_give_sizes_heads_and_steps(usual, conf):
+    assert [rung.size for rung in usual.design.rungs] == [12 * 16**2, 12 * 32**2, 12 * 48**2]
+    config = usual.run_of(usual.design.compared[-1]).config
     assert (config.model.d_model, config.heads, config.out_proj) == (48, 3, False)
     assert config.train.steps == math.ceil(2 * 12 * 48**2 / (2 * 16))
     one_head = ladder(conf, arms={"concat": {}, "one": {"heads": 1}})
@@ -151,13 +163,12 @@ def test_arms_are_tuned_below_checked_above_and_predicted_at_the_top(conf):
     assert together[-1] == {"e"} and all("e" not in rungs for rungs in together[:-1])
 
 
-def test_larger_models_come_first_and_the_top_waits_for_every_result(conf):
-    study = ladder(conf)
-    design, row = study.design, rows_of(lambda arm, size: 0.01)
+def test_larger_models_come_first_and_the_top_waits_for_every_result(usual):
+    design, row = usual.design, rows_of(lambda arm, size: 0.01)
     assert isinstance(design, LadderDesign)
     first = [design.name(design.arm_of(run))[0] for run in design.propose({})]
     assert first == sorted(first, reverse=True) and {*first} == {"a", "b"}
-    rows, _ = climbed(study, row)
+    rows, _ = climbed(usual, row)
     below = {run: of for run, of in rows.items() if not design.name(design.arm_of(run)).startswith("c")}
     assert design.prediction(below, {run: str(n) for n, run in enumerate(below)})
     lost = next(run for run in below if at(run)["seed"] == "11")
@@ -175,24 +186,22 @@ def test_a_grid_that_grows_is_among_the_runs_to_come(conf):
     assert phase and phase.of == f"about {len(rows)} runs"
 
 
-def test_an_arm_that_diverges_at_a_rung_has_no_value_above(conf):
-    study = ladder(conf)
-    usual = rows_of(lambda arm, size: 0.01)
+def test_an_arm_that_diverges_at_a_rung_has_no_value_above(usual):
+    falling = rows_of(lambda arm, size: 0.01)
 
     def row(design: LadderDesign, run: Overrides) -> Row:
-        return {"status": "diverged"} if at(run).get("out_proj") == "false" else usual(design, run)
+        return {"status": "diverged"} if at(run).get("out_proj") == "false" else falling(design, run)
 
-    rows, _ = climbed(study, row)
-    found = rates(study, rows)
+    rows, _ = climbed(usual, row)
+    found = rates(usual, rows)
     assert math.isnan(found["c plain"][0]) and found["c sum"][0] > 0
-    assert isinstance(study.design, LadderDesign)
-    prediction = study.design.prediction(rows, {})
+    assert isinstance(usual.design, LadderDesign)
+    prediction = usual.design.prediction(rows, {})
     assert prediction and prediction.of.keys() == {"sum"}
 
 
 @pytest.mark.parametrize("difference", [0.0, 0.05, -0.02])
-def test_a_constant_difference_is_predicted(conf, difference):
-    study = ladder(conf, rungs=[*SIZES], seeds_a_rung=[3, 3, 3, 3, 2])
+def test_a_constant_difference_is_predicted(tall, difference):
     row = rows_of(lambda arm, size: 0.01, lambda arm, size: difference if arm == "sum" else 0.0)
 
     def noisy(design: LadderDesign, run: Overrides) -> Row:
@@ -200,9 +209,9 @@ def test_a_constant_difference_is_predicted(conf, difference):
         scatter = 0.002 * math.sin(1e4 * sum(map(ord, "".join(run))))
         return of | {"test_loss": of["test_loss"] + scatter}
 
-    rows, _ = climbed(study, noisy)
-    assert isinstance(study.design, LadderDesign)
-    prediction = study.design.prediction(rows, {})
+    rows, _ = climbed(tall, noisy)
+    assert isinstance(tall.design, LadderDesign)
+    prediction = tall.design.prediction(rows, {})
     assert prediction and prediction.rung == "e"
     of_sum = prediction.of["sum"]
     assert of_sum.low < difference < of_sum.high and abs(of_sum.difference - difference) < 0.003
@@ -307,6 +316,7 @@ def trained(climbed_once, tmp_path, monkeypatch) -> Path:
     return tmp_path / "runs" / "studies" / "small" / "study.json"
 
 
+@pytest.mark.slow
 def test_the_same_command_again_changes_nothing(trained):
     before = trained.read_bytes()
     done = call_cli(*COMMAND, cwd=Path())
@@ -344,6 +354,7 @@ def test_a_prediction_may_differ_in_its_last_digit_alone():
             grown(record, replace(record, prediction=other))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_digested", [False, True])
 def test_a_prediction_that_was_changed_is_noticed(trained, is_digested):
     record = Store().read_study("small")
@@ -362,6 +373,7 @@ def test_a_prediction_that_was_changed_is_noticed(trained, is_digested):
     assert "does not follow from the rows below it" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finished", [4, 0])
 def test_a_top_that_began_before_its_prediction_is_refused(trained, finished):
     shutil.rmtree(trained.parent)
@@ -376,6 +388,7 @@ def test_a_top_that_began_before_its_prediction_is_refused(trained, finished):
     assert f"c: {began} of it began before it was predicted, as " in done.stderr
 
 
+@pytest.mark.slow
 def test_a_ladder_takes_no_other_seeds(trained):
     before = trained.read_bytes()
     done = call_cli(*COMMAND, "study.seeds=[20,21]", cwd=Path())
@@ -384,6 +397,7 @@ def test_a_ladder_takes_no_other_seeds(trained):
     assert trained.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_prediction_is_stored_before_a_run_of_the_top_begins(trained, monkeypatch):
     record = json.loads(trained.read_text(encoding="utf-8"))
     trained.write_text(json.dumps(record | {"prediction": None}), encoding="utf-8")

@@ -492,7 +492,7 @@ def test_a_withdrawn_claim_is_on_no_page_and_keeps_its_digest(tmp_path):
 
 @pytest.mark.slow
 def test_an_unfrozen_entry_is_not_run_and_only_launchers_may_be_chosen(tmp_path):
-    filed()
+    filed(settings={**SMALL, "corpus.characters": 20_000, "heads": 4})
     refused = call_cli("claims", "run", "001", cwd=tmp_path)
     assert refused.returncode == 2 and "001-gates: not frozen" in refused.stderr
     refused = call_cli("claims", "run", "001", "train.steps=3", cwd=tmp_path)

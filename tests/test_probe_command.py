@@ -65,7 +65,7 @@ def test_a_probe_that_shows_nothing_is_a_line():
 
 @pytest.mark.slow
 def test_a_study_is_probed_beside_its_results(tmp_path: Path):
-    common = ("-m", *QUICK, *GRAMMAR, "name=two", "seed=0,1")
+    common = ("-m", *QUICK, *GRAMMAR, "model.layers=1", "name=two", "seed=0,1")
     call_cli("run", *common, "fusion=sum,max", cwd=tmp_path)
     done = call_cli("probe", "two", "--only", "kept,previous,loss_added", "--prune", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

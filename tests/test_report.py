@@ -51,9 +51,10 @@ def page(tmp_path_factory) -> Path:
         root,
         name="".join(filter(str.isprintable, HOSTILE.replace("/", ""))),
         question=f"Does it {HOSTILE}?",
-        fusions=("concat", "sum", "weighted_sum", HOSTILE),
+        fusions=("concat", "weighted_sum", HOSTILE),
+        heads=(1, 2, 4),
         rates=(0.002, 0.004),
-        seeds=3,
+        seeds=2,
         diverging=(1,),
         corpus=HOSTILE,
     )
@@ -68,13 +69,13 @@ def show(tab, page: Path, wait_for: str = "html[data-drawn]"):
     return tab
 
 
-@pytest.fixture
-def opened(browser, page):
-    """Opens the page; what it says or fetches unasked is an error."""
-    complaints: list[str] = []
+@pytest.fixture(scope="module")
+def opens(browser, page):
+    """Opens the page, and lists what it says or fetches unasked."""
     tabs = []
 
     def open_page(width: int = 1400, **options):
+        complaints: list[str] = []
         tab = browser.new_page(viewport={**SCREEN, "width": width}, **options)
         tabs.append(tab)
         tab.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
@@ -82,17 +83,44 @@ def opened(browser, page):
         tab.on("dialog", lambda dialog: complaints.append(dialog.message) or dialog.dismiss())
         tab.on("request", lambda r: r.url.startswith(("file:", "data:")) or complaints.append(r.url))
         draws = options.get("java_script_enabled", True)
-        return show(tab, page, wait_for="html[data-drawn]" if draws else "html")
+        return show(tab, page, wait_for="html[data-drawn]" if draws else "html"), complaints
 
     yield open_page
     for tab in tabs:
         tab.close()
+
+
+@pytest.fixture
+def opened(opens):
+    """Opens the page for one test; what it says or fetches unasked is an error."""
+    every = []
+
+    def open_page(width: int = 1400, **options):
+        tab, complaints = opens(width, **options)
+        every.append((tab, complaints))
+        return tab
+
+    yield open_page
+    for tab, complaints in every:
+        tab.close()
+        assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def _wide(opens):
+    return opens()
+
+
+@pytest.fixture
+def wide(_wide):
+    """The page, opened once for all tests that take this: to draw it takes seconds."""
+    tab, complaints = _wide
+    yield tab
     assert complaints == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [400, 1400])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1400, "dark")])
 def test_it_opens_quietly_and_fits(opened, width, scheme):
     tab = opened(width, color_scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") == width
@@ -106,21 +134,19 @@ def test_it_opens_quietly_and_fits(opened, width, scheme):
 
 
 @pytest.mark.slow
-def test_no_text_runs(opened, page):
-    tab = opened()
-    assert "<script>alert(1)<script>" in tab.title()
-    assert cleaned(HOSTILE) in tab.inner_text("h1")
-    assert tab.locator("script").count() == 3  # the charts' data, their program, the page's own
-    assert tab.locator("img").count() == 0
+def test_no_text_runs(wide, page):
+    assert "<script>alert(1)<script>" in wide.title()
+    assert cleaned(HOSTILE) in wide.inner_text("h1")
+    assert wide.locator("script").count() == 3  # the charts' data, their program, the page's own
+    assert wide.locator("img").count() == 0
     html = page.read_text(encoding="utf-8")
     assert "<script>alert" not in html and "<img src=x" not in html
 
 
 @pytest.mark.slow
-def test_tables_sort_by_click_and_by_keyboard(opened):
-    tab = opened()
-    heads = tab.locator("table[data-sortable]").first.locator("th")
-    means = tab.locator("table[data-sortable]").first.locator(
+def test_tables_sort_by_click_and_by_keyboard(wide):
+    heads = wide.locator("table[data-sortable]").first.locator("th")
+    means = wide.locator("table[data-sortable]").first.locator(
         "tbody tr td:nth-child({})".format(heads.all_inner_texts().index("mean") + 1)
     )
     mean = heads.nth(heads.all_inner_texts().index("mean"))
@@ -130,19 +156,18 @@ def test_tables_sort_by_click_and_by_keyboard(opened):
     assert mean.get_attribute("aria-sort") == "ascending"
     assert means.all_inner_texts() == sorted(before, key=float)
     mean.locator("button").focus()
-    tab.keyboard.press("Enter")
+    wide.keyboard.press("Enter")
     assert mean.get_attribute("aria-sort") == "descending"
     assert means.all_inner_texts() == sorted(before, key=float, reverse=True)
     heads.first.locator("button").focus()
-    tab.keyboard.press("Space")
+    wide.keyboard.press("Space")
     assert [heads.first.get_attribute("aria-sort"), mean.get_attribute("aria-sort")] == ["ascending", "none"]
 
 
 @pytest.mark.slow
-def test_charts_have_tooltips_and_no_text_of_theirs_runs(opened):
-    tab = opened()
-    tab.locator("[data-chart=cost-params] .mark-symbol.role-mark path").last.hover(force=True)
-    tip = tab.locator("#vg-tooltip-element")
+def test_charts_have_tooltips_and_no_text_of_theirs_runs(wide):
+    wide.locator("[data-chart=cost-params] .mark-symbol.role-mark path").last.hover(force=True)
+    tip = wide.locator("#vg-tooltip-element")
     tip.wait_for(state="visible")
     assert "variant" in tip.inner_text() and tip.locator("script, img").count() == 0
 
@@ -258,17 +283,19 @@ def test_a_term_opens_under_a_finger(tab):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seeds", "schemes"), [(1, ["light"]), (8, ["light", "dark"])])
+@pytest.mark.parametrize(("seeds", "schemes"), [(1, ["light"]), (4, ["light", "dark"])])
 def test_axe_finds_no_violation(browser, tmp_path, seeds, schemes):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
-    store = synthetic_study(tmp_path / "runs", heads=(2, 4, 8), out_proj=(True,), seeds=seeds)
+    store = synthetic_study(tmp_path / "runs", heads=(2, 4), out_proj=(True,), seeds=seeds)
     synthetic_probes(store)
     page = ablate.report(store.root / "studies" / "synthetic")
     violations = []
-    for scheme in schemes:
-        # axe is a script of its own, which the page's policy would refuse.
-        with browser.new_page(viewport=SCREEN, color_scheme=scheme, bypass_csp=True) as tab:
-            violations += axe.Axe().run(show(tab, page)).response["violations"]
+    # axe is a script of its own, which the page's policy would refuse.
+    with browser.new_page(viewport=SCREEN, bypass_csp=True) as tab:
+        show(tab, page)
+        for scheme in schemes:
+            tab.emulate_media(color_scheme=scheme)
+            violations += axe.Axe().run(tab).response["violations"]
     assert [(found["id"], found["nodes"][0]["html"]) for found in violations] == []
 
 
@@ -365,7 +392,7 @@ def data_of(page: Page, key: str) -> pd.DataFrame:
 
 
 def test_what_it_says(tmp_path):
-    store = synthetic_study(tmp_path / "runs", seeds=3, diverging=(7,))
+    store = synthetic_study(tmp_path / "runs", heads=(1, 2, 4), seeds=3, diverging=(7,))
     subject = read(store.root / "studies" / "synthetic")
     page = gather(subject)
     assert page.subject.record.question == "Does it matter how heads are brought together?"
@@ -373,11 +400,11 @@ def test_what_it_says(tmp_path):
     assert [line.partition(":")[0] for line in page.failures] == ["diverged"]
     assert page.failures[0] not in page.notes
     assert len(page.commands) == 1
-    assert "heads=1,2,4,8 out_proj=true,false" in page.commands[0] and "seed=0,1,2" in page.commands[0]
+    assert "heads=1,2,4 out_proj=true,false" in page.commands[0] and "seed=0,1,2" in page.commands[0]
     assert page.facts["code"] == subject.rows["code"][0]
     assert "AdamW (β1 = 0.9" in page.methods and "3 are" not in page.methods
     values = page.hyperparameters.set_index("hyperparameter")["value"]
-    assert values["heads"] == "1, 2, 4, 8" and values["peak learning rate"] == "0.003"
+    assert values["heads"] == "1, 2, 4" and values["peak learning rate"] == "0.003"
     keys = [figure.key for figure in figures(page)]
     assert keys == [
         *("intervals-primary", "intervals-exploratory", "curves", "seeds", "against-heads", "grid", "cost"),

@@ -17,6 +17,7 @@ from unittest import mock
 import hydra
 import pandas as pd
 import pytest
+import yaml
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import HydraContext, RunMode
@@ -46,6 +47,7 @@ from ablate.study.config import Design, combinations
 from ablate.study.estimate import Times, total
 from ablate.study.kinds import read_declared
 from ablate.study.ladder import Ladder
+from ablate.study.outcome import Outcome
 from ablate.study.run import run
 from ablate.study.study import Study, one_of_each, settings, values_of
 from tests.helpers import QUICK, ROOT, but, call_cli, hydra_at, make_config, write_study
@@ -159,19 +161,30 @@ def sweep(tmp_path, monkeypatch):
         quick = QUICK[2:] if any(one.startswith("corpus=") for one in overrides) else QUICK
         if "study=ladder" in overrides:  # its rungs give the steps, for which the text is too short
             quick = [*(one for one in quick if not one.startswith("train.steps")), "study.epochs=1000000"]
-        asked = compose(["-m", *but(quick, *overrides)])
+        asked = (compose if "-cd" in overrides else composed_once)(("-m", *but(quick, *overrides)))
         assert isinstance(asked, Sweep)
         return asked
 
     return sweep
 
 
+composed_once = functools.cache(compose)  # a sweep keeps what it has composed of its runs
+
+
 @pytest.fixture
 def planned(sweep, monkeypatch):
-    """The outcome of a dry run that times nothing."""
+    """The outcome of a dry run that times nothing. primary: the contrasts, in place of those of the study."""
     monkeypatch.setattr("ablate.study.estimate.total", lambda *_: Times(steps=1.0))
     monkeypatch.setattr(machine, "bfloat16_is_faster", lambda: False)
-    return lambda *overrides: run(sweep(*overrides), dry_run=True)
+
+    def planned(*overrides: str, primary: list[Any] | None = None) -> Outcome:
+        asked = sweep(*overrides)
+        return run(
+            asked if primary is None else replace(asked, study={**asked.study, "primary": primary}),
+            dry_run=True,
+        )
+
+    return planned
 
 
 FLOAT32 = ("train.precision=float32",)  # without a remark on what this machine makes of bfloat16
@@ -436,7 +449,7 @@ def test_every_study_can_show_what_it_decided_on(planned, study):
 def test_a_contrast_that_no_runs_could_show_is_refused_before_any_is_made(planned, primary, line):
     with pytest.raises(ConfigError, match=r"^study\.primary: ") as refused:
         factors = ("study.factors.model=[tiny]", "study.factors.heads=[1,2,4,8]")
-        planned("study=fusion", f"study.primary=[{primary}]", *factors)
+        planned("study=fusion", *factors, primary=[yaml.safe_load(primary)])
     assert line in str(refused.value)
 
 

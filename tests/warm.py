@@ -14,12 +14,16 @@ import statsmodels.stats.multitest
 import vl_convert
 
 import ablate
-from tests.helpers import make_config
+from ablate.store.provenance import machine
+from tests.helpers import make_config, not_flushed, parsed_once
 
 __all__ = ["altair", "platformdirs", "pydantic", "safetensors", "scipy", "statsmodels", "vl_convert"]
 
 for module in pkgutil.walk_packages(ablate.__path__, "ablate."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
+not_flushed().__enter__()
+parsed_once().__enter__()
 make_config()  # Hydra finds its plugins
+machine()  # it reads all of ablate's code, and asks git
 gc.freeze()  # no command looks for garbage in all this, or copies its pages

@@ -76,13 +76,13 @@ def _row(outcome: Row | StoreError) -> Row:
 def _begun(task: Task, stored: StoredRun, stack: contextlib.ExitStack) -> Attempt | Row | StoreError:
     """The attempt at a run; its row if it is finished, or why it can't begin."""
     run, listener = task.run, task.listener
+    own = stack.enter_context(contextlib.ExitStack())
     try:
         current, finished = stored.stamp(), _finished(stored, listener)
         if finished and (task.known not in (None, current) or not _again(run.config.force, finished)):
             finished["status"] = status_now(finished)
             listener(Skipped())
             return finished
-        own = stack.enter_context(contextlib.ExitStack())
         attempt = own.enter_context(_attempt(stored, run, listener, finished, current, describe(run)))
         attempt.release = own.close
         about: dict[str, Any] = {"device": device.describe(run.device)}
@@ -94,6 +94,7 @@ def _begun(task: Task, stored: StoredRun, stack: contextlib.ExitStack) -> Attemp
             attempt.writer.write(name, source)
         return attempt
     except StoreError as error:
+        own.close()
         return error
 
 

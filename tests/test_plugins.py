@@ -13,7 +13,7 @@ import pytest
 
 from ablate.execution import plugins
 from tests.helpers import SUM, but, call_cli, fork_cli
-from tests.test_pool import wait_for
+from tests.test_pool import logs, wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.eval_every=3", "train.batch=4")
 
@@ -156,11 +156,12 @@ def test_names_that_a_method_can_not_have(tmp_path, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["pool", "basic", "joblib"])
-def test_every_launcher_makes_the_same(tmp_path, start_python, launcher):
+def test_every_launcher_makes_the_same(tmp_path, start, start_python, launcher):
     write(tmp_path)
     os.makedirs(tmp_path / "work")
     sweep = ("-m", "fusion=sum,mine", "seed=0,1", f"hydra/launcher={launcher}", *QUICK)
-    process = start_python("run", "--plugin", "../mine.py", *sweep, cwd=tmp_path / "work")
+    begin = start_python if launcher == "joblib" else start  # where joblib was forked, it waits in vain
+    process = begin("run", "--plugin", "../mine.py", *sweep, cwd=tmp_path / "work")
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     losses = {(row["fusion"], row["seed"]): row["val_loss"] for row in rows(tmp_path / "work")}
@@ -183,8 +184,7 @@ def test_a_killed_run_goes_on_with_the_same_file_and_with_no_other(tmp_path, sta
     assert_refused(refused, "--plugin mine.py: not the file that mine-h4", "its code was")
     path.write_text("# as it was\n" + write(tmp_path).read_text())
     start(*again, cwd=tmp_path)
-    logs = ".*/*/*/log.txt"
-    wait_for(lambda: any("going on after step" in log.read_text() for log in attempts.glob(logs)))
+    wait_for(lambda: any("going on after step" in log for log in logs(tmp_path)))
 
 
 # --- what has changed since ---------------------------------------------------------------------

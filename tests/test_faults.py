@@ -132,7 +132,7 @@ def test_clocks_set_back(tmp_path, start):
     again = call_cli("run", *QUICK, cwd=tmp_path)
     assert again.returncode == 0 and "finished before" in again.stderr
     goes_on = start("run", *LONG, "seed=1", cwd=tmp_path)
-    wait_for(lambda: any("going on after step" in log.read_text() for log in logs(tmp_path)))
+    wait_for(lambda: any("going on after step" in text for text in logs(tmp_path)))
     kill(goes_on)
 
 

@@ -59,7 +59,7 @@ REFUSED = [
     (["-m", "fusion=gated,weighted_sum", "fusion.per=haed"], "fusion.per=haed: not a choice; did you mean"),
     # A mistake in a study leaves nothing out.
     (["study=heads", "name=../x"], "name=../x: it names a directory"),
-    (["study=heads", "heads=1,x"], "heads=x: expected a whole number"),
+    (["study=heads", "corpus=grammar", "heads=1,x"], "heads=x: expected a whole number"),
     (["study=heads", "corpus=file", "corpus.path=nowhere.txt"], "corpus.path=nowhere.txt: no such file"),
     # A key that is given twice, as a shell makes of seed={0..2}.
     (

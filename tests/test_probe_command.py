@@ -93,7 +93,7 @@ def ids(where: Path, fusion: str) -> list[str]:
 
 @pytest.mark.skipif(not works(onednn), reason="this PyTorch has no such operator")
 def test_a_model_is_looked_at_in_float64_whatever_its_product_takes():
-    run = prepare(make_config(*QUICK, "train.linear=onednn"))
+    run = prepare(make_config(*QUICK, *GRAMMAR, "train.linear=onednn"))
     assert run.linear == "onednn"
     tokens = torch.zeros(1, 16, dtype=torch.int64)
     assert in_float64(run)(tokens).dtype == torch.float64

@@ -17,6 +17,7 @@ from ablate.analysis.load import load
 from ablate.config.rules import ConfigError
 from ablate.execution.execute import describe
 from ablate.execution.run import prepare
+from ablate.numerics import NUMERICS
 from ablate.phrases import texts
 from ablate.store.columns import csv_text
 from ablate.store.record import Role, as_plain
@@ -291,7 +292,7 @@ def test_results_that_do_not_fit_their_record_are_refused(travelled):
     assert "results.csv has 1 that it does not list" in refusal(*lines, foreign)
     header, last = lines[0].rstrip().split(","), lines[-1].rstrip().split(",")
     last[header.index("numerics") - len(header)] = "7"
-    assert "numerics 1 / 7" in refusal(*lines[:-1], ",".join(last))
+    assert f"numerics {NUMERICS} / 7" in refusal(*lines[:-1], ",".join(last))
     table.unlink()
     with pytest.raises(ConfigError, match=r"study\.json without results\.csv; copy both"):
         load([str(travelled)])

@@ -11,8 +11,9 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing.popen_forkserver import Popen
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pandas as pd
 import psutil
@@ -23,7 +24,7 @@ from ablate.compute import limits
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.launch.pool import Listen, Queue, _Pool
-from ablate.launch.processes import READY, Worker
+from ablate.launch.processes import READY, Worker, _answer
 from ablate.store.store import Store
 from tests.helpers import QUICK, ROOT, SUM, call_cli, fork_cli, refusal
 
@@ -144,6 +145,22 @@ def test_the_server_of_the_workers_is_lost(tmp_path, start):
     _, err = process.communicate(timeout=100)
     assert process.returncode == 0 and "Traceback" not in err, err
     assert results(tmp_path)["status"].tolist() == ["done"] * 3
+
+
+def test_the_server_of_the_workers_is_lost_while_it_forks(monkeypatch):
+    forked: Any = Popen
+    launch, calls = forked._launch, []
+
+    def losing(popen: Any, process: Any) -> None:
+        calls.append(process)
+        if len(calls) == 1:
+            raise EOFError("unexpected EOF")
+        launch(popen, process)
+
+    monkeypatch.setattr(forked, "_launch", losing)
+    worker = Worker(partial(_answer, len), threads=1)
+    assert len(calls) == 2 and worker.process.is_alive()
+    worker.stop()
 
 
 def test_a_worker_may_be_lost_before_it_is_ready():

@@ -110,7 +110,10 @@ class Worker:
         given = (child, task, threads, whole, plugins.used())
         self.process = context.Process(target=_work, args=given, daemon=True)
         with _as_workers_begin(), _apart():
-            self.process.start()
+            try:
+                self.process.start()
+            except (EOFError, ConnectionError):  # the server was lost while it forked: another one does
+                self.process.start()
         child.close()
 
     @property

@@ -44,7 +44,7 @@ def runs_of(model: str, precision: str, members: int, where: str) -> list[Placed
 def measured(runs: list[PlacedRun]) -> tuple[torch.Tensor, float, str, float]:
     """The losses of the first steps, (COMPARED, M); seconds a step, the median of rounds; how steps are
     computed; and MB of memory."""
-    losses, times, how, place = [], [], "", runs[0].device
+    losses, times, how, place = [], [], "alone", runs[0].device
     if place.type == "cuda":
         torch.cuda.reset_peak_memory_stats(place)
     with device.deterministic(place), training(runs, build_group(runs)) as trained:

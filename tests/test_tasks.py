@@ -176,8 +176,7 @@ def test_a_row_without_targets_counts_nowhere():
     others = Batch(*others[:2], (others.targets.flatten() != IGNORE_INDEX).nonzero().flatten())
     assert model.loss(batch.inputs, silent, positions).item() == pytest.approx(model.loss(*others).item())
     nothing = Batch(batch.inputs, torch.full_like(silent, IGNORE_INDEX), positions[:0])
-    rows = Batch._make(None if part is None else part[None] for part in nothing)
-    loss_M, grads_MP = Alone(model).losses_and_gradients(rows)
+    loss_M, grads_MP = Alone(model).losses_and_gradients(nothing.each(lambda part: part[None]))
     assert loss_M.tolist() == [0] and (grads_MP == 0).all()
 
 

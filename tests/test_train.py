@@ -17,8 +17,7 @@ from ablate.model.attend import unfused
 from ablate.model.models import Model, build_model
 from ablate.training.evaluate import evaluate
 from ablate.training.events import Diverged, Evaluation, Event, Resumable, State, Step
-from ablate.training.group import Alone, in_precision
-from ablate.training.layout import Layout
+from ablate.training.group import Alone, Layout, in_precision
 from ablate.training.train import Member, Training
 from tests.helpers import make_config, make_spec
 

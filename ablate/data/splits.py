@@ -4,7 +4,7 @@ Legend: B rows, T positions in a row (`context`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,11 @@ class Batch(NamedTuple):
     source: Tensor | None = None
 
     def to(self, device: torch.device) -> "Batch":
-        return Batch._make(None if part is None else part.to(device, non_blocking=True) for part in self)
+        return self.each(lambda part: part.to(device, non_blocking=True))
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """The batch with each of its parts changed."""
+        return Batch._make(None if part is None else change(part) for part in self)
 
 
 class Split(ABC):

@@ -60,7 +60,7 @@ class Attempt:
         self.writer, self._listener, self._stored = writer, listener, stored
         self._finished, self._known = finished, known
         self._metrics: list[Row] = []
-        self.last: Evaluation | None = None
+        self._last: Evaluation | None = None
         self.release: Callable[[], None] = lambda: None  # gives up the lease, before others of the group end
         # Its place in the group, the size of that, and that of the largest it was part of.
         self._member, self._together, self._members = 0, 1, 1
@@ -73,10 +73,12 @@ class Attempt:
     @_unless_lost
     def begin(self, member: int, members: int, remark: str = "") -> None:
         """It is trained from its start, in this place of a group of so many."""
-        start, self._member, self._together = self.writer.start, member, members
+        start, failed = self.writer.start, bool(self._metrics)
+        self._member, self._together = member, members
         self._metrics = list(start.metrics) if start else []
         self._members = max(members, start.members if start else 1)
-        self.writer.write("metrics.csv", csv_text(self._metrics, METRICS_COLUMNS))
+        if failed:  # in a group that was halved
+            self.writer.write("metrics.csv", csv_text(self._metrics, METRICS_COLUMNS))
         self.writer.log(f"going on after step {start.step}" if start else "begun")
         if remark:
             self.writer.log(remark)
@@ -89,7 +91,7 @@ class Attempt:
             return
         self.writer.check()
         match event:
-            case Began(how) if how != "alone":
+            case Began(how):
                 self.writer.log(how)
             case Checked(step, loss_M):
                 self._listener(Stepped(step, loss_M[self._member]))
@@ -106,7 +108,7 @@ class Attempt:
 
     def _evaluated(self, event: Evaluation) -> None:
         step, train_loss, val_loss = event.step, event.train_loss, event.validation.loss
-        self.last = event
+        self._last = event
         self._metrics.append(formulas.at_evaluation(event))
         self.writer.metrics(self._metrics[-1])
         train = "" if train_loss is None else f" train_loss {train_loss:.4f}"
@@ -117,8 +119,8 @@ class Attempt:
     @_unless_lost
     def trained(self, model: Model, final: Final) -> None:
         """The model after its last step, with its scores."""
-        assert self.last is not None, "training ends with an evaluation"
-        row = formulas.at_end(self.run, model, self.last, self._metrics, final)
+        assert self._last is not None, "training ends with an evaluation"
+        row = formulas.at_end(self.run, model, self._last, self._metrics, final)
         if self.run.config.train.translate:
             row |= self._translated(model)
         if self.run.config.train.save == "model":

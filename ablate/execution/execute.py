@@ -15,7 +15,6 @@ from ablate.compute import device
 from ablate.execution import formulas, plugins, translate
 from ablate.execution.attempt import Attempt
 from ablate.execution.events import Listener, Noticed, Skipped, ignore
-from ablate.execution.grouping import kind, why_alone
 from ablate.execution.run import PlacedRun, Run, build_group, training
 from ablate.files.atomic import StoreError
 from ablate.model import fusion, scores
@@ -54,17 +53,29 @@ def execute_group(tasks: Sequence[Task], root: Path | None = None) -> list[Row |
     `execute`. Those of another kind, or that resume after another step, are further groups, in turn."""
     with contextlib.ExitStack() as stack:
         begun = [_begun(task, Store(root).run(task.run.name), stack) for task in tasks]
-        groups: dict[tuple[str, int], list[Attempt]] = {}
-        for attempt in begun:
-            if isinstance(attempt, Attempt):
-                after = attempt.start.step if attempt.start else 0
-                groups.setdefault((kind(attempt.run) if len(tasks) > 1 else "", after), []).append(attempt)
-        for group in groups.values():
-            with device.deterministic(group[0].run.device):
-                why = why_alone([attempt.run for attempt in group]) if len(group) > 1 else None
-                for together in [[attempt] for attempt in group] if why else [group]:
-                    _train(together, f"trained alone: {why}" if why else "")
+        attempts = [attempt for attempt in begun if isinstance(attempt, Attempt)]
+        for group, remark in _grouped(attempts) if len(attempts) > 1 else [(attempts, "")]:
+            if group:
+                with device.deterministic(group[0].run.device):
+                    _train(group, remark)
     return [attempt.outcome() if isinstance(attempt, Attempt) else attempt for attempt in begun]
+
+
+def _grouped(attempts: Sequence[Attempt]) -> Iterator[tuple[list[Attempt], str]]:
+    """The attempts that are trained as one, with a remark for those that can't be."""
+    from ablate.execution.grouping import kind, why_alone  # which a single run doesn't need
+
+    groups: dict[tuple[str, int], list[Attempt]] = {}
+    for attempt in attempts:
+        after = attempt.start.step if attempt.start else 0
+        groups.setdefault((kind(attempt.run), after), []).append(attempt)
+    for group in groups.values():
+        with device.deterministic(group[0].run.device):
+            why = why_alone([attempt.run for attempt in group]) if len(group) > 1 else None
+        if why:
+            yield from (([attempt], f"trained alone: {why}") for attempt in group)
+        else:
+            yield group, ""
 
 
 def _row(outcome: Row | StoreError) -> Row:
@@ -140,11 +151,10 @@ def _compute(attempts: Sequence[Attempt]) -> None:
                 attempt.take(event)
             if not any(attempt.trains for attempt in attempts):
                 return
-        if any(attempt.trains for attempt in attempts):
-            finals = formulas.finals(trained, runs[0])
-            for attempt, model, final in zip(attempts, group.models, finals, strict=True):
-                if attempt.trains:
-                    attempt.trained(model, final)
+        finals = formulas.finals(trained, runs[0])
+        for attempt, model, final in zip(attempts, group.models, finals, strict=True):
+            if attempt.trains:
+                attempt.trained(model, final)
 
 
 def settled(run: Run, root: Path | None = None) -> Row | None:

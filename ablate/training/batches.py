@@ -30,7 +30,7 @@ def batches(
     def drawn(step: int) -> Batch:
         each = [split.batch(context=context, batch=batch, seed=seed, step=step) for seed in different]
         if len(seeds) == 1:
-            return Batch._make(None if part is None else part[None] for part in each[0])
+            return each[0].each(lambda part: part[None])
         return Batch._make(
             None if parts[0] is None else torch.stack([parts[place] for place in places])
             for parts in zip(*each, strict=True)

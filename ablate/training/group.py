@@ -12,7 +12,8 @@ import copy
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +22,47 @@ from torch.func import functional_call, vmap
 from ablate.data.splits import Batch
 from ablate.files import cache
 from ablate.model import attend
-from ablate.model.models import Model
+from ablate.model.models import Model, decayed
 from ablate.model.parts import Part
-from ablate.training.layout import Layout
 
 COMPILED_AT_ONCE = 4096  # models that a process keeps compiled; beyond PyTorch's 8 it falls back silently
 Module = TypeVar("Module", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each parameter of a model lies in one row of numbers. shapes: of the parameters, by name, in the
+    order of the row: those that decay come first. decayed: how many numbers decay."""
+
+    shapes: Mapping[str, torch.Size]
+    decayed: int
+
+    @classmethod
+    def of(cls, model: nn.Module) -> Self:
+        decays, params = decayed(model), dict(model.named_parameters())
+        names = sorted(params, key=lambda name: not decays[name])
+        return cls(
+            {name: params[name].shape for name in names},
+            sum(params[name].numel() for name in names if decays[name]),
+        )
+
+    def views(self, matrix_MP: Tensor) -> dict[str, Tensor]:
+        """The parameters in the rows of a matrix: by name, (M, *shape), sharing its memory."""
+        pieces = matrix_MP.split([shape.numel() for shape in self.shapes.values()], dim=1)
+        return {
+            name: piece.view(len(matrix_MP), *shape)
+            for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)
+        }
+
+    def rows(self, matrix_MP: Tensor) -> Iterator[dict[str, Tensor]]:
+        """The parameters of each member, by name, sharing the matrix's memory."""
+        views = self.views(matrix_MP)
+        return ({name: view[row] for name, view in views.items()} for row in range(len(matrix_MP)))
+
+    def flat(self, params: Mapping[str, Tensor]) -> Tensor:
+        """The parameters of one model in a row, (P,), in the type of the first."""
+        rows = [params[name].detach().flatten() for name in self.shapes]
+        return torch.cat([row.to(rows[0].dtype) for row in rows])
 
 
 class Group(ABC):
@@ -98,7 +134,7 @@ class Alone(Group):
     def __init__(self, model: Model, precision: str = "float32", *, compiled: bool = False) -> None:
         super().__init__([model], precision)
         self._params = dict(self.model.named_parameters())
-        self._loss = _compiled(self.model) if compiled else self.model.loss
+        self._loss: Callable[..., Tensor] = _compiled(self.model) if compiled else self.model.loss
 
     @property
     def buffers(self) -> Mapping[str, Tensor]:
@@ -111,9 +147,7 @@ class Alone(Group):
                 module._buffers.update(computed._buffers)  # of a method that makes a new tensor in each step
 
     def _losses(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
-        inputs, targets, *more = (None if part is None else part[0] for part in batch)
-        assert inputs is not None and targets is not None
-        return self._loss(inputs, targets, *more)[None], self._params
+        return self._loss(*batch.each(lambda part: part[0]))[None], self._params
 
     def logits(self, inputs: Tensor, positions: Tensor | None, source: Tensor | None) -> Tensor:
         return self.model(inputs, positions, source)[None]

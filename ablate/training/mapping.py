@@ -17,7 +17,7 @@ from ablate import rng
 from ablate.data.splits import Batch
 from ablate.model.models import Model
 from ablate.model.parts import python_state
-from ablate.phrases import one_line, said_by
+from ablate.phrases import error_line
 from ablate.training.evaluate import evaluating
 from ablate.training.group import Alone, Group, Mapped
 
@@ -45,7 +45,7 @@ def why_not_mapped(models: Sequence[Model], batches: Iterable[Batch]) -> str | N
                 if drawn != _drawn():
                     return DRAWS
                 for row, one in enumerate(alone):
-                    rows = Batch._make(None if part is None else part[row : row + 1] for part in batch)
+                    rows = batch.each(lambda part, row=row: part[row : row + 1])
                     _looked(one, batch)  # once more than the mapped ones: a count of calls parts
                     plain = zip(results, _computed(one, rows, batch), strict=True)
                     pairs = [(of_all[row], of_one[0]) for of_all, of_one in plain]
@@ -55,7 +55,7 @@ def why_not_mapped(models: Sequence[Model], batches: Iterable[Batch]) -> str | N
                 if (now := python_state(mapped.model)) != (before := before or now):  # a cache may be filled
                     return STATE
     except Exception as error:  # whatever a method raises
-        return f"it can't be mapped: {one_line(said_by(error).partition(chr(10))[0])}"
+        return f"it can't be mapped: {error_line(error, {})}"
     return None
 
 
@@ -65,7 +65,7 @@ def why_not_captured(group: Group, batch: Batch) -> str | None:
     one, traces = Alone(copy.deepcopy(group.model)), []
     with rng.drawing(0, "data", "tried"):
         for _ in range(3):
-            one.losses_and_gradients(Batch._make(None if part is None else part[:1] for part in batch))
+            one.losses_and_gradients(batch.each(lambda part: part[:1]))
             places = [buffer.data_ptr() for buffer in one.buffers.values()]
             traces.append((python_state(one.model), places, _drawn()))
     _, before, after = traces  # the first call may fill a cache
@@ -81,8 +81,7 @@ def _computed(group: Group, batch: Batch, looked_at: Batch | None = None) -> lis
 @torch.no_grad()
 def _looked(group: Group, batch: Batch) -> Tensor:
     """The logits of an evaluation of the first member's rows, which it reads twice."""
-    inputs, _, positions, source = (None if part is None else part[0] for part in batch)
-    assert inputs is not None
+    inputs, _, positions, source = batch.each(lambda part: part[0])
     with evaluating(group):
         group.logits(inputs, positions, source)
         return group.logits(inputs, positions, source)

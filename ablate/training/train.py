@@ -8,8 +8,9 @@ legend: M members, P numbers in all parameters of one.
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,13 +18,15 @@ from torch import Tensor
 from ablate import rng
 from ablate.config.schema import TrainConfig
 from ablate.data.splits import Batch, Split
+from ablate.phrases import error_line
 from ablate.training import optim
 from ablate.training.batches import batches
-from ablate.training.capture import Captured, Compute
 from ablate.training.evaluate import restore, scores
 from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Kept, Resumable, State, Step
 from ablate.training.group import Group
-from ablate.training.mapping import why_not_captured
+
+if TYPE_CHECKING:
+    from ablate.training.capture import Compute
 
 # After so many steps or seconds at most it is checked that losses are finite, which waits for the device.
 CHECK_EVERY, CHECK_EVERY_S = 100, 0.2
@@ -70,14 +73,14 @@ class Training:
         self._most_M = group.weights.new_tensor([m.config.clip or math.inf for m in members])
         self._decay = [member.config.weight_decay for member in members]
         self._steps: Compute | None = None
+        self._end: Callable[[], None] = lambda: None
         self._began, self._evaluating = time.perf_counter(), 0.0
 
     def __enter__(self) -> "Training":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if isinstance(self._steps, Captured):
-            self._steps.close()
+        self._end()
 
     @torch.no_grad()
     def _resume(self, row: int, start: State) -> None:
@@ -109,7 +112,8 @@ class Training:
             inputs = (rates_M, *batch)
             if self._steps is None:
                 self._steps, how = self._way(inputs)
-                yield Began(how)
+                if how:
+                    yield Began(how)
             loss_M, norm_M = self._steps(*inputs)
             if self.average is not None and config.average:
                 averaged = max(1, round(config.average * config.steps))
@@ -172,21 +176,25 @@ class Training:
         group.follow()
         return loss_M, norm_M
 
-    def _way(self, inputs: Sequence[Tensor | None]) -> tuple[Compute, str]:
-        """How steps are computed, and a line about it."""
+    def _way(self, inputs: Sequence[Tensor | None]) -> "tuple[Compute, str]":
+        """How steps are computed, and a line about it; empty where there is no other way."""
         count = len(self.members)
         mapped = f"{count} members mapped" if count > 1 else "alone"
         if self._device.type != "cuda":
-            return self._compute, mapped
+            return self._compute, mapped if count > 1 else ""
+        from ablate.training.capture import Captured
+
         group = self.group
         moments = (self._moments.first, self._moments.second, self._moments.updates)
         written = [buffer for buffer in group.buffers.values() if 0 not in buffer.stride()]
         state = (group.weights, group.computed, *moments, *written)
         if not (why := self._why_eager(Batch._make(inputs[1:]))):
             try:
-                return Captured(self._compute, inputs, state), f"{mapped}, captured"
+                captured = Captured(self._compute, inputs, state)
+                self._end = captured.close
+                return captured, f"{mapped}, captured"
             except RuntimeError as error:
-                why = str(error).partition("\n")[0]
+                why = error_line(error, {})
         return self._compute, f"{mapped}, not captured: {why}"
 
     def _why_eager(self, batch: Batch) -> str | None:
@@ -195,6 +203,8 @@ class Training:
             return "train.compile=true"
         if self._train_split.is_ragged:
             return "its batches differ in shape"
+        from ablate.training.mapping import why_not_captured
+
         return why_not_captured(self.group, batch)
 
     def _check(self, step: int, losses_LM: Tensor) -> Iterator[Event]:

@@ -120,7 +120,8 @@ def wide(_wide):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1400, "dark")])
+@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_opens_quietly_and_fits(opened, width, scheme):
     tab = opened(width, color_scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") == width
@@ -283,10 +284,10 @@ def test_a_term_opens_under_a_finger(tab):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seeds", "schemes"), [(1, ["light"]), (4, ["light", "dark"])])
+@pytest.mark.parametrize(("seeds", "schemes"), [(1, ["light"]), (8, ["light", "dark"])])
 def test_axe_finds_no_violation(browser, tmp_path, seeds, schemes):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
-    store = synthetic_study(tmp_path / "runs", heads=(2, 4), out_proj=(True,), seeds=seeds)
+    store = synthetic_study(tmp_path / "runs", heads=(2, 4, 8), out_proj=(True,), seeds=seeds)
     synthetic_probes(store)
     page = ablate.report(store.root / "studies" / "synthetic")
     violations = []

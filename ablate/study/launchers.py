@@ -105,8 +105,9 @@ class Launcher(ABC):
         return chosen.threads
 
     def at_once(self, devices: Collection[torch.device], threads: int) -> int:
-        """How many runs it trains at a time, at most."""
-        return self.settings.workers or device.workers(devices, threads)
+        """How many processes train at a time, at most."""
+        alone = self.settings.members == 1
+        return self.settings.workers or device.workers(devices, threads, alone=alone)
 
 
 def launcher_of(settings: Pool | Cluster | HydraLauncher) -> Launcher:
@@ -146,6 +147,7 @@ class ByWorkers(Launcher):
                 threads=threads,
                 timeout_s=self.settings.timeout,
                 listen=board.listener,
+                members=self.settings.members,
                 gpus=device.each(devices),
                 request_runs=lambda spare: placed_here(work.request_runs(spare).values(), settings),
             )

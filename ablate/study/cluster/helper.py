@@ -56,8 +56,8 @@ class Job:
 @dataclass(frozen=True)
 class Phase:
     """Runs to train. name: the same for the same runs, also when some of them are finished and left out.
-    helpers: how many there are to be; cores, workers and threads: of each helper, None where it decides.
-    plugins: with their source."""
+    helpers: how many there are to be; cores, workers, threads and members: of each helper, None where
+    it decides. plugins: with their source."""
 
     study: str
     name: str
@@ -65,6 +65,7 @@ class Phase:
     cores: int | None
     workers: int | None
     threads: int | None
+    members: int | None
     plugins: Sequence[Plugin]
     jobs: Sequence[Job]
 
@@ -163,7 +164,8 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
         )
     runs = machine.bound(runs, settings)
     devices = {run.device for run in runs}
-    workers = phase.workers or device.workers(devices, settings.threads, cores)
+    alone = phase.members == 1
+    workers = phase.workers or device.workers(devices, settings.threads, cores, alone=alone)
 
     def request_runs(spare: int) -> list[PlacedRun]:
         if phase.name != GROWING:
@@ -185,6 +187,7 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
         threads=settings.threads,
         timeout_s=None,
         listen=Lines(console(stderr=False, width=200), len(runs)).listener,
+        members=phase.members,
         gpus=device.each(devices),
         leave_from=number / phase.helpers,
         request_runs=request_runs,

@@ -60,7 +60,8 @@ class ByHelpers(Launcher):
         return self.settings.threads or (machine.threads_of_helpers(*of_helpers) if runs else 1)
 
     def at_once(self, devices: Collection[torch.device], threads: int) -> int:
-        workers = self.settings.workers or device.workers(devices, threads, self.settings.cpus_per_task)
+        cores, alone = self.settings.cpus_per_task, self.settings.members == 1
+        workers = self.settings.workers or device.workers(devices, threads, cores, alone=alone)
         return self.settings.jobs * workers
 
     def train(self, work: Work) -> Trained:
@@ -84,6 +85,7 @@ class ByHelpers(Launcher):
             cores=cluster.cpus_per_task,
             workers=cluster.workers,
             threads=cluster.threads,
+            members=cluster.members,
             plugins=plugins.used(),
             jobs=_jobs(work.runs, work.known),
         )

@@ -132,7 +132,7 @@ def test_two_commands_and_a_helper_never_train_a_member_twice(here, tmp_path, st
 @pytest.fixture
 def queued(tmp_path, monkeypatch):
     monkeypatch.setattr(grouping, "kind", lambda run: run.kind)
-    monkeypatch.setattr(grouping, "differ_in_shape", lambda run: run.kind == "alone")
+    monkeypatch.setattr(grouping, "why_alone_by_config", lambda run: run.kind == "alone")
 
     def queued(*kinds: str, device: str = "cpu", **given: Any) -> Queue:
         runs: list[Any] = [
@@ -204,15 +204,23 @@ def test_a_worker_takes_as_many_as_fit_and_gives_the_others_back(tmp_path, monke
 def test_how_many_fit_follows_from_the_card_and_the_first_step(monkeypatch):
     from tests.test_group import runs_of
 
-    run = SimpleNamespace(device=torch.device("cuda"), of=runs_of()[0])
+    def no_memory(_: object) -> float:
+        raise torch.OutOfMemoryError
+
+    run: Any = SimpleNamespace(device=torch.device("cuda"), of=runs_of()[0])
+    monkeypatch.setattr(grouping.device, "release_memory", lambda _: None)
     monkeypatch.setattr(grouping, "kind", id)
     monkeypatch.setattr(grouping, "_bytes_of_one", lambda _: 3e9)
     monkeypatch.setattr(grouping.device, "memory_of", lambda _: 80e9)
-    assert grouping.that_fit(run) == 21  # type: ignore[arg-type]
+    assert grouping.that_fit(run) == 21
     monkeypatch.setattr(grouping, "_bytes_of_one", lambda _: 300e9)
-    assert grouping.that_fit(run) == 21  # as measured before  # type: ignore[arg-type]
+    assert grouping.that_fit(run) == 21  # as measured before
     grouping._fit.clear()
-    assert grouping.that_fit(run) == 1  # type: ignore[arg-type]
+    assert grouping.that_fit(run) == 1
+    grouping._fit.clear()
+    monkeypatch.setattr(grouping, "_bytes_of_one", no_memory)
+    assert grouping.that_fit(run) == 1
+    grouping._fit.clear()
     assert grouping.that_fit(run.of) == sys.maxsize
 
 

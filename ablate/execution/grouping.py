@@ -4,6 +4,8 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 
+import torch
+
 from ablate.compute import device
 from ablate.config.identity import digest
 from ablate.data.splits import Batch
@@ -26,8 +28,8 @@ def kind(run: PlacedRun) -> str:
     return digest([about, repr(run.spec), run.corpus.sha256, str(run.device), run.linear, run.attention])
 
 
-def differ_in_shape(run: PlacedRun) -> str:
-    """The reason, as far as its config has one, why a run can't be trained with others; empty if it can."""
+def why_alone_by_config(run: PlacedRun) -> str:
+    """The reason, as far as its config has one, why a run is trained alone; empty if it need not be."""
     if run.config.model.dropout:
         return "model.dropout is drawn for each run"
     if run.corpus.splits["train"].is_ragged:
@@ -37,7 +39,7 @@ def differ_in_shape(run: PlacedRun) -> str:
 
 def why_alone(run: PlacedRun) -> str:
     """The reason why a run can't be trained as one with others of its kind; empty if it can."""
-    return differ_in_shape(run) or _tried(kind(run), run) or ""
+    return why_alone_by_config(run) or _tried(kind(run), run) or ""
 
 
 def that_fit(run: PlacedRun) -> int:
@@ -47,8 +49,11 @@ def that_fit(run: PlacedRun) -> int:
         return sys.maxsize
     of = kind(run)
     if of not in _fit:
-        memory = device.memory_of(run.device)
-        _fit[of] = max(1, int(SHARE * memory / _bytes_of_one(run)))
+        try:
+            _fit[of] = max(1, int(SHARE * device.memory_of(run.device) / _bytes_of_one(run)))
+        except torch.OutOfMemoryError:
+            _fit[of] = 1
+        device.release_memory(run.device)
     return _fit[of]
 
 

@@ -78,10 +78,10 @@ def train_all(
 
     A failed run has a row in the store like any other. known: by name of the run, the stamp of the result
     that existed when the command began; `request_runs` adds those of its runs. members: how many runs of a
-    kind are trained as one, as in Queue. gpus: for the workers to take
-    in turn; none if they share what there is. leave_from: begin at this share of the list, and leave runs to
-    others that are at them, as helpers do; None: begin anywhere, and wait for others. request_runs: called
-    whenever a run has ended. Raises ConfigError if workers can't start.
+    kind are trained as one, as in Queue. gpus: for the workers to take in turn; none if they share what there
+    is. leave_from: begin at this share of the list, and leave runs to others that are at them, as helpers do;
+    None: begin anywhere, and wait for others. request_runs: called whenever a run has ended. Raises
+    ConfigError if workers can't start.
     """
     queue = Queue(runs, Store(), lambda run: listen(run.name)(Skipped()), leave_from, members)
     pool = _Pool(queue, known, listen, leaves=leave_from is not None, request_runs=request_runs)

@@ -21,9 +21,9 @@ def most_as_one(run: PlacedRun, members: int | None) -> int:
     most = members or (MOST if run.device.type == "cuda" else 1)
     if most == 1:
         return 1
-    from ablate.execution.grouping import differ_in_shape  # which runs alone don't need
+    from ablate.execution.grouping import why_alone_by_config  # which runs alone don't need
 
-    return 1 if differ_in_shape(run) else most
+    return 1 if why_alone_by_config(run) else most
 
 
 class Queue:

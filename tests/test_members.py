@@ -16,7 +16,7 @@ from ablate.execution import grouping
 from ablate.execution.events import PutBack, Taken
 from ablate.launch import pool
 from ablate.launch.pool import try_next
-from ablate.launch.queue import AGAIN_S, Queue
+from ablate.launch.queue import AGAIN_S, Queue, processes
 from ablate.live.table import Pace, time_left, together
 from ablate.store.columns import RESOURCE_COLUMNS
 from ablate.store.store import Store
@@ -158,6 +158,13 @@ def test_runs_of_a_kind_are_given_as_one_the_largest_groups_first(queued):
     # another helper begins at another group
     assert picked(queued(*"aaaaaaaa", start=0.5)) == [[3, 4, 5], [6, 7, 0], [1, 2]]
     assert picked(queued(*"aaabbb", start=0.5)) == [[3, 4, 5], [0, 1, 2]]
+
+
+def test_only_runs_that_are_trained_alone_share_a_card(queued, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    alone, as_one = (queued(*kinds, device="cuda").runs for kinds in (("alone", "alone"), ("alone", "a")))
+    found = [processes(runs, members, 1, 8) for runs in (alone, as_one) for members in (None, 2, 1)]
+    assert found == [4, 4, 4, 1, 1, 4]
 
 
 def test_what_does_not_fit_is_tried_again_as_smaller_groups(queued):

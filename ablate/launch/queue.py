@@ -4,9 +4,10 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from ablate.compute import device
 from ablate.execution.run import PlacedRun
 from ablate.store.store import Store
 
@@ -24,6 +25,14 @@ def most_as_one(run: PlacedRun, members: int | None) -> int:
     from ablate.execution.grouping import why_alone_by_config  # which runs alone don't need
 
     return 1 if why_alone_by_config(run) else most
+
+
+def processes(
+    runs: Collection[PlacedRun], members: int | None, threads: int, cores: int | None = None
+) -> int:
+    """How many processes train these runs at once, each with so many threads. members: as in Queue."""
+    alone = all(most_as_one(run, members) == 1 for run in runs)
+    return device.workers({run.device for run in runs}, threads, cores, alone=alone)
 
 
 class Queue:

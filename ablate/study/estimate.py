@@ -22,7 +22,7 @@ from ablate.launch.queue import most_as_one
 from ablate.phrases import counted, duration
 from ablate.store.record import Machine, StudyRecord
 from ablate.store.store import Store
-from ablate.study.launchers import Launcher
+from ablate.study.launchers import Launcher, placed
 from ablate.study.machine import gains_in_bfloat16
 from ablate.study.study import one_of_each
 from ablate.training.evaluate import scores
@@ -95,7 +95,7 @@ def estimate(
     todo = unfinished(runs)
     cluster = launcher.settings if launcher.settings.remote else None
     threads = launcher.threads(machine, todo)
-    at_once = launcher.at_once({run.device for run in todo if isinstance(run, PlacedRun)}, threads)
+    at_once = launcher.at_once(placed(todo), threads)
     workers, untimed = min(at_once, max(1, len(todo))), ""
     try:
         kinds = [(run if isinstance(run, PlacedRun) else place(run), n) for run, n in one_of_each(todo)]

@@ -29,6 +29,7 @@ from ablate.execution.run import PlacedRun, prepare, require_planned
 from ablate.files.atomic import read_json, write_atomically
 from ablate.launch.pool import train_all
 from ablate.launch.processes import start_server
+from ablate.launch.queue import processes
 from ablate.live.board import Lines
 from ablate.printing import console
 from ablate.store.provenance import code, torch_version
@@ -163,9 +164,7 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
             f"it has {cores} cores, and each run takes {settings.threads} threads; ask for more"
         )
     runs = machine.bound(runs, settings)
-    devices = {run.device for run in runs}
-    alone = phase.members == 1
-    workers = phase.workers or device.workers(devices, settings.threads, cores, alone=alone)
+    workers = phase.workers or processes(runs, phase.members, settings.threads, cores)
 
     def request_runs(spare: int) -> list[PlacedRun]:
         if phase.name != GROWING:
@@ -188,7 +187,7 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
         timeout_s=None,
         listen=Lines(console(stderr=False, width=200), len(runs)).listener,
         members=phase.members,
-        gpus=device.each(devices),
+        gpus=device.each({run.device for run in runs}),
         leave_from=number / phase.helpers,
         request_runs=request_runs,
     )

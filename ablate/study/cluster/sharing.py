@@ -15,17 +15,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ablate.clusters import Cluster
 from ablate.compose.composer import Overrides
 from ablate.compose.sweep import LauncherFailed
-from ablate.compute import device
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.execution import plugins
-from ablate.execution.run import Run
+from ablate.execution.run import PlacedRun, Run
 from ablate.files.atomic import StoreError, read_json
+from ablate.launch.queue import processes
 from ablate.live.board import Board
 from ablate.phrases import counted
 from ablate.store.jobs import Array, State, change_arrays, new_array, read_arrays, with_statuses
@@ -59,10 +57,10 @@ class ByHelpers(Launcher):
         of_helpers = (len(runs), runs, self.settings.jobs, self.settings.cpus_per_task)
         return self.settings.threads or (machine.threads_of_helpers(*of_helpers) if runs else 1)
 
-    def at_once(self, devices: Collection[torch.device], threads: int) -> int:
-        cores, alone = self.settings.cpus_per_task, self.settings.members == 1
-        workers = self.settings.workers or device.workers(devices, threads, cores, alone=alone)
-        return self.settings.jobs * workers
+    def at_once(self, runs: Collection[PlacedRun], threads: int) -> int:
+        settings = self.settings
+        of_a_job = processes(runs, settings.members, threads, settings.cpus_per_task)
+        return settings.jobs * (settings.workers or of_a_job)
 
     def train(self, work: Work) -> Trained:
         """Keep helpers at the runs until each has a result. Raises ConfigError, before anything is submitted,

@@ -128,9 +128,10 @@ def sharing(root: Path, number: int, arguments: argparse.Namespace, start: Any, 
     began = time.perf_counter()
     left = Queue(runs, store, made=lambda run: None)
     while left:
-        if (index := left.next()) is None:
+        if not (group := left.next()):
             time.sleep(0.1)
             continue
+        (index,) = group
         name = runs[index].name
         try:
             with attempt(store, name) as writer:

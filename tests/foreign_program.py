@@ -128,6 +128,7 @@ def odd():
 
 
 def in_a_daemon(queue: Any) -> None:
+    faulthandler.dump_traceback_later(120, exit=True)
     logging.disable()
     rows = ablate.run(fusion=["sum", "concat"], seed=3, name="daemon", **SMALL, **IN_PROCESS)
     try:
@@ -157,21 +158,22 @@ async def calls() -> None:
 
 @hydra.main(version_base="1.3", config_path=None, config_name="mine")
 def app(config: Any) -> None:
+    queue = multiprocessing.get_context("fork").SimpleQueue()
+    # Forked before this program has threads: what one of them holds at that moment, a fork waits for.
+    process = multiprocessing.get_context("fork").Process(target=in_a_daemon, args=[queue], daemon=True)
+    process.start()
+    process.join()
+    print("daemon", json.dumps(None if queue.empty() else queue.get()))
+    faulthandler.dump_traceback_later(240, exit=True)  # where it waits, if it does
     with odd():
         before = state()
         asyncio.run(calls())
         after = state()
         names = [name for name in before if before[name] != after[name]]
     print("changed", json.dumps({name: [str(before[name]), str(after[name])] for name in names}))
-    queue = multiprocessing.get_context("fork").SimpleQueue()
-    process = multiprocessing.get_context("fork").Process(target=in_a_daemon, args=[queue], daemon=True)
-    process.start()
-    print("daemon", json.dumps(queue.get()))
-    process.join()
 
 
 def main() -> None:
-    faulthandler.dump_traceback_later(240, exit=True)  # where it waits, if it does
     multiprocessing.set_start_method(None, force=True)  # as a program begins that is no fork of another
     own = {"fusion": "nothing", "hydra": {"run": {"dir": "."}, "output_subdir": None}}
     ConfigStore.instance().store("mine", own)

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from ablate.compute import device as devices
+from ablate.execution import grouping
 from ablate.execution.run import build_group, prepare, to_checkpoint, to_state, training
-from ablate.training.events import Evaluation, Resumable, State
+from ablate.training.events import Evaluation, Resumable, State, Step
 from benchmarks import gpu
 from tests.helpers import CONCAT, QUICK, call_cli, make_config
 
@@ -125,20 +126,41 @@ def test_only_cuda_is_told_to_be_deterministic_and_only_meanwhile():
         assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_the_benchmark_goes_on_where_it_was_cut_off(tmp_path):
-    path, page = tmp_path / "gpu.json", f"# A GPU\n{gpu.BEGIN}not measured\n{gpu.END}The end.\n"
+def test_the_benchmark_goes_on_where_it_was_cut_off(tmp_path, monkeypatch):
+    page = tmp_path / "gpu.md"
+    page.write_text(f"# A GPU\n{gpu.BEGIN}not measured\n{gpu.END}The end.\n")
+    monkeypatch.setattr(gpu, "KEPT", tmp_path / "gpu.json")
+    monkeypatch.setattr(gpu, "PAGE", page)
 
     def cut_off() -> gpu.Result:
         raise KeyboardInterrupt
 
-    work = {"tests": lambda: {"said": "9 passed"}, "2 workers": cut_off, "4 workers": cut_off}
-    with pytest.raises(KeyboardInterrupt):
-        gpu.measure(work, gpu.opened(path), path, limit_s=gpu.COMMAND_S)
-    work |= {"tests": cut_off, "2 workers": lambda: {"runs": 8, "seconds": 3.0}}
-    with pytest.raises(KeyboardInterrupt):
-        gpu.measure(work, gpu.opened(path), path, limit_s=gpu.COMMAND_S)
-    kept = gpu.opened(path)
-    assert gpu.measure(work, kept, path, limit_s=0) == 1  # no time for the last
-    shown = gpu.with_tables(page, gpu.tables(kept))
-    assert "9 passed" in shown and "| 8, 2 workers | 3.0 |" in shown and "not measured" not in shown
-    assert gpu.with_tables(shown, gpu.tables(kept)) == shown and shown.endswith("The end.\n")
+    names, loop = ("tests", "nano float32, loop", "nano float32 × 4"), {"step_ms": [8.0, 7.9, 8.3]}
+    loop |= {"members": 1, "member_steps_s": 125.0, "tflops": 0.5, "memory_mb": 90.0, "how": "loop"}
+    loop |= {"apart": None, "same_bytes": None}
+    done: list[gpu.Result] = [{"said": "9 passed"}, loop, loop | {"member_steps_s": 2500.0, "apart": 1e-6}]
+    for count in (1, 2):  # how many are measured before it is cut off
+        work = {name: (lambda one=one: one) for name, one in zip(names, done, strict=True)}
+        work |= dict.fromkeys(names[count:], cut_off) | dict.fromkeys(names[: count - 1], cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            gpu.measure(work, gpu.opened(gpu.KEPT), limit_s=gpu.COMMAND_S)
+    kept = gpu.opened(gpu.KEPT)
+    assert gpu.measure(work, kept, limit_s=0) == 1  # no time for the last
+    kept["results"][names[2]] = done[2]
+    shown = gpu.with_tables(page.read_text(), gpu.tables(kept))
+    assert "9 passed" in shown and "not measured" not in shown and shown.endswith("The end.\n")
+    assert "| nano float32, loop | 8.00 (7.90–8.30) | 125 | 1.0 |" in page.read_text()
+    assert "| nano float32 × 4 | 8.00 (7.90–8.30) | 2,500 | 20.0 |" in shown
+    assert gpu.with_tables(shown, gpu.tables(kept)) == shown
+
+
+def test_as_many_members_fit_as_their_first_step_says(device):
+    run = prepare(make_config(*SHORT, f"device={device}"))
+    if not ON_GPU:
+        return  # tests/test_members.py has what follows from the bytes of one
+    group = min(grouping.that_fit(run), 64)
+    devices.reset_peak_memory(run.device)
+    with devices.deterministic(run.device), training([run] * group, build_group([run] * group)) as trained:
+        next(event for event in trained.events() if isinstance(event, Step))
+    taken = devices.peak_memory_mb(run.device) * 1e6
+    assert taken <= group * grouping._bytes_of_one(run) < 3 * taken

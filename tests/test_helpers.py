@@ -144,7 +144,7 @@ def test_a_machine_with_another_torch_trains_nothing(here, tmp_path):
 
 def test_a_dry_run_counts_jobs_and_warns_of_a_short_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "ablate.study.estimate.total", lambda kinds, _: Times(steps=600.0 * len(kinds), longest=600.0)
+        "ablate.study.estimate.total", lambda kinds, *_: Times(steps=600.0 * len(kinds), longest=600.0)
     )
     study = ("-m", "seed=range(0,8)", *QUICK, *JOBS, "hydra.launcher.timeout_min=5", "--dry-run")
     done = call_cli("run", *study, cwd=tmp_path)
@@ -187,7 +187,7 @@ def test_every_array_that_is_listed_is_started_whatever_other_commands_write(tmp
             started.append((array, count))
             return "7"
 
-    work = helper.Phase("s", "p", 2, None, None, None, [], [helper.Job("a", make_config(), [], "")])
+    work = helper.Phase("s", "p", 2, None, None, None, None, [], [helper.Job("a", make_config(), [], "")])
     one = sharing.Sharing(work, Noted(), Store(tmp_path), Board("s", 1))
     mended = iter([True])
 
@@ -223,7 +223,7 @@ def test_a_line_says_how_the_jobs_are():
 
 
 def test_a_list_of_another_program_is_refused(tmp_path):
-    work = helper.Phase("study", "p", 1, None, None, None, [], [])
+    work = helper.Phase("study", "p", 1, None, None, None, None, [], [])
     work.write(tmp_path / "p.json")
     assert helper.open_phase(tmp_path / "p.json") == dataclasses.replace(work, plugins=[], jobs=[])
     reasons = {"Python": "it has Python 3", "torch": "it has torch 2", "code": "its ablate is not"}

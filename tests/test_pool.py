@@ -165,7 +165,7 @@ def test_the_server_of_the_workers_is_lost_while_it_forks(monkeypatch):
 
 def test_a_worker_may_be_lost_before_it_is_ready():
     class Starting:
-        index, idle = None, False
+        given, idle = [], False
 
         def messages(self) -> list[None]:
             return [READY]

@@ -513,7 +513,7 @@ def runs_of(*costs: float) -> list[Any]:
 
 
 def picked(queue: Queue) -> list[int]:
-    return [index for _ in range(20) if (index := queue.next()) is not None]
+    return [index for _ in range(20) for index in queue.next()]
 
 
 def test_the_dearest_begin_first_and_each_command_at_another_place(tmp_path):
@@ -531,12 +531,12 @@ def test_what_another_makes_is_passed_over_and_what_it_is_at_comes_last(tmp_path
         raise KeyboardInterrupt
     queue = Queue(runs, store, made.append, start=0)
     make(store.run(runs[1].name))
-    assert queue.next() == 2  # which was cut off
+    assert queue.next() == [2]  # which was cut off
     queue.later(2)
     assert sorted(picked(queue)) == [0, 3] and made == [runs[1]] and queue
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 2 * AGAIN_S)
-    assert queue.next() == 2 and not queue
+    assert queue.next() == [2] and not queue
 
 
 # --- studies --------------------------------------------------------------------------------------

@@ -288,7 +288,7 @@ def test_a_dry_run_says_what_bfloat16_would_gain_and_where_it_is_slower(planned,
     for half, said in ((0.5, 0.5), (0.95, None)):
         monkeypatch.setattr(
             "ablate.study.estimate.total",
-            lambda kinds, _, s=half: Times(s if kinds[0][0].config.train.precision == "bfloat16" else 1.0),
+            lambda kinds, *_, s=half: Times(s if kinds[0][0].config.train.precision == "bfloat16" else 1.0),
         )
         assert planned("seed=0", "name=mine").estimate.in_bfloat16 == said
         assert planned("seed=0", "name=mine", "train.precision=bfloat16").estimate.in_bfloat16 is None
@@ -301,7 +301,7 @@ def test_a_dry_run_says_what_bfloat16_would_gain_and_where_it_is_slower(planned,
 def test_what_evaluation_takes_is_counted_by_its_tokens(monkeypatch):
     evaluated = ("train.eval_every=4", "train.eval_tokens=200", "train.average=0.5")
     run = prepare(config := make_config(*QUICK, "train.steps=10", *evaluated))
-    monkeypatch.setattr("ablate.study.estimate._time", lambda _: (2.0, 0.25))
+    monkeypatch.setattr("ablate.study.estimate._time", lambda *_: (2.0, 0.25))
     validation, test = (run.corpus.splits[name].size or 0 for name in ("validation", "test"))
     times = total([(run, 3)], 1)
     assert (times.steps, times.evaluations) == (60.0, 0.25 * 3 * 200 * 4)  # at 0, 4, 8 and 10

@@ -50,10 +50,12 @@ class JobStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class Processes:
-    """workers: processes (in each job of a cluster); threads: of each process."""
+    """workers: processes (in each job of a cluster); threads: of each process; members: how many runs
+    of equal shapes are trained as one, at most; None for as many as fit a GPU, and one elsewhere."""
 
     workers: Number = None
     threads: Number = None
+    members: Number = None
     remote: ClassVar[bool] = False  # whether they are on other machines
 
 

@@ -5,10 +5,11 @@ import functools
 import importlib
 import pkgutil
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from ablate import clusters
 from ablate.clusters import Cluster, Processes
+from ablate.config.read import hints
 from ablate.config.rules import Above, ErrorText
 
 KEY = "hydra.launcher"  # of the settings
@@ -21,6 +22,7 @@ Seconds = Annotated[
 class Pool(Processes):
     """Worker processes on this machine. timeout: the longest time of a run in seconds."""
 
+    name: ClassVar[str] = "pool"
     timeout: Seconds = None
 
 
@@ -33,6 +35,12 @@ def settings_at(target: str) -> type[Pool] | type[Cluster] | None:
 @functools.cache
 def every_launcher() -> list[type[Pool] | type[Cluster]]:
     return [Pool, *_of_clusters().values()]
+
+
+def not_of_hydras(key: str, launcher: str) -> str:
+    """Why a launcher of Hydra's is given no key that only ablate's launchers have; empty for other keys."""
+    having = [one.name for one in every_launcher() if key in hints(one)]
+    return f"{KEY}.{key}: no key of hydra/launcher={launcher}; of {', '.join(having)}" if having else ""
 
 
 @functools.cache

@@ -24,6 +24,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from ablate.compose.configs import configs_dir, loader, offered
 from ablate.compose.keys import ELSEWHERE, sections
+from ablate.compose.launchers import KEY, not_of_hydras
 from ablate.compose.texts import as_written
 from ablate.config.overrides import flatten
 from ablate.config.read import OF_A_RUN, PRESETS, of_a_group, read_value
@@ -263,6 +264,9 @@ def _explain_unknown(key: str, overrides: list[Override], name_values: bool) -> 
     if "@study." in key:
         return f"{key}: only in a study whose first line is '# @package _global_'; write that line"
     if key.startswith("hydra"):
+        chosen = [override.value() for override in overrides if override.key_or_group == LAUNCHER]
+        if refusal := not_of_hydras(key.removeprefix(f"{KEY}."), str((chosen or ["this"])[-1])):
+            return refusal
         return f"{key}: no such key; see ablate run --cfg hydra"
     swept = _swept_choices(key, overrides)
     if 0 < len(lacking := [level for level in swept if key not in _known_keys(level)]) < len(swept):

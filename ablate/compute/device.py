@@ -40,13 +40,18 @@ def each(devices: Collection[torch.device]) -> list[str]:
     return visible.split(",")[:count] if count > 1 else []
 
 
-def workers(devices: Collection[torch.device], threads: int, cores: int | None = None) -> int:
-    """How many runs to make at once on these devices, each with so many threads: one on each of several GPUs,
-    SHARE_A_GPU at most on one; else as many as the cores have room for."""
+def workers(
+    devices: Collection[torch.device], threads: int, cores: int | None = None, *, alone: bool = True
+) -> int:
+    """How many processes to train in at once on these devices, each with so many threads: one on each of
+    several GPUs; on one, SHARE_A_GPU at most if each run is trained alone, and one if runs are trained as
+    one; else as many as the cores have room for."""
     if gpus := each(devices):
         return len(gpus)
     most = side_by_side(threads, cores)
-    return most if all(device.type == "cpu" for device in devices) else min(most, SHARE_A_GPU)
+    if all(device.type == "cpu" for device in devices):
+        return most
+    return min(most, SHARE_A_GPU) if alone else 1
 
 
 @contextlib.contextmanager
@@ -122,6 +127,12 @@ def memory_of(device: torch.device) -> float:
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return available_memory()
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Begin to measure peak_memory_mb anew, where that can be."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
 
 
 def peak_memory_mb(device: torch.device) -> float:

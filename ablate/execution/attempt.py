@@ -56,6 +56,7 @@ class Attempt:
     ) -> None:
         self.run, self.row = run, row
         self.error: StoreError | None = None
+        self.ended = False  # whether its row is the result
         self.start: State | None = to_state(writer.start) if writer.start else None
         self.writer, self._listener, self._stored = writer, listener, stored
         self._finished, self._known = finished, known
@@ -72,7 +73,7 @@ class Attempt:
 
     @_unless_lost
     def begin(self, member: int, members: int, remark: str = "") -> None:
-        """It is trained from its start, in this place of a group of so many."""
+        """It is trained from its start, in this place of a group of so many. remark: for its log."""
         start, failed = self.writer.start, bool(self._metrics)
         self._member, self._together = member, members
         self._metrics = list(start.metrics) if start else []
@@ -82,7 +83,14 @@ class Attempt:
         self.writer.log(f"going on after step {start.step}" if start else "begun")
         if remark:
             self.writer.log(remark)
-            self._listener(Noticed(f"{self.run.name}: {remark}"))
+        if members > 1 or self.row.get(
+            "members"
+        ):  # whoever looks at the store meanwhile reads its pace by this
+            self.row["members"] = members
+            self.writer.write_json("result.json", self.row)
+
+    def tell(self, line: str) -> None:
+        self._listener(Noticed(line))
 
     @_unless_lost
     def take(self, event: Event) -> None:
@@ -105,6 +113,7 @@ class Attempt:
                 self.writer.log(str(event))
                 self.row |= formulas.at_divergence(self.run, event, self._metrics)
                 self.row |= {"status": Status.DIVERGED, "error": str(event)}
+                self.end()
 
     def _evaluated(self, event: Evaluation) -> None:
         step, train_loss, val_loss = event.step, event.train_loss, event.validation.loss
@@ -149,6 +158,7 @@ class Attempt:
     def end(self) -> None:
         """Make its row the result of the run. A failure never replaces an earlier result."""
         self.row["members"] = self._members
+        self.ended = True
         if self.row["status"] == Status.FAILED and self._finished and self._finished["status"] in RESULTS:
             aside, name = self._stored.give_up(self.writer), self._stored.directory.name
             raise StoreError(
@@ -156,13 +166,12 @@ class Attempt:
             )
         self._stored.finish(self.writer, self.row, known=self._known)
         self.release()
-
-    def outcome(self) -> Row | StoreError:
-        """Its row, which the listener is told, or why there is none."""
-        if self.error is not None:
-            return self.error
         self._listener(Finished(self.row))
-        return self.row
+
+    @property
+    def outcome(self) -> Row | StoreError:
+        """Its row, or why there is none."""
+        return self.error or self.row
 
 
 def _is_finite(value: Any) -> bool:

@@ -40,6 +40,13 @@ class Taken:
 
 
 @dataclass(frozen=True)
+class PutBack:
+    """The run was not begun: no more of its kind than `fit` can be trained as one."""
+
+    fit: int
+
+
+@dataclass(frozen=True)
 class Refused:
     """The run could not begin."""
 
@@ -53,7 +60,7 @@ class Noticed:
     line: str
 
 
-Event = Stepped | Evaluated | Finished | Skipped | Taken | Refused | Noticed
+Event = Stepped | Evaluated | Finished | Skipped | Taken | PutBack | Refused | Noticed
 Listener = Callable[[Event], None]
 
 

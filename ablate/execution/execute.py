@@ -6,6 +6,7 @@ import inspect
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ablate.files.atomic import StoreError
 from ablate.model import fusion, scores
 from ablate.phrases import counted, error_line, out_of_memory
 from ablate.store.columns import Row, Status
+from ablate.store.lease import Heartbeat
 from ablate.store.provenance import machine, parts_code, provenance, status_now
 from ablate.store.run_files import Damaged, Stamp
 from ablate.store.store import Store
@@ -51,18 +53,20 @@ def execute(
 def execute_group(tasks: Sequence[Task], root: Path | None = None) -> list[Row | StoreError]:
     """Train runs as one, each stored as a run like any other: its row, or why there is none, as for
     `execute`. Those of another kind, or that resume after another step, are further groups, in turn."""
-    with contextlib.ExitStack() as stack:
-        begun = [_begun(task, Store(root).run(task.run.name), stack) for task in tasks]
+    with Heartbeat() as heartbeat, contextlib.ExitStack() as stack:
+        begun = [_begun(task, Store(root).run(task.run.name), heartbeat, stack) for task in tasks]
         attempts = [attempt for attempt in begun if isinstance(attempt, Attempt)]
-        for group, remark in _grouped(attempts) if len(attempts) > 1 else [(attempts, "")]:
-            if group:
-                with device.deterministic(group[0].run.device):
-                    _train(group, remark)
-    return [attempt.outcome() if isinstance(attempt, Attempt) else attempt for attempt in begun]
+        for group, remark in _grouped(attempts):
+            with device.deterministic(group[0].run.device):
+                _train(group, remark)
+    return [attempt.outcome if isinstance(attempt, Attempt) else attempt for attempt in begun]
 
 
 def _grouped(attempts: Sequence[Attempt]) -> Iterator[tuple[list[Attempt], str]]:
-    """The attempts that are trained as one, with a remark for those that can't be."""
+    """The attempts that are trained as one, with a line for their logs, as why one is trained alone."""
+    if len(attempts) <= 1 and all(attempt.run.device.type == "cpu" for attempt in attempts):
+        yield from (([attempt], "") for attempt in attempts)
+        return
     from ablate.execution.grouping import kind, why_alone  # which a single run doesn't need
 
     groups: dict[tuple[str, int], list[Attempt]] = {}
@@ -70,12 +74,11 @@ def _grouped(attempts: Sequence[Attempt]) -> Iterator[tuple[list[Attempt], str]]
         after = attempt.start.step if attempt.start else 0
         groups.setdefault((kind(attempt.run), after), []).append(attempt)
     for group in groups.values():
-        with device.deterministic(group[0].run.device):
-            why = why_alone([attempt.run for attempt in group]) if len(group) > 1 else None
-        if why:
+        if why := why_alone(group[0].run):
+            group[0].tell(f"trained alone: {why}")
             yield from (([attempt], f"trained alone: {why}") for attempt in group)
         else:
-            yield group, ""
+            yield group, "trained alone: no other run of its kind waits" * (len(group) == 1)
 
 
 def _row(outcome: Row | StoreError) -> Row:
@@ -84,7 +87,9 @@ def _row(outcome: Row | StoreError) -> Row:
     return outcome
 
 
-def _begun(task: Task, stored: StoredRun, stack: contextlib.ExitStack) -> Attempt | Row | StoreError:
+def _begun(
+    task: Task, stored: StoredRun, heartbeat: Heartbeat, stack: contextlib.ExitStack
+) -> Attempt | Row | StoreError:
     """The attempt at a run; its row if it is finished, or why it can't begin."""
     run, listener = task.run, task.listener
     own = stack.enter_context(contextlib.ExitStack())
@@ -94,7 +99,8 @@ def _begun(task: Task, stored: StoredRun, stack: contextlib.ExitStack) -> Attemp
             finished["status"] = status_now(finished)
             listener(Skipped())
             return finished
-        attempt = own.enter_context(_attempt(stored, run, listener, finished, current, describe(run)))
+        began = _attempt(stored, run, listener, finished, current, describe(run), heartbeat)
+        attempt = own.enter_context(began)
         attempt.release = own.close
         about: dict[str, Any] = {"device": device.describe(run.device)}
         if run.config.train.translate:
@@ -130,19 +136,21 @@ def _train(attempts: Sequence[Attempt], remark: str = "") -> None:
     device.release_memory(place)
     rest = [attempt for attempt in attempts if attempt.trains]
     for attempt in attempts:
-        if attempt not in rest:
+        if not (attempt.trains or attempt.ended):
             attempt.end()
+    if rest:
+        line = f"{counted(len(attempts), 'run')} as one: {line}; halved"
+        rest[0].tell(f"{rest[0].run.name} and others: {line}")
     middle = (len(attempts) + 1) // 2
     for half in (rest[:middle], rest[middle:]):
         if half:
-            _train(half, f"{counted(len(attempts), 'run')} as one: {line}; halved")
+            _train(half, line)
 
 
 def _compute(attempts: Sequence[Attempt]) -> None:
     """Train and evaluate. Each attempt takes what is of its run."""
     runs = [attempt.run for attempt in attempts]
-    if runs[0].device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(runs[0].device)
+    device.reset_peak_memory(runs[0].device)
     group = build_group(runs)
     with training(runs, group, [attempt.start for attempt in attempts]) as trained:
         for event in trained.events():
@@ -177,7 +185,7 @@ def record_failure(run: PlacedRun, reason: str, root: Path | None = None, *, kno
     with _attempt(stored, run, ignore, finished, current, describe(run)) as attempt:
         attempt.failed(reason)
         attempt.end()
-    return _row(attempt.outcome())
+    return _row(attempt.outcome)
 
 
 def _finished(stored: StoredRun, listener: Listener) -> Row | None:
@@ -192,18 +200,25 @@ def _finished(stored: StoredRun, listener: Listener) -> Row | None:
 
 @contextlib.contextmanager
 def _attempt(
-    stored: StoredRun, run: PlacedRun, listener: Listener, finished: Row | None, current: Stamp, row: Row
+    stored: StoredRun,
+    run: PlacedRun,
+    listener: Listener,
+    finished: Row | None,
+    current: Stamp,
+    row: Row,
+    heartbeat: Heartbeat | None = None,
 ) -> Iterator[Attempt]:
     """StoredRun.attempt, which first puts aside a damaged earlier attempt. finished, current: the earlier
     result, if there is one, and its stamp."""
     config, known = dataclasses.asdict(run.config), current if finished else []
+    begin = partial(stored.attempt, config, row, known=known, heartbeat=heartbeat)
     with contextlib.ExitStack() as stack:
         try:
-            writer = stack.enter_context(stored.attempt(config, row, known=known))
+            writer = stack.enter_context(begin())
         except Damaged as error:
             if aside := stored.put_aside_if_damaged(error.path.parent):
                 listener(Noticed(f"{error}: {aside}"))
-            writer = stack.enter_context(stored.attempt(config, row, known=known))
+            writer = stack.enter_context(begin())
         yield Attempt(run, listener, stored, writer, row, finished, known)
 
 

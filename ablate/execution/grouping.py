@@ -1,15 +1,21 @@
 """Which runs can be trained as one, and why others are trained alone."""
 
 import dataclasses
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator
 
+import torch
+
+from ablate.compute import device
 from ablate.config.identity import digest
-from ablate.execution.run import PlacedRun, build
+from ablate.data.splits import Batch
+from ablate.execution.run import PlacedRun, build, build_group
 from ablate.model.models import draw_weights
 from ablate.training.batches import batches
 from ablate.training.mapping import why_not_mapped
 
 TRIED = 3  # steps that are held against plain ones
+SHARE = 0.8  # of the memory of a card that a group may take
 # What may differ between runs that are trained as one: with their seeds, what an update reads of each.
 A_MEMBERS = {"lr": 1.0, "weight_decay": 0.0, "clip": None}
 
@@ -22,34 +28,70 @@ def kind(run: PlacedRun) -> str:
     return digest([about, repr(run.spec), run.corpus.sha256, str(run.device), run.linear, run.attention])
 
 
-def why_alone(runs: Sequence[PlacedRun]) -> str | None:
-    """The reason why these runs, of one kind, can't be trained as one; None if they can."""
-    train, split = runs[0].config.train, runs[0].corpus.splits["train"]
-    if runs[0].config.model.dropout:
+def why_alone_by_config(run: PlacedRun) -> str:
+    """The reason, as far as its config has one, why a run is trained alone; empty if it need not be."""
+    if run.config.model.dropout:
         return "model.dropout is drawn for each run"
-    if split.is_ragged:
+    if run.corpus.splits["train"].is_ragged:
         return "its batches differ in shape"
-    if train.compile:
-        return "train.compile=true compiles one model"
-    return _tried(kind(runs[0]), runs[0])
+    return "train.compile=true compiles one model" if run.config.train.compile else ""
 
 
+def why_alone(run: PlacedRun) -> str:
+    """The reason why a run can't be trained as one with others of its kind; empty if it can."""
+    return why_alone_by_config(run) or _tried(kind(run), run) or ""
+
+
+def that_fit(run: PlacedRun) -> int:
+    """How many runs of this kind the memory of its card holds as one, by what the first step of two takes;
+    never by what happens to be free. On a CPU, whose memory nobody can measure so, all."""
+    if run.device.type != "cuda":
+        return sys.maxsize
+    of = kind(run)
+    if of not in _fit:
+        try:
+            _fit[of] = max(1, int(SHARE * device.memory_of(run.device) / _bytes_of_one(run)))
+        except torch.OutOfMemoryError:
+            _fit[of] = 1
+        device.release_memory(run.device)
+    return _fit[of]
+
+
+def _bytes_of_one(run: PlacedRun) -> float:
+    """The memory of a member: half of the peak of a step of two, both moments and the average, and the copy
+    of its state that capturing keeps."""
+    device.reset_peak_memory(run.device)
+    with device.deterministic(run.device):
+        group = build_group([run, run])
+        group.losses_and_gradients(next(_first_batches(run, 1)))
+    state = 6 * group.weights.element_size() * group.weights.shape[1]
+    return device.peak_memory_mb(run.device) * 1e6 / 2 + state
+
+
+_fit: dict[str, int] = {}  # by kind
 _reasons: dict[str, str | None] = {}  # by kind: a method is tried once in a process
 
 
 def _tried(of: str, run: PlacedRun) -> str | None:
     if of not in _reasons:
-        seeds = run.config.resolved_seeds()
-        others = {stream: seed + 1 for stream, seed in seeds.items()}
         models = [build(run), build(run)]
-        draw_weights(models[1], others)
-        few = batches(
-            run.corpus.splits["train"],
-            range(1, TRIED + 1),
-            context=run.spec.context,
-            batch=run.config.train.batch,
-            seeds=[seeds["data"], others["data"]],
-            device=run.device,
-        )
-        _reasons[of] = why_not_mapped(models, few)
+        draw_weights(models[1], _other_seeds(run))
+        with device.deterministic(run.device):
+            _reasons[of] = why_not_mapped(models, _first_batches(run, TRIED))
     return _reasons[of]
+
+
+def _first_batches(run: PlacedRun, steps: int) -> Iterator[Batch]:
+    """For two members."""
+    return batches(
+        run.corpus.splits["train"],
+        range(1, steps + 1),
+        context=run.spec.context,
+        batch=run.config.train.batch,
+        seeds=[run.config.resolved_seeds()["data"], _other_seeds(run)["data"]],
+        device=run.device,
+    )
+
+
+def _other_seeds(run: PlacedRun) -> dict[str, int]:
+    return {stream: seed + 1 for stream, seed in run.config.resolved_seeds().items()}

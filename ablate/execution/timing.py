@@ -76,19 +76,21 @@ def seconds_each(steps: Iterator[None], count: int) -> float:
     return (time.perf_counter() - began) / count
 
 
-def endless_steps(run: PlacedRun) -> Iterator[None]:
-    """Makes a training step each time that it is asked for the next item; the model is built before."""
+def endless_steps(run: PlacedRun, members: int = 1) -> Iterator[None]:
+    """Makes a training step each time that it is asked for the next item, of so many runs as one that differ
+    in their seeds; the models are built before."""
     endless = dataclasses.replace(
         run.config.train,
         **{"steps": FOREVER, "eval_every": FOREVER, "eval_tokens": 1, "lr": 1e-6},
         **{"checkpoint_every": None, "probe_every": None},
     )
-    run = dataclasses.replace(run, config=dataclasses.replace(run.config, train=endless))
-    return _steps(run, build_group([run]))
+    configs = [dataclasses.replace(run.config, train=endless, seed=seed) for seed in range(members)]
+    runs = [dataclasses.replace(run, config=config) for config in configs]
+    return _steps(runs, build_group(runs))
 
 
-def _steps(run: PlacedRun, group: Group) -> Iterator[None]:
-    with training([run], group) as steps:
+def _steps(runs: Sequence[PlacedRun], group: Group) -> Iterator[None]:
+    with training(runs, group) as steps:
         for event in steps.events():
             if isinstance(event, Step):
                 event.loss_M.tolist()  # waits for the device

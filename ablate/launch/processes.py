@@ -70,17 +70,16 @@ def map_in_workers(
     staff = [Worker(functools.partial(_answer, function), threads=1) for _ in range(workers)]
     left = [*reversed(range(len(items)))]
     try:
-        while left or any(worker.index is not None for worker in staff):
+        while left or any(worker.given for worker in staff):
             wait_for(staff)
             for worker in staff:
                 lost = worker.end()
                 for message in worker.messages():
                     if message is not READY:
-                        assert worker.index is not None
-                        yield worker.index, message[0]
+                        yield worker.given[0], message[0]
                     elif left:
                         index = left.pop()
-                        worker.give(index, items[index])
+                        worker.give([index], items[index])
                 if lost:
                     raise ConfigError(f"a worker process is lost: {lost}")
     finally:
@@ -100,9 +99,9 @@ class Worker:
         from ablate.execution import plugins  # which loads PyTorch
 
         start_server()
-        self.index: int | None = None  # of its current item
+        self.given: list[int] = []  # the indices of what it works on and has not ended
         self.idle = False
-        self._since = 0.0
+        self._since, self._count = 0.0, 0
         forked = multiprocessing.get_context("forkserver") if _has_server() else None
         context = forked or multiprocessing.get_context("spawn")
         whole = {**os.environ, **(environment or {})}
@@ -121,8 +120,9 @@ class Worker:
         """What `wait_for` waits for: a message, or the end of the process."""
         return [self._pipe, self.process.sentinel]
 
-    def give(self, index: int, item: Any) -> None:
-        self.index, self.idle, self._since = index, False, time.monotonic()
+    def give(self, indices: Sequence[int], item: Any) -> None:
+        self.given, self.idle = [*indices], False
+        self._since, self._count = time.monotonic(), len(indices)
         with contextlib.suppress(OSError):  # it has just died, which `end` will report
             self._pipe.send(item)
 
@@ -132,13 +132,15 @@ class Worker:
             while self._pipe.poll():
                 message = self._pipe.recv()
                 if message is READY:
-                    self.index, self.idle = None, True
+                    self.given, self.idle = [], True
                 yield message
 
     def end(self, timeout_s: float | None = None) -> str | None:
-        """The reason why the process ended; None if it is alive. Kills one that exceeds the timeout."""
+        """The reason why the process ended; None if it is alive. Kills one that exceeds the timeout, which is
+        of each of the runs that it was given as one."""
         if self.process.is_alive():
-            if self.index is None or timeout_s is None or time.monotonic() - self._since < timeout_s:
+            spent = (time.monotonic() - self._since) / max(self._count, 1)
+            if not self.given or timeout_s is None or spent < timeout_s:
                 return None
             self.stop()
             return f"took longer than hydra.launcher.timeout={timeout_s:g} seconds"

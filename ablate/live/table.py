@@ -58,7 +58,7 @@ def look(
     hosts = {short: host for short, attempt in attempts.items() if (host := lease.host(attempt))}
     may_follow = record.looks.may_follow if record and record.looks and only is None else 0
     line = summary(rows, to_begin) + "".join(lines_if(may_follow, f", at most {may_follow:,} more"))
-    title = f"{line}{time_left(rows, going_on, to_begin)}"
+    title = f"{line}{time_left(rows, going_on, to_begin)}{together(going_on)}"
     jobs = job_lines(read_arrays(store.study_directory(study))) if study else []
     names = {short_id(name): without_id(shown) for name, shown in store.titles(rows).items()}
     table = _table(rows, going_on, changed, "\n".join([title, *jobs]), hosts, names)
@@ -68,12 +68,18 @@ def look(
 @dataclass(frozen=True)
 class Pace:
     """A run that goes on. step: as reported or, if it is not, estimated from the last evaluation and the time
-    since; step_s: seconds a step, None if unknown; losses: the last ones known."""
+    since; step_s: seconds a step of all runs that are trained as one with it, None if unknown; losses: the
+    last ones known."""
 
     row: Row
     step: int
     step_s: float | None
     losses: Mapping[str, Any]
+
+    @property
+    def members(self) -> int:
+        """How many runs are trained as one with it, itself included."""
+        return self.row.get("members") or 1
 
     @property
     def at_end(self) -> bool:
@@ -92,6 +98,7 @@ def _pace(
     last = last_metrics(attempts[short]) if short in attempts else {}
     at, seconds = last.get("step", 0), last.get("seconds", 0.0)  # half a line may be written
     row = {**row, "steps": row.get("steps") or 0, "eval_every": row.get("eval_every") or 0}
+    seconds *= row.get("members") or 1  # which are its share
     if short in stepped:
         step, last = stepped[short].step, {**last, "train_loss": stepped[short].loss}
     elif at and seconds > 0:
@@ -117,12 +124,19 @@ def time_left(rows: list[Row], going_on: list[Pace], to_begin: int) -> str:
     if not known:
         return ""
     took = [row["wall_s"] for row in rows if row["status"] in RESULTS and row.get("wall_s")]
-    took = took or [pace.row["steps"] * pace.step_s for pace in known]
+    took = took or [pace.row["steps"] * pace.step_s / pace.members for pace in known]
     to_come = to_begin + len(going_on) - len(known)
     if not to_come and all(pace.at_end for pace in known):
         return "; evaluating"
-    left = (sum(pace.left_s for pace in known) + to_come * sum(took) / len(took)) / len(going_on)
-    return f"; about {duration(left)} left"
+    work = sum(pace.left_s / pace.members for pace in known) + to_come * sum(took) / len(took)
+    return f"; about {duration(work / sum(1 / pace.members for pace in going_on))} left"
+
+
+def together(going_on: list[Pace]) -> str:
+    """What runs that are trained as one do, as in `; 16 as one, 2,400 member-steps/s`; empty without any."""
+    as_one = [pace for pace in going_on if pace.members > 1]
+    rate = sum(1 / pace.step_s for pace in as_one if pace.step_s)
+    return f"; {len(as_one)} as one{f', {rate:,.0f} member-steps/s' if rate else ''}" if as_one else ""
 
 
 def job_lines(arrays: Sequence[Array]) -> list[str]:

@@ -13,7 +13,7 @@ import socket
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ablate.files.atomic import NO_FILE, StoreError, is_gone
 from ablate.files.owned import delete
@@ -75,30 +75,44 @@ def release_ended(directory: Path, pid: int) -> None:
 
 
 class Heartbeat:
-    """A thread that keeps showing that this process is alive, whatever else it computes."""
+    """A thread that keeps showing that this process is alive, whatever else it computes. It does so for all
+    leases that are added, as those of a group, until the block ends."""
 
-    def __init__(self, directory: Path) -> None:
-        self.lost = False  # whether another process took the directory away
-        self._lease = directory / "lease.json"
+    def __init__(self) -> None:
+        self._lost: dict[Path, bool] = {}  # by lease
         self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
         try:
             threading.Thread(target=self._beat, daemon=True).start()
         except RuntimeError as error:
             raise StoreError(
-                f"{directory}: this machine starts no further thread; take fewer hydra.launcher.threads or"
+                "this machine starts no further thread; take fewer hydra.launcher.threads or"
                 " hydra.launcher.workers"
             ) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+    def add(self, directory: Path) -> None:
+        self._lost[directory / "lease.json"] = False
+
+    def drop(self, directory: Path) -> None:
+        self._lost.pop(directory / "lease.json", None)
+
+    def is_lost(self, directory: Path) -> bool:
+        """Whether another process took the directory away."""
+        return self._lost.get(directory / "lease.json", False)
 
     def _beat(self) -> None:
-        while not (self.lost or self._ended.is_set()):
-            try:
-                os.utime(self._lease)
-            except OSError as error:  # a network may be unreachable for a while
-                self.lost = is_gone(error) and not self._ended.is_set()
-            self._ended.wait(HEARTBEAT_S)
-
-    def end(self) -> None:
-        self._ended.set()
+        while not self._ended.wait(HEARTBEAT_S):
+            for lease in [*self._lost]:
+                try:
+                    os.utime(lease)
+                except OSError as error:  # a network may be unreachable for a while
+                    if is_gone(error) and lease in self._lost:
+                        self._lost[lease] = True
 
 
 @functools.cache

@@ -70,18 +70,20 @@ class Checkpoint:
 class RunWriter:
     """Writes the files of one attempt while it is under way.
 
-    start: the checkpoint from which it resumes. Methods raise StoreError if the disk refuses, and Busy once
-    another process has taken the run over, after which nothing can be written here.
+    start: the checkpoint from which it resumes. heartbeat: renews its lease. Methods raise StoreError if the
+    disk refuses, and Busy once another process has taken the run over, after which nothing can be written
+    here.
     """
 
-    def __init__(self, attempt: Path, start: Checkpoint | None) -> None:
-        self.path = attempt
+    def __init__(self, attempt: Path, start: Checkpoint | None, heartbeat: lease.Heartbeat) -> None:
+        self.path = self._begun = attempt
         self.start = start
-        self._heartbeat = lease.Heartbeat(attempt)
+        self._heartbeat = heartbeat
+        heartbeat.add(attempt)
 
     def check(self) -> None:
         """Raises Busy if the run was taken over; cheap enough for every step."""
-        if self._heartbeat.lost:
+        if self._heartbeat.is_lost(self._begun):
             raise taken_over(self.path)
 
     def metrics(self, row: Row) -> None:
@@ -129,8 +131,8 @@ class RunWriter:
                 delete(path)
 
     def end(self) -> None:
-        """Stop the heartbeat and release the lease."""
-        self._heartbeat.end()
+        """Release the lease, which is no longer renewed."""
+        self._heartbeat.drop(self._begun)
         lease.release(self.path)
 
     def _append(self, name: str, text: str) -> None:

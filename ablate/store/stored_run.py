@@ -25,6 +25,7 @@ from ablate.files.atomic import StoreError, explained, is_gone, make_once, names
 from ablate.files.owned import Mark
 from ablate.store import lease
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_text
+from ablate.store.lease import Heartbeat
 from ablate.store.run_files import (
     Busy,
     Checkpoint,
@@ -96,13 +97,24 @@ class StoredRun:
         return next((path for number in numbers for path in self._attempts_of(number)), None)
 
     @contextlib.contextmanager
-    def attempt(self, config: Mapping[str, Any], row: Row, *, known: Stamp) -> Iterator[RunWriter]:
+    def attempt(
+        self, config: Mapping[str, Any], row: Row, *, known: Stamp, heartbeat: Heartbeat | None = None
+    ) -> Iterator[RunWriter]:
         """Begin an attempt, which resumes an interrupted one that would give the same bytes
         (RunWriter.start). If the block ends before `finish`, the attempt stays as an interrupted one.
 
-        known: the stamp of the result to replace, empty if there is none. Raises Busy if another process is
-        working on the run or has made another result, Damaged if an interrupted attempt can't be trusted.
+        known: the stamp of the result to replace, empty if there is none. heartbeat: of the group that it is
+        part of; its own by default. Raises Busy if another process is working on the run or has made another
+        result, Damaged if an interrupted attempt can't be trusted.
         """
+        with contextlib.nullcontext(heartbeat) if heartbeat else Heartbeat() as beating:
+            writer = self._begun(config, row, known, beating)
+            try:
+                yield writer
+            finally:
+                writer.end()
+
+    def _begun(self, config: Mapping[str, Any], row: Row, known: Stamp, heartbeat: Heartbeat) -> RunWriter:
         with explained(self.attempts):
             if self.attempts.is_symlink():
                 raise StoreError(f"{self.attempts}: a link, and attempts lie beside results; move it away")
@@ -130,16 +142,12 @@ class StoredRun:
                     raise self._is_finished()
                 for earlier in (path for n in numbers for path in self._attempts_of(n)):
                     self._discard(earlier)
-                writer = RunWriter(path, start)
+                return RunWriter(path, start, heartbeat)
             except BaseException:  # also Ctrl-C
                 lease.release(path)
                 with contextlib.suppress(OSError):
                     owned.delete(self.attempts)  # if it is empty
                 raise
-        try:
-            yield writer
-        finally:
-            writer.end()
 
     def finish(self, writer: RunWriter, row: Row, *, known: Stamp) -> None:
         """Make the attempt, with this row, the result of the run. known: as for `attempt`. Raises Busy if

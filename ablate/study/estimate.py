@@ -14,17 +14,18 @@ from ablate.compute.device import with_threads
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Stream
 from ablate.execution.execute import settled
+from ablate.execution.grouping import kind, that_fit, why_alone
 from ablate.execution.place import attention_of, linear_of, needed_for_a_step, needed_for_weights
-from ablate.execution.run import PlacedRun, Run, build, place
+from ablate.execution.run import PlacedRun, Run, build_group, place
 from ablate.execution.timing import endless_steps, seconds_each
+from ablate.launch.queue import most_as_one
 from ablate.phrases import counted, duration
 from ablate.store.record import Machine, StudyRecord
 from ablate.store.store import Store
-from ablate.study.launchers import Launcher
+from ablate.study.launchers import Launcher, placed
 from ablate.study.machine import gains_in_bfloat16
 from ablate.study.study import one_of_each
-from ablate.training.evaluate import evaluate
-from ablate.training.group import in_precision
+from ablate.training.evaluate import scores
 
 R = TypeVar("R", bound=Run)
 STEPS, WARM_UP = 8, 2  # steps to time, and how many of them to ignore
@@ -94,15 +95,16 @@ def estimate(
     todo = unfinished(runs)
     cluster = launcher.settings if launcher.settings.remote else None
     threads = launcher.threads(machine, todo)
-    at_once = launcher.at_once({run.device for run in todo if isinstance(run, PlacedRun)}, threads)
+    at_once = launcher.at_once(placed(todo), threads)
     workers, untimed = min(at_once, max(1, len(todo))), ""
     try:
         kinds = [(run if isinstance(run, PlacedRun) else place(run), n) for run, n in one_of_each(todo)]
     except ConfigError as error:
         kinds, untimed = [], str(error)
-    times, faster = total(kinds, threads) if kinds else Times(), None
+    members = launcher.settings.members
+    times, faster = total(kinds, threads, members) if kinds else Times(), None
     if kinds and not cluster and all(gains_in_bfloat16(run) for run, _ in kinds):
-        in_halves = total([(_in_bfloat16(run), count) for run, count in kinds], threads).total
+        in_halves = total([(_in_bfloat16(run), count) for run, count in kinds], threads, members).total
         faster = in_halves / workers if in_halves < WORTH_SAYING * times.total else None
     return Estimate(
         record,
@@ -141,20 +143,23 @@ def stage_lines(stages: Sequence[tuple[str, Run, int]], threads: int, at_once: i
     return [*lines, f"all of them: about {duration(together)}"]
 
 
-def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int) -> Times:
-    """The times of all runs. kinds: runs, with how many there are of each."""
-    seconds_K3 = _seconds(kinds, threads)
+def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None = 1) -> Times:
+    """The times of all runs. kinds: runs, with how many there are of each. members: as in Queue."""
+    seconds_K3 = _seconds(kinds, threads, members)
     of_all = [count for _, count in kinds] @ seconds_K3
     return Times(*of_all.tolist(), longest=float(seconds_K3.sum(1).max()))
 
 
-def _seconds(kinds: Sequence[tuple[PlacedRun, int]], threads: int) -> np.ndarray:
-    """(K, 3) seconds of one run of each kind, as in Times: the cheapest and the costliest are timed, the
-    others interpolated by their FLOPs."""
+def _seconds(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None = 1) -> np.ndarray:
+    """(K, 3) seconds of one run of each kind, its share where several are trained as one, as in Times: the
+    cheapest and the costliest are timed, the others interpolated by their FLOPs."""
     flops = [run.step_flops for run, _ in kinds]
     cheapest, dearest = min(flops), max(flops)
+    timed = {}
     with with_threads(threads):
-        timed = {f: _time(kinds[flops.index(f)][0]) for f in {cheapest, dearest}}
+        for f in {cheapest, dearest}:
+            run = kinds[flops.index(f)][0]
+            timed[f] = _time(run, as_one(run, kinds, members))
     seconds_K3 = np.empty((len(kinds), 3))  # of one run of each kind
     for row, (run, _), f in zip(seconds_K3, kinds, flops, strict=True):
         share = (f - cheapest) / (dearest - cheapest) if dearest > cheapest else 0.0
@@ -174,31 +179,40 @@ def _evaluated(run: PlacedRun) -> tuple[int, int]:
     return (1 - (-train.steps // train.eval_every)) * each, at_end + averaged
 
 
-def _time(run: PlacedRun) -> tuple[float, float]:
-    """Seconds per training step, and per evaluated token. If that would take long, a smaller run is timed and
-    its seconds scaled up by the ratio of their work."""
-    small = _smaller(run)
-    model = build(small)  # before the clock starts
-    steps, seconds = endless_steps(small), []
+def as_one(run: PlacedRun, kinds: Sequence[tuple[PlacedRun, int]], members: int | None) -> int:
+    """How many of these runs are trained as one with this one."""
+    most = most_as_one(run, members)
+    if most == 1 or why_alone(run):
+        return 1
+    waiting = sum(count for one, count in kinds if kind(one) == kind(run))
+    return min(most, waiting, that_fit(run))
+
+
+def _time(run: PlacedRun, members: int) -> tuple[float, float]:
+    """Seconds per training step, and per evaluated token, of each of so many runs as one. If that would take
+    long, smaller runs are timed and their seconds scaled up by the ratio of their work."""
+    small = _smaller(run, members)
+    steps, seconds = endless_steps(small, members), []
+    group = build_group([small] * members)  # before the clock starts
     while len(seconds) < STEPS and sum(seconds) <= LONG_S:
         seconds.append(seconds_each(steps, 1))
     context, most = small.spec.context, MOST_WORK[small.device.type]
-    windows = max(1, min(WINDOWS, int(most / _work_a_token(small) / context)))
+    windows = max(1, min(WINDOWS, int(most / _work_a_token(small) / context / members)))
     split, most = run.corpus.splits["validation"], windows * context
     began = time.perf_counter()
-    evaluate(in_precision(model, run.config.train.precision), split, context=context, most=most)
+    scores(group, split, context=context, most=most)
     token_s = (time.perf_counter() - began) / min(most, split.size or most)
     return (
-        statistics.median(seconds[WARM_UP:] or seconds) * _work(run) / _work(small),
-        token_s * _work_a_token(run) / _work_a_token(small),
+        statistics.median(seconds[WARM_UP:] or seconds) * _work(run) / _work(small) / members,
+        token_s * _work_a_token(run) / _work_a_token(small) / members,
     )
 
 
-def _smaller(run: PlacedRun) -> PlacedRun:
-    """The run or, if a step of it would take long, one with fewer rows, layers or positions."""
+def _smaller(run: PlacedRun, members: int) -> PlacedRun:
+    """The run or, if a step of so many would take long, one with fewer rows, layers or positions."""
     config, spec = run.config, run.spec
     as_it_is = not isinstance(run.corpus.splits["train"], Stream)  # only a text has shorter windows
-    while _work(run) > MOST_WORK[run.device.type]:
+    while members * _work(run) > MOST_WORK[run.device.type]:
         if config.train.batch > 1:
             config = replace(config, train=replace(config.train, batch=config.train.batch // 2))
         elif spec.layers > 1:

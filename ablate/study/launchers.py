@@ -26,6 +26,7 @@ from ablate.execution.plugins import Plugin
 from ablate.execution.run import PlacedRun, Run, prepare, require_planned
 from ablate.launch.pool import train_all, train_or_wait
 from ablate.launch.processes import SAFE_PATH
+from ablate.launch.queue import processes
 from ablate.live.board import Board, Lines, one_by_one
 from ablate.store.record import Machine, StudyRecord
 from ablate.store.rows import swept
@@ -104,9 +105,9 @@ class Launcher(ABC):
         assert chosen is not None, "`machine` has chosen"
         return chosen.threads
 
-    def at_once(self, devices: Collection[torch.device], threads: int) -> int:
-        """How many runs it trains at a time, at most."""
-        return self.settings.workers or device.workers(devices, threads)
+    def at_once(self, runs: Collection[PlacedRun], threads: int) -> int:
+        """How many processes train these runs at a time, at most."""
+        return self.settings.workers or processes(runs, self.settings.members, threads)
 
 
 def launcher_of(settings: Pool | Cluster | HydraLauncher) -> Launcher:
@@ -138,15 +139,15 @@ class ByWorkers(Launcher):
             if work.is_one and self.settings.timeout is None:  # which only a worker can be held to
                 _train_in_this_process(runs[0], work.known[runs[0].name], threads, board)
                 return Trained()
-            devices = {run.device for run in runs}
             refused = train_all(
                 runs,
                 work.known,
-                workers=self.at_once(devices, threads),
+                workers=self.at_once(runs, threads),
                 threads=threads,
                 timeout_s=self.settings.timeout,
                 listen=board.listener,
-                gpus=device.each(devices),
+                members=self.settings.members,
+                gpus=device.each({run.device for run in runs}),
                 request_runs=lambda spare: placed_here(work.request_runs(spare).values(), settings),
             )
         return Trained(refused)

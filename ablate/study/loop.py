@@ -41,7 +41,7 @@ class Loop:
         self.known: dict[str, Stamp] = {}  # stamps of the results before this command, by name of the run
         self.record: StudyRecord | None = None
         self.refused: list[str] = []
-        self.slower: list[str] = []  # the remark that bfloat16 is slower here, if it is
+        self.slower: list[str] = []  # lines on what makes runs slower here
         self.finished_before = 0
         self.lines = Lines(console(), None)  # the board, while there is one
         self.typed: dict[str, str] = {}  # the overrides of each run, by its name
@@ -110,7 +110,7 @@ class Loop:
             runs = self.study.ready(proposed)
             self.rows |= {one: {"status": Absent.EXCLUDED} for one in proposed if one not in runs}
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
-            self.slower = self.slower or machine.slower_in_bfloat16(runs.values())
+            self.slower = self.slower or machine.slower(runs.values(), self.launcher.settings.members)
             if runs:
                 return runs
             if not self.ids:

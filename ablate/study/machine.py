@@ -22,6 +22,7 @@ KEYS = {
 }
 
 SLOWER = "train.precision=bfloat16: slower here than float32, since this processor has no bfloat16 products"
+DOES_NOT_PAY = "on a CPU, runs that are trained as one take longer than one after the other"
 
 
 def decided(before: Machine | None, runs: Iterable[Run], threads: int | None) -> dict[str, Any]:
@@ -84,10 +85,15 @@ def gains_in_bfloat16(run: PlacedRun) -> bool:
     return _is_of(run, "float32") and not run.config.train.compile and bfloat16_is_faster()
 
 
-def slower_in_bfloat16(runs: Iterable[Run]) -> list[str]:
-    """A line if runs use bfloat16 here, on a processor that has no bfloat16 products; else none."""
-    here = any(isinstance(run, PlacedRun) and _is_of(run, "bfloat16") for run in runs)
-    return lines_if(here and not bfloat16_is_faster(), SLOWER)
+def slower(runs: Iterable[Run], members: int | None) -> list[str]:
+    """Lines on what makes these runs slower here than they could be; usually none. members: how many are
+    trained as one, if the command says so."""
+    here = [*filter(lambda run: isinstance(run, PlacedRun) and run.device.type == "cpu", runs)]
+    in_bfloat16 = any(run.config.train.precision == "bfloat16" for run in here)
+    return [
+        *lines_if(in_bfloat16 and not bfloat16_is_faster(), SLOWER),
+        *lines_if(here and (members or 1) > 1, f"hydra.launcher.members={members}: {DOES_NOT_PAY}"),
+    ]
 
 
 def _is_of(run: PlacedRun, precision: str) -> bool:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # After so many steps or seconds at most it is checked that losses are finite, which waits for the device.
 CHECK_EVERY, CHECK_EVERY_S = 100, 0.2
+CHECKPOINTS = 0.05  # of the time that a group may take to write checkpoints, one for each of its members
 Told = tuple[float | None, float | None, float | None]  # rate, loss and gradient norm of a member
 
 
@@ -106,7 +107,7 @@ class Training:
             yield from self._evaluations(0, [(None, None, None)] * len(self.members))
         todo = range(self._after + 1, config.steps + 1 if self._counted else 0)
         unread: list[Tensor] = []
-        checked = time.perf_counter()
+        checked, next_checkpoint = time.perf_counter(), 0.0
         for step, batch, (lr_M, rates_M) in zip(todo, self._batches(todo), self._rates(todo), strict=True):
             rng.reseed(self.members[0].data_seed, "data", f"dropout/{step}")
             inputs = (rates_M, *batch)
@@ -123,6 +124,7 @@ class Training:
             last = step == config.steps
             due = last or step % config.eval_every == 0
             checkpoint = not last and config.checkpoint_every and step % config.checkpoint_every == 0
+            checkpoint = checkpoint and time.perf_counter() >= next_checkpoint
             late = len(unread) == CHECK_EVERY or time.perf_counter() - checked > CHECK_EVERY_S
             probe = not last and config.probe_every and step % config.probe_every == 0
             if due or checkpoint or probe or late:
@@ -137,8 +139,12 @@ class Training:
                 for member in self._counted:
                     yield Kept(member, step, self.group.models[member].state_dict())
             if checkpoint:
+                began = time.perf_counter()
                 for member in self._counted:
                     yield Resumable(member, self._state(member, step))
+                if len(self.members) > 1:
+                    ended = time.perf_counter()
+                    next_checkpoint = ended + (ended - began) / CHECKPOINTS
 
     def _batches(self, steps: range) -> Iterator[Batch]:
         seeds = [member.data_seed for member in self.members]

@@ -29,6 +29,7 @@ from ablate.execution.run import PlacedRun, prepare, require_planned
 from ablate.files.atomic import read_json, write_atomically
 from ablate.launch.pool import train_all
 from ablate.launch.processes import start_server
+from ablate.launch.queue import processes
 from ablate.live.board import Lines
 from ablate.printing import console
 from ablate.store.provenance import code, torch_version
@@ -56,8 +57,8 @@ class Job:
 @dataclass(frozen=True)
 class Phase:
     """Runs to train. name: the same for the same runs, also when some of them are finished and left out.
-    helpers: how many there are to be; cores, workers and threads: of each helper, None where it decides.
-    plugins: with their source."""
+    helpers: how many there are to be; cores, workers, threads and members: of each helper, None where
+    it decides. plugins: with their source."""
 
     study: str
     name: str
@@ -65,6 +66,7 @@ class Phase:
     cores: int | None
     workers: int | None
     threads: int | None
+    members: int | None
     plugins: Sequence[Plugin]
     jobs: Sequence[Job]
 
@@ -162,8 +164,7 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
             f"it has {cores} cores, and each run takes {settings.threads} threads; ask for more"
         )
     runs = machine.bound(runs, settings)
-    devices = {run.device for run in runs}
-    workers = phase.workers or device.workers(devices, settings.threads, cores)
+    workers = phase.workers or processes(runs, phase.members, settings.threads, cores)
 
     def request_runs(spare: int) -> list[PlacedRun]:
         if phase.name != GROWING:
@@ -185,7 +186,8 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
         threads=settings.threads,
         timeout_s=None,
         listen=Lines(console(stderr=False, width=200), len(runs)).listener,
-        gpus=device.each(devices),
+        members=phase.members,
+        gpus=device.each({run.device for run in runs}),
         leave_from=number / phase.helpers,
         request_runs=request_runs,
     )

@@ -15,17 +15,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ablate.clusters import Cluster
 from ablate.compose.composer import Overrides
 from ablate.compose.sweep import LauncherFailed
-from ablate.compute import device
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.execution import plugins
-from ablate.execution.run import Run
+from ablate.execution.run import PlacedRun, Run
 from ablate.files.atomic import StoreError, read_json
+from ablate.launch.queue import processes
 from ablate.live.board import Board
 from ablate.phrases import counted
 from ablate.store.jobs import Array, State, change_arrays, new_array, read_arrays, with_statuses
@@ -59,9 +57,10 @@ class ByHelpers(Launcher):
         of_helpers = (len(runs), runs, self.settings.jobs, self.settings.cpus_per_task)
         return self.settings.threads or (machine.threads_of_helpers(*of_helpers) if runs else 1)
 
-    def at_once(self, devices: Collection[torch.device], threads: int) -> int:
-        workers = self.settings.workers or device.workers(devices, threads, self.settings.cpus_per_task)
-        return self.settings.jobs * workers
+    def at_once(self, runs: Collection[PlacedRun], threads: int) -> int:
+        settings = self.settings
+        of_a_job = processes(runs, settings.members, threads, settings.cpus_per_task)
+        return settings.jobs * (settings.workers or of_a_job)
 
     def train(self, work: Work) -> Trained:
         """Keep helpers at the runs until each has a result. Raises ConfigError, before anything is submitted,
@@ -84,6 +83,7 @@ class ByHelpers(Launcher):
             cores=cluster.cpus_per_task,
             workers=cluster.workers,
             threads=cluster.threads,
+            members=cluster.members,
             plugins=plugins.used(),
             jobs=_jobs(work.runs, work.known),
         )

@@ -1,0 +1,268 @@
+"""Sweeps whose runs are trained as one: their rows, verdicts and files are those of runs alone."""
+
+import contextlib
+import itertools
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from ablate.execution import grouping
+from ablate.execution.events import PutBack, Taken
+from ablate.launch import pool
+from ablate.launch.pool import try_next
+from ablate.launch.queue import AGAIN_S, Queue, processes
+from ablate.live.table import Pace, time_left, together
+from ablate.store.columns import RESOURCE_COLUMNS
+from ablate.store.store import Store
+from ablate.study import estimate
+from tests.helpers import QUICK, but, call_cli
+from tests.test_helpers import JOBS, here  # noqa: F401
+from tests.test_pool import breaking, results  # noqa: F401
+from tests.test_tuned import TUNED
+
+ONE_AT_A_TIME = ("hydra.launcher.workers=1",)
+GROUPED = "hydra.launcher.members=4"
+SHORT = (
+    *but(QUICK, "train.steps=6", "train.batch=8"),
+    "train.eval_every=3",
+    "model.d_model=16",
+    "model.layers=1",
+)
+SHORT += ("train.linear=mkl",)
+
+
+RATES = "train.lr=0.00005,0.0001,0.0002"  # which do not amplify rounding
+
+
+def tables(cwd: Path, name: str) -> tuple[pd.DataFrame, set[str]]:
+    """The rows of a study, and the files of its runs."""
+    rows = pd.read_csv(cwd / "runs" / "studies" / name / "results.csv").set_index("run_id").sort_index()
+    files = {str(path.relative_to(cwd)) for path in cwd.glob("runs/store/[!.]*/*")}
+    return rows.drop(columns=[*RESOURCE_COLUMNS, "threads"]), files
+
+
+def both_ways(tmp_path: Path, *command: str) -> dict[str, tuple[pd.DataFrame, set[str]]]:
+    """The command with its runs alone, and as one; what compare says is to be the same."""
+    said, found = {}, {}
+    for way, more in (("alone", ()), ("as one", (GROUPED,))):
+        (cwd := tmp_path / way).mkdir()
+        done = call_cli(*command, *more, *ONE_AT_A_TIME, "name=study", cwd=cwd)
+        assert done.returncode == 0, done.stderr
+        assert ("take longer than one after the other" in done.stderr) == bool(more)
+        compared = call_cli("compare", "study", "--format", "csv", cwd=cwd)
+        said[way] = [line.split(",")[:4] for line in compared.stdout.splitlines()]
+        found[way] = tables(cwd, "study")
+    assert said["alone"] == said["as one"]
+    (alone, files), (grouped, others) = found["alone"], found["as one"]
+    assert files == others and {*alone["members"]} == {1}
+    pd.testing.assert_frame_equal(
+        alone.drop(columns="members"), grouped.drop(columns="members"), rtol=0, atol=1e-5
+    )
+    return found
+
+
+def test_a_tuned_study_in_groups(tmp_path):
+    rates_and_seeds = both_ways(tmp_path, *but(TUNED[: -len(QUICK)], RATES), "study.extend=0", *SHORT)[
+        "as one"
+    ][0]
+    develop = rates_and_seeds[rates_and_seeds["phase"] == "develop"]
+    assert {*develop["members"]} <= {2, 4} and 4 in {*develop["members"]}  # 3 rates × 2 seeds of an arm
+
+
+LOOKS = (
+    "run",
+    "study=fusion",
+    "fusion=concat,sum",
+    "seed=range(0,6)",
+    "study.looks=[3,6]",
+    "train.lr=0.0001",
+)
+
+
+@pytest.mark.slow
+def test_a_study_of_two_looks_in_groups(tmp_path):
+    rows = both_ways(tmp_path, *LOOKS, *SHORT)["as one"][0]
+    assert 3 in {*rows["members"]}  # the seeds of an arm at a look
+
+
+@pytest.mark.slow
+def test_only_the_run_of_a_bad_member_fails(tmp_path, breaking, start_python):  # noqa: F811
+    """Its process dies with all of its group, which is halved until it is alone."""
+    codes = {1: "raise ValueError('no luck')", 2: "os._exit(7)", 5: "os.kill(os.getpid(), 11)"}
+    sweep = ("run", "-m", "seed=range(6)", *SHORT, "hydra.launcher.members=6", "hydra.launcher.workers=2")
+    process = start_python(*sweep, cwd=tmp_path, **breaking(codes))
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1 and "Traceback" not in err, err
+    assert "6 runs as one: " in err and "; halved" in err
+    rows = results(tmp_path).set_index("seed")
+    assert rows["status"].to_dict() == {seed: "failed" if seed in codes else "done" for seed in range(6)}
+    reasons = {1: "ValueError: no luck", 2: "exit code 7", 5: "SIGSEGV"}
+    assert all(reason in str(rows.loc[seed, "error"]) for seed, reason in reasons.items())
+
+
+@pytest.mark.slow
+def test_two_commands_and_a_helper_never_train_a_member_twice(here, tmp_path, start):  # noqa: F811
+    sweep = (
+        "run",
+        "-m",
+        "seed=range(9)",
+        *but(SHORT, "train.steps=150"),
+        "hydra.launcher.members=3",
+        "name=one",
+    )
+    commands = [start(*sweep, "hydra.launcher.workers=1", cwd=tmp_path) for _ in range(2)]
+    helped = call_cli(*sweep, *but(JOBS, "hydra.launcher.jobs=1"), cwd=tmp_path)
+    texts = [command.communicate(60)[1] for command in commands]
+    logs = [path.read_text() for path in tmp_path.glob("runs/studies/*/jobs/*/*.log")]
+    assert helped.returncode == 0 and [command.returncode for command in commands] == [0, 0], texts
+    assert sum(text.count(": done, val_loss") for text in (*texts, *logs)) == 9, (texts, logs)
+    made = [path.read_text() for path in tmp_path.glob("runs/store/[!.]*/log.txt")]
+    assert len(made) == 9 and all(text.count("begun") == 1 and "going on" not in text for text in made)
+
+
+# --- what waits ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def queued(tmp_path, monkeypatch):
+    monkeypatch.setattr(grouping, "kind", lambda run: run.kind)
+    monkeypatch.setattr(grouping, "why_alone_by_config", lambda run: run.kind == "alone")
+
+    def queued(*kinds: str, device: str = "cpu", **given: Any) -> Queue:
+        runs: list[Any] = [
+            SimpleNamespace(name=f"run-{n:08x}", cost=1.0, kind=of, device=torch.device(device))
+            for n, of in enumerate(kinds)
+        ]
+        return Queue(runs, Store(tmp_path), list[Any]().append, **{"start": 0, "members": 3, **given})
+
+    return queued
+
+
+def picked(queue: Queue) -> list[list[int]]:
+    return [*itertools.takewhile(bool, iter(queue.next, None))]
+
+
+def test_runs_of_a_kind_are_given_as_one_the_largest_groups_first(queued):
+    waits = queued("a", "b", "b", "alone", "a", "b", "b", "alone")
+    assert waits.groups == 2 + 1 + 2
+    assert picked(waits) == [[1, 2, 5], [6], [0, 4], [3], [7]]
+    assert picked(queued(*"abbab", members=1)) == [[0], [1], [2], [3], [4]]
+    assert picked(queued(*"abbab", members=None)) == [[0], [1], [2], [3], [4]]
+    assert picked(queued(*"abbab", members=None, device="cuda")) == [[1, 2, 4], [0, 3]]
+    # another helper begins at another group
+    assert picked(queued(*"aaaaaaaa", start=0.5)) == [[3, 4, 5], [6, 7, 0], [1, 2]]
+    assert picked(queued(*"aaabbb", start=0.5)) == [[3, 4, 5], [0, 1, 2]]
+
+
+def test_only_runs_that_are_trained_alone_share_a_card(queued, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    alone, as_one = (queued(*kinds, device="cuda").runs for kinds in (("alone", "alone"), ("alone", "a")))
+    found = [processes(runs, members, 1, 8) for runs in (alone, as_one) for members in (None, 2, 1)]
+    assert found == [4, 4, 4, 1, 1, 4]
+
+
+def test_what_does_not_fit_is_tried_again_as_smaller_groups(queued):
+    waits = queued(*"aaaab", members=None, device="cuda")
+    group = waits.next()
+    assert group == [0, 1, 2, 3]
+    for index in group[2:]:
+        waits.put_back(index, 2)
+    waits.extend(waits.runs[:3])
+    assert picked(waits) == [[2, 3], [4], [5, 6], [7]]
+
+
+def test_a_group_whose_process_died_is_halved_before_all_others(queued):
+    waits = queued(*"aaaab", members=5)
+    waits.halve(waits.next())
+    assert waits.groups == 3 and picked(waits) == [[0, 1], [2, 3], [4]]
+
+
+def test_those_that_others_are_at_are_tried_again_as_one(queued, monkeypatch):
+    waits, now = queued(*"aabab"), time.monotonic()
+    assert waits.next() == [0, 1, 3]
+    for index in (0, 1, 3):
+        waits.later(index)
+    assert picked(waits) == [[2, 4]]
+    waits.later(2)
+    monkeypatch.setattr(time, "monotonic", lambda: now + 2 * AGAIN_S)
+    assert picked(waits) == [[0, 1, 3], [2]] and not waits
+
+
+def test_a_worker_takes_as_many_as_fit_and_gives_the_others_back(tmp_path, monkeypatch):
+    from tests.test_group import MEMBERS, runs_of
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(grouping, "that_fit", lambda run: 2)
+    runs, heard = runs_of("train.steps=2", members=MEMBERS), list[Any]()
+    with contextlib.ExitStack() as others:
+        others.enter_context(Store().run(runs[0].name).attempt({}, {}, known=[]))
+        try_next(lambda: [(run, []) for run in runs], heard.append)
+    ended = {name: event for name, event in heard if isinstance(event, pool.LAST_WORDS)}
+    assert [type(ended[run.name]) for run in runs] == [Taken, pool.Finished, PutBack]
+    assert ended[runs[2].name] == PutBack(2)
+
+
+def test_how_many_fit_follows_from_the_card_and_the_first_step(monkeypatch):
+    from tests.test_group import runs_of
+
+    def no_memory(_: object) -> float:
+        raise torch.OutOfMemoryError
+
+    run: Any = SimpleNamespace(device=torch.device("cuda"), of=runs_of()[0])
+    monkeypatch.setattr(grouping.device, "release_memory", lambda _: None)
+    monkeypatch.setattr(grouping, "kind", id)
+    monkeypatch.setattr(grouping, "_bytes_of_one", lambda _: 3e9)
+    monkeypatch.setattr(grouping.device, "memory_of", lambda _: 80e9)
+    assert grouping.that_fit(run) == 21
+    monkeypatch.setattr(grouping, "_bytes_of_one", lambda _: 300e9)
+    assert grouping.that_fit(run) == 21  # as measured before
+    grouping._fit.clear()
+    assert grouping.that_fit(run) == 1
+    grouping._fit.clear()
+    monkeypatch.setattr(grouping, "_bytes_of_one", no_memory)
+    assert grouping.that_fit(run) == 1
+    grouping._fit.clear()
+    assert grouping.that_fit(run.of) == sys.maxsize
+
+
+# --- what a person sees -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["0", "x", "1.5", "1025"])
+def test_a_number_of_members(tmp_path, value):
+    done = call_cli("run", "-m", "seed=0,1", *QUICK, f"hydra.launcher.members={value}", cwd=tmp_path)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert f"hydra.launcher.members={value}: use auto or a whole number from 1 to 1024" in done.stderr
+
+
+@pytest.mark.parametrize("prefix", ["", "+", "++"])
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_hydras_launchers_have_no_members(tmp_path, launcher, prefix):
+    given = (f"hydra/launcher={launcher}", f"{prefix}hydra.launcher.members=2")
+    done = call_cli("run", "-m", "seed=0,1", *QUICK, *given, cwd=tmp_path)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert f"no key of hydra/launcher={launcher}; of pool, ray_cluster, slurm" in done.stderr
+
+
+def test_a_dry_run_times_groups(tmp_path, monkeypatch):
+    timed = []
+    monkeypatch.setattr(estimate, "_time", lambda run, members: timed.append(members) or (0.5 / members, 0.0))
+    for more, seconds in ((), "18 s"), (("hydra.launcher.members=4",), "4 s"):  # of 6 runs of 6 steps
+        done = call_cli(
+            "run", "-m", "seed=range(6)", *SHORT, *more, *ONE_AT_A_TIME, "--dry-run", cwd=tmp_path
+        )
+        assert f"about {seconds} here" in done.stdout
+    assert timed == [1, 1, 4, 4]  # also in bfloat16
+
+
+def test_the_board_counts_the_steps_of_all_members():
+    of_four = [Pace({"steps": 100, "members": 4}, 50, 0.1, {}) for _ in range(3)]  # a fourth one diverged
+    alone = Pace({"steps": 100}, 50, 0.2, {})
+    assert together([alone]) == "" and together([*of_four, alone]) == "; 3 as one, 30 member-steps/s"
+    assert time_left([], of_four, 0) == "; about 5 s left"  # not a quarter of it for each

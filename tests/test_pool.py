@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from multiprocessing.popen_forkserver import Popen
@@ -161,6 +162,26 @@ def test_the_server_of_the_workers_is_lost_while_it_forks(monkeypatch):
     worker = Worker(partial(_answer, len), threads=1)
     assert len(calls) == 2 and worker.process.is_alive()
     worker.stop()
+
+
+def speak(caught: Path, receive: Callable[[], Any], send: Callable[[Any], None]) -> None:
+    receive()
+    try:
+        for _ in range(1000):
+            send("still here")
+            time.sleep(0.01)
+    except Exception as error:  # as whoever trains a run catches all of its errors
+        caught.write_text(repr(error))
+
+
+def test_a_worker_that_nobody_hears_ends_and_no_run_fails_by_that(tmp_path):
+    worker = Worker(partial(speak, tmp_path / "caught"), threads=1)
+    wait_for(lambda: READY in worker.messages())
+    worker.give([0], "an item")
+    wait_for(lambda: "still here" in worker.messages())
+    worker._pipe.close()
+    worker.process.join(30)
+    assert worker.process.exitcode == 1 and not (tmp_path / "caught").exists()
 
 
 def test_a_worker_may_be_lost_before_it_is_ready():

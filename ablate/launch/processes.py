@@ -174,10 +174,17 @@ def _work(
 
     torch.set_num_threads(threads)
     plugins.install(own)
-    with contextlib.suppress(EOFError, BrokenPipeError):
+
+    def send(message: Any) -> None:
+        try:
+            pipe.send(message)
+        except OSError:  # the parent is gone, or took this process for dead: that is no failure of a run
+            os._exit(1)
+
+    with contextlib.suppress(EOFError):
         while True:
-            pipe.send(READY)
-            task(pipe.recv, pipe.send)
+            send(READY)
+            task(pipe.recv, send)
 
 
 def _answer(function: Callable[[Any], Any], receive: Callable[[], Any], send: Callable[[Any], None]) -> None:

@@ -19,7 +19,7 @@ import ablate
 from ablate.config.schema import PartConfig
 from ablate.data.splits import Stream
 from ablate.execution import formulas
-from ablate.execution.events import Evaluated, Noticed, ignore
+from ablate.execution.events import Evaluated, Finished, Noticed, ignore
 from ablate.execution.execute import Task, execute, execute_group
 from ablate.execution.grouping import kind, why_alone
 from ablate.execution.run import PlacedRun, build, prepare, to_checkpoint, to_state, training
@@ -451,6 +451,17 @@ def test_one_that_diverges_or_is_finished_leaves_the_others(tmp_path):
     assert [row["status"] for row in rows] == ["done", "diverged", "done"]
     assert rows[2]["wall_s"] == before["wall_s"]
     assert [row["members"] for row in rows] == [2, 2, 1]
+
+
+def test_what_goes_wrong_after_a_run_has_ended_changes_nothing_of_it(tmp_path):
+    (run,) = runs_of("train.warmup=0", members=[("train.lr=1e30", "train.clip=null")])
+
+    def breaking(event: object) -> None:
+        if isinstance(event, Finished):
+            raise OSError("nobody reads this any more")
+
+    row = execute(run, breaking, tmp_path)
+    assert row["status"] == "diverged" and is_sealed(tmp_path / "store" / run.name)
 
 
 def test_one_that_fails_is_found_by_halving(own, tmp_path, monkeypatch):

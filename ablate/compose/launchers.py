@@ -37,10 +37,10 @@ def every_launcher() -> list[type[Pool] | type[Cluster]]:
     return [Pool, *_of_clusters().values()]
 
 
-def not_of_hydras(key: str, launcher: str) -> str:
-    """Why a launcher of Hydra's is given no key that only ablate's launchers have; empty for other keys."""
+def only_of_others(key: str, launcher: str) -> str:
+    """Why a launcher has no key that only others of ablate's have; empty for other keys."""
     having = [one.name for one in every_launcher() if key in hints(one)]
-    return f"{KEY}.{key}: no key of hydra/launcher={launcher}; of {', '.join(having)}" if having else ""
+    return f"{KEY}.{key}: no key of {launcher}; of {', '.join(having)}" if having else ""
 
 
 @functools.cache

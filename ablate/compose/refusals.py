@@ -24,7 +24,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from ablate.compose.configs import configs_dir, loader, offered
 from ablate.compose.keys import ELSEWHERE, sections
-from ablate.compose.launchers import KEY, not_of_hydras
+from ablate.compose.launchers import KEY, only_of_others
 from ablate.compose.texts import as_written
 from ablate.config.overrides import flatten
 from ablate.config.read import OF_A_RUN, PRESETS, of_a_group, read_value
@@ -264,8 +264,10 @@ def _explain_unknown(key: str, overrides: list[Override], name_values: bool) -> 
     if "@study." in key:
         return f"{key}: only in a study whose first line is '# @package _global_'; write that line"
     if key.startswith("hydra"):
-        chosen = [override.value() for override in overrides if override.key_or_group == LAUNCHER]
-        if refusal := not_of_hydras(key.removeprefix(f"{KEY}."), str((chosen or ["this"])[-1])):
+        chosen = [one.input_line or "" for one in overrides if one.key_or_group == LAUNCHER]
+        if refusal := only_of_others(
+            key.removeprefix(f"{KEY}."), (chosen or ["the launcher chosen here"])[-1]
+        ):
             return refusal
         return f"{key}: no such key; see ablate run --cfg hydra"
     swept = _swept_choices(key, overrides)

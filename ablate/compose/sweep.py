@@ -31,7 +31,7 @@ from omegaconf.basecontainer import BaseContainer
 from ablate.clusters import Cluster
 from ablate.compose.composer import Composer, Overrides, is_demonstration, to_run_config
 from ablate.compose.configs import configs_dir, offered, own_configs
-from ablate.compose.launchers import KEY, Pool, not_of_hydras, settings_at
+from ablate.compose.launchers import KEY, Pool, only_of_others, settings_at
 from ablate.compose.loading import Loader
 from ablate.compose.refusals import check_overrides, chooses_a_study, explained, hydra_parser, parse
 from ablate.compose.texts import as_written
@@ -270,7 +270,9 @@ def _launcher(hydra: Hydra, config: DictConfig, *, is_single: bool) -> Pool | Cl
     if own:
         return read(own, given, KEY)
     if "members" in given:  # joblib's would take it and do nothing
-        raise ConfigError(not_of_hydras("members", config.hydra.runtime.choices["hydra/launcher"]))
+        raise ConfigError(
+            only_of_others("members", f"hydra/launcher={config.hydra.runtime.choices['hydra/launcher']}")
+        )
     context = HydraContext(hydra.config_loader, Callbacks())
     return HydraLauncher(
         Plugins.instance().instantiate_launcher(context, to_run_config, config), config, context

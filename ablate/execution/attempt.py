@@ -23,11 +23,11 @@ Arguments = ParamSpec("Arguments")
 
 def _unless_lost(method: Callable[Concatenate["Attempt", Arguments], None]) -> Callable[..., None]:
     """What the disk refuses, or another process that takes the run over, ends an attempt, and no other one
-    of its group."""
+    of its group. Of an attempt that has ended nothing is written any more."""
 
     @functools.wraps(method)
     def guarded(attempt: "Attempt", *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
-        if attempt.error is None:
+        if attempt.error is None and not attempt.ended:
             try:
                 method(attempt, *args, **kwargs)
             except StoreError as error:
@@ -83,9 +83,7 @@ class Attempt:
         self.writer.log(f"going on after step {start.step}" if start else "begun")
         if remark:
             self.writer.log(remark)
-        if members > 1 or self.row.get(
-            "members"
-        ):  # whoever looks at the store meanwhile reads its pace by this
+        if members != self.row.get("members", 1):  # whoever looks meanwhile reads its pace by this
             self.row["members"] = members
             self.writer.write_json("result.json", self.row)
 

@@ -136,7 +136,7 @@ def _train(attempts: Sequence[Attempt], remark: str = "") -> None:
     device.release_memory(place)
     rest = [attempt for attempt in attempts if attempt.trains]
     for attempt in attempts:
-        if not (attempt.trains or attempt.ended):
+        if not attempt.trains:
             attempt.end()
     if rest:
         line = f"{counted(len(attempts), 'run')} as one: {line}; halved"

@@ -63,7 +63,7 @@ class Queue:
         self._finished: set[str] = set()
         self._waiting = self._alike(runs, store.interrupted())
         for alike in self._waiting:
-            self._rotate(alike, secrets.randbelow(len(alike)) / len(alike) if start is None else start)
+            self._rotate(alike, start)
         if start and any(self._kinds):  # helpers that begin at one moment would share each group
             first = int(start * len(self._waiting))
             self._waiting = [*self._waiting[first:], *self._waiting[:first]]
@@ -79,7 +79,7 @@ class Queue:
     @property
     def groups(self) -> int:
         """How often `next` will give runs that nobody was at so far."""
-        return sum(math.ceil(len(alike) / self._most(alike[0])) for alike in self._waiting if alike)
+        return sum(map(self._groups, filter(None, self._waiting)))
 
     def next(self) -> list[int]:
         """The runs to try now, as one; none if there are none at the moment, or none left."""
@@ -108,7 +108,7 @@ class Queue:
         """Postpone a run that another process is working on, and continue at another place of the list."""
         self._later.append((time.monotonic() + AGAIN_S, index))
         if alike := next(filter(None, self._waiting), None):
-            self._rotate(alike, secrets.randbelow(len(alike)) / len(alike))
+            self._rotate(alike)
 
     def put_back(self, index: int, fit: int) -> None:
         """A run is to be tried next, as no more of its kind than `fit` can be trained as one."""
@@ -167,10 +167,14 @@ class Queue:
         """How many runs of the kind of this one are tried as one, at most."""
         return min(most_as_one(self.runs[index], self._members), self._fit.get(self._kinds[index], MOST))
 
-    def _rotate(self, alike: deque[int], share: float) -> None:
-        """Begin at this share of the groups into which these are divided."""
-        most = self._most(alike[0])
-        alike.rotate(-most * int(share * math.ceil(len(alike) / most)))
+    def _groups(self, alike: deque[int]) -> int:
+        return math.ceil(len(alike) / self._most(alike[0]))
+
+    def _rotate(self, alike: deque[int], share: float | None = None) -> None:
+        """Begin at this share of the groups into which these are divided; at random by default."""
+        groups = self._groups(alike)
+        first = secrets.randbelow(groups) if share is None else int(share * groups)
+        alike.rotate(-self._most(alike[0]) * first)
 
     def _look(self) -> None:
         if time.monotonic() - self._looked >= LOOK_EVERY_S:

@@ -88,8 +88,8 @@ def gains_in_bfloat16(run: PlacedRun) -> bool:
 def slower(runs: Iterable[Run], members: int | None) -> list[str]:
     """Lines on what makes these runs slower here than they could be; usually none. members: how many are
     trained as one, if the command says so."""
-    here = [*filter(lambda run: isinstance(run, PlacedRun) and run.device.type == "cpu", runs)]
-    in_bfloat16 = any(run.config.train.precision == "bfloat16" for run in here)
+    here = [run for run in runs if isinstance(run, PlacedRun) and run.device.type == "cpu"]
+    in_bfloat16 = any(_is_of(run, "bfloat16") for run in here)
     return [
         *lines_if(in_bfloat16 and not bfloat16_is_faster(), SLOWER),
         *lines_if(here and (members or 1) > 1, f"hydra.launcher.members={members}: {DOES_NOT_PAY}"),

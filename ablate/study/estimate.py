@@ -126,12 +126,15 @@ def unfinished(runs: Sequence[R]) -> list[R]:
     return [run for run in runs if run.name not in finished or settled(run) is None]
 
 
-def stage_lines(stages: Sequence[tuple[str, Run, int]], threads: int, at_once: int) -> list[str]:
+def stage_lines(
+    stages: Sequence[tuple[str, Run, int]], threads: int, at_once: int, members: int | None
+) -> list[str]:
     """The time and the memory of the stages of a study whose runs differ in size, and the time of all.
     stages: what each is, its costliest run, and how many runs it has. at_once: how many runs at a time.
-    Raises ConfigError if this machine can't place one."""
+    members: as in Queue. Raises ConfigError if this machine can't place one."""
     runs = [run if isinstance(run, PlacedRun) else place(run) for _, run, _ in stages]
-    each_S = _seconds([(run, 1) for run in runs], threads).sum(1).tolist()
+    counts = [count for _, _, count in stages]
+    each_S = _seconds([*zip(runs, counts, strict=True)], threads, members).sum(1).tolist()
     lines, together = [], 0.0
     for (about, _, count), run, each in zip(stages, runs, each_S, strict=True):
         step = needed_for_a_step(run.spec, run.config.train, run.attention)
@@ -150,7 +153,7 @@ def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | N
     return Times(*of_all.tolist(), longest=float(seconds_K3.sum(1).max()))
 
 
-def _seconds(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None = 1) -> np.ndarray:
+def _seconds(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None) -> np.ndarray:
     """(K, 3) seconds of one run of each kind, its share where several are trained as one, as in Times: the
     cheapest and the costliest are timed, the others interpolated by their FLOPs."""
     flops = [run.step_flops for run, _ in kinds]

@@ -98,7 +98,8 @@ class Loop:
             for about, arms, count in self.study.design.stages()
         ]
         if stages and not expected.untimed:
-            lines = [*forecast, *stage_lines(stages, expected.threads, expected.at_once)]
+            members = self.launcher.settings.members
+            lines = [*forecast, *stage_lines(stages, expected.threads, expected.at_once, members)]
             expected = replace(expected, forecast=lines)
         return Outcome(record.name, remarks=remarks, estimate=expected)
 

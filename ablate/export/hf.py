@@ -1,7 +1,7 @@
-"""Export of one run as a GPT-2 of Hugging Face's transformers: config, weights and tokenizer in its format.
+"""Export of one run as a GPT-2 or a Llama of Hugging Face's transformers: config, weights and tokenizer.
 
-Only runs that compute exactly what GPT-2 computes. Missing biases become zeros; the weights are those after
-the last step, as ablate.load_model gives them, also with train.average.
+Only runs that compute exactly what one of them computes. Biases that a GPT-2 has and a run has not become
+zeros; the weights are those after the last step, as ablate.load_model gives them, also with train.average.
 """
 
 import json
@@ -23,12 +23,14 @@ from ablate.export.exporter import HF
 from ablate.files.atomic import explained
 from ablate.files.owned import replace_file
 from ablate.model.attention import form
+from ablate.model.norm import RMSNorm
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from ablate.store.columns import Status
 from ablate.store.run_files import read_finished
 
 SEPARATOR = "<|separator|>"
+EPS = 1e-5  # of PyTorch's layer norm
 
 
 def export(target: str, out: str | None) -> str:
@@ -44,9 +46,10 @@ def export(target: str, out: str | None) -> str:
         raise ConfigError(f"{directory.name}: {row['status']} ({row.get('error')}); take a run that is done")
     model = load_model(directory, code=True)
     if missing := lacks(_spec(model)):
+        theirs = "Llama" if backbone(_spec(model)) is LLAMA else "GPT-2"
         raise ConfigError(
-            f"{directory.name}: GPT-2 has no {', no '.join(missing)}; ablate.load_model({directory.name!r})"
-            " gives the model in Python"
+            f"{directory.name}: {theirs} has no {', no '.join(missing)};"
+            f" ablate.load_model({directory.name!r}) gives the model in Python"
         )
     place = Path(out) if out else source.store.root / "exports" / HF / directory.name
     files = _files(model)
@@ -66,18 +69,36 @@ def _spec(model: TrainedModel) -> ModelSpec:
     return resolve_spec(model.config, model.tokenizer.vocab_size)
 
 
+GPT2 = {"position": "learned", "norm": "layer", "mlp": "gelu"}
+LLAMA = {"position": "rope", "norm": "rms", "mlp": "swiglu"}
+
+
+def backbone(spec: ModelSpec) -> Mapping[str, str]:
+    """GPT2 or LLAMA: that which has more parts in common with the model."""
+    return max(GPT2, LLAMA, key=lambda parts: sum(getattr(spec, key) == part for key, part in parts.items()))
+
+
 def lacks(spec: ModelSpec) -> list[str]:
-    """What the model has and GPT-2 has not, as keys."""
+    """What the model has and its backbone in transformers has not, as keys."""
     if spec.encoder is not None:
         return ["encoder (model.architecture=encoder-decoder)"]
-    a = spec.attention
-    shared = [
-        f"{kind}_heads={count}, as each head has its own"
-        for kind, count in (("query", a.query_heads), ("key", a.key_heads), ("value", a.value_heads))
-        if count != a.heads
-    ]
-    widths = {"key_width": a.key_width, "value_width": a.value_width}
+    a, parts = spec.attention, backbone(spec)
+    heads = {kind: getattr(a, f"{kind}_heads") for kind in ("query", "key", "value")}
+    if parts is LLAMA:
+        own = {
+            f"query_heads={a.query_heads}, as each head has its own": a.query_heads != a.heads,
+            f"value_heads={a.value_heads} beside key_heads={a.key_heads}": a.value_heads != a.key_heads,
+            f"value_width={a.value_width} beside key_width={a.key_width}": a.value_width != a.key_width,
+            "model.bias=true": spec.bias,
+        }
+    else:
+        wide = {"key_width": a.key_width, "value_width": a.value_width}
+        own = {f"{k}_heads={count}, as each head has its own": count != a.heads for k, count in heads.items()}
+        own |= {f"{key}={w}, but d_model/heads": w * a.heads != a.d_model for key, w in wide.items()}
     wrong = {
+        **{
+            f"model.{k}={of}, but {part}": of != part for k, part in parts.items() if (of := getattr(spec, k))
+        },
         f"fusion={a.fusion.name}, as it concatenates heads": form(a) != "concat",
         f"scores={a.scores.name}, but softmax": a.scores.name != "softmax",
         "tie_qk=true": a.tie_qk,
@@ -87,9 +108,9 @@ def lacks(spec: ModelSpec) -> list[str]:
         "out_proj=false": not a.out_proj,
         f"out_rank={a.out_rank}": a.out_rank is not None,
         "model.mlp_hidden=0": not spec.mlp_hidden,
+        **own,
     }
-    wide = [f"{key}={w}, but d_model/heads" for key, w in widths.items() if w * a.heads != a.d_model]
-    return [*(line for line, is_so in wrong.items() if is_so), *shared, *wide]
+    return [line for line, is_so in wrong.items() if is_so]
 
 
 def gpt2_weights(ours: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
@@ -130,22 +151,64 @@ def _of(ours: Mapping[str, Tensor], name: str, as_named: str) -> dict[str, Tenso
     }
 
 
-def _files(model: TrainedModel) -> dict[str, bytes]:
-    spec, tokenizer = _spec(model), model.tokenizer
-    end = tokenizer.separator if isinstance(tokenizer, WithSeparator) else None
-    tokens = {"bos_token_id": None, "eos_token_id": end}
-    config: dict[str, Any] = {
+def llama_weights(ours: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
+    """Our weights by the names of transformers."""
+    names = {"model.embed_tokens": "token", "model.norm": "norm"}
+    for i in range(layers):
+        mine, its = f"blocks.{i}", f"model.layers.{i}"
+        names |= {
+            f"{its}.input_layernorm": f"{mine}.norm_1",
+            f"{its}.post_attention_layernorm": f"{mine}.norm_2",
+        }
+        for part, name in (("q", "query"), ("k", "key"), ("v", "value"), ("o", "out_proj")):
+            names[f"{its}.self_attn.{part}_proj"] = f"{mine}.attention.{name}"
+        names |= {f"{its}.mlp.{part}_proj": f"{mine}.mlp.{part}" for part in ("gate", "up", "down")}
+    return {f"{its}.weight": ours[f"{mine}.weight"].detach().contiguous() for its, mine in names.items()}
+
+
+def _gpt2_config(spec: ModelSpec) -> dict[str, Any]:
+    return {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
-        "vocab_size": tokenizer.vocab_size,
         "n_positions": spec.context,
         "n_embd": spec.d_model,
         "n_layer": spec.layers,
         "n_head": spec.attention.heads,
         "n_inner": spec.mlp_hidden,
         "activation_function": "gelu",  # the exact one
-        "layer_norm_epsilon": model.network.norm.eps,
+        "layer_norm_epsilon": EPS,
         **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), spec.dropout),
+    }
+
+
+def _llama_config(spec: ModelSpec) -> dict[str, Any]:
+    base = spec.attention.rope_base
+    return {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "max_position_embeddings": spec.context,
+        "hidden_size": spec.d_model,
+        "num_hidden_layers": spec.layers,
+        "num_attention_heads": spec.attention.heads,
+        "num_key_value_heads": spec.attention.key_heads,
+        "head_dim": spec.attention.key_width,
+        "intermediate_size": spec.mlp_hidden,
+        "hidden_act": "silu",
+        "rms_norm_eps": RMSNorm.eps,
+        "rope_theta": base,  # where transformers before version 5 has the base
+        "rope_parameters": {"rope_type": "default", "rope_theta": base},
+        "attention_dropout": spec.dropout,
+    }
+
+
+def _files(model: TrainedModel) -> dict[str, bytes]:
+    spec, tokenizer = _spec(model), model.tokenizer
+    is_llama = backbone(spec) is LLAMA
+    end = tokenizer.separator if isinstance(tokenizer, WithSeparator) else None
+    tokens = {"bos_token_id": None, "eos_token_id": end}
+    config: dict[str, Any] = {
+        **(_llama_config(spec) if is_llama else _gpt2_config(spec)),
+        "vocab_size": tokenizer.vocab_size,
         "tie_word_embeddings": True,
         "dtype": "float32",
         **tokens,
@@ -155,7 +218,7 @@ def _files(model: TrainedModel) -> dict[str, bytes]:
         "model_max_length": spec.context,
         "clean_up_tokenization_spaces": False,
     }
-    weights = gpt2_weights(model.state_dict(), spec.layers)
+    weights = (llama_weights if is_llama else gpt2_weights)(model.state_dict(), spec.layers)
     return {
         "config.json": _json(config),
         "generation_config.json": _json(tokens),

@@ -55,9 +55,7 @@ class ModelConfig:
     bias: bool
     dropout: Share
     position: Annotated[Literal["learned", "rope", "none"], IntroducedAt("learned")]
-    rope_base: Annotated[
-        Annotated[float, Above(1)] | None, IntroducedAt(None)
-    ]  # None where nothing is turned
+    rope_base: Annotated[float, Above(1), IntroducedAt(10_000.0)]
     norm: Annotated[Literal["layer", "rms"], IntroducedAt("layer")]
     mlp: Annotated[Literal["gelu", "relu2", "swiglu"], IntroducedAt("gelu")]
 

@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any
 
 from ablate.config.identity import identity_keys
+from ablate.config.read import introduced
 from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import (
     ENCODER_DECODER,
@@ -58,7 +59,7 @@ def resolve_spec(config: RunConfig, vocab: int) -> ModelSpec:
 def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
     """`config` in canonical form: `auto` and `match` replaced by the resulting numbers, and as many key heads
     as heads written as auto."""
-    base = config.model.rope_base if spec.position == "rope" else None
+    base = config.model.rope_base if spec.position == "rope" else introduced(ModelConfig)["rope_base"]
     model = dataclasses.replace(config.model, mlp_hidden=spec.mlp_hidden, rope_base=base)
     match_by = config.match_by if config.match != "none" else "mlp"  # without a match it has no effect
     attention = spec.chosen
@@ -135,15 +136,11 @@ def _check_backbone(model: ModelConfig, mlp_hidden: int) -> None:
             f"model.mlp={model.mlp}: model.mlp_hidden=0 leaves the MLPs out; use model.mlp_hidden=auto, or"
             " leave model.mlp out"
         )
-    if model.position != "rope":
-        return
-    if model.architecture == ENCODER_DECODER:
+    if model.position == "rope" and model.architecture == ENCODER_DECODER:
         raise ConfigError(
             f"model.position=rope: model={model.name} reads two texts, and no distance is defined between a"
             " position of one and a position of the other; use model.position=learned, or model=prefix"
         )
-    if model.rope_base is None:
-        raise ConfigError("model.rope_base=null: model.position=rope needs a base; 10000 is usual")
 
 
 def narrow(config: RunConfig, key: str) -> int:

@@ -171,9 +171,9 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
         query_heads, key_heads, key_width = 1, 1, 0
     if (turned := config.model.position == "rope") and key_width % 2:
         raise ConfigError(
-            f"model.position=rope: it turns the channels of queries and keys in pairs, and key_width="
-            f"{as_override(config.key_width)} gives {key_width}; use key_width={key_width + 1}, or"
-            f" another model.position"
+            "model.position=rope: it turns the channels of queries and keys in pairs, and a head has"
+            f" {key_width} (key_width={as_override(config.key_width)}); use key_width={key_width + 1}, or"
+            " another model.position"
         )
     if config.tie_qk and query_heads != key_heads:
         raise ConfigError(

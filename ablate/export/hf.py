@@ -11,7 +11,7 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ablate.analysis.load import find_source
 from ablate.config.identity import digest
@@ -30,7 +30,6 @@ from ablate.store.columns import Status
 from ablate.store.run_files import read_finished
 
 SEPARATOR = "<|separator|>"
-EPS = 1e-5  # of PyTorch's layer norm
 
 
 def export(target: str, out: str | None) -> str:
@@ -83,7 +82,6 @@ def lacks(spec: ModelSpec) -> list[str]:
     if spec.encoder is not None:
         return ["encoder (model.architecture=encoder-decoder)"]
     a, parts = spec.attention, backbone(spec)
-    heads = {kind: getattr(a, f"{kind}_heads") for kind in ("query", "key", "value")}
     if parts is LLAMA:
         own = {
             f"query_heads={a.query_heads}, as each head has its own": a.query_heads != a.heads,
@@ -92,12 +90,14 @@ def lacks(spec: ModelSpec) -> list[str]:
             "model.bias=true": spec.bias,
         }
     else:
-        wide = {"key_width": a.key_width, "value_width": a.value_width}
-        own = {f"{k}_heads={count}, as each head has its own": count != a.heads for k, count in heads.items()}
-        own |= {f"{key}={w}, but d_model/heads": w * a.heads != a.d_model for key, w in wide.items()}
+        kinds = {f"{kind}_heads": getattr(a, f"{kind}_heads") for kind in ("query", "key", "value")}
+        own = {f"{key}={count}, as each head has its own": count != a.heads for key, count in kinds.items()}
+        for key, width in (("key_width", a.key_width), ("value_width", a.value_width)):
+            own[f"{key}={width}, but d_model/heads"] = width * a.heads != a.d_model
     wrong = {
         **{
-            f"model.{k}={of}, but {part}": of != part for k, part in parts.items() if (of := getattr(spec, k))
+            f"model.{key}={getattr(spec, key)}, but {of}": getattr(spec, key) != of
+            for key, of in parts.items()
         },
         f"fusion={a.fusion.name}, as it concatenates heads": form(a) != "concat",
         f"scores={a.scores.name}, but softmax": a.scores.name != "softmax",
@@ -156,58 +156,43 @@ def llama_weights(ours: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
     names = {"model.embed_tokens": "token", "model.norm": "norm"}
     for i in range(layers):
         mine, its = f"blocks.{i}", f"model.layers.{i}"
-        names |= {
-            f"{its}.input_layernorm": f"{mine}.norm_1",
-            f"{its}.post_attention_layernorm": f"{mine}.norm_2",
-        }
-        for part, name in (("q", "query"), ("k", "key"), ("v", "value"), ("o", "out_proj")):
-            names[f"{its}.self_attn.{part}_proj"] = f"{mine}.attention.{name}"
-        names |= {f"{its}.mlp.{part}_proj": f"{mine}.mlp.{part}" for part in ("gate", "up", "down")}
+        for its_norm, our_norm in (("input_layernorm", "norm_1"), ("post_attention_layernorm", "norm_2")):
+            names[f"{its}.{its_norm}"] = f"{mine}.{our_norm}"
+        for part in ("query", "key", "value", "out_proj"):
+            names[f"{its}.self_attn.{part[0]}_proj"] = f"{mine}.attention.{part}"
+        for part in ("gate", "up", "down"):
+            names[f"{its}.mlp.{part}_proj"] = f"{mine}.mlp.{part}"
     return {f"{its}.weight": ours[f"{mine}.weight"].detach().contiguous() for its, mine in names.items()}
 
 
-def _gpt2_config(spec: ModelSpec) -> dict[str, Any]:
+def _config(spec: ModelSpec) -> dict[str, Any]:
+    a = spec.attention
+    sizes = (spec.context, spec.d_model, spec.layers, a.heads, spec.mlp_hidden)
+    if backbone(spec) is GPT2:
+        names = ("n_positions", "n_embd", "n_layer", "n_head", "n_inner")
+        return {
+            **{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]},
+            **dict(zip(names, sizes, strict=True)),
+            **{"activation_function": "gelu", "layer_norm_epsilon": nn.LayerNorm(1).eps},  # the exact one
+            **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), spec.dropout),
+        }
+    names = ("max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads")
     return {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
-        "n_positions": spec.context,
-        "n_embd": spec.d_model,
-        "n_layer": spec.layers,
-        "n_head": spec.attention.heads,
-        "n_inner": spec.mlp_hidden,
-        "activation_function": "gelu",  # the exact one
-        "layer_norm_epsilon": EPS,
-        **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), spec.dropout),
-    }
-
-
-def _llama_config(spec: ModelSpec) -> dict[str, Any]:
-    base = spec.attention.rope_base
-    return {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "max_position_embeddings": spec.context,
-        "hidden_size": spec.d_model,
-        "num_hidden_layers": spec.layers,
-        "num_attention_heads": spec.attention.heads,
-        "num_key_value_heads": spec.attention.key_heads,
-        "head_dim": spec.attention.key_width,
-        "intermediate_size": spec.mlp_hidden,
-        "hidden_act": "silu",
-        "rms_norm_eps": RMSNorm.eps,
-        "rope_theta": base,  # where transformers before version 5 has the base
-        "rope_parameters": {"rope_type": "default", "rope_theta": base},
-        "attention_dropout": spec.dropout,
+        **{"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
+        **dict(zip((*names, "intermediate_size"), sizes, strict=True)),
+        **{"num_key_value_heads": a.key_heads, "head_dim": a.key_width, "attention_dropout": spec.dropout},
+        **{"hidden_act": "silu", "rms_norm_eps": RMSNorm.eps},
+        "rope_theta": a.rope_base,  # where transformers before version 5 has the base
+        "rope_parameters": {"rope_type": "default", "rope_theta": a.rope_base},
     }
 
 
 def _files(model: TrainedModel) -> dict[str, bytes]:
     spec, tokenizer = _spec(model), model.tokenizer
-    is_llama = backbone(spec) is LLAMA
     end = tokenizer.separator if isinstance(tokenizer, WithSeparator) else None
     tokens = {"bos_token_id": None, "eos_token_id": end}
     config: dict[str, Any] = {
-        **(_llama_config(spec) if is_llama else _gpt2_config(spec)),
+        **_config(spec),
         "vocab_size": tokenizer.vocab_size,
         "tie_word_embeddings": True,
         "dtype": "float32",
@@ -218,7 +203,8 @@ def _files(model: TrainedModel) -> dict[str, bytes]:
         "model_max_length": spec.context,
         "clean_up_tokenization_spaces": False,
     }
-    weights = (llama_weights if is_llama else gpt2_weights)(model.state_dict(), spec.layers)
+    renamed = llama_weights if backbone(spec) is LLAMA else gpt2_weights
+    weights = renamed(model.state_dict(), spec.layers)
     return {
         "config.json": _json(config),
         "generation_config.json": _json(tokens),

@@ -13,7 +13,6 @@ import torch
 from ablate.model import fusion, scores
 from ablate.model.attend import CAUSAL
 from ablate.model.attention import Attention, head_shape, sharing
-from ablate.model.norm import norm_params
 from ablate.model.spec import MATRICES, AttentionSpec, ModelSpec, standard, standard_hidden
 
 
@@ -47,7 +46,7 @@ def total_params(spec: ModelSpec) -> int:
     """All trainable parameters, counting the tied embedding once. There is a norm before each attention and
     each MLP and one at the end of each stack, and each text has its own positions, if they are learned."""
     d, m, matrices = spec.d_model, spec.mlp_hidden, MATRICES[spec.mlp]
-    norm = norm_params(spec.norm, d, bias=spec.bias)
+    norm = 2 * d if spec.bias and spec.norm == "layer" else d
     mlp = (matrices * d * m + ((matrices - 1) * m + d if spec.bias else 0) + norm) if m else 0
     texts = 1 if spec.encoder is None else 2
     embeddings = (spec.vocab + (texts * spec.context if spec.position == "learned" else 0)) * d
@@ -64,8 +63,7 @@ def flops_per_token(spec: ModelSpec, target_share: float = 1.0) -> int:
     parts.
     """
     layers = sum(count * _flops_of(a, spec.context) for a, count in spec.kinds.values())
-    mlp = 2 * MATRICES[spec.mlp] * spec.d_model * spec.mlp_hidden
-    mlps = (spec.layers + spec.encoder_layers) * mlp
+    mlps = (spec.layers + spec.encoder_layers) * 2 * MATRICES[spec.mlp] * spec.d_model * spec.mlp_hidden
     return layers + mlps + round(target_share * 2 * spec.d_model * spec.vocab)
 
 

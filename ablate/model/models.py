@@ -17,19 +17,10 @@ from ablate.model.attend import CAUSAL, EVERYTHING, Attend, Mask
 from ablate.model.attention import Attention
 from ablate.model.layers import STD, Embedding, Linear
 from ablate.model.mlp import MLPS
-from ablate.model.norm import norm
+from ablate.model.norm import norm_of
 from ablate.model.parts import Part
 from ablate.model.scores import Scores
 from ablate.model.spec import AttentionSpec, ModelSpec
-
-
-def norm_of(spec: ModelSpec) -> nn.Module:
-    return norm(spec.norm, spec.d_model, bias=spec.bias)
-
-
-def positions_of(spec: ModelSpec) -> Embedding | None:
-    """The vectors of the positions of a text, if they are learned."""
-    return Embedding(spec.context, spec.d_model) if spec.position == "learned" else None
 
 
 class Block(nn.Module):
@@ -92,7 +83,7 @@ class Model(nn.Module, ABC):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.token = Embedding(spec.vocab, spec.d_model)
-        self.position = positions_of(spec)
+        self.position = Embedding(spec.context, spec.d_model) if spec.position == "learned" else None
         self.dropout = nn.Dropout(spec.dropout)
 
     @abstractmethod
@@ -205,7 +196,7 @@ class EncoderDecoder(Model):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
         assert spec.encoder is not None and spec.cross is not None, "sizing gives it all three attentions"
-        self.source_position = positions_of(spec)
+        self.source_position = Embedding(spec.context, spec.d_model) if spec.position == "learned" else None
         encoder = nn.ModuleList(Block(spec, spec.encoder, EVERYTHING) for _ in range(spec.encoder_layers))
         self.encoder: Sequence[Block] = encoder  # pyright: ignore[reportAttributeAccessIssue]
         self.encoder_norm = norm_of(spec)

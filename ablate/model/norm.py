@@ -1,17 +1,19 @@
 """The norm before each attention and each MLP, and at the end of each stack: model.norm.
 
 - layer: γ ⊙ (x − mean x) / √(var x + eps) + β. See: Ba et al., "Layer normalization", arXiv 1607.06450.
-- rms: γ ⊙ x / √(mean x² + eps). See: Zhang and Sennrich, "Root mean square layer normalization", arXiv
-  1910.07467.
+- rms: γ ⊙ x / √(mean x² + eps), without β. See: Zhang and Sennrich, "Root mean square layer normalization",
+  arXiv 1910.07467.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ablate.model.spec import ModelSpec
+
 
 class RMSNorm(nn.Module):
-    """γ ⊙ x / √(mean x² + eps), without a bias, computed at least in float32."""
+    """Computed at least in float32."""
 
     eps = 1e-6
 
@@ -24,10 +26,5 @@ class RMSNorm(nn.Module):
         return F.rms_norm(x.to(dtype), self.weight.shape, self.weight.to(dtype), self.eps).to(x.dtype)
 
 
-def norm(kind: str, width: int, *, bias: bool) -> nn.Module:
-    """kind: as model.norm. bias: of a layer norm."""
-    return RMSNorm(width) if kind == "rms" else nn.LayerNorm(width, bias=bias)
-
-
-def norm_params(kind: str, width: int, *, bias: bool) -> int:
-    return 2 * width if bias and kind == "layer" else width
+def norm_of(spec: ModelSpec) -> nn.Module:
+    return RMSNorm(spec.d_model) if spec.norm == "rms" else nn.LayerNorm(spec.d_model, bias=spec.bias)

@@ -133,8 +133,7 @@ def _check_backbone(model: ModelConfig, mlp_hidden: int) -> None:
     """Raises ConfigError for parts of a backbone that do not fit each other."""
     if model.mlp != "gelu" and not mlp_hidden:
         raise ConfigError(
-            f"model.mlp={model.mlp}: model.mlp_hidden=0 leaves the MLPs out; use model.mlp_hidden=auto, or"
-            " leave model.mlp out"
+            f"model.mlp={model.mlp}: model.mlp_hidden=0 leaves the MLPs out; use model.mlp_hidden=auto"
         )
     if model.position == "rope" and model.architecture == ENCODER_DECODER:
         raise ConfigError(
@@ -171,9 +170,8 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
         query_heads, key_heads, key_width = 1, 1, 0
     if (turned := config.model.position == "rope") and key_width % 2:
         raise ConfigError(
-            "model.position=rope: it turns the channels of queries and keys in pairs, and a head has"
-            f" {key_width} (key_width={as_override(config.key_width)}); use key_width={key_width + 1}, or"
-            " another model.position"
+            f"model.position=rope: it turns channels of queries and keys in pairs, and a head has {key_width}"
+            f" (key_width={as_override(config.key_width)}); use key_width={key_width + 1}"
         )
     if config.tie_qk and query_heads != key_heads:
         raise ConfigError(

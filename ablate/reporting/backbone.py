@@ -1,7 +1,5 @@
 """Which backbone rows are of, in words: positions, norm, MLP. Loads no torch."""
 
-from collections.abc import Iterable
-
 import pandas as pd
 
 from ablate.phrases import counted
@@ -11,13 +9,11 @@ PARTS: dict[str, dict[str, str]] = {
     "norm": {"layer": "layer norm", "rms": "RMS norm"},
     "mlp": {"gelu": "GELU", "relu2": "squared ReLU", "swiglu": "SwiGLU"},
 }
-Kind = tuple[str, ...]  # a part for each of PARTS
-GPT2: Kind = ("learned", "layer", "gelu")
-LLAMA: Kind = ("rope", "rms", "swiglu")
-NAMES: dict[Kind, str] = {GPT2: "GPT-2's backbone", LLAMA: "Llama's backbone"}
+GPT2, LLAMA = ("learned", "layer", "gelu"), ("rope", "rms", "swiglu")
+NAMES: dict[tuple[str, ...], str] = {GPT2: "GPT-2's backbone", LLAMA: "Llama's backbone"}
 
 
-def kinds(rows: pd.DataFrame) -> list[Kind]:
+def kinds(rows: pd.DataFrame) -> list[tuple[str, ...]]:
     """The backbones of these rows, each once; none of rows that do not name them."""
     if not {*PARTS} <= {*rows.columns}:
         return []
@@ -34,8 +30,9 @@ def backbone(rows: pd.DataFrame) -> str:
 
 def parts(rows: pd.DataFrame) -> str:
     """`learned positions, layer norm, GELU`, with `or` where rows differ; empty as `backbone` is."""
-    by_part: Iterable[Kind] = zip(*kinds(rows), strict=True)
-    return ", ".join(
-        " or ".join(words.get(level) or level for level in dict.fromkeys(levels))
-        for words, levels in zip(PARTS.values(), by_part, strict=False)
-    )
+    found = kinds(rows)
+    levels = [
+        dict.fromkeys(words.get(kind[at], kind[at]) for kind in found)
+        for at, words in enumerate(PARTS.values())
+    ]
+    return ", ".join(" or ".join(words) for words in levels if found)

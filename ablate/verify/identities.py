@@ -14,7 +14,6 @@ from torch import Tensor
 
 from ablate.model.attend import EVERYTHING
 from ablate.model.attention import Attention
-from ablate.model.position import Rotary
 from ablate.verify.attentions import Bench
 from ablate.verify.fold import fold, operators
 
@@ -451,18 +450,12 @@ def attention_alt(b: Bench) -> Sides:
 # --- positions ----------------------------------------------------------------------------------------
 
 
-class _Later(Rotary):
-    """As if the text began at position 1,000."""
-
-    def forward(self, x_BPTK: Tensor, first: int = 1000) -> Tensor:
-        return super().forward(x_BPTK, first)
-
-
 @identity("26", "⟨R_t q, R_s k⟩ = ⟨R_(t+n) q, R_(s+n) k⟩", "with RoPE only the distance counts", "Q4")
 def rope_knows_distances(b: Bench) -> Sides:
-    attention, later = (b.attention(rope_base=BASE) for _ in range(2))
-    later.turn = _Later(BASE)
-    return b.out(later), b.out(attention)
+    attention = b.attention(rope_base=BASE)
+    q, k = (attention.turn(b.projected(attention, name, b.K), first=1000) for name in ("query", "key"))
+    later = b.heads(attention, b.patterns(b.K**-0.5 * q @ k.mT))
+    return b.out(attention), b.written(later, attention)
 
 
 @identity("26 not", "x + p_t ≠ x + p_(t+n)", "with learned positions the place counts, too", "Q4")
@@ -471,18 +464,15 @@ def learned_positions_know_places(b: Bench) -> Sides:
     return b.concat(early, early), b.concat(late, late)
 
 
-def _after_the_turn(b: Bench, keys: Tensor, values: Tensor | None = None, **given: Any) -> Sides:
+def _after_the_turn(b: Bench, keys: Tensor, values: Tensor, **given: Any) -> Sides:
     """The output of an attention with a matrix in W_K and one in W_V; and that if they act on the turned keys
     of all heads, (H·K, H·K), and on their values, (H·V, H·V). given: as for Bench.attention."""
     one, folded = (b.attention(**given) for _ in range(2))
+    for name, matrix in (("key", keys), ("value", values)):
+        folded.get_parameter(f"{name}.weight").copy_(matrix @ one.get_parameter(f"{name}.weight"))
     q, k = one.compared(b.x, b.x)
-    v = b.projected(one, "value", b.V)
-    folded.get_parameter("key.weight").copy_(keys @ one.get_parameter("key.weight"))
-    k = _mapped(keys, k)
-    if values is not None:
-        folded.get_parameter("value.weight").copy_(values @ one.get_parameter("value.weight"))
-        v = _mapped(values, v)
-    return b.out(folded), b.written(b.patterns(b.K**-0.5 * q @ k.mT) @ v, one)
+    patterns = b.patterns(b.K**-0.5 * q @ _mapped(keys, k).mT)
+    return b.out(folded), b.written(patterns @ _mapped(values, b.projected(one, "value", b.V)), one)
 
 
 def _mapped(matrix: Tensor, x_BHTK: Tensor) -> Tensor:
@@ -495,14 +485,14 @@ for _name, _words, _given in (("27", "", {}), ("27 rope", " with RoPE, too", {"r
     @identity(_name, "k_i := Σ_j M_ij k_j, v_i likewise", f"a mix of keys and values folds{_words}", "Q4")
     def mixes_of_keys_and_values_fold(b: Bench, given: dict[str, Any] = _given) -> Sides:
         mix = b.random("mix", b.H, b.H)
-        of_keys, of_values = (torch.kron(mix, torch.eye(n, dtype=torch.float64)) for n in (b.K, b.V))
+        of_keys, of_values = (torch.kron(mix, torch.eye(n).double()) for n in (b.K, b.V))
         return _after_the_turn(b, of_keys, of_values, **given)
 
 
 @identity("27 not", "G R_s k ≠ R_s G k", "a matrix on the channels of turned keys does not", "Q4")
 def channels_after_the_turn_do_not_fold(b: Bench) -> Sides:
-    gain = torch.kron(torch.eye(b.H, dtype=torch.float64), b.random("channels", b.K, b.K))
-    return _after_the_turn(b, gain, rope_base=BASE)
+    of_keys = torch.kron(torch.eye(b.H).double(), b.random("channels", b.K, b.K))
+    return _after_the_turn(b, of_keys, torch.eye(b.H * b.V).double(), rope_base=BASE)
 
 
 # --- each method against a plain formula ------------------------------------------------------------

@@ -52,8 +52,8 @@ class Scores(Part):
         return 0
 
     def prepared(self, q_BPTK: Tensor, k_BPSK: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys as forward and probabilities get them. What depends on the place of a channel, as
-        the gain of a norm, belongs here: under model.position=rope they are turned after it."""
+        """Queries and keys before model.position=rope turns them, for forward and probabilities. What treats
+        channels unlike each other, as the gain of a norm, belongs here."""
         return q_BPTK, k_BPSK
 
     @abstractmethod

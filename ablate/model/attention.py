@@ -100,7 +100,7 @@ class Share(nn.Module):
     def __init__(self, spec: AttentionSpec) -> None:
         super().__init__()
         shared = sharing(spec)
-        self.each = shared.each
+        self.each, self.count = shared.each, spec.heads
         self.query_heads, self.key_heads, self.value_heads = (
             spec.query_heads,
             spec.key_heads,
@@ -127,6 +127,11 @@ class Share(nn.Module):
         """The values that each pattern reads, concatenated: (B, P, S, n·V)."""
         v = _picked(v_BSX.unflatten(-1, (self.value_heads, self.value_width)).transpose(1, 2), self.of_values)
         return v.unflatten(1, (-1, self.each)).transpose(2, 3).flatten(3)
+
+    def own(self, v_BTX: Tensor) -> Tensor:
+        """The values of each head: v_BTHV."""
+        v = v_BTX.unflatten(-1, (self.value_heads, self.value_width))
+        return v.repeat_interleave(self.count // self.value_heads, 2)
 
     def heads(self, read: Tensor) -> Tensor:
         """The outputs of the heads, z_BTHV, from those of the patterns, (B, P, T, n·V)."""
@@ -175,13 +180,27 @@ class Attention(nn.Module):
     def forward(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
         """x_BTC gives the queries, source_BSC the keys and values; in self-attention they are the same.
         padding_mask_BS: false where the source is padding; None if it has none."""
-        fused = self.fusion(self.read(x_BTC, source_BSC, padding_mask_BS), x_BTC)
+        v_BSX = self.value(source_BSC)
+        read_BTHV = self._read(x_BTC, source_BSC, v_BSX, padding_mask_BS)
+        fused = self.fusion(read_BTHV, *self._besides(x_BTC, v_BSX))
         return self.out_proj(fused.to(x_BTC.dtype))  # where a method has buffers of a wider type
 
     def read(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
         """The output of each head before fusion: z_BTHV."""
+        return self._read(x_BTC, source_BSC, self.value(source_BSC), padding_mask_BS)
+
+    def besides(self, x_BTC: Tensor) -> tuple[Tensor, ...]:
+        """What the fusion gets besides the outputs of the heads: x_BTC, and v_BTHV if it reads values."""
+        return self._besides(x_BTC, self.value(x_BTC)) if self.fusion.reads_values else (x_BTC,)
+
+    def _besides(self, x_BTC: Tensor, v_BTX: Tensor) -> tuple[Tensor, ...]:
+        return (x_BTC, self.share.own(v_BTX)) if self.fusion.reads_values else (x_BTC,)
+
+    def _read(
+        self, x_BTC: Tensor, source_BSC: Tensor, v_BSX: Tensor, padding_mask_BS: Tensor | None
+    ) -> Tensor:
         q_BPTK, k_BPSK = self.compared(x_BTC, source_BSC)
-        v_BPSW = self.share.values(self.value(source_BSC))
+        v_BPSW = self.share.values(v_BSX)
         dropout = self.spec.dropout if self.training else 0.0
         read = self.scores(q_BPTK, k_BPSK, v_BPSW, self._mask(padding_mask_BS), dropout).to(x_BTC.dtype)
         return self.gain(self.share.heads(read))

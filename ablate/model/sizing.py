@@ -16,6 +16,7 @@ from ablate.config.schema import (
     RunConfig,
 )
 from ablate.model import fusion, scores
+from ablate.model.attention import head_shape
 from ablate.model.costs import COSTS, reference, relative_cost
 from ablate.model.layers import STD
 from ablate.model.spec import AttentionSpec, ModelSpec, standard, standard_hidden
@@ -118,6 +119,11 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
             f"scores={config.scores.name}: it may depend on positions, and those of a source are not those of"
             " its target; use at=encoder or at=decoder, or claim order_free"
         )
+    if fusion.method_of(at["cross"].fusion)[0].reads_values:
+        raise ConfigError(
+            f"fusion={config.fusion.name}: it reads the value of the token itself, and a cross-attention has"
+            " values of the source alone; use at=encoder or at=decoder"
+        )
     return ModelSpec(
         **common,
         layers=model.layers,
@@ -187,7 +193,7 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
             "value_scale=matched: it stands in for out_proj, where there is none; use out_proj=false, or"
             " value_scale=1"
         )
-    return AttentionSpec(
+    spec = AttentionSpec(
         d_model=config.model.d_model,
         heads=config.heads,
         query_heads=query_heads,
@@ -209,6 +215,9 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
         scores=PartConfig(name=config.scores.name, options=dataclasses.asdict(rule_options)),
         fusion=PartConfig(name=config.fusion.name, options=dataclasses.asdict(options)),
     )
+    rule.check(head_shape(spec), rule_options)
+    method.check(head_shape(spec), options)
+    return spec
 
 
 def _heads(config: RunConfig, key: str) -> int:

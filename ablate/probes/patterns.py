@@ -60,7 +60,9 @@ def look(model: Model, batch: Batch) -> list[Heads]:
                 site=site,
                 patterns=attention.probabilities(x_BTC, source_BSC, padding_mask_BS),
                 read=read_BTHV,
-                written=without_bias(attention.out_proj, attention.fusion.contributions(read_BTHV, x_BTC)),
+                written=without_bias(
+                    attention.out_proj, attention.fusion.contributions(read_BTHV, *attention.besides(x_BTC))
+                ),
                 fused=fuse(read_BTHV),
                 exact=attention.fusion.adds_up,
                 fuse=fuse,
@@ -72,7 +74,7 @@ def look(model: Model, batch: Batch) -> list[Heads]:
 
 @torch.no_grad()
 def _fused(attention: Attention, x_BTC: Tensor, read_BTHV: Tensor) -> Tensor:
-    return without_bias(attention.out_proj, attention.fusion(read_BTHV, x_BTC))
+    return without_bias(attention.out_proj, attention.fusion(read_BTHV, *attention.besides(x_BTC)))
 
 
 @torch.no_grad()

@@ -95,6 +95,11 @@ def attention(spec: AttentionSpec, mask: Mask = CAUSAL) -> Attention:
     return built.double().eval()
 
 
+def fused(built: Attention, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
+    """What the fusion makes of these outputs of heads, for this input."""
+    return built.fusion(z_BTHV, *built.besides(x_BTC))
+
+
 def with_random_weights(spec: AttentionSpec) -> Attention:
     """An attention with large random weights and no parameter at its initial value, so that no error
     hides."""

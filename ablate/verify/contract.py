@@ -29,6 +29,7 @@ from ablate.verify.attentions import (
     attention,
     attention_spec,
     build,
+    fused,
     model_of,
     relative_error,
     specs_around,
@@ -100,15 +101,15 @@ def shapes(kind: str, spec: AttentionSpec) -> None:
     if read.shape != wanted:
         raise Broken(f"the heads read {tuple(read.shape)}, and (batch, time, heads, value width) is {wanted}")
     method, options = fusion.method_of(spec.fusion)
-    fused, width = built.fusion(read, x_BTC), method.slots(spec.heads, options) * spec.value_width
-    if not isinstance(fused, Tensor):
-        raise Broken(f"forward returns a {type(fused).__name__}, and has to return a Tensor")
-    if fused.shape != (2, 11, width):
+    made, width = fused(built, read, x_BTC), method.slots(spec.heads, options) * spec.value_width
+    if not isinstance(made, Tensor):
+        raise Broken(f"forward returns a {type(made).__name__}, and has to return a Tensor")
+    if made.shape != (2, 11, width):
         raise Broken(
-            f"forward returns {tuple(fused.shape)}; with slots of {method.slots(spec.heads, options)} and"
+            f"forward returns {tuple(made.shape)}; with slots of {method.slots(spec.heads, options)} and"
             f" value_width={spec.value_width} it has to be {(2, 11, width)}"
         )
-    if not (read.isfinite().all() and fused.isfinite().all()):
+    if not (read.isfinite().all() and made.isfinite().all()):
         raise Broken(f"forward returns numbers that are not finite ({_sizes(spec)})")
 
 
@@ -224,7 +225,7 @@ def variance(kind: str, spec: AttentionSpec) -> None:
         return
     wide = attention_spec(heads=spec.heads, value_width=50, fusion=spec.fusion)
     z_BTHV, x_BTC = torch.randn(40, 50, spec.heads, 50), torch.randn(40, 50, spec.d_model)
-    measured = attention(wide).fusion(z_BTHV.double(), x_BTC.double()).var().item()
+    measured = fused(attention(wide), z_BTHV.double(), x_BTC.double()).var().item()
     if not abs(measured - 1) <= 0.02:
         raise Broken(f"of heads of variance 1 it makes {measured:.3f} with normalize=variance")
 
@@ -233,25 +234,25 @@ def one_head(kind: str, spec: AttentionSpec) -> None:
     """With one head, fused = z at the start (one_head_passes)."""
     options = {key: 1 if key == "groups" else value for key, value in spec.fusion.options.items()}
     alone = attention_spec(heads=1, fusion=PartConfig(name=spec.fusion.name, options=options))
-    built, z_BTHV = attention(alone).fusion, _heads(alone)
-    failure = "one_head_passes is true, and with one head it is off"
-    _require_equal(built(z_BTHV, _input(alone)), z_BTHV.squeeze(2), failure, IN_FLOAT32)
+    z_BTHV, failure = _heads(alone), "one_head_passes is true, and with one head it is off"
+    _require_equal(fused(attention(alone), z_BTHV, _input(alone)), z_BTHV.squeeze(2), failure, IN_FLOAT32)
 
 
 def homogeneous(kind: str, spec: AttentionSpec) -> None:
     """c·z gives c·fused, so that constants fold into the weights (homogeneous)."""
-    built, z_BTHV, x_BTC = with_random_weights(spec).fusion, _heads(spec), _input(spec)
-    thrice = built(3 * z_BTHV, x_BTC)
-    _require_equal(thrice, 3 * built(z_BTHV, x_BTC), "homogeneous is true, and 3·z is not 3·fused,")
+    built, z_BTHV, x_BTC = with_random_weights(spec), _heads(spec), _input(spec)
+    thrice, once = (fused(built, factor * z_BTHV, x_BTC) for factor in (3, 1))
+    _require_equal(thrice, 3 * once, "homogeneous is true, and 3·z is not 3·fused,")
     _require_static(spec)
     _require_scale_folds(spec, "homogeneous")
 
 
 def adds_up(kind: str, spec: AttentionSpec) -> None:
     """The contributions of the heads sum to fused (adds_up)."""
-    built, z_BTHV, x_BTC = with_random_weights(spec).fusion, _heads(spec), _input(spec)
+    built, z_BTHV, x_BTC = with_random_weights(spec), _heads(spec), _input(spec)
     failure = "adds_up is true, and fused is not the sum of what it is of each head alone,"
-    _require_equal(built.contributions(z_BTHV, x_BTC).sum(-2), built(z_BTHV, x_BTC), failure)
+    parts = built.fusion.contributions(z_BTHV, *built.besides(x_BTC))
+    _require_equal(parts.sum(-2), fused(built, z_BTHV, x_BTC), failure)
 
 
 def claimed_form(kind: str, spec: AttentionSpec) -> None:
@@ -259,10 +260,11 @@ def claimed_form(kind: str, spec: AttentionSpec) -> None:
     method, options = fusion.method_of(spec.fusion)
     form = method.form(spec.heads, options)
     for other in _of_form(form, spec.heads):
-        mine, theirs = (attention(one).fusion for one in (spec, dataclasses.replace(spec, fusion=other)))
+        both = (attention(one) for one in (spec, dataclasses.replace(spec, fusion=other)))
         z_BTHV, x_BTC = _heads(spec), _input(spec)
+        mine, theirs = (fused(one, z_BTHV, x_BTC) for one in both)
         failure = f"its form at heads={spec.heads} is {form}, which it differs from"
-        _require_equal(mine(z_BTHV, x_BTC), theirs(z_BTHV, x_BTC), failure, IN_FLOAT32)
+        _require_equal(mine, theirs, failure, IN_FLOAT32)
 
 
 def folds(kind: str, spec: AttentionSpec) -> None:
@@ -351,7 +353,7 @@ def _require_static(spec: AttentionSpec) -> None:
     built, z_BTHV, x_BTC = with_random_weights(spec), _heads(spec), _input(spec)
     maps_HVF = mixing(built)
     mapped = torch.einsum("bthv,hvf->btf", z_BTHV, maps_HVF)
-    if relative_error(mapped, built.fusion(z_BTHV, x_BTC)) > EXACT:
+    if relative_error(mapped, fused(built, z_BTHV, x_BTC)) > EXACT:
         raise Broken(
             "folds is true, and fused is no sum over heads of values times a matrix that does not depend on"
             f" the input ({_sizes(spec)})"

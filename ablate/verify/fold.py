@@ -42,7 +42,8 @@ def mixing(attention: Attention) -> Tensor:
     """The matrices M_i of a static fusion, fused = Σ_i z_i M_i: (H, V, F)."""
     H, V, C = attention.spec.heads, attention.spec.value_width, attention.spec.d_model
     unit = torch.eye(H * V, dtype=torch.float64).view(1, H * V, H, V)
-    return attention.fusion(unit, unit.new_zeros(1, H * V, C))[0].unflatten(0, (H, V))
+    besides = attention.besides(unit.new_zeros(1, H * V, C))
+    return attention.fusion(unit, *besides)[0].unflatten(0, (H, V))
 
 
 @torch.no_grad()

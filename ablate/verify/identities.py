@@ -194,7 +194,7 @@ def _rank_one(b: Bench, attention: Attention) -> Sides:
     q, k = (one[:1].expand(t * few, -1, -1, -1) for one in attention.compared(b.x, b.x))
     values = attention.share.values(attention.value(unit))
     read = attention.share.heads(attention.scores(q, k, values, attention.mask, 0.0))
-    written = attention.out_proj(attention.fusion(attention.gain(read), unit))[:, :t]
+    written = attention.out_proj(attention.fusion(attention.gain(read), *attention.besides(unit)))[:, :t]
     of_pairs = written.view(t, few, t, C).permute(2, 0, 1, 3)  # a row for each query and source
     sizes = torch.linalg.svdvals(of_pairs.reshape(t * t, few * C))
     return sizes / sizes[0], F.one_hot(torch.tensor(0), len(sizes)).double()

@@ -121,7 +121,7 @@ def _outside(attention: Attention, x_BTC: Tensor) -> float:
     values = (value(x_BTC) if isinstance(value, Linear) else x_BTC).unflatten(-1, (spec.value_heads, -1))
     of_head = [head * spec.value_heads // spec.heads for head in range(spec.heads)]
     values_BTHV, read_BTHV = values[:, :, of_head], attention.read(x_BTC, x_BTC)
-    fused = attention.fusion(read_BTHV, x_BTC)
+    fused = attention.fusion(read_BTHV, *attention.besides(x_BTC))
     handed = fused.view_as(read_BTHV) if fused.shape[-1] == read_BTHV[0, 0].numel() else read_BTHV
     slack = 1e-9 * values_BTHV.abs().max()
     low, high = values_BTHV.cummin(1).values - slack, values_BTHV.cummax(1).values + slack

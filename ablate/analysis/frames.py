@@ -32,7 +32,7 @@ def as_before(cells: Mapping[str, pd.Series]) -> pd.DataFrame:
     rows = pd.DataFrame(cells)
     ours = rows["run_id"].notna() & rows["fusion"].notna()
     for column in TABLE:
-        if column.before and column.name in rows:
+        if column.before is not None and column.name in rows:
             rows[column.name] = rows[column.name].mask(ours & rows[column.name].isna(), column.before)
     return rows
 

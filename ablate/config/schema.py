@@ -139,6 +139,7 @@ class RunConfig:
     key_heads: Size | Literal["auto"]
     value_heads: Size | Literal["auto"]
     tie_qk: bool
+    query_proj: Annotated[bool, IntroducedAt(True)]
     scale: Literal["inside", "outside", "both", "none"]
     value_proj: bool
     value_scale: Literal[1] | Literal["matched"]

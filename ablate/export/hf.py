@@ -102,6 +102,7 @@ def lacks(spec: ModelSpec) -> list[str]:
         f"fusion={a.fusion.name}, as it concatenates heads": form(a) != "concat",
         f"scores={a.scores.name}, but softmax": a.scores.name != "softmax",
         "tie_qk=true": a.tie_qk,
+        "query_proj=false": not a.query_proj,
         f"scale={a.scale}, but inside": a.scale != "inside",
         "value_proj=false": not a.value_proj,
         "value_scale": a.scale == "inside" and a.gain != 1,

@@ -75,7 +75,7 @@ def sharing(spec: AttentionSpec) -> Sharing:
     )
 
 
-def head_shape(spec: AttentionSpec) -> HeadShape:
+def head_shape(spec: AttentionSpec, layer: int = 1) -> HeadShape:
     """The sizes that the parts of this attention are given."""
     inside = spec.scale in ("inside", "both") and spec.key_width > 0
     return HeadShape(
@@ -85,6 +85,7 @@ def head_shape(spec: AttentionSpec) -> HeadShape:
         d_model=spec.d_model,
         patterns=sharing(spec).heads,
         scale=1 / math.sqrt(spec.key_width) if inside else 1.0,
+        layer=layer,
     )
 
 
@@ -156,7 +157,7 @@ class Attention(nn.Module):
     it, the value projection.
     """
 
-    def __init__(self, spec: AttentionSpec, mask: Mask) -> None:
+    def __init__(self, spec: AttentionSpec, mask: Mask, layer: int = 1) -> None:
         super().__init__()
         C, K, V = spec.d_model, spec.key_width, spec.value_width
         rule, rule_options = scores.method_of(spec.scores)
@@ -165,16 +166,18 @@ class Attention(nn.Module):
         assert spec.out_proj or fused == C, "sizing lets no other width into the residual stream"
         self.spec, self.mask = spec, mask
         self.query = Linear(C, spec.query_heads * K, bias=spec.bias) if K else Nothing()
+        if not spec.query_proj:
+            self.query = nn.Identity()
         self.key = Linear(C, spec.key_heads * K, bias=spec.bias) if K and not spec.tie_qk else self.query
         start = 1.0 if spec.out_proj else spec.residual_scale
         self.value = (
             Linear(C, spec.value_heads * V, bias=spec.bias, scale=start) if spec.value_proj else nn.Identity()
         )
         self.share = Share(spec)
-        self.scores = rule(head_shape(spec), rule_options)
+        self.scores = rule(head_shape(spec, layer), rule_options)
         self.turn = Rotary(spec.rope_base) if K and spec.rope_base else nn.Identity()
         self.gain = Times(spec.gain) if spec.gain != 1 else nn.Identity()
-        self.fusion = method(head_shape(spec), options)
+        self.fusion = method(head_shape(spec, layer), options)
         self.out_proj = _readout(fused, spec)
 
     def forward(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:

@@ -70,7 +70,7 @@ def flops_per_token(spec: ModelSpec, target_share: float = 1.0) -> int:
 def _flops_of(a: AttentionSpec, T: int) -> int:
     """Matrix-product FLOPs of one attention, per token."""
     shared = sharing(a)
-    projected = (a.query_heads + a.key_heads) * a.key_width
+    projected = (a.query_heads * a.query_proj + a.key_heads) * a.key_width
     projected += a.value_heads * a.value_width if a.value_proj else 0
     reading = len(shared.heads) * (a.key_width + shared.each * a.value_width)
     rule, options = scores.method_of(a.scores)

@@ -39,16 +39,26 @@ def scale_folds(spec: AttentionSpec) -> bool:
     return scores.method_of(spec.scores)[0].scale_folds and fusion.method_of(spec.fusion)[0].homogeneous
 
 
+def any_scores(spec: AttentionSpec) -> bool:
+    """Whether the products q·k of each head can be any bilinear form of two inputs."""
+    wide = spec.key_width >= spec.d_model and spec.key_heads == spec.heads
+    plain = not (spec.tie_qk or spec.rope_base or spec.bias)
+    return wide and plain and scores.method_of(spec.scores)[0].bilinear and scale_folds(spec)
+
+
 def _patterns(spec: AttentionSpec) -> str:
     method, options = scores.method_of(spec.scores)
     parts = [f"scores={method.spelled(options)}", f"heads={spec.heads}"]
-    if method.compares:
+    if method.compares and any_scores(spec):
+        parts += ["any q·k"]
+    elif method.compares:
         parts += [
             f"query_heads={spec.query_heads}",
             f"key_heads={spec.key_heads}",
             f"key_width={spec.key_width}",
         ]
         parts += ["tie_qk"] if spec.tie_qk else []
+        parts += [] if spec.query_proj else ["queries=x"]
         parts += [f"rope={spec.rope_base:g}"] if spec.rope_base else []
         inside = "inside" if spec.scale in ("inside", "both") else "none"
         parts += [] if scale_folds(spec) else [f"scale={inside}"]

@@ -28,6 +28,7 @@ COMPARED = {
     "key_heads": "auto",
     "key_width": "auto",
     "tie_qk": False,
+    "query_proj": True,
     "scale": "inside",
 }
 TOLERANCE = 0.01  # allowed relative difference between the cost of a matched model and its reference
@@ -184,6 +185,7 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
             f"tie_qk=true: query_heads={query_heads} and key_heads={key_heads} can't have one weight;"
             " give as many of both, or tie_qk=false"
         )
+    _check_queries(config, query_heads, key_width)
     if config.out_rank is not None and not config.out_proj:
         raise ConfigError(
             f"out_rank={config.out_rank}: with out_proj=false there is nothing to factor; use out_rank=null"
@@ -202,6 +204,7 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
         key_width=key_width,
         value_width=_value_width(config, slots=method.slots(config.heads, options)),
         tie_qk=config.tie_qk,
+        query_proj=config.query_proj,
         scale=config.scale,
         value_proj=config.value_proj,
         # The factor by which out_proj would scale the branch: a sum over d_model entries of size STD.
@@ -218,6 +221,24 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
     rule.check(head_shape(spec), rule_options)
     method.check(head_shape(spec), options)
     return spec
+
+
+def _check_queries(config: RunConfig, query_heads: int, key_width: int) -> None:
+    """Raises ConfigError unless, without query_proj, the queries are slices of the input."""
+    if config.query_proj:
+        return
+    if config.tie_qk:
+        raise ConfigError(
+            "query_proj=false: with tie_qk=true keys have the weight of the queries, and there is none; give"
+            " one of the two"
+        )
+    d = config.model.d_model
+    if query_heads * key_width != d:
+        fits = f"use key_width={d // query_heads}" if d % query_heads == 0 else "use query_heads=1"
+        raise ConfigError(
+            f"query_proj=false: {query_heads} queries of key_width={key_width} would read"
+            f" {query_heads * key_width} numbers, and the input has model.d_model={d}; {fits}"
+        )
 
 
 def _heads(config: RunConfig, key: str) -> int:

@@ -15,6 +15,7 @@ def standard(d_model: int, heads: int) -> dict[str, Any]:
         **dict.fromkeys(("heads", "query_heads", "key_heads", "value_heads"), heads),
         **dict.fromkeys(("key_width", "value_width"), d_model // heads),
         "tie_qk": False,
+        "query_proj": True,
         "scale": "inside",
         "value_proj": True,
         "value_gain": 1.0,
@@ -37,7 +38,7 @@ class HeadShape:
     """The sizes of an attention that its parts need.
 
     patterns: the first head of each attention pattern (ablate.model.attention.Sharing). scale: the factor on
-    the scores before softmax.
+    the scores before softmax. layer: counts from 1.
     """
 
     heads: int
@@ -46,6 +47,7 @@ class HeadShape:
     d_model: int
     patterns: tuple[int, ...]
     scale: float
+    layer: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,7 @@ class AttentionSpec:
     key_width: int
     value_width: int
     tie_qk: bool
+    query_proj: bool
     scale: str
     value_proj: bool
     value_gain: float

@@ -60,7 +60,7 @@ class Column:
     higher_is_better: bool | None = False
     by_evaluation: bool = False
     unsaid: str | None = None
-    before: str | None = None
+    before: Any = None
     brings: tuple[str, ...] = ()
     by_auto: bool = False
 
@@ -96,6 +96,7 @@ TABLE = (
     Column("key_heads", "config", "word", "heads with keys of their own"),
     Column("value_heads", "config", "word", "heads with values of their own"),
     Column("tie_qk", "config", "boolean", "keys with the weight of the queries"),
+    Column("query_proj", "config", "boolean", "query projection", before=True),
     Column("scale", "config", "word", "place of 1/√key_width"),
     Column("value_proj", "config", "boolean", "value projection"),
     Column("value_scale", "config", "word", "constant on the values"),

@@ -21,7 +21,7 @@ from ablate.config.schema import PartConfig
 from ablate.execution.plugins import KINDS
 from ablate.model import fusion, scores
 from ablate.model.attend import CAUSAL, Mask
-from ablate.model.attention import Attention
+from ablate.model.attention import Attention, head_shape
 from ablate.model.layers import Linear
 from ablate.model.models import Model, build_model, draw_weights
 from ablate.model.parts import Part
@@ -53,7 +53,7 @@ def _is_allowed(kind: str, part: PartConfig) -> bool:
 
 def attention_spec(**given: Any) -> AttentionSpec:
     """A spec whose sizes all differ, except where heads have to agree; `given` replaces fields."""
-    sizes = {"d_model": 24, "key_width": 7, "value_width": 5, "bias": False}
+    sizes = {"d_model": 24, "key_width": 8, "value_width": 5, "bias": False}
     start = {"dropout": 0.0, "residual_scale": 0.5}
     spec = AttentionSpec(**{**standard(24, given.get("heads", 4)), **sizes, **start, **given})
     if not scores.method_of(spec.scores)[0].compares:
@@ -71,6 +71,8 @@ def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
             rule, rule_options = scores.method_of(spec.scores)
             slots = method.slots(heads, options)
             rule.rules(heads, rule_options)  # raises if the options do not fit the heads
+            rule.check(head_shape(spec), rule_options)
+            method.check(head_shape(spec), options)
         except ConfigError:
             continue
         if out_proj:

@@ -295,6 +295,16 @@ def sums(kind: str, spec: AttentionSpec) -> None:
     _require_equal(rows, torch.ones_like(rows), "sums_to_one is true, and a row is off")
 
 
+def bilinear(kind: str, spec: AttentionSpec) -> None:
+    """Queries and keys matter by their products alone (bilinear)."""
+    built, x_BTC = with_random_weights(spec), _input(spec)
+    q_BPTK, k_BPSK = built.compared(x_BTC, x_BTC)
+    turn = torch.linalg.qr(torch.randn(spec.key_width, spec.key_width, dtype=torch.float64))[0]
+    before = built.scores.probabilities(q_BPTK, k_BPSK, built.mask)
+    after = built.scores.probabilities(q_BPTK @ turn, k_BPSK @ turn, built.mask)
+    _require_equal(after, before, "bilinear is true, and queries and keys turned alike give other patterns,")
+
+
 def order_free(kind: str, spec: AttentionSpec) -> None:
     """The order of sources has no effect where all are visible (order_free)."""
     built, x_BTC = with_random_weights(spec), _input(spec)
@@ -330,6 +340,7 @@ CLAIMS: dict[str, Check] = {
     "scale_folds": scale_folds,
     "sums_to_one": sums,
     "order_free": order_free,
+    "bilinear": bilinear,
 }
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ablate.model.attention import Attention
-from ablate.model.function_class import rank_of_out_proj, slots_of
+from ablate.model.function_class import any_scores, rank_of_out_proj, slots_of
 from ablate.model.layers import Linear, LowRank
 
 
@@ -67,12 +67,30 @@ def _constant(attention: Attention) -> Tensor:
 def _fold_patterns(source: Attention, target: Attention) -> None:
     target.scores.load_state_dict(source.scores.state_dict())
     factor = source.scores.shape.scale / target.scores.shape.scale
+    if any_scores(source.spec) and any_scores(target.spec):
+        forms_HCC = factor * _weights(source, "query").mT @ _weights(source, "key")
+        C, K = target.spec.d_model, target.spec.key_width
+        wide_KC = torch.eye(K, C, dtype=torch.float64)
+        if isinstance(target.query, Linear):
+            target.query.weight.copy_(wide_KC.repeat(target.spec.query_heads, 1))
+        assert isinstance(target.key, Linear)
+        target.key.weight.copy_((wide_KC @ forms_HCC).flatten(0, 1))
+        return
     share = 0.5 if source.spec.tie_qk else 1.0  # the exponent of the factor that goes into W_Q
     target.query.load_state_dict(source.query.state_dict())
     if not source.spec.tie_qk:
         target.key.load_state_dict(source.key.state_dict())
-    for param in target.query.parameters():
+    scaled = target.query if source.spec.query_proj else target.key
+    for param in scaled.parameters():
         param *= factor**share
+
+
+def _weights(attention: Attention, name: str) -> Tensor:
+    """The matrices of each head that give its queries or keys: (H, K, C)."""
+    spec, projection = attention.spec, getattr(attention, name)
+    weight = projection.weight if isinstance(projection, Linear) else torch.eye(spec.d_model).double()
+    of_sets = weight.unflatten(0, (-1, spec.key_width))
+    return of_sets.repeat_interleave(spec.heads // len(of_sets), 0)
 
 
 def _fold_constants(source: Attention, target: Attention) -> None:

@@ -31,7 +31,7 @@ class Windows(Scores):
     """
 
     Options = WindowsOptions
-    scale_folds = sums_to_one = True
+    scale_folds = sums_to_one = bilinear = True
 
     def __init__(self, shape: HeadShape, options: WindowsOptions) -> None:
         super().__init__(shape, options)

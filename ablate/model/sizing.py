@@ -215,8 +215,8 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
         dropout=config.model.dropout,
         residual_scale=writers**-0.5,
         rope_base=config.model.rope_base if turned else None,
-        scores=PartConfig(name=config.scores.name, options=dataclasses.asdict(rule_options)),
-        fusion=PartConfig(name=config.fusion.name, options=dataclasses.asdict(options)),
+        scores=PartConfig(name=config.scores.name, options=identity_keys(rule_options)),
+        fusion=PartConfig(name=config.fusion.name, options=identity_keys(options)),
     )
     rule.check(head_shape(spec), rule_options)
     method.check(head_shape(spec), options)

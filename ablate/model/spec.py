@@ -49,6 +49,11 @@ class HeadShape:
     scale: float
     layer: int = 1
 
+    @property
+    def differential_start(self) -> float:
+        """λ_0 of differential attention: Ye et al., arXiv 2410.05258."""
+        return 0.8 - 0.6 * math.exp(-0.3 * (self.layer - 1))
+
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionSpec:

@@ -4,6 +4,7 @@ against plain formulas, in float64.
 The numbers follow the project's notes on head fusion. legend: as in ablate.verify.attentions.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -545,6 +546,75 @@ def _divided_by_its_size(x: Tensor) -> Tensor:
 def max_by_hand(b: Bench) -> Sides:
     largest = b.attention(fusion="max")
     return b.out(largest), b.z.max(1).values @ b.rows(largest, b.V)[0]
+
+
+@identity("exclusive", "cat(z_i − d (z_i·v̂_i) v̂_i), v̂ = v/|v|", "by its formula", "Q4")
+def exclusive_by_hand(b: Bench) -> Sides:
+    exclusive = b.attention(fusion="exclusive", fusion_drop="learned")
+    z, values = b.heads(exclusive), b.projected(exclusive, "value", b.V)
+    along = (z * values).sum(-1, keepdim=True) / values.square().sum(-1, keepdim=True)
+    drop = exclusive.get_parameter("fusion.drop")[:, None]
+    return b.out(exclusive), b.written(z - drop * along * values, exclusive)
+
+
+@identity("28", "exclusive, d = 0 = concat", "exclusive attention that drops nothing is concat", "Q4")
+def nothing_excluded(b: Bench) -> Sides:
+    return b.out(b.attention(fusion="exclusive", fusion_drop=0.0)), b.out(b.concat)
+
+
+@identity("28 not", "exclusive, d = 1 ≠ concat", "as published it is another function", "Q4")
+def something_excluded(b: Bench) -> Sides:
+    return b.out(b.attention(fusion="exclusive")), b.out(b.concat)
+
+
+def _differential(b: Bench, share: float | None = None) -> Sides:
+    """Differential attention, and its formula with this λ; with its own by default."""
+    attention = b.attention(scores="differential")
+    a_1, b_1, a_2, b_2 = attention.get_parameter("scores.vectors.weight")
+    own = (a_1 @ b_1).exp() - (a_2 @ b_2).exp() + 0.2
+    halves = [b.projected(attention, name, b.K).chunk(2, -1) for name in ("query", "key")]
+    first, second = (b.patterns((b.K / 2) ** -0.5 * q @ k.mT) for q, k in zip(*halves, strict=True))
+    patterns = 0.8 * (first - (own if share is None else share) * second)
+    return b.out(attention), b.written(b.heads(attention, patterns), attention)
+
+
+@identity("differential", "(1 − λ_0)(A_1 − λ A_2) V", "by its formula", "Q4")
+def differential_by_hand(b: Bench) -> Sides:
+    return _differential(b)
+
+
+@identity("29 not", "(1 − λ_0)(A_1 − λ A_2) ≠ (1 − λ_0) A_1", "the second softmax counts", "Q4")
+def differential_is_no_softmax(b: Bench) -> Sides:
+    return _differential(b, share=0.0)
+
+
+@identity("29", "λ = 0 ⇒ (1 − λ_0) A_1", "without it, it is softmax at half the key width", "Q4")
+def differential_without_the_second(b: Bench) -> Sides:
+    attention = b.attention(scores="differential")
+    attention.get_parameter("scores.vectors.weight").copy_(torch.zeros(4, b.K // 2))
+    weight = attention.get_parameter("scores.vectors.weight")
+    weight[2:] = (math.log(1.2) / (b.K // 2)) ** 0.5  # exp(0) − exp(ln 1.2) + 0.2 = 0
+    narrow = b.attention(key_width=b.K // 2)
+    for name in ("query", "key"):
+        halves = attention.get_parameter(f"{name}.weight").unflatten(0, (b.H, 2, -1))
+        narrow.get_parameter(f"{name}.weight").copy_(halves[:, 0].flatten(0, 1))
+    return b.out(attention), 0.8 * b.out(narrow)
+
+
+def _without_queries(b: Bench, **given: Any) -> Sides:
+    """The standard attention folded into one whose queries are the input itself, and what the first does."""
+    return _folded(b, given, {**given, "query_proj": False})
+
+
+@identity("30", "x W_Q^i W_K^iᵀ xᵀ = x W^i xᵀ, W^i (d, d)", "W_Q folds into keys as wide as the input", "Q3")
+def queries_fold(b: Bench) -> Sides:
+    return _without_queries(b, key_width=b.C, query_heads=1)
+
+
+@identity("30 not", "x_i W_K^iᵀ xᵀ ≠ x W_Q^i W_K^iᵀ xᵀ", "narrow heads that read slices can't do that", "Q3")
+def narrow_queries_do_not_fold(b: Bench) -> Sides:
+    two: dict[str, Any] = {"heads": 2, "key_width": b.C // 2}
+    return b.out(b.attention(**two, query_proj=False)), b.out(b.attention(**two))
 
 
 @identity("uniform", "z_t = mean of v_s over s ≤ t", "a running mean", "Q4")

@@ -16,7 +16,7 @@ class GatedOptions(Options):
     per: Literal["head", "channel", "shared"]
     input: Literal["x", "static"]
     activation: Literal["sigmoid", "softmax"]
-    reads: Annotated[Size | Literal["all"], IntroducedAt("all")] = "all"
+    reads: Annotated[Size | Literal["all"], IntroducedAt("all")]
 
     def __post_init__(self) -> None:
         if self.input == "static" and self.reads != "all":

@@ -12,11 +12,6 @@ from ablate.model.scores.base import Scores, register
 from ablate.model.spec import HeadShape
 
 
-def start_of(layer: int) -> float:
-    """λ_0, which grows with the layer, counted from 1."""
-    return 0.8 - 0.6 * math.exp(-0.3 * (layer - 1))
-
-
 @register("differential")
 class Differential(Scores):
     """The difference of two softmaxes, A = (1 − λ_0)(A_1 − λ A_2), each of half the channels of queries and
@@ -24,8 +19,8 @@ class Differential(Scores):
 
     λ = exp(a_1·b_1) − exp(a_2·b_2) + λ_0, with vectors that all heads of a layer share and that are drawn
     from N(0, 0.1²), and λ_0 = 0.8 − 0.6 exp(−0.3 (layer − 1)). The published norm of each head is
-    fusion=head_norm, on which the factor 1 − λ_0 has no effect. See: Ye et al., "Differential transformer",
-    arXiv 2410.05258.
+    fusion=head_norm fusion.gain=differential, on which the factor 1 − λ_0 here has no effect. See: Ye et al.,
+    "Differential transformer", arXiv 2410.05258.
     """
 
     scale_folds = order_free = True
@@ -61,7 +56,7 @@ class Differential(Scores):
     def _difference(self, of_halves: Tensor) -> Tensor:
         """(1 − λ_0)(first − λ second) of what the patterns of both halves give."""
         wide = self.vectors.weight.to(torch.promote_types(self.vectors.weight.dtype, torch.float32))
-        start, (a_1, b_1, a_2, b_2) = start_of(self.shape.layer), wide.unbind()
+        start, (a_1, b_1, a_2, b_2) = self.shape.differential_start, wide.unbind()
         share = (a_1 @ b_1).exp() - (a_2 @ b_2).exp() + start
         first, second = of_halves.chunk(2, 1)
         return (1 - start) * (first - share.to(first.dtype) * second)

@@ -254,7 +254,7 @@ def test_a_key_of_some_choices_is_listed_under_each_of_them():
             "train.lr train.linear",
         ),
         ("fusion.per", ["fusion=gated", "fusion=weighted_sum"], "fusion.per"),
-        ("fusion=gated", ["fusion=gated"], "fusion.per fusion.input fusion.activation"),
+        ("fusion=gated", ["fusion=gated"], "fusion.per fusion.input fusion.activation fusion.reads"),
         ("model.dr", ["model=tiny"], "model.dropout"),
         ("hydra.launcher.time", ["hydra/launcher=pool", "hydra/launcher=slurm"], None),
         ("hydra/launcher=ray", ["hydra/launcher=ray_cluster"], None),
@@ -293,8 +293,8 @@ def test_the_command_shows_keys_as_a_table_and_as_rows(command):
     assert [row["choice"] for row in rows] == ["fusion=gated", "fusion=weighted_sum"]
     assert {row["default"] for row in rows} == {"head"}
     groups = command("keys", "scores", "--format", "csv")[1].splitlines()[1]
-    assert groups.startswith(",scores,softmax,") and "choices: offsets, qk_norm, softmax" in groups
-    assert command("keys", "fusion=head_norm")[1] == "fusion=head_norm: has no keys of its own\n\n"
+    assert groups.startswith(",scores,softmax,") and "choices: differential, offsets, qk_norm, softmax" in groups
+    assert command("keys", "scores=qk_norm")[1] == "scores=qk_norm: has no keys of its own\n\n"
 
 
 def test_the_site_has_a_page_of_keys():

@@ -51,7 +51,8 @@ def test_costs_are_those_of_the_module(overrides):
 # for keys, 24·20 for values, and 24·20 or, for sums, 24·5 for the readout; then those of the method.
 CONCAT, SUM = 2304, 1944
 OF_METHODS: dict[str, set[int]] = {
-    **{name: {CONCAT} for name in ("concat", "softmax", "windows")},
+    **{name: {CONCAT} for name in ("concat", "softmax", "windows", "exclusive")},
+    "differential": {CONCAT + 2 * 24 * 4 + 4 * 4},  # at a key width of 8 in place of 7; four vectors of 4
     **{name: {SUM} for name in ("sum", "mean", "max")},
     "grouped": {SUM + 120},
     "weighted_sum": {SUM + 4, SUM + 20},  # a weight for each head, or for each channel of each

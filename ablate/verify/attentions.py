@@ -52,12 +52,18 @@ def _is_allowed(kind: str, part: PartConfig) -> bool:
 
 
 def attention_spec(**given: Any) -> AttentionSpec:
-    """A spec whose sizes all differ, except where heads have to agree; `given` replaces fields."""
-    sizes = {"d_model": 24, "key_width": 8, "value_width": 5, "bias": False}
+    """A spec whose sizes all differ, except where heads have to agree, with an even key width if its rule on
+    scores takes no odd one; `given` replaces fields."""
+    sizes = {"d_model": 24, "key_width": 7, "value_width": 5, "bias": False}
     start = {"dropout": 0.0, "residual_scale": 0.5}
     spec = AttentionSpec(**{**standard(24, given.get("heads", 4)), **sizes, **start, **given})
-    if not scores.method_of(spec.scores)[0].compares:
-        spec = dataclasses.replace(spec, query_heads=1, key_heads=1, key_width=0)
+    rule, options = scores.method_of(spec.scores)
+    if not rule.compares:
+        return dataclasses.replace(spec, query_heads=1, key_heads=1, key_width=0)
+    try:
+        rule.check(head_shape(spec), options)
+    except ConfigError:
+        return spec if "key_width" in given else dataclasses.replace(spec, key_width=8)
     return spec
 
 

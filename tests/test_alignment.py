@@ -35,9 +35,9 @@ def planted(model: EncoderDecoder) -> None:
     for block in (*model.encoder, *model.blocks):
         block.get_parameter("mlp.down.weight").zero_()
     model.token.weight.zero_()
-    one_hot = 10 * torch.eye(*model.position.weight.shape, dtype=torch.float64)
-    model.position.weight.copy_(one_hot)
-    model.source_position.weight.copy_(one_hot)
+    one_hot = 10 * torch.eye(*model.get_parameter("position.weight").shape, dtype=torch.float64)
+    model.get_parameter("position.weight").copy_(one_hot)
+    model.get_parameter("source_position.weight").copy_(one_hot)
     width = model.blocks[0].cross.spec.key_width
     for projection in ("query", "key"):
         weight = model.blocks[0].cross.get_parameter(f"{projection}.weight")

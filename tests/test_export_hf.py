@@ -59,6 +59,10 @@ def refused(place: Path, *arguments: str) -> str:
 
 KINDS_OF_RUN = (["corpus.tokenizer=char"], ["corpus.tokenizer=byte", "model.bias=true"])
 KINDS_OF_RUN += (["corpus.tokenizer=bpe", "corpus.bpe_vocab=300"], ["corpus.tokenizer=bpe", "heads=1"])
+LLAMA = ["model.position=rope", "model.norm=rms", "model.mlp=swiglu"]
+KINDS_OF_RUN += (
+    [*LLAMA, "key_heads=2", "value_heads=2", "key_width=8", "value_width=8", "model.rope_base=500"],
+)
 
 
 @pytest.mark.parametrize("overrides", KINDS_OF_RUN, ids=" ".join)
@@ -80,12 +84,9 @@ def test_transformers_computes_the_same_with_the_same_ids(place, overrides):
         logits = theirs(tokens).logits
         torch.testing.assert_close(logits, ours(tokens), rtol=0, atol=1e-5)
     assert logits.std() > 0.01  # the model has learned something
-    made = theirs.generate(tokens[:1, :4], max_new_tokens=5, do_sample=False, pad_token_id=0)
-    greedy = tokens[:1, :4]
-    for _ in range(5):
-        with torch.no_grad():
-            greedy = torch.cat([greedy, ours(greedy)[:, -1:].argmax(-1)], 1)
-    assert made.tolist() == greedy.tolist()
+    prompt = ours.decode(ids[:4])
+    made = theirs.generate(ours.encode(prompt)[None], max_new_tokens=20, do_sample=False, pad_token_id=0)
+    assert ours.generate(prompt, tokens=20, temperature=0) == ours.decode(made[0])
 
     again = call_cli("export", name, "--to", "hf", "--out", f"of-{name}", cwd=place)
     assert again.stdout == f"hf: {name} in of-{name}: equal\n"
@@ -116,13 +117,42 @@ def test_what_gpt2_lacks_is_named(override):
     assert f"no {reason}" in LACKING[override]
 
 
+NO_LLAMA = {
+    "fusion=sum": "fusion=sum, as it concatenates heads",
+    "scores=qk_norm": "scores=qk_norm, but softmax",
+    "key_heads=2": "value_heads=4 beside key_heads=2",
+    "key_width=8": "value_width=16 beside key_width=8",
+    "query_heads=2": "query_heads=2, as each head has its own",
+    "model.bias=true": "model.bias=true",
+    "model.mlp=relu2": "model.mlp=relu2, but swiglu",
+    "model.position=none": "model.position=none, but rope",
+    "model.norm=layer": "model.norm=layer, but rms",
+    "out_proj=false": "out_proj=false",
+    "tie_qk=true": "tie_qk=true",
+}
+
+
+@pytest.mark.parametrize("override", NO_LLAMA)
+def test_what_a_llama_lacks_is_named(override):
+    assert lacks(make_spec("model=modern", "heads=4", override)) == [NO_LLAMA[override]]
+
+
+def test_a_model_between_the_two_is_refused_by_the_nearer_one(place):
+    name = trained(place, "model.position=rope", "seed=5")
+    assert "GPT-2 has no model.position=rope, but learned;" in refused(place, name)
+    name = trained(place, *LLAMA[:2], "seed=5")
+    assert "Llama has no model.mlp=gelu, but swiglu;" in refused(place, name)
+
+
 def test_a_model_of_pairs_is_no_gpt2():
     pairs = ("corpus=numbers", "model.architecture=encoder-decoder", "model.encoder_layers=1")
     (reason,) = lacks(make_spec("heads=4", *pairs))
     assert reason == "encoder (model.architecture=encoder-decoder)"
 
 
-@pytest.mark.parametrize("overrides", [("heads=4",), ("heads=1",), ("heads=4", "model.bias=true")])
+@pytest.mark.parametrize(
+    "overrides", [("heads=4",), ("heads=1",), ("heads=4", "model.bias=true"), ("model=modern", "heads=2")]
+)
 def test_what_gpt2_has_is_not_named(overrides):
     assert lacks(make_spec("fusion=concat", *overrides)) == []
 

@@ -68,6 +68,11 @@ EVERY = (
     *("out_rank=5", "key_heads=1 value_heads=1", "out_proj=false", "tie_qk=true", "value_proj=false"),
     *("fusion=sum match=params", "fusion=sum value_width=wide out_proj=false", "model.bias=true"),
     "train.attention=unfused",
+    *(
+        "model=modern",
+        "model.position=rope scores=qk_norm key_heads=1",
+        "model.position=none model.mlp=relu2",
+    ),
 )
 QUICK = ("fusion=gated", "scores=talking", "tie_qk=true")
 TASKS = ("copy", "reverse", "sort", "induction", "mqar")

@@ -195,9 +195,9 @@ def test_a_head_that_copies_the_token_before_and_one_of_induction():
         for param in model.parameters():
             param.zero_()
         for norm in (*(block.norm_1 for block in model.blocks), model.norm):
-            norm.weight.fill_(1.0)
+            norm.get_parameter("weight").fill_(1.0)
         model.token.weight[:, :vocab] = torch.eye(vocab)
-        model.position.weight[:, 80:] = torch.eye(T)
+        model.get_parameter("position.weight")[:, 80:] = torch.eye(T)
         first, second = (block.attention for block in model.blocks)
         for t in range(1, T):  # the query of t is the key of t − 1
             first.get_parameter("query.weight")[80 + t - 1, 80 + t] = 10

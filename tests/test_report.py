@@ -216,7 +216,12 @@ QUESTIONS = {
     ),
     "What would make it certain?": (1, "#answer li", r"ablate run study=synthetic 'seed=range\(0,16\)'"),
     "How long would that take?": (1, "#answer li", r"about \d+ (s|min) here"),
-    "On which text, at which size?": (1, ".found", r"On pydoc \(2 layers, 64 wide, 500 steps\)"),
+    "On which text, at which size?": (
+        1,
+        ".found",
+        r"On pydoc \(GPT-2's backbone, 2 layers, 64 wide, 500 steps\)",
+    ),
+    "Of which backbone?": (1, "#answer .limits li", r"one backbone: GPT-2's"),
     "Which methods were compared?": (3, "#comparison tbody", r"weighted_sum"),
     "What does each cost?": (3, "#costs", r"Cost: [\d,]+ parameters, [\d,]+ FLOPs a token"),
     "How did training go?": (3, "#curves .chart", r""),

@@ -40,7 +40,7 @@ def started(
 ) -> Training:
     config = make_config(*SIZES, *overrides).train
     splits = {"train_split": Stream(tokens), "validation_split": Stream(tokens[:100])}
-    context = model.position.weight.shape[0]
+    context = model.get_parameter("position.weight").shape[0]
     members = [Member(config, seed, start)]
     return Training(Alone(model, config.precision), members, **splits, context=context)
 
@@ -97,7 +97,7 @@ def test_evaluation_by_hand():
     model = untrained()
     for param in model.parameters():
         param.data.zero_()
-    model.norm.weight.data[0] = 1.0
+    model.get_parameter("norm.weight").data[0] = 1.0
     tokens = np.array([3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0])  # 15 targets, 2 windows + 1
     score = evaluate(model, Stream(tokens), context=7)
     assert score.targets == 15

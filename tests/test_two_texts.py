@@ -81,12 +81,12 @@ def _of_pytorch(model: EncoderDecoder, tokens_BT: torch.Tensor, source_BS: torch
     norms = {"norm_1": "norm1", "norm_cross": "norm2", "norm_2": "norm3"}
     for ours, theirs in zip(model.blocks, decoder.layers, strict=True):
         _copied(ours, theirs, attentions, norms)
-    encoder.get_parameter("norm.weight").copy_(model.encoder_norm.weight)
-    decoder.get_parameter("norm.weight").copy_(model.norm.weight)
+    encoder.get_parameter("norm.weight").copy_(model.get_parameter("encoder_norm.weight"))
+    decoder.get_parameter("norm.weight").copy_(model.get_parameter("norm.weight"))
     padded_BS = source_BS < 0
     S, T = source_BS.shape[1], tokens_BT.shape[1]
-    x = model.token.weight[source_BS.clamp(min=0)] + model.source_position.weight[:S]
-    y = model.token.weight[tokens_BT] + model.position.weight[:T]
+    x = model.token.weight[source_BS.clamp(min=0)] + model.get_parameter("source_position.weight")[:S]
+    y = model.token.weight[tokens_BT] + model.get_parameter("position.weight")[:T]
     future = nn.Transformer.generate_square_subsequent_mask(T, dtype=torch.float64)
     memory = encoder(x, src_key_padding_mask=padded_BS)
     out = decoder(y, memory, tgt_mask=future, memory_key_padding_mask=padded_BS)

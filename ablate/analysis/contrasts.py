@@ -13,6 +13,7 @@ from ablate.config.conditions import as_level, column_of, key_in, spelled
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
+from ablate.model.spec import standard_hidden
 from ablate.phrases import option
 from ablate.store.columns import WIDTHS, column_named
 
@@ -253,7 +254,8 @@ def _is_reference(row: "pd.Series[Any]") -> bool:
     except (KeyError, TypeError, ValueError):
         return False
     narrow = heads * v == heads * k == d
-    return row["fusion"] == STANDARD_FUSION and row["out_proj"] == "true" and narrow and m == 4 * d
+    is_standard = narrow and m == standard_hidden(int(d), row.get("mlp") or "gelu")
+    return row["fusion"] == STANDARD_FUSION and row["out_proj"] == "true" and is_standard
 
 
 def _nearest(

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST, as_kind, as_texts
+from ablate.analysis.frames import LARGEST, as_before, as_kind, as_texts
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
 from ablate.files import marked_encoding
@@ -125,7 +125,7 @@ def as_results(
         if as_texts(cells).str.match(r"[+-]?\.?\d").any():  # else it is a column of words
             _refuse_words(cells, Column(metric, "metric", "number"), name)
             rows[metric] = pd.to_numeric(rows[metric], errors="coerce")
-    return pd.DataFrame(rows).reset_index(drop=True), lines
+    return as_before(rows).reset_index(drop=True), lines
 
 
 def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[Note]]:

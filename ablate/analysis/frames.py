@@ -5,7 +5,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,17 @@ LARGEST = 1e100  # the largest number allowed, so that sums of squares do not ov
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Rows of the store as a DataFrame, with `typed` columns."""
     cells = {column: pd.Series([row.get(column.name) for row in rows], dtype=object) for column in TABLE}
-    return pd.DataFrame({column.name: as_kind(values, column) for column, values in cells.items()})
+    return as_before({column.name: as_kind(values, column) for column, values in cells.items()})
+
+
+def as_before(cells: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """The cells as a table; in a row of ablate's from before a column was, it has what all runs had then."""
+    rows = pd.DataFrame(cells)
+    ours = rows["run_id"].notna() & rows["fusion"].notna()
+    for column in TABLE:
+        if column.before and column.name in rows:
+            rows[column.name] = rows[column.name].mask(ours & rows[column.name].isna(), column.before)
+    return rows
 
 
 def as_kind(cells: pd.Series, column: Column) -> pd.Series:

@@ -1,4 +1,4 @@
-"""`ablate export`: stored runs for trackers, and a GPT-2 for transformers."""
+"""`ablate export`: stored runs for trackers, and a GPT-2 or a Llama for transformers."""
 
 from typing import Annotated
 
@@ -23,8 +23,8 @@ def export(
         typer.Option(
             "--to",
             metavar="TARGET",
-            help="tensorboard, mlflow, wandb, the name of an installed exporter, or hf: one run as a GPT-2 of"
-            " Hugging Face's transformers.",
+            help="tensorboard, mlflow, wandb, the name of an installed exporter, or hf: one run as a GPT-2 or"
+            " a Llama of Hugging Face's transformers.",
         ),
     ],
     out: Annotated[

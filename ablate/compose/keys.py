@@ -24,6 +24,8 @@ NAMED_ELSEWHERE = {
     "model.d_model": "n_embd hidden_size dim",
     "model.layers": "n_layer n_layers num_layers num_hidden_layers",
     "model.mlp_hidden": "d_ff d_mlp d_inner n_inner dim_feedforward intermediate_size",
+    "model.rope_base": "rope_theta",
+    "model.mlp": "hidden_act activation_function",
     "model.context": "block_size n_positions max_seq_len",
     "train.steps": "max_iters max_steps epochs",
     "train.batch": "batch_size",

@@ -13,6 +13,7 @@ from ablate.config.rules import (
     ConfigError,
     Count,
     EveryFileSystem,
+    IntroducedAt,
     NonNegative,
     OutsideIdentity,
     Positive,
@@ -53,6 +54,10 @@ class ModelConfig:
     encoder_layers: Size | None
     bias: bool
     dropout: Share
+    position: Annotated[Literal["learned", "rope", "none"], IntroducedAt("learned")]
+    rope_base: Annotated[float, Above(1), IntroducedAt(10_000.0)]
+    norm: Annotated[Literal["layer", "rms"], IntroducedAt("layer")]
+    mlp: Annotated[Literal["gelu", "relu2", "swiglu"], IntroducedAt("gelu")]
 
 
 @dataclass(frozen=True, kw_only=True)

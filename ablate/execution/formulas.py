@@ -45,6 +45,7 @@ def before_training(run: Run) -> Row:
         "scores": rule.name,
         "scores_options": json.dumps(rule.options, sort_keys=True),
         "key_width": attention.key_width,
+        "rope_base": attention.rope_base,
         "match_by": config.match_by if config.match != "none" else None,
         "match_error": None if config.match == "none" else relative_cost(spec, config.match),
         "seed": config.seed,

@@ -13,6 +13,7 @@ from ablate.model import scores
 from ablate.model.attend import CAUSAL, FORMULATIONS, Attend, fused
 from ablate.model.attention import sharing
 from ablate.model.costs import total_params
+from ablate.model.mlp import MLPS
 from ablate.model.spec import AttentionSpec, ModelSpec
 
 SHAPES = ((12, 4, 64, 32), (32, 4, 64, 16), (8, 6, 256, 64))  # (B, P, T, K) of the presets, to time attention
@@ -84,12 +85,12 @@ def needed_for_a_step(
 
     Per layer and token: the residual stream before and after attention and the outputs of both norms, 4d;
     queries, keys, values and what the patterns read; the patterns themselves, pT, if attention is unfused;
-    the MLP before and after GELU, 2m. At the end: the residual stream and its norm, 2d, and the logits and
+    what the MLP keeps, 2m or more. At the end: the residual stream and its norm, 2d, and the logits and
     their softmax, 2N, at the target positions. The batch: two 64-bit numbers per token.
     """
     d = spec.d_model
     kinds = sum(layers * (2 * d + _numbers(a, spec.context, attention)) for a, layers in spec.kinds.values())
-    mlps = (2 * d + 2 * spec.mlp_hidden) if spec.mlp_hidden else 0
+    mlps = (2 * d + MLPS[spec.mlp].kept * spec.mlp_hidden) if spec.mlp_hidden else 0
     numbers = kinds + (spec.layers + spec.encoder_layers) * mlps + 2 * d + 2 * target_share * spec.vocab
     tokens = train.batch * spec.context
     weights = 12 * total_params(spec) + LAYER * spec.layers

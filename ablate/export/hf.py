@@ -1,7 +1,7 @@
-"""Export of one run as a GPT-2 of Hugging Face's transformers: config, weights and tokenizer in its format.
+"""Export of one run as a GPT-2 or a Llama of Hugging Face's transformers: config, weights and tokenizer.
 
-Only runs that compute exactly what GPT-2 computes. Missing biases become zeros; the weights are those after
-the last step, as ablate.load_model gives them, also with train.average.
+Only runs that compute exactly what one of them computes. Biases that a GPT-2 has and a run has not become
+zeros; the weights are those after the last step, as ablate.load_model gives them, also with train.average.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ablate.analysis.load import find_source
 from ablate.config.identity import digest
@@ -23,6 +23,7 @@ from ablate.export.exporter import HF
 from ablate.files.atomic import explained
 from ablate.files.owned import replace_file
 from ablate.model.attention import form
+from ablate.model.norm import RMSNorm
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from ablate.store.columns import Status
@@ -44,9 +45,10 @@ def export(target: str, out: str | None) -> str:
         raise ConfigError(f"{directory.name}: {row['status']} ({row.get('error')}); take a run that is done")
     model = load_model(directory, code=True)
     if missing := lacks(_spec(model)):
+        theirs = "Llama" if backbone(_spec(model)) is LLAMA else "GPT-2"
         raise ConfigError(
-            f"{directory.name}: GPT-2 has no {', no '.join(missing)}; ablate.load_model({directory.name!r})"
-            " gives the model in Python"
+            f"{directory.name}: {theirs} has no {', no '.join(missing)};"
+            f" ablate.load_model({directory.name!r}) gives the model in Python"
         )
     place = Path(out) if out else source.store.root / "exports" / HF / directory.name
     files = _files(model)
@@ -66,18 +68,37 @@ def _spec(model: TrainedModel) -> ModelSpec:
     return resolve_spec(model.config, model.tokenizer.vocab_size)
 
 
+GPT2 = {"position": "learned", "norm": "layer", "mlp": "gelu"}
+LLAMA = {"position": "rope", "norm": "rms", "mlp": "swiglu"}
+
+
+def backbone(spec: ModelSpec) -> Mapping[str, str]:
+    """GPT2 or LLAMA: that which has more parts in common with the model."""
+    return max(GPT2, LLAMA, key=lambda parts: sum(getattr(spec, key) == part for key, part in parts.items()))
+
+
 def lacks(spec: ModelSpec) -> list[str]:
-    """What the model has and GPT-2 has not, as keys."""
+    """What the model has and its backbone in transformers has not, as keys."""
     if spec.encoder is not None:
         return ["encoder (model.architecture=encoder-decoder)"]
-    a = spec.attention
-    shared = [
-        f"{kind}_heads={count}, as each head has its own"
-        for kind, count in (("query", a.query_heads), ("key", a.key_heads), ("value", a.value_heads))
-        if count != a.heads
-    ]
-    widths = {"key_width": a.key_width, "value_width": a.value_width}
+    a, parts = spec.attention, backbone(spec)
+    if parts is LLAMA:
+        own = {
+            f"query_heads={a.query_heads}, as each head has its own": a.query_heads != a.heads,
+            f"value_heads={a.value_heads} beside key_heads={a.key_heads}": a.value_heads != a.key_heads,
+            f"value_width={a.value_width} beside key_width={a.key_width}": a.value_width != a.key_width,
+            "model.bias=true": spec.bias,
+        }
+    else:
+        kinds = {f"{kind}_heads": getattr(a, f"{kind}_heads") for kind in ("query", "key", "value")}
+        own = {f"{key}={count}, as each head has its own": count != a.heads for key, count in kinds.items()}
+        for key, width in (("key_width", a.key_width), ("value_width", a.value_width)):
+            own[f"{key}={width}, but d_model/heads"] = width * a.heads != a.d_model
     wrong = {
+        **{
+            f"model.{key}={getattr(spec, key)}, but {of}": getattr(spec, key) != of
+            for key, of in parts.items()
+        },
         f"fusion={a.fusion.name}, as it concatenates heads": form(a) != "concat",
         f"scores={a.scores.name}, but softmax": a.scores.name != "softmax",
         "tie_qk=true": a.tie_qk,
@@ -87,9 +108,9 @@ def lacks(spec: ModelSpec) -> list[str]:
         "out_proj=false": not a.out_proj,
         f"out_rank={a.out_rank}": a.out_rank is not None,
         "model.mlp_hidden=0": not spec.mlp_hidden,
+        **own,
     }
-    wide = [f"{key}={w}, but d_model/heads" for key, w in widths.items() if w * a.heads != a.d_model]
-    return [*(line for line, is_so in wrong.items() if is_so), *shared, *wide]
+    return [line for line, is_so in wrong.items() if is_so]
 
 
 def gpt2_weights(ours: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
@@ -130,22 +151,49 @@ def _of(ours: Mapping[str, Tensor], name: str, as_named: str) -> dict[str, Tenso
     }
 
 
+def llama_weights(ours: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
+    """Our weights by the names of transformers."""
+    names = {"model.embed_tokens": "token", "model.norm": "norm"}
+    for i in range(layers):
+        mine, its = f"blocks.{i}", f"model.layers.{i}"
+        for its_norm, our_norm in (("input_layernorm", "norm_1"), ("post_attention_layernorm", "norm_2")):
+            names[f"{its}.{its_norm}"] = f"{mine}.{our_norm}"
+        for part in ("query", "key", "value", "out_proj"):
+            names[f"{its}.self_attn.{part[0]}_proj"] = f"{mine}.attention.{part}"
+        for part in ("gate", "up", "down"):
+            names[f"{its}.mlp.{part}_proj"] = f"{mine}.mlp.{part}"
+    return {f"{its}.weight": ours[f"{mine}.weight"].detach().contiguous() for its, mine in names.items()}
+
+
+def _config(spec: ModelSpec) -> dict[str, Any]:
+    a = spec.attention
+    sizes = (spec.context, spec.d_model, spec.layers, a.heads, spec.mlp_hidden)
+    if backbone(spec) is GPT2:
+        names = ("n_positions", "n_embd", "n_layer", "n_head", "n_inner")
+        return {
+            **{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]},
+            **dict(zip(names, sizes, strict=True)),
+            **{"activation_function": "gelu", "layer_norm_epsilon": nn.LayerNorm(1).eps},  # the exact one
+            **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), spec.dropout),
+        }
+    names = ("max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads")
+    return {
+        **{"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
+        **dict(zip((*names, "intermediate_size"), sizes, strict=True)),
+        **{"num_key_value_heads": a.key_heads, "head_dim": a.key_width, "attention_dropout": spec.dropout},
+        **{"hidden_act": "silu", "rms_norm_eps": RMSNorm.eps},
+        "rope_theta": a.rope_base,  # where transformers before version 5 has the base
+        "rope_parameters": {"rope_type": "default", "rope_theta": a.rope_base},
+    }
+
+
 def _files(model: TrainedModel) -> dict[str, bytes]:
     spec, tokenizer = _spec(model), model.tokenizer
     end = tokenizer.separator if isinstance(tokenizer, WithSeparator) else None
     tokens = {"bos_token_id": None, "eos_token_id": end}
     config: dict[str, Any] = {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
+        **_config(spec),
         "vocab_size": tokenizer.vocab_size,
-        "n_positions": spec.context,
-        "n_embd": spec.d_model,
-        "n_layer": spec.layers,
-        "n_head": spec.attention.heads,
-        "n_inner": spec.mlp_hidden,
-        "activation_function": "gelu",  # the exact one
-        "layer_norm_epsilon": model.network.norm.eps,
-        **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), spec.dropout),
         "tie_word_embeddings": True,
         "dtype": "float32",
         **tokens,
@@ -155,7 +203,8 @@ def _files(model: TrainedModel) -> dict[str, bytes]:
         "model_max_length": spec.context,
         "clean_up_tokenization_spaces": False,
     }
-    weights = gpt2_weights(model.state_dict(), spec.layers)
+    renamed = llama_weights if backbone(spec) is LLAMA else gpt2_weights
+    weights = renamed(model.state_dict(), spec.layers)
     return {
         "config.json": _json(config),
         "generation_config.json": _json(tokens),

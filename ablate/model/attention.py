@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ablate.model import fusion, scores
 from ablate.model.attend import Mask, PaddingMask
 from ablate.model.layers import Linear, LowRank, Nothing, Times
+from ablate.model.position import Rotary
 from ablate.model.spec import AttentionSpec, HeadShape
 
 
@@ -166,6 +167,7 @@ class Attention(nn.Module):
         )
         self.share = Share(spec)
         self.scores = rule(head_shape(spec), rule_options)
+        self.turn = Rotary(spec.rope_base) if K and spec.rope_base else nn.Identity()
         self.gain = Times(spec.gain) if spec.gain != 1 else nn.Identity()
         self.fusion = method(head_shape(spec), options)
         self.out_proj = _readout(fused, spec)
@@ -192,8 +194,10 @@ class Attention(nn.Module):
         return self.share.patterns(self.scores.probabilities(*compared, self._mask(padding_mask_BS)))
 
     def compared(self, x_BTC: Tensor, source_BSC: Tensor) -> tuple[Tensor, Tensor]:
-        """The queries and keys of each pattern: q_BPTK, k_BPSK."""
-        return self.share.queries(self.query(x_BTC)), self.share.keys(self.key(source_BSC))
+        """The queries and keys of each pattern as its rule compares them: q_BPTK, k_BPSK."""
+        q_BPTK, k_BPSK = self.share.queries(self.query(x_BTC)), self.share.keys(self.key(source_BSC))
+        q_BPTK, k_BPSK = self.scores.prepared(q_BPTK, k_BPSK)
+        return self.turn(q_BPTK), self.turn(k_BPSK)
 
     def _mask(self, padding_mask_BS: Tensor | None) -> Mask:
         return self.mask if padding_mask_BS is None else PaddingMask(self.mask, padding_mask_BS)

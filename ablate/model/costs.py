@@ -13,7 +13,7 @@ import torch
 from ablate.model import fusion, scores
 from ablate.model.attend import CAUSAL
 from ablate.model.attention import Attention, head_shape, sharing
-from ablate.model.spec import AttentionSpec, ModelSpec, standard
+from ablate.model.spec import MATRICES, AttentionSpec, ModelSpec, standard, standard_hidden
 
 
 def attention_params(spec: ModelSpec) -> int:
@@ -44,12 +44,12 @@ def _without_numbers(a: AttentionSpec) -> Attention:
 
 def total_params(spec: ModelSpec) -> int:
     """All trainable parameters, counting the tied embedding once. There is a norm before each attention and
-    each MLP and one at the end of each stack, and each text has its own positions."""
-    d, m = spec.d_model, spec.mlp_hidden
-    norm = 2 * d if spec.bias else d
-    mlp = (2 * d * m + (m + d if spec.bias else 0) + norm) if m else 0
+    each MLP and one at the end of each stack, and each text has its own positions, if they are learned."""
+    d, m, matrices = spec.d_model, spec.mlp_hidden, MATRICES[spec.mlp]
+    norm = 2 * d if spec.bias and spec.norm == "layer" else d
+    mlp = (matrices * d * m + ((matrices - 1) * m + d if spec.bias else 0) + norm) if m else 0
     texts = 1 if spec.encoder is None else 2
-    embeddings = (spec.vocab + texts * spec.context) * d
+    embeddings = (spec.vocab + (texts * spec.context if spec.position == "learned" else 0)) * d
     norms = norm * (sum(layers for _, layers in spec.kinds.values()) + texts)
     return embeddings + attention_params(spec) + (spec.layers + spec.encoder_layers) * mlp + norms
 
@@ -59,10 +59,11 @@ def flops_per_token(spec: ModelSpec, target_share: float = 1.0) -> int:
     computed at target_share of the positions. With an encoder, per token of a target as long as its source.
 
     Per layer: 2d for each number in the queries, keys and values; 2Tp(k + nv) for the scores and their
-    product with the values; twice the readout's weights; 4dm for the MLP; and the FLOPs of the parts.
+    product with the values; twice the readout's weights; 2dm for each matrix of the MLP; and the FLOPs of the
+    parts.
     """
     layers = sum(count * _flops_of(a, spec.context) for a, count in spec.kinds.values())
-    mlps = (spec.layers + spec.encoder_layers) * 4 * spec.d_model * spec.mlp_hidden
+    mlps = (spec.layers + spec.encoder_layers) * 2 * MATRICES[spec.mlp] * spec.d_model * spec.mlp_hidden
     return layers + mlps + round(target_share * 2 * spec.d_model * spec.vocab)
 
 
@@ -85,9 +86,9 @@ COSTS: dict[str, Callable[[ModelSpec], int]] = {"params": total_params, "flops":
 
 
 def reference(spec: ModelSpec) -> ModelSpec:
-    """The model that costs are matched to: with standard attention and an MLP of width 4d."""
+    """The model that costs are matched to: the same with standard attention and an MLP of standard width."""
     with_standard = spec.with_chosen(**standard(spec.d_model, spec.chosen.heads))
-    return dataclasses.replace(with_standard, mlp_hidden=4 * spec.d_model)
+    return dataclasses.replace(with_standard, mlp_hidden=standard_hidden(spec.d_model, spec.mlp))
 
 
 def relative_cost(spec: ModelSpec, cost: str) -> float:

@@ -49,6 +49,7 @@ def _patterns(spec: AttentionSpec) -> str:
             f"key_width={spec.key_width}",
         ]
         parts += ["tie_qk"] if spec.tie_qk else []
+        parts += [f"rope={spec.rope_base:g}"] if spec.rope_base else []
         inside = "inside" if spec.scale in ("inside", "both") else "none"
         parts += [] if scale_folds(spec) else [f"scale={inside}"]
     return " ".join(parts)

@@ -1,4 +1,4 @@
-"""The models, with Pre-LN blocks, exact GELU and learned positions; how one is built and its weights drawn.
+"""The models, of Pre-LN blocks; how one is built and its weights drawn.
 
 legend: B batch, T time, S time of a source, C model width, N vocabulary, K target positions.
 """
@@ -16,33 +16,23 @@ from ablate import rng
 from ablate.model.attend import CAUSAL, EVERYTHING, Attend, Mask
 from ablate.model.attention import Attention
 from ablate.model.layers import STD, Embedding, Linear
+from ablate.model.mlp import MLPS
+from ablate.model.norm import norm_of
 from ablate.model.parts import Part
 from ablate.model.scores import Scores
 from ablate.model.spec import AttentionSpec, ModelSpec
 
 
-class MLP(nn.Module):
-    """x -> GELU(x W_up) W_down, with the width, biases and initial scale that spec gives its attention."""
-
-    def __init__(self, hidden: int, spec: AttentionSpec) -> None:
-        super().__init__()
-        self.up = Linear(spec.d_model, hidden, bias=spec.bias)
-        self.down = Linear(hidden, spec.d_model, bias=spec.bias, scale=spec.residual_scale)
-
-    def forward(self, x_BTC: Tensor) -> Tensor:
-        return self.down(F.gelu(self.up(x_BTC)))
-
-
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x)) unless mlp_hidden is 0."""
+    """x + attention(norm(x)), then x + mlp(norm(x)) unless spec.mlp_hidden is 0."""
 
-    def __init__(self, spec: AttentionSpec, mask: Mask, mlp_hidden: int) -> None:
+    def __init__(self, spec: ModelSpec, attention: AttentionSpec, mask: Mask) -> None:
         super().__init__()
-        self.norm_1 = nn.LayerNorm(spec.d_model, bias=spec.bias)
-        self.attention = Attention(spec, mask)
-        if mlp_hidden:
-            self.norm_2 = nn.LayerNorm(spec.d_model, bias=spec.bias)
-            self.mlp = MLP(mlp_hidden, spec)
+        self.norm_1 = norm_of(spec)
+        self.attention = Attention(attention, mask)
+        if spec.mlp_hidden:
+            self.norm_2 = norm_of(spec)
+            self.mlp = MLPS[spec.mlp](spec.mlp_hidden, attention)
         else:
             self.mlp = None
         self.dropout = nn.Dropout(spec.dropout)
@@ -62,9 +52,9 @@ class Block(nn.Module):
 class DecoderBlock(Block):
     """A block with x + cross(norm(x), memory) before its MLP. memory: the output of an encoder."""
 
-    def __init__(self, spec: AttentionSpec, mask: Mask, mlp_hidden: int, cross: AttentionSpec) -> None:
-        super().__init__(spec, mask, mlp_hidden)
-        self.norm_cross = nn.LayerNorm(spec.d_model, bias=spec.bias)
+    def __init__(self, spec: ModelSpec, attention: AttentionSpec, mask: Mask, cross: AttentionSpec) -> None:
+        super().__init__(spec, attention, mask)
+        self.norm_cross = norm_of(spec)
         self.cross = Attention(cross, EVERYTHING)
 
     def forward(self, x_BTC: Tensor, memory_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
@@ -87,13 +77,13 @@ class Model(nn.Module, ABC):
     """Predicts each token from those before it, and from a source if it takes one. blocks: of the decoder."""
 
     blocks: Sequence[Block]
-    norm: nn.LayerNorm
+    norm: nn.Module
     product: Callable[[Tensor, Tensor, Tensor | None], Tensor] = staticmethod(F.linear)
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.token = Embedding(spec.vocab, spec.d_model)
-        self.position = Embedding(spec.context, spec.d_model)
+        self.position = Embedding(spec.context, spec.d_model) if spec.position == "learned" else None
         self.dropout = nn.Dropout(spec.dropout)
 
     @abstractmethod
@@ -107,9 +97,12 @@ class Model(nn.Module, ABC):
     def sites(self) -> list[Site]:
         """Its attentions, ordered by kind, then by layer."""
 
-    def embedded(self, tokens_BT: Tensor, position: Embedding) -> Tensor:
+    def embedded(self, tokens_BT: Tensor, position: Embedding | None) -> Tensor:
         """x_BTC, what the blocks begin with."""
-        return self.dropout(self.token(tokens_BT) + position.weight.narrow(0, 0, tokens_BT.shape[1]))
+        x_BTC = self.token(tokens_BT)
+        if position is not None:
+            x_BTC = x_BTC + position.weight.narrow(0, 0, tokens_BT.shape[1])
+        return self.dropout(x_BTC)
 
     def logits(self, x_BTC: Tensor, target_positions_K: Tensor | None) -> Tensor:
         """From what the last block returns; target_positions_K as in `forward`."""
@@ -165,18 +158,19 @@ def inputs_of_attention(
 
 
 class LM(Model):
-    """A causal language model: nanoGPT's version of GPT-2, with exchangeable fusion of heads.
+    """A causal language model with exchangeable fusion of heads: nanoGPT's version of GPT-2, or with
+    position=rope, norm=rms and mlp=swiglu a Llama.
 
     tokens_BT -> logits_BTN, for T up to spec.context. It takes no source. The output layer is tied to the
     token embedding. See: Radford et al., "Language models are unsupervised multitask learners", 2019;
-    github.com/karpathy/nanoGPT, model.py.
+    github.com/karpathy/nanoGPT, model.py; Touvron et al., "LLaMA", arXiv 2302.13971.
     """
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
-        blocks = nn.ModuleList(Block(spec.attention, CAUSAL, spec.mlp_hidden) for _ in range(spec.layers))
+        blocks = nn.ModuleList(Block(spec, spec.attention, CAUSAL) for _ in range(spec.layers))
         self.blocks: Sequence[Block] = blocks  # pyright: ignore[reportAttributeAccessIssue]
-        self.norm = nn.LayerNorm(spec.d_model, bias=spec.bias)
+        self.norm = norm_of(spec)
 
     def forward(
         self, tokens_BT: Tensor, target_positions_K: Tensor | None = None, source_BS: Tensor | None = None
@@ -202,17 +196,15 @@ class EncoderDecoder(Model):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
         assert spec.encoder is not None and spec.cross is not None, "sizing gives it all three attentions"
-        self.source_position = Embedding(spec.context, spec.d_model)
-        encoder = nn.ModuleList(
-            Block(spec.encoder, EVERYTHING, spec.mlp_hidden) for _ in range(spec.encoder_layers)
-        )
+        self.source_position = Embedding(spec.context, spec.d_model) if spec.position == "learned" else None
+        encoder = nn.ModuleList(Block(spec, spec.encoder, EVERYTHING) for _ in range(spec.encoder_layers))
         self.encoder: Sequence[Block] = encoder  # pyright: ignore[reportAttributeAccessIssue]
-        self.encoder_norm = nn.LayerNorm(spec.d_model, bias=spec.bias)
+        self.encoder_norm = norm_of(spec)
         blocks = nn.ModuleList(
-            DecoderBlock(spec.attention, CAUSAL, spec.mlp_hidden, spec.cross) for _ in range(spec.layers)
+            DecoderBlock(spec, spec.attention, CAUSAL, spec.cross) for _ in range(spec.layers)
         )
         self.blocks: Sequence[DecoderBlock] = blocks  # pyright: ignore[reportAttributeAccessIssue]
-        self.norm = nn.LayerNorm(spec.d_model, bias=spec.bias)
+        self.norm = norm_of(spec)
 
     def forward(
         self, tokens_BT: Tensor, target_positions_K: Tensor | None = None, source_BS: Tensor | None = None

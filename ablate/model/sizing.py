@@ -5,18 +5,20 @@ import dataclasses
 from typing import Any
 
 from ablate.config.identity import identity_keys
+from ablate.config.read import introduced
 from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import (
     ENCODER_DECODER,
     STANDARD_FUSION,
     STANDARD_HEADS,
+    ModelConfig,
     PartConfig,
     RunConfig,
 )
 from ablate.model import fusion, scores
 from ablate.model.costs import COSTS, reference, relative_cost
 from ablate.model.layers import STD
-from ablate.model.spec import AttentionSpec, ModelSpec, standard
+from ablate.model.spec import AttentionSpec, ModelSpec, standard, standard_hidden
 
 SHARED = ("query_heads", "key_heads", "value_heads")
 # The only allowed values of these keys for attention without queries and keys.
@@ -57,7 +59,8 @@ def resolve_spec(config: RunConfig, vocab: int) -> ModelSpec:
 def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
     """`config` in canonical form: `auto` and `match` replaced by the resulting numbers, and as many key heads
     as heads written as auto."""
-    model = dataclasses.replace(config.model, mlp_hidden=spec.mlp_hidden)
+    base = config.model.rope_base if spec.position == "rope" else introduced(ModelConfig)["rope_base"]
+    model = dataclasses.replace(config.model, mlp_hidden=spec.mlp_hidden, rope_base=base)
     match_by = config.match_by if config.match != "none" else "mlp"  # without a match it has no effect
     attention = spec.chosen
     as_heads: Any = {key: "auto" for key in SHARED if getattr(config, key) == config.heads}
@@ -82,9 +85,11 @@ def _deciding(part: PartConfig, kind: Any) -> PartConfig:
 def sizes(config: RunConfig, vocab: int) -> ModelSpec:
     """The sizes that `config` asks for, before matching. Raises ConfigError for what can't be built."""
     model = config.model
-    mlp_hidden = 4 * model.d_model if model.mlp_hidden == "auto" else model.mlp_hidden
+    mlp_hidden = standard_hidden(model.d_model, model.mlp) if model.mlp_hidden == "auto" else model.mlp_hidden
+    _check_backbone(model, mlp_hidden)
     one = 1 if mlp_hidden == 0 else 2  # modules of a layer that write into the residual stream, as in GPT-2
-    common: dict[str, Any] = {"vocab": vocab, "context": model.context, "mlp_hidden": mlp_hidden}
+    parts = {key: getattr(model, key) for key in ("position", "norm", "mlp")}
+    common: dict[str, Any] = {"vocab": vocab, "context": model.context, "mlp_hidden": mlp_hidden, **parts}
     if model.architecture != ENCODER_DECODER:
         for key, value in (("at", config.at), ("model.encoder_layers", model.encoder_layers)):
             if value not in ("all", None):
@@ -124,6 +129,19 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
     )
 
 
+def _check_backbone(model: ModelConfig, mlp_hidden: int) -> None:
+    """Raises ConfigError for parts of a backbone that do not fit each other."""
+    if model.mlp != "gelu" and not mlp_hidden:
+        raise ConfigError(
+            f"model.mlp={model.mlp}: model.mlp_hidden=0 leaves the MLPs out; use model.mlp_hidden=auto"
+        )
+    if model.position == "rope" and model.architecture == ENCODER_DECODER:
+        raise ConfigError(
+            f"model.position=rope: model={model.name} reads two texts, and no distance is defined between a"
+            " position of one and a position of the other; use model.position=learned, or model=prefix"
+        )
+
+
 def narrow(config: RunConfig, key: str) -> int:
     """d_model/heads. key: the key that asks for it, for messages. Raises ConfigError if it is not whole."""
     d, heads = config.model.d_model, config.heads
@@ -150,6 +168,11 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
     else:
         _refuse_comparing(config)
         query_heads, key_heads, key_width = 1, 1, 0
+    if (turned := config.model.position == "rope") and key_width % 2:
+        raise ConfigError(
+            f"model.position=rope: it turns channels of queries and keys in pairs, and a head has {key_width}"
+            f" (key_width={as_override(config.key_width)}); use key_width={key_width + 1}"
+        )
     if config.tie_qk and query_heads != key_heads:
         raise ConfigError(
             f"tie_qk=true: query_heads={query_heads} and key_heads={key_heads} can't have one weight;"
@@ -182,6 +205,7 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
         bias=config.model.bias,
         dropout=config.model.dropout,
         residual_scale=writers**-0.5,
+        rope_base=config.model.rope_base if turned else None,
         scores=PartConfig(name=config.scores.name, options=dataclasses.asdict(rule_options)),
         fusion=PartConfig(name=config.fusion.name, options=dataclasses.asdict(options)),
     )

@@ -23,6 +23,15 @@ def standard(d_model: int, heads: int) -> dict[str, Any]:
     }
 
 
+MATRICES = {"gelu": 2, "relu2": 2, "swiglu": 3}  # of an MLP, by its kind
+
+
+def standard_hidden(d_model: int, mlp: str) -> int:
+    """The width of an MLP that costs what two matrices of 4·d_model² do: of a gated one, which has three, to
+    the nearest multiple of 8."""
+    return 4 * d_model if MATRICES[mlp] == 2 else max(8, 8 * round(d_model / 3))
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeadShape:
     """The sizes of an attention that its parts need.
@@ -45,6 +54,7 @@ class AttentionSpec:
 
     query_heads, key_heads, value_heads: how many sets of each there are; head i uses set ⌊i·count/heads⌋.
     scale: where 1/√key_width is applied: inside softmax, outside on the heads' outputs, both or none.
+    rope_base: of the angles by which queries and keys are turned (ablate.model.position); None for no turn.
     value_gain: another constant factor on the heads' outputs. out_rank: the rank of out_proj as a product of
     two factors; None for one matrix. residual_scale: factor on the initial weights of what writes into the
     residual stream.
@@ -68,6 +78,7 @@ class AttentionSpec:
     residual_scale: float
     scores: PartConfig
     fusion: PartConfig
+    rope_base: float | None = None
 
     @property
     def gain(self) -> float:
@@ -82,7 +93,8 @@ class ModelSpec:
 
     attention: self-attention in each of `layers`; it also holds the sizes that all modules share. encoder,
     cross: attention in the encoder, which has encoder_layers, and from the decoder to its output; None for a
-    model of one text. at: which of them the keys of a config apply to; the others are standard.
+    model of one text. at: which of them the keys of a config apply to; the others are standard. position,
+    norm, mlp: the kinds of its other parts, as the keys of model name them.
     """
 
     vocab: int
@@ -94,6 +106,9 @@ class ModelSpec:
     encoder: AttentionSpec | None = None
     cross: AttentionSpec | None = None
     at: str = "all"
+    position: str = "learned"
+    norm: str = "layer"
+    mlp: str = "gelu"
 
     @property
     def d_model(self) -> int:

@@ -14,6 +14,7 @@ from ablate.analysis.finding import Finding
 from ablate.analysis.variants import USABLE
 from ablate.phrases import Note, capital, counted, lines_if, texts
 from ablate.reporting import advice
+from ablate.reporting.backbone import backbone
 from ablate.reporting.cells import without_baselines
 from ablate.reporting.words import (
     Voice,
@@ -294,13 +295,14 @@ def _tally_in_brief(tested: Sequence[Finding]) -> str:
 
 
 def place(rows: pd.DataFrame) -> str:
-    """The conditions that all rows share, as in `On docs (2 layers, 64 wide, 1,000 steps)`."""
+    """The conditions that all rows share: `On docs (GPT-2's backbone, 2 layers, 64 wide, 1,000 steps)`."""
     one = {c: rows[c].dropna().unique() for c in ("corpus", "layers", "d_model", "steps") if c in rows}
     shared = {column: values[0] for column, values in one.items() if len(values) == 1}
     words = {"layers": "layers", "d_model": "wide", "steps": "steps"}
-    size = ", ".join(f"{int(shared[c]):,} {word}" for c, word in words.items() if c in shared)
-    text = f"On {shared['corpus']}" if "corpus" in shared else "At this size" if size else ""
-    return f"{text} ({size})" if size else text
+    sizes = [f"{int(shared[c]):,} {word}" for c, word in words.items() if c in shared]
+    text = f"On {shared['corpus']}" if "corpus" in shared else "At this size" if sizes else ""
+    conditions = [words for words in (backbone(rows), *sizes) if words]
+    return f"{text} ({', '.join(conditions)})" if conditions else text
 
 
 def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:

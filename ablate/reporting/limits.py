@@ -13,7 +13,9 @@ from ablate.analysis.frames import is_foreign
 from ablate.analysis.ladder import places_of
 from ablate.analysis.variant import names
 from ablate.analysis.variants import USABLE
+from ablate.config.schema import ENCODER_DECODER
 from ablate.phrases import capital, counted_between
+from ablate.reporting.backbone import GPT2, LLAMA, NAMES, PARTS, backbone, kinds, parts
 from ablate.reporting.commands import whole_study, with_fixed_places
 from ablate.reporting.compared import compared
 from ablate.reporting.follow_ups import FollowUp, FollowUps
@@ -56,6 +58,7 @@ def limits(comparison: Comparison, record: StudyRecord) -> Iterator[Limit]:
         return
     yield _text(further)
     yield _size(further)
+    yield from _backbone(further)
     yield from _narrow_heads(further)
     if not record.tuned_key and rows["lr"].nunique() == 1:
         rate = levels_in_words(rows["lr"])
@@ -128,6 +131,21 @@ def _size(further: FollowUps) -> Limit:
     layers, width = (LARGER * int(levels[name]) for name in ("layers", "wide"))
     larger = further.changed("larger", f"model.layers={layers}", f"model.d_model={width}", times=LARGER**3)
     return Limit(brief, words, LARGER_SIZE, larger)
+
+
+def _backbone(further: FollowUps) -> Iterator[Limit]:
+    found = kinds(further.rows)
+    if len(found) != 1:
+        return
+    other = GPT2 if found[0] == LLAMA else LLAMA
+    settings = [f"model.{key}={part}" for key, part in zip(PARTS, other, strict=True)]
+    can_be = other == GPT2 or ENCODER_DECODER not in {*further.rows["architecture"]}
+    yield Limit(
+        f"one backbone: {backbone(further.rows).removesuffix(' backbone')}",
+        f"Conditional on one backbone ({parts(further.rows)}): another may answer otherwise.",
+        f"Does it hold in {NAMES[other]}?",
+        further.changed("llama" if other == LLAMA else "gpt2", *settings) if can_be else NO_FOLLOW_UP,
+    )
 
 
 def _sizes_of_rungs(further: FollowUps) -> Limit:

@@ -6,6 +6,7 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.frames import as_texts, is_foreign
 from ablate.analysis.variants import USABLE
 from ablate.phrases import joined
+from ablate.reporting.backbone import parts
 from ablate.reporting.words import confidence
 from ablate.store.columns import TABLE, column_named, on_validation
 from ablate.store.record import LEVEL, StudyRecord
@@ -53,8 +54,9 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     sentences = [f"We compare {variants} variants that differ in {joined(varying)}."]
     if all(of[column] for column in TRAINING):  # rows from elsewhere may lack them
         sentences += [
-            f"Each is {MODELS.get(of.get('architecture', ''), MODELS['decoder'])} (Pre-LN, learned"
-            f" positions, GELU, tied embeddings; {layers}, width {of['d_model']}, context {of['context']}),"
+            f"Each is {MODELS.get(of.get('architecture', ''), MODELS['decoder'])} (pre-norm,"
+            f" {parts(rows) or 'learned positions, GELU'}, tied embeddings; {layers}, width {of['d_model']},"
+            f" context {of['context']}),"
             f" trained for {of['steps']} steps of {of['batch']} {'windows' if one_text else 'pairs'} on"
             f" {of['corpus']} ({of['tokenizer']} tokens,"
             f" vocabulary {of['vocab']}, fingerprint {of['corpus_sha256'][:12]}) by AdamW (β1 ="

@@ -47,8 +47,8 @@ class Column:
     evaluation, which does not change what is learned. label: its name in a paper, if a paper has it. unit: of
     a metric. higher_is_better: of a metric; None if that is not known. by_evaluation: whether a metric
     depends on how often a run is evaluated. unsaid: a value that needs no mention if all runs have it.
-    brings: other columns and options that may change with it. by_auto: whether it may change with any other,
-    by `auto` and `match`.
+    before: what all runs had before the column was. brings: other columns and options that may change with
+    it. by_auto: whether it may change with any other, by `auto` and `match`.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Column:
     higher_is_better: bool | None = False
     by_evaluation: bool = False
     unsaid: str | None = None
+    before: str | None = None
     brings: tuple[str, ...] = ()
     by_auto: bool = False
 
@@ -105,6 +106,10 @@ TABLE = (
     Column("layers", "config", "whole", "layers", "model"),
     Column("context", "config", "whole", "context (tokens)", "model"),
     Column("mlp_hidden", "config", "whole", "MLP hidden width", "model", by_auto=True),
+    Column("position", "config", "word", "positions", "model", before="learned", brings=("rope_base",)),
+    Column("rope_base", "config", "number", "base of rotary positions", "model"),
+    Column("norm", "config", "word", "norm", "model", before="layer"),
+    Column("mlp", "config", "word", "MLP", "model", before="gelu"),
     Column("bias", "config", "boolean", "biases", "model"),
     Column("dropout", "config", "number", "dropout", "model"),
     Column("architecture", "config", "word", "architecture", "model", unsaid="decoder"),

@@ -9,6 +9,7 @@ from ablate.compose.composer import Composer
 from ablate.config.contrast import Contrasts
 from ablate.config.rules import Above, AtLeast, ConfigError, ErrorText, as_override, did_you_mean
 from ablate.config.schema import RunConfig
+from ablate.model.spec import MATRICES, standard_hidden
 from ablate.phrases import counted
 from ablate.store.columns import column_named
 from ablate.store.record import Rung
@@ -150,8 +151,8 @@ class Ladder(Tuned):
     def _rung(self, name: str, config: RunConfig, seeds: Sequence[str]) -> Rung:
         """The rung of this preset. config: of the preset."""
         model, train = config.model, config.train
-        hidden = 4 * model.d_model if model.mlp_hidden == "auto" else int(model.mlp_hidden)
-        size = model.layers * (4 * model.d_model**2 + 2 * model.d_model * hidden)
+        hidden = standard_hidden(model.d_model, model.mlp) if model.mlp_hidden == "auto" else model.mlp_hidden
+        size = model.layers * (4 * model.d_model**2 + MATRICES[model.mlp] * model.d_model * int(hidden))
         if model.d_model % self.head_width:
             raise ConfigError(
                 f"study.head_width={self.head_width}: it does not divide d_model={model.d_model} of"

@@ -19,6 +19,7 @@ from ablate.verify.fold import fold, operators
 
 Sides = tuple[Tensor, Tensor]
 Compute = Callable[[Bench], Sides]
+BASE = 10_000.0  # of rotary positions
 QUESTIONS = {
     "Q0": "Why concatenate heads rather than sum, weigh or average them? Is information lost?",
     "Q1": "Why not a symmetric attention with a fourth matrix?",
@@ -444,6 +445,54 @@ for _place in ("outside", "both", "none"):
 def attention_alt(b: Bench) -> Sides:
     both = b.attention(scale="both")
     return b.out(both), b.written(b.heads(both) / b.K**0.5, both)
+
+
+# --- positions ----------------------------------------------------------------------------------------
+
+
+@identity("26", "⟨R_t q, R_s k⟩ = ⟨R_(t+n) q, R_(s+n) k⟩", "with RoPE only the distance counts", "Q4")
+def rope_knows_distances(b: Bench) -> Sides:
+    attention = b.attention(rope_base=BASE)
+    q, k = (attention.turn(b.projected(attention, name, b.K), first=1000) for name in ("query", "key"))
+    later = b.heads(attention, b.patterns(b.K**-0.5 * q @ k.mT))
+    return b.out(attention), b.written(later, attention)
+
+
+@identity("26 not", "x + p_t ≠ x + p_(t+n)", "with learned positions the place counts, too", "Q4")
+def learned_positions_know_places(b: Bench) -> Sides:
+    early, late = (b.x + b.random(name, b.T, b.C) for name in ("early", "late"))
+    return b.concat(early, early), b.concat(late, late)
+
+
+def _after_the_turn(b: Bench, keys: Tensor, values: Tensor, **given: Any) -> Sides:
+    """The output of an attention with a matrix in W_K and one in W_V; and that if they act on the turned keys
+    of all heads, (H·K, H·K), and on their values, (H·V, H·V). given: as for Bench.attention."""
+    one, folded = (b.attention(**given) for _ in range(2))
+    for name, matrix in (("key", keys), ("value", values)):
+        folded.get_parameter(f"{name}.weight").copy_(matrix @ one.get_parameter(f"{name}.weight"))
+    q, k = one.compared(b.x, b.x)
+    patterns = b.patterns(b.K**-0.5 * q @ _mapped(keys, k).mT)
+    return b.out(folded), b.written(patterns @ _mapped(values, b.projected(one, "value", b.V)), one)
+
+
+def _mapped(matrix: Tensor, x_BHTK: Tensor) -> Tensor:
+    """A matrix that acts on the concatenated heads: (B, H, T, K)."""
+    return (x_BHTK.transpose(1, 2).flatten(2) @ matrix.mT).unflatten(2, x_BHTK.shape[1::2]).transpose(1, 2)
+
+
+for _name, _words, _given in (("27", "", {}), ("27 rope", " with RoPE, too", {"rope_base": BASE})):
+
+    @identity(_name, "k_i := Σ_j M_ij k_j, v_i likewise", f"a mix of keys and values folds{_words}", "Q4")
+    def mixes_of_keys_and_values_fold(b: Bench, given: dict[str, Any] = _given) -> Sides:
+        mix = b.random("mix", b.H, b.H)
+        of_keys, of_values = (torch.kron(mix, torch.eye(n).double()) for n in (b.K, b.V))
+        return _after_the_turn(b, of_keys, of_values, **given)
+
+
+@identity("27 not", "G R_s k ≠ R_s G k", "a matrix on the channels of turned keys does not", "Q4")
+def channels_after_the_turn_do_not_fold(b: Bench) -> Sides:
+    of_keys = torch.kron(torch.eye(b.H).double(), b.random("channels", b.K, b.K))
+    return _after_the_turn(b, of_keys, torch.eye(b.H * b.V).double(), rope_base=BASE)
 
 
 # --- each method against a plain formula ------------------------------------------------------------

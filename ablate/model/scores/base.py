@@ -51,6 +51,11 @@ class Scores(Part):
         """The matrix-product FLOPs that the method adds to QKᵀ and AV, per token, source and layer."""
         return 0
 
+    def prepared(self, q_BPTK: Tensor, k_BPSK: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys before model.position=rope turns them, for forward and probabilities. What treats
+        channels unlike each other, as the gain of a norm, belongs here."""
+        return q_BPTK, k_BPSK
+
     @abstractmethod
     def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
         """What the patterns read, z_BPTW. dropout: the share of each pattern to drop, 0 unless training."""

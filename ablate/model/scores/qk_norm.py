@@ -23,13 +23,12 @@ class QKNorm(Scores):
         self.query_gain = nn.Parameter(torch.ones(shape.key_width))
         self.key_gain = nn.Parameter(torch.ones(shape.key_width))
 
-    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
-        return self.attend(*self._normed(q_BPTK, k_BPSK), v_BPSW, mask, dropout, self.shape.scale)
-
-    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        q_BPTK, k_BPSK = self._normed(q_BPTK, k_BPSK)
-        return masked_softmax(self.shape.scale * q_BPTK @ k_BPSK.mT, mask)
-
-    def _normed(self, q_BPTK: Tensor, k_BPSK: Tensor) -> tuple[Tensor, Tensor]:
+    def prepared(self, q_BPTK: Tensor, k_BPSK: Tensor) -> tuple[Tensor, Tensor]:
         width = (self.shape.key_width,)
         return F.rms_norm(q_BPTK, width, self.query_gain), F.rms_norm(k_BPSK, width, self.key_gain)
+
+    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
+        return self.attend(q_BPTK, k_BPSK, v_BPSW, mask, dropout, self.shape.scale)
+
+    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
+        return masked_softmax(self.shape.scale * q_BPTK @ k_BPSK.mT, mask)

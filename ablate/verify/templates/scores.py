@@ -46,6 +46,8 @@ class Mine(Scores):
         # counted as they are; let them start at constants, or use ablate.methods.Linear for random weights.
         self.beta = nn.Parameter(torch.full((len(shape.patterns), 1, 1), options.start))
 
+    # Define prepared(self, q_BPTK, k_BPSK), which returns both, for a norm of queries and keys: rotary
+    # positions turn them after it.
     # Define count_flops_per_source(cls, shape, options) as a class method if the method has matrix products
     # besides QKᵀ and AV: their FLOPs per token and source. `ablate check` says the number.
 

@@ -1,0 +1,319 @@
+"""The parts of a backbone: positions, norms, MLPs. Together they are a Llama, and an error in one is seen."""
+
+import dataclasses
+import math
+from unittest import mock
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ablate.config.rules import ConfigError
+from ablate.export.hf import llama_weights
+from ablate.model import position
+from ablate.model.attend import CAUSAL
+from ablate.model.attention import Attention
+from ablate.model.costs import flops_per_token, total_params
+from ablate.model.mlp import MLP
+from ablate.model.models import Model, build_model, draw_weights
+from ablate.model.norm import RMSNorm
+from ablate.model.position import Rotary
+from ablate.model.scores.qk_norm import QKNorm
+from ablate.model.sizing import resolve_spec, resolved
+from ablate.training.group import in_precision
+from tests.helpers import make_config, make_spec, quick_config
+
+SEEDS = {"backbone": 5, "fusion": 5, "data": 5}
+MODERN = ("model=modern", "model.d_model=48", "model.context=32")
+
+
+def shaken(*overrides: str) -> Model:
+    """A model with no weight at its start, and with patterns far from uniform."""
+    model = build_model(make_spec(*MODERN, *overrides), SEEDS)
+    with torch.no_grad():
+        for name, param in model.named_parameters():
+            param.mul_(10 if name.endswith(("query.weight", "key.weight")) else 1)
+            param.add_(0.05 * torch.randn_like(param))
+    return model
+
+
+# --- as a whole -------------------------------------------------------------------------------------------
+
+
+def apart_from_llama(model: Model) -> tuple[float, float]:
+    """By how much logits and gradients differ at most from those of transformers' Llama."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    attention = model.sites()[0].attention.spec
+    config = LlamaConfig(
+        vocab_size=59,
+        hidden_size=attention.d_model,
+        intermediate_size=model.blocks[0].get_parameter("mlp.up.weight").shape[0],
+        num_hidden_layers=len(model.blocks),
+        num_attention_heads=attention.heads,
+        num_key_value_heads=attention.key_heads,
+        head_dim=attention.key_width,
+        rms_norm_eps=1e-6,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        tie_word_embeddings=True,
+    )
+    theirs, layers = LlamaForCausalLM(config), len(model.blocks)
+    missing = theirs.load_state_dict(llama_weights(dict(model.named_parameters()), layers), strict=False)
+    assert missing.missing_keys == ["lm_head.weight"] and not missing.unexpected_keys  # tied
+    tokens = torch.randint(0, 59, (3, 33))
+    logits = theirs(tokens[:, :-1]).logits
+    assert logits.std() > 0.1
+    F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+    model.loss(tokens[:, :-1], tokens[:, 1:]).backward()
+    ours = llama_weights({name: p.grad for name, p in model.named_parameters() if p.grad is not None}, layers)
+    grads = {name: p.grad for name, p in theirs.named_parameters() if p.grad is not None}
+    assert ours.keys() == grads.keys()
+    return (
+        (model(tokens[:, :-1]) - logits).abs().max().item(),
+        max((ours[name] - grad).abs().max().item() for name, grad in grads.items()),
+    )
+
+
+SHAPES = [
+    (),
+    ("heads=6", "key_heads=2", "value_heads=2"),
+    ("heads=4", "key_width=6", "value_width=6"),
+    ("heads=2", "key_heads=1", "value_heads=1", "key_width=32", "value_width=32", "model.layers=3"),
+]
+
+
+@pytest.mark.filterwarnings("ignore")  # of another package's import
+@pytest.mark.parametrize("overrides", SHAPES)
+def test_a_modern_model_is_a_llama(overrides):
+    logits, gradients = apart_from_llama(shaken(*overrides))
+    assert logits < 1e-5 and gradients < 1e-5
+
+
+def interleaved(self: Rotary, x: Tensor, first: int = 0) -> Tensor:
+    pairs = torch.cat([x[..., ::2], x[..., 1::2]], -1)
+    turned = turn(self, pairs, first)
+    return turned.unflatten(-1, (2, -1)).mT.flatten(-2)
+
+
+turn, original_norm, read = Rotary.forward, RMSNorm.forward, Attention.read
+
+
+def eps_outside(self: RMSNorm, x: Tensor) -> Tensor:
+    return self.weight * x / (x.square().mean(-1, keepdim=True).sqrt() + self.eps)
+
+
+def values_turned(self: Attention, *inputs: Tensor | None) -> Tensor:
+    with mock.patch.object(self.share, "values", lambda v, of=self.share.values: self.turn(of(v))):
+        return read(self, *inputs)  # pyright: ignore[reportArgumentType]
+
+
+ERRORS = {
+    "angles of another base": (Rotary, "forward", lambda self, x, first=0: turn(Rotary(9000.0), x, first)),
+    "neighbours in place of halves": (Rotary, "forward", interleaved),
+    "the other way for keys": (
+        Attention,
+        "compared",
+        lambda self, x, y: (
+            self.turn(self.share.queries(self.query(x))),
+            self.turn(self.share.keys(self.key(y)).flip(2)).flip(2),
+        ),
+    ),
+    "values turned, too": (Attention, "read", values_turned),
+    "the mean taken out": (RMSNorm, "forward", lambda self, x: original_norm(self, x - x.mean(-1, True))),
+    "gate and up exchanged": (
+        MLP,
+        "forward",
+        lambda self, x: self.down(F.silu(self.up(x)) * self.gate(x)),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_in_a_part_is_no_llama(error, monkeypatch):
+    monkeypatch.setattr(*ERRORS[error])
+    assert apart_from_llama(shaken())[0] > 1e-3
+
+
+# --- positions ----------------------------------------------------------------------------------------------
+
+
+def shifted(overrides: tuple[str, ...], by: int) -> float:
+    """By how much the output of an attention changes if all positions are later."""
+    config = quick_config("heads=4", "model.d_model=24", *overrides)
+    attention = Attention(resolve_spec(config, 59).attention, CAUSAL)
+    draw_weights(attention, SEEDS)
+    for param in attention.parameters():
+        param.data = param.data * 10 + 0.3 * torch.rand_like(param)
+    attention = attention.double()
+    x_BTC = torch.randn(2, 13, 24, dtype=torch.float64)
+    before = attention(x_BTC, x_BTC)
+    with mock.patch.object(Rotary, "forward", lambda self, x: turn(self, x, by)):
+        return (attention(x_BTC, x_BTC) - before).abs().max().item()
+
+
+KEYS = [
+    (),
+    ("key_width=2",),
+    ("key_heads=2", "value_heads=1"),
+    ("tie_qk=true",),
+    ("scores=windows",),
+    ("scores=talking",),
+    ("scores=qk_norm",),
+    ("scale=both", "out_proj=false"),
+    ("model.rope_base=50",),
+]
+
+
+@pytest.mark.parametrize("overrides", KEYS)
+def test_scores_depend_on_distance_alone(overrides):
+    assert shifted(("model.position=rope", *overrides), 1000) < 1e-10
+
+
+def test_a_gain_after_the_turn_makes_scores_depend_on_the_place(monkeypatch):
+    norm, scores = QKNorm.prepared, QKNorm.forward
+    monkeypatch.setattr(QKNorm, "prepared", lambda self, q, k: (q, k))
+    monkeypatch.setattr(QKNorm, "forward", lambda self, q, k, *rest: scores(self, *norm(self, q, k), *rest))
+    assert shifted(("model.position=rope", "scores=qk_norm"), 1000) > 1e-3
+
+
+def test_a_turn_is_its_formula():
+    x = torch.randn(2, 3, 7, 6, dtype=torch.float64)
+    turned = Rotary(100.0)(x, first=4)
+    for t in range(7):
+        for j in range(3):
+            angle = (4 + t) * 100.0 ** (-2 * j / 6)
+            low, high = x[..., t, j], x[..., t, j + 3]
+            torch.testing.assert_close(
+                turned[..., t, j], low * math.cos(angle) - high * math.sin(angle), rtol=0, atol=1e-12
+            )
+            torch.testing.assert_close(
+                turned[..., t, j + 3], high * math.cos(angle) + low * math.sin(angle), rtol=0, atol=1e-12
+            )
+
+
+def test_the_table_of_turns_is_no_state():
+    model = build_model(make_spec(*MODERN), SEEDS)
+    assert not any("position" in name or "turn" in name for name in model.state_dict())
+    assert not [*model.named_buffers()]
+
+
+def test_angles_are_of_float32_in_bfloat16():
+    x = torch.randn(2, 3, 64, 16).to(torch.bfloat16)
+    exact = Rotary(10000.0)(x.double())
+    assert (Rotary(10000.0)(x).double() - exact).abs().max() < 2**-8 * exact.abs().max()
+
+
+@pytest.mark.parametrize("kind", ["rope", "none"])
+def test_without_learned_positions_a_model_is_causal_and_rope_knows_the_order(kind):
+    model = build_model(make_spec(*MODERN, f"model.position={kind}", "model.layers=1"), SEEDS).double()
+    for name, param in model.named_parameters():
+        param.data *= 20 if name.endswith(("query.weight", "key.weight")) else 1
+    tokens = torch.randint(0, 59, (2, 13))
+    later = torch.cat([tokens[:, :7], tokens[:, 7:].flip(1)], 1)
+    assert torch.equal(model(tokens)[:, :7], model(later)[:, :7])
+    swapped = torch.cat([tokens[:, :12].flip(1), tokens[:, 12:]], 1)
+    apart = (model(tokens)[:, -1] - model(swapped)[:, -1]).abs().max().item()
+    assert apart > 1e-6 if kind == "rope" else apart < 1e-12
+
+
+# --- norms and MLPs -----------------------------------------------------------------------------------------
+
+
+def test_an_rms_norm_is_its_formula_with_eps_in_the_root():
+    norm = RMSNorm(5).double()
+    norm.weight.data = torch.randn(5, dtype=torch.float64)
+    for size in (1.0, 1e-3):
+        x = size * torch.randn(2, 5, dtype=torch.float64)
+        wanted = norm.weight * x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+        torch.testing.assert_close(norm(x), wanted, rtol=1e-12, atol=0)
+    assert (eps_outside(norm, x) - norm(x)).abs().max() > 0.05 * norm(x).abs().max()
+
+
+def test_an_rms_norm_is_computed_in_float32_under_bfloat16():
+    x = (30 * torch.randn(64, 64)).to(torch.bfloat16)
+    norm = RMSNorm(64).to(torch.bfloat16)
+    assert norm(x).dtype == torch.bfloat16
+    assert torch.equal(norm(x), RMSNorm(64)(x.float()).to(torch.bfloat16))
+
+
+@pytest.mark.parametrize("kind", ["gelu", "relu2", "swiglu"])
+def test_an_mlp_is_its_formula(kind):
+    model = build_model(make_spec(*MODERN, f"model.mlp={kind}", "model.bias=true"), SEEDS).double()
+    mlp, x = model.blocks[0].mlp, torch.randn(2, 3, 48, dtype=torch.float64)
+    assert mlp is not None
+    for param in mlp.parameters():
+        param.data = torch.randn_like(param)
+    p = dict(mlp.named_parameters())
+    up = x @ p["up.weight"].T + p["up.bias"]
+    if kind == "swiglu":
+        gate = x @ p["gate.weight"].T + p["gate.bias"]
+        hidden = gate / (1 + (-gate).exp()) * up
+    elif kind == "relu2":
+        hidden = up.clamp(min=0) ** 2
+    else:
+        hidden = up * (1 + torch.erf(up / 2**0.5)) / 2
+    torch.testing.assert_close(mlp(x), hidden @ p["down.weight"].T + p["down.bias"], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("d", "hidden"), [(64, 168), (48, 128), (128, 344), (8, 24), (2, 8)])
+def test_a_gated_mlp_costs_what_another_does(d, hidden):
+    sizes = (f"model.d_model={d}", "heads=1")
+    spec = make_spec("model=modern", *sizes)
+    assert spec.mlp_hidden == hidden
+    if d >= 48:
+        assert 3 * d * hidden == pytest.approx(8 * d * d, rel=0.02)
+    assert make_spec("model=modern", *sizes, "model.mlp_hidden=13").mlp_hidden == 13
+
+
+@pytest.mark.parametrize("match", ["params", "flops"])
+def test_a_match_keeps_the_backbone(match):
+    """To the same model with standard attention."""
+    given = ("model.position=rope", "model.norm=rms", "model.mlp=swiglu", "heads=4", "model.d_model=64")
+    spec, plain = make_spec(*given, "fusion=sum", f"match={match}"), make_spec(*given)
+    cost = total_params if match == "params" else flops_per_token
+    assert cost(spec) == pytest.approx(cost(plain), rel=0.01)
+    assert spec.mlp_hidden > plain.mlp_hidden and spec.mlp == "swiglu" and spec.position == "rope"
+
+
+# --- the keys -----------------------------------------------------------------------------------------------
+
+
+def test_a_base_without_a_turn_changes_nothing():
+    one, other = (make_config(*keys) for keys in ((), ("model.rope_base=500",)))
+    both = [resolved(config, resolve_spec(config, 59)) for config in (one, other)]
+    assert both[0] == both[1]
+
+
+REFUSED = {
+    ("model.position=rope", "key_width=5"): "a head has 5 (key_width=5); use key_width=6",
+    ("model.position=rope", "heads=64"): "a head has 1 (key_width=auto); use key_width=2",
+    ("model=pair", "corpus=numbers", "model.position=rope"): "model=pair reads two texts",
+    ("model.mlp=swiglu", "model.mlp_hidden=0"): "model.mlp_hidden=0 leaves the MLPs out",
+    ("model.mlp=relu2", "model.mlp_hidden=0"): "model.mlp_hidden=0 leaves the MLPs out",
+}
+
+
+@pytest.mark.parametrize("overrides", REFUSED)
+def test_parts_that_do_not_fit_are_refused(overrides):
+    with pytest.raises(ConfigError) as refusal:
+        resolve_spec(make_config(*overrides), 59)
+    assert REFUSED[overrides] in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["rope_base=1", "rope_base=x", "rope_base=null", "rope_base=-3", "position=rotary", "norm=l2", "mlp=glu"],
+)
+def test_an_unknown_part_and_a_base_that_is_none_are_refused(word):
+    with pytest.raises(ConfigError, match=f"model.{word}") as refusal:
+        make_config(f"model.{word}")
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_model_in_bfloat16_is_near_the_one_in_float32():
+    model, tokens = shaken(), torch.randint(0, 59, (2, 32))
+    half = in_precision(model, "bfloat16")
+    assert (half(tokens).float() - model(tokens)).abs().max() < 0.1 * model(tokens).std()
+    assert dataclasses.asdict(make_spec(*MODERN))["norm"] == "rms" and position.Rotary is Rotary

@@ -8,10 +8,9 @@ import pytest
 from ablate.data.corpora.base import registry
 from ablate.model import fusion, scores
 from ablate.numerics import NUMERICS
-from tests.golden.renew import FILE, RUNS, TEXTS, TOLERANCES, differing, losses, texts
+from tests.golden.renew import EXACT, FILE, RUNS, TEXTS, TOLERANCES, differing, losses, texts
 
 GOLDEN = json.loads(FILE.read_text(encoding="utf-8"))
-EXACT = 1e-9  # relative, in float64
 WAY_OUT = (
     "if this is meant, raise NUMERICS in ablate/numerics.py, so that older results become stale, and write"
     " the new numbers: python -m tests.golden.renew; if it is not, mend it"

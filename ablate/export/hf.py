@@ -204,8 +204,7 @@ def _files(model: TrainedModel) -> dict[str, bytes]:
         "model_max_length": spec.context,
         "clean_up_tokenization_spaces": False,
     }
-    renamed = llama_weights if backbone(spec) is LLAMA else gpt2_weights
-    weights = renamed(model.state_dict(), spec.layers)
+    weights = (llama_weights if backbone(spec) is LLAMA else gpt2_weights)(model.state_dict(), spec.layers)
     return {
         "config.json": _json(config),
         "generation_config.json": _json(tokens),

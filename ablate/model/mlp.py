@@ -1,7 +1,5 @@
 """The MLP of a block: model.mlp. W_up and W_gate map to the hidden width, W_down back."""
 
-from typing import ClassVar
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -13,7 +11,7 @@ class MLP(nn.Module):
     """GELU(x W_up) W_down, exact, with the width, biases and initial scale that spec gives its attention.
     See: Hendrycks and Gimpel, "Gaussian error linear units", arXiv 1606.08415."""
 
-    kept: ClassVar[int] = 2  # vectors of the hidden width that the backward pass needs of each token
+    kept = 2  # vectors of the hidden width that the backward pass needs of each token
 
     def __init__(self, hidden: int, spec: AttentionSpec) -> None:
         super().__init__()

@@ -30,7 +30,11 @@ READOUTS = [
     *("value_proj=false scale=outside", "value_proj=false out_proj=false", "tie_qk=true scale=outside"),
     *("scores=talking", "scores=talking out_proj=false", "scores=windows scale=none", "scores=uniform"),
     *("scores=qk_norm", "scores=qk_norm scale=none", "key_width=12", "key_width=14 scale=both query_heads=1"),
-    *("query_heads=1 key_width=12 query_proj=false", "query_proj=false key_heads=1", "scores=differential key_width=4"),
+    *(
+        "query_heads=1 key_width=12 query_proj=false",
+        "query_proj=false key_heads=1",
+        "scores=differential key_width=4",
+    ),
 ]
 
 

@@ -293,7 +293,9 @@ def test_the_command_shows_keys_as_a_table_and_as_rows(command):
     assert [row["choice"] for row in rows] == ["fusion=gated", "fusion=weighted_sum"]
     assert {row["default"] for row in rows} == {"head"}
     groups = command("keys", "scores", "--format", "csv")[1].splitlines()[1]
-    assert groups.startswith(",scores,softmax,") and "choices: differential, offsets, qk_norm, softmax" in groups
+    assert (
+        groups.startswith(",scores,softmax,") and "choices: differential, offsets, qk_norm, softmax" in groups
+    )
     assert command("keys", "scores=qk_norm")[1] == "scores=qk_norm: has no keys of its own\n\n"
 
 

@@ -77,15 +77,16 @@ def sharing(spec: AttentionSpec) -> Sharing:
 
 def head_shape(spec: AttentionSpec, layer: int = 1) -> HeadShape:
     """The sizes that the parts of this attention are given."""
-    inside = spec.scale in ("inside", "both") and spec.key_width > 0
+    inside, shared = spec.scale in ("inside", "both") and spec.key_width > 0, sharing(spec)
     return HeadShape(
         heads=spec.heads,
         key_width=spec.key_width,
         value_width=spec.value_width,
         d_model=spec.d_model,
-        patterns=sharing(spec).heads,
+        patterns=shared.heads,
         scale=1 / math.sqrt(spec.key_width) if inside else 1.0,
         layer=layer,
+        each=shared.each,
     )
 
 

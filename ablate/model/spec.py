@@ -38,7 +38,7 @@ class HeadShape:
     """The sizes of an attention that its parts need.
 
     patterns: the first head of each attention pattern (ablate.model.attention.Sharing). scale: the factor on
-    the scores before softmax. layer: counts from 1.
+    the scores before softmax. layer: counts from 1. each: how many values a pattern reads.
     """
 
     heads: int
@@ -48,6 +48,7 @@ class HeadShape:
     patterns: tuple[int, ...]
     scale: float
     layer: int = 1
+    each: int = 1
 
     @property
     def differential_start(self) -> float:

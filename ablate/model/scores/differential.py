@@ -39,7 +39,7 @@ class Differential(Scores):
 
     @classmethod
     def count_flops_per_source(cls, shape: HeadShape, options: Any) -> int:
-        return 2 * shape.heads * shape.value_width  # the values are read twice
+        return 2 * len(shape.patterns) * shape.each * shape.value_width  # the values are read twice
 
     def prepared(self, q_BPTK: Tensor, k_BPSK: Tensor) -> tuple[Tensor, Tensor]:
         """Each half of the channels as a pattern of its own: first all first halves, then all second ones."""

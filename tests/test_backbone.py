@@ -1,6 +1,5 @@
 """The parts of a backbone: positions, norms, MLPs. Together they are a Llama, and an error in one is seen."""
 
-import dataclasses
 import math
 from unittest import mock
 
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from ablate.config.rules import ConfigError
 from ablate.export.hf import llama_weights
-from ablate.model import position
 from ablate.model.attend import CAUSAL
 from ablate.model.attention import Attention
 from ablate.model.costs import flops_per_token, total_params
@@ -316,4 +314,3 @@ def test_a_model_in_bfloat16_is_near_the_one_in_float32():
     model, tokens = shaken(), torch.randint(0, 59, (2, 32))
     half = in_precision(model, "bfloat16")
     assert (half(tokens).float() - model(tokens)).abs().max() < 0.1 * model(tokens).std()
-    assert dataclasses.asdict(make_spec(*MODERN))["norm"] == "rms" and position.Rotary is Rotary

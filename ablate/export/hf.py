@@ -25,7 +25,7 @@ from ablate.files.owned import replace_file
 from ablate.model.attention import form
 from ablate.model.norm import RMSNorm
 from ablate.model.sizing import resolve_spec
-from ablate.model.spec import ModelSpec
+from ablate.model.spec import GPT2, LLAMA, ModelSpec
 from ablate.store.columns import Status
 from ablate.store.run_files import read_finished
 
@@ -44,8 +44,9 @@ def export(target: str, out: str | None) -> str:
     if row["status"] != Status.DONE:
         raise ConfigError(f"{directory.name}: {row['status']} ({row.get('error')}); take a run that is done")
     model = load_model(directory, code=True)
-    if missing := lacks(_spec(model)):
-        theirs = "Llama" if backbone(_spec(model)) is LLAMA else "GPT-2"
+    spec = _spec(model)
+    if missing := lacks(spec):
+        theirs = "Llama" if backbone(spec) is LLAMA else "GPT-2"
         raise ConfigError(
             f"{directory.name}: {theirs} has no {', no '.join(missing)};"
             f" ablate.load_model({directory.name!r}) gives the model in Python"
@@ -66,10 +67,6 @@ def export(target: str, out: str | None) -> str:
 
 def _spec(model: TrainedModel) -> ModelSpec:
     return resolve_spec(model.config, model.tokenizer.vocab_size)
-
-
-GPT2 = {"position": "learned", "norm": "layer", "mlp": "gelu"}
-LLAMA = {"position": "rope", "norm": "rms", "mlp": "swiglu"}
 
 
 def backbone(spec: ModelSpec) -> Mapping[str, str]:
@@ -174,7 +171,8 @@ def _config(spec: ModelSpec) -> dict[str, Any]:
         return {
             **{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]},
             **dict(zip(names, sizes, strict=True)),
-            **{"activation_function": "gelu", "layer_norm_epsilon": nn.LayerNorm(1).eps},  # the exact one
+            "activation_function": "gelu",  # the exact one
+            "layer_norm_epsilon": nn.LayerNorm(1).eps,
             **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), spec.dropout),
         }
     names = ("max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads")

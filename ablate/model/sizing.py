@@ -19,7 +19,7 @@ from ablate.model import fusion, scores
 from ablate.model.attention import head_shape
 from ablate.model.costs import COSTS, reference, relative_cost
 from ablate.model.layers import STD
-from ablate.model.spec import AttentionSpec, ModelSpec, standard, standard_hidden
+from ablate.model.spec import GPT2, AttentionSpec, ModelSpec, standard, standard_hidden
 
 SHARED = ("query_heads", "key_heads", "value_heads")
 # The only allowed values of these keys for attention without queries and keys.
@@ -90,7 +90,7 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
     mlp_hidden = standard_hidden(model.d_model, model.mlp) if model.mlp_hidden == "auto" else model.mlp_hidden
     _check_backbone(model, mlp_hidden)
     one = 1 if mlp_hidden == 0 else 2  # modules of a layer that write into the residual stream, as in GPT-2
-    parts = {key: getattr(model, key) for key in ("position", "norm", "mlp")}
+    parts = {key: getattr(model, key) for key in GPT2}
     common: dict[str, Any] = {"vocab": vocab, "context": model.context, "mlp_hidden": mlp_hidden, **parts}
     if model.architecture != ENCODER_DECODER:
         for key, value in (("at", config.at), ("model.encoder_layers", model.encoder_layers)):

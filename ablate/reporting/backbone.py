@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from ablate.model.spec import GPT2, LLAMA
 from ablate.phrases import counted
 
 PARTS: dict[str, dict[str, str]] = {
@@ -9,8 +10,7 @@ PARTS: dict[str, dict[str, str]] = {
     "norm": {"layer": "layer norm", "rms": "RMS norm"},
     "mlp": {"gelu": "GELU", "relu2": "squared ReLU", "swiglu": "SwiGLU"},
 }
-GPT2, LLAMA = ("learned", "layer", "gelu"), ("rope", "rms", "swiglu")
-NAMES: dict[tuple[str, ...], str] = {GPT2: "GPT-2's backbone", LLAMA: "Llama's backbone"}
+NAMES = {tuple(GPT2.values()): "GPT-2's backbone", tuple(LLAMA.values()): "Llama's backbone"}
 
 
 def kinds(rows: pd.DataFrame) -> list[tuple[str, ...]]:

@@ -14,8 +14,9 @@ from ablate.analysis.ladder import places_of
 from ablate.analysis.variant import names
 from ablate.analysis.variants import USABLE
 from ablate.config.schema import ENCODER_DECODER
+from ablate.model.spec import GPT2, LLAMA
 from ablate.phrases import capital, counted_between
-from ablate.reporting.backbone import GPT2, LLAMA, NAMES, PARTS, backbone, kinds, parts
+from ablate.reporting.backbone import NAMES, backbone, kinds, parts
 from ablate.reporting.commands import whole_study, with_fixed_places
 from ablate.reporting.compared import compared
 from ablate.reporting.follow_ups import FollowUp, FollowUps
@@ -137,14 +138,14 @@ def _backbone(further: FollowUps) -> Iterator[Limit]:
     found = kinds(further.rows)
     if len(found) != 1:
         return
-    other = GPT2 if found[0] == LLAMA else LLAMA
-    settings = [f"model.{key}={part}" for key, part in zip(PARTS, other, strict=True)]
-    can_be = other == GPT2 or ENCODER_DECODER not in {*further.rows["architecture"]}
+    other = GPT2 if found[0] == tuple(LLAMA.values()) else LLAMA
+    settings = [f"model.{key}={part}" for key, part in other.items()]
+    can_be = other is GPT2 or ENCODER_DECODER not in {*further.rows["architecture"]}
     yield Limit(
         f"one backbone: {backbone(further.rows).removesuffix(' backbone')}",
         f"Conditional on one backbone ({parts(further.rows)}): another may answer otherwise.",
-        f"Does it hold in {NAMES[other]}?",
-        further.changed("llama" if other == LLAMA else "gpt2", *settings) if can_be else NO_FOLLOW_UP,
+        f"Does it hold in {NAMES[tuple(other.values())]}?",
+        further.changed("llama" if other is LLAMA else "gpt2", *settings) if can_be else NO_FOLLOW_UP,
     )
 
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Any, Literal
 
+from ablate.config.read import introduced
+from ablate.config.schema import ModelConfig
+
 Row = dict[str, Any]
 
 
@@ -74,6 +77,7 @@ class Column:
         return SPLITS.get(self.name.partition("_")[0], "") if self.role == "metric" else ""
 
 
+EARLIER = introduced(ModelConfig)
 TABLE = (
     Column("run_id", "identity", "text"),
     Column("study", "identity", "text"),
@@ -107,10 +111,12 @@ TABLE = (
     Column("layers", "config", "whole", "layers", "model"),
     Column("context", "config", "whole", "context (tokens)", "model"),
     Column("mlp_hidden", "config", "whole", "MLP hidden width", "model", by_auto=True),
-    Column("position", "config", "word", "positions", "model", before="learned", brings=("rope_base",)),
+    Column(
+        "position", "config", "word", "positions", "model", before=EARLIER["position"], brings=("rope_base",)
+    ),
     Column("rope_base", "config", "number", "base of rotary positions", "model"),
-    Column("norm", "config", "word", "norm", "model", before="layer"),
-    Column("mlp", "config", "word", "MLP", "model", before="gelu"),
+    Column("norm", "config", "word", "norm", "model", before=EARLIER["norm"]),
+    Column("mlp", "config", "word", "MLP", "model", before=EARLIER["mlp"]),
     Column("bias", "config", "boolean", "biases", "model"),
     Column("dropout", "config", "number", "dropout", "model"),
     Column("architecture", "config", "word", "architecture", "model", unsaid="decoder"),

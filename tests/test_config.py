@@ -15,7 +15,7 @@ from ablate.config.identity import id_of_row, identity_keys, run_id, run_name
 from ablate.config.overrides import flatten
 from ablate.config.read import read, read_run, read_value
 from ablate.config.rules import ConfigError, IntroducedAt
-from ablate.config.schema import RunConfig
+from ablate.config.schema import PARTS, RunConfig
 from ablate.execution.execute import describe
 from ablate.execution.plugins import KINDS
 from ablate.execution.run import PlacedRun
@@ -237,8 +237,8 @@ def test_every_key_is_listed_with_its_default_and_what_it_means():
 
 def test_a_key_of_some_choices_is_listed_under_each_of_them():
     of = {section.choice: [key.name for key in section.keys] for section in sections()}
-    for kind, folder in KINDS.items():
-        for name, method in folder.methods().items():
+    for kind in PARTS:
+        for name, method in KINDS[kind].methods().items():
             assert of[f"{kind}={name}"] == [
                 f"{kind}.{key}" for key in defaults_of(kind, name, method.Options)
             ]

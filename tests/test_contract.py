@@ -13,7 +13,7 @@ import yaml
 from torch import Tensor, nn
 
 from ablate.compose.configs import configs_dir, defaults_of
-from ablate.config.schema import PartConfig
+from ablate.config.schema import PARTS, PartConfig
 from ablate.execution.plugins import KINDS
 from ablate.methods import Fusion, HeadShape, Linear, Normalized, Scores, masked_softmax
 from ablate.model import fusion, scores
@@ -49,7 +49,7 @@ def test_every_variant_of_every_method(kind: str, part: PartConfig, check: Check
     require(check, kind, part)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PARTS)
 def test_yaml_files_and_registry_name_the_same_methods(kind):
     files = {path.stem for path in (configs_dir() / kind).glob("*.yaml")}
     assert files == {*KINDS[kind].methods()}

@@ -119,7 +119,7 @@ def _number(cells: pd.Series) -> pd.Series:
 
 _TYPES = {  # what to read the cells of each kind as; the next, if they are no such
     **dict.fromkeys(("text", "word", "json"), (_text,)),
-    "boolean": (lambda cells: _converted(cells, _truth, "boolean"), _text),
+    **dict.fromkeys(("boolean", "choice"), (lambda cells: _converted(cells, _truth, "boolean"), _text)),
     **{"whole": (_whole, _number, _text), "number": (_number, _text)},
 }
 

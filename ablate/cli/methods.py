@@ -23,14 +23,15 @@ TEMPLATES = Path(__file__).parent.parent / "verify" / "templates"
 
 def new(
     kind: Annotated[
-        Literal["fusion", "scores"],
-        typer.Argument(help="A way to combine heads (fusion), or a rule on attention scores (scores)."),
+        Literal["fusion", "scores", "readout"],
+        typer.Argument(
+            help="A way to combine heads (fusion), a rule on attention scores (scores), or a map in place of"
+            " out_proj (readout)."
+        ),
     ],
-    name: Annotated[str, typer.Argument(help="Its name, as in fusion=NAME; the file will be NAME.py.")],
+    name: Annotated[str, typer.Argument(help="Its name in configs; the file will be NAME.py.")],
 ) -> None:
     """Write a Python file with a working method of your own, for you to change."""
-    from ablate.compose.configs import configs_dir
-
     title = "".join(part.capitalize() for part in name.split("_"))
     words = name, title  # of the file, and of its class
     if not name.isascii() or not all(word.isidentifier() and not keyword.iskeyword(word) for word in words):
@@ -39,8 +40,8 @@ def new(
         )
     if DEVICE.fullmatch(name):
         raise ConfigError(f"{name}: a device on Windows, where no file can have that name; give another")
-    if (configs_dir() / kind / f"{name}.yaml").exists():
-        raise ConfigError(f"{name}: ablate has {kind}={name}; give yours another name")
+    if (TEMPLATES.parent.parent / "model" / kind / f"{name}.py").exists():
+        raise ConfigError(f"{name}: ablate has a {kind} of this name; give yours another")
     if importlib.util.find_spec(name):
         raise ConfigError(
             f"{name}: a package of Python has that name, which {name}.py would hide; give another"

@@ -19,15 +19,18 @@ class Rotary(nn.Module):
     """Turns x_BPTK: channels j and j + K/2 at position t are turned as a pair by the angle t · base^(−2j/K).
 
     A turn keeps lengths, and ⟨turn(q, t), turn(k, s)⟩ depends on t and s by t − s alone. Angles and products
-    are at least in float32. K is even.
+    are at least in float32. K is even. width: turn only so many channels, the last ones, which are K then.
     """
 
-    def __init__(self, base: float) -> None:
+    def __init__(self, base: float, width: int | None = None) -> None:
         super().__init__()
-        self.base = base
+        self.base, self.width = base, width
 
     def forward(self, x_BPTK: Tensor, first: int = 0) -> Tensor:
         """first: the position of the first vector."""
+        if self.width is not None and self.width < x_BPTK.shape[-1]:
+            still, moving = x_BPTK.split([x_BPTK.shape[-1] - self.width, self.width], -1)
+            return torch.cat([still, Rotary(self.base)(moving, first)], -1)
         T, K = x_BPTK.shape[-2:]
         dtype = torch.promote_types(x_BPTK.dtype, torch.float32)
         cos_TK, sin_TK = _turns(first, T, K, self.base, dtype, x_BPTK.device)

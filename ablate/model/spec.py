@@ -18,6 +18,9 @@ def standard(d_model: int, heads: int) -> dict[str, Any]:
         "query_proj": True,
         "scale": "inside",
         "value_proj": True,
+        "kv_rank": None,
+        "kv_norm": False,
+        "rope_width": 0,
         "value_gain": 1.0,
         "out_proj": True,
         "out_rank": None,
@@ -41,7 +44,8 @@ class HeadShape:
     """The sizes of an attention that its parts need.
 
     patterns: the first head of each attention pattern (ablate.model.attention.Sharing). scale: the factor on
-    the scores before softmax. layer: counts from 1. each: how many values a pattern reads.
+    the scores before softmax. layer: counts from 1. each: how many values a pattern reads. fused: the width
+    of the fused heads. rope_width: as of AttentionSpec.
     """
 
     heads: int
@@ -52,6 +56,8 @@ class HeadShape:
     scale: float
     layer: int = 1
     each: int = 1
+    fused: int = 0
+    rope_width: int = 0
 
     @property
     def differential_start(self) -> float:
@@ -66,9 +72,11 @@ class AttentionSpec:
     query_heads, key_heads, value_heads: how many sets of each there are; head i uses set ⌊i·count/heads⌋.
     scale: where 1/√key_width is applied: inside softmax, outside on the heads' outputs, both or none.
     rope_base: of the angles by which queries and keys are turned (ablate.model.position); None for no turn.
-    value_gain: another constant factor on the heads' outputs. out_rank: the rank of out_proj as a product of
-    two factors; None for one matrix. residual_scale: factor on the initial weights of what writes into the
-    residual stream.
+    kv_rank: of the latent that keys and values are made of (ablate.model.latent), with a norm if kv_norm;
+    rope_width: how many channels of a key are turned then, the only ones that are not made of it.
+    value_gain: another constant factor on the heads' outputs. out_proj: false for none, the name of a readout
+    in its place. out_rank: its rank as a product of two factors; None for one matrix. residual_scale: factor
+    on the initial weights of what writes into the residual stream.
     """
 
     d_model: int
@@ -83,7 +91,7 @@ class AttentionSpec:
     scale: str
     value_proj: bool
     value_gain: float
-    out_proj: bool
+    out_proj: bool | str
     out_rank: int | None
     bias: bool
     dropout: float
@@ -91,6 +99,9 @@ class AttentionSpec:
     scores: PartConfig
     fusion: PartConfig
     rope_base: float | None = None
+    kv_rank: int | None = None
+    kv_norm: bool = False
+    rope_width: int = 0
 
     @property
     def gain(self) -> float:

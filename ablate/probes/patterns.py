@@ -20,7 +20,6 @@ from torch import Tensor
 from ablate.data.corpora.base import distinct
 from ablate.data.splits import Batch
 from ablate.model.attention import Attention
-from ablate.model.layers import Linear, LowRank
 from ablate.model.models import Model, Site, inputs_of_attention
 from ablate.probes.outputs import effective_rank, over_others
 
@@ -98,10 +97,8 @@ def real_at(site: Site, batch: Batch) -> Tensor:
 
 
 def without_bias(readout: torch.nn.Module, x: Tensor) -> Tensor:
-    """x through out_proj without its bias, which belongs to no head."""
-    if isinstance(readout, LowRank):
-        return without_bias(readout.up, without_bias(readout.down, x))
-    return x @ readout.weight.T if isinstance(readout, Linear) else x
+    """x through a readout, less its bias, which belongs to no head."""
+    return readout(x) - readout(torch.zeros_like(x))
 
 
 # --- probes of patterns ----------------------------------------------------------------------------

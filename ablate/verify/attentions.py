@@ -4,6 +4,7 @@ given sizes, with the plain formulas that they are compared with, in float64.
 legend: B batch, T time, H heads, K key width, V value width, C model width, F fused width.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -17,9 +18,9 @@ from torch import Tensor
 from ablate.compose.configs import defaults_of
 from ablate.config.read import bare, hints
 from ablate.config.rules import ConfigError
-from ablate.config.schema import PartConfig
+from ablate.config.schema import PARTS, PartConfig
 from ablate.execution.plugins import KINDS
-from ablate.model import fusion, scores
+from ablate.model import fusion, readout, scores
 from ablate.model.attend import CAUSAL, Mask
 from ablate.model.attention import Attention, head_shape
 from ablate.model.layers import Linear
@@ -70,6 +71,9 @@ def attention_spec(**given: Any) -> AttentionSpec:
 def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
     """Attentions with this part: with 4 heads and 1, without and with biases, with out_proj and, if widths
     allow it, without. Combinations whose options do not fit the heads are left out."""
+    if kind == "out_proj":
+        yield from _specs_around_readout(part.name)
+        return
     for heads, bias, out_proj in itertools.product((4, 1), (False, True), (True, False)):
         try:
             spec = attention_spec(heads=heads, bias=bias, out_proj=out_proj, **{kind: part})
@@ -85,6 +89,16 @@ def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
             yield spec
         elif spec.d_model % slots == 0:
             yield dataclasses.replace(spec, value_width=spec.d_model // slots)
+
+
+def _specs_around_readout(name: str) -> Iterator[AttentionSpec]:
+    """Attentions with this readout, whose fused vector is as wide as the model, a power of two, or is not."""
+    for heads, bias, fused in itertools.product((4, 1), (False, True), (32, 20)):
+        with contextlib.suppress(ConfigError):
+            width = {"d_model": 32, "value_width": fused // heads}
+            spec = attention_spec(heads=heads, bias=bias, out_proj=name, **width)
+            readout.method_of(name)[0].check(head_shape(spec), None)
+            yield spec
 
 
 def model_of(spec: AttentionSpec, context: int = 11) -> ModelSpec:
@@ -163,7 +177,7 @@ class Bench:
         """A spec of these sizes. given: fields of AttentionSpec; parts by name, with their options as
         fusion_KEY or scores_KEY."""
         sizes = {"d_model": self.C, "heads": self.H, "key_width": self.K, "value_width": self.V}
-        for kind in KINDS:
+        for kind in PARTS:
             if name := given.pop(kind, None):
                 options = defaults_of(kind, name, KINDS[kind].methods()[name].Options)
                 chosen = {key: given.pop(f"{kind}_{key}") for key in options if f"{kind}_{key}" in given}

@@ -18,7 +18,7 @@ from ablate.config.schema import PartConfig
 from ablate.execution.plugins import KINDS, Method
 from ablate.model import fusion
 from ablate.model.attend import EVERYTHING, FORMULATIONS
-from ablate.model.attention import head_shape
+from ablate.model.attention import head_shape, value_start
 from ablate.model.costs import flops_per_token, total_params
 from ablate.model.function_class import function_class, slots_of
 from ablate.model.spec import AttentionSpec
@@ -37,6 +37,7 @@ from ablate.verify.attentions import (
     with_random_weights,
 )
 from ablate.verify.fold import fold, mixing
+from ablate.verify.fold import readout as readout_matrix
 
 EXACT = 1e-10  # relative to the largest entry
 IN_FLOAT32 = 1e-6  # the same, of weights that start as float32
@@ -102,6 +103,8 @@ def shapes(kind: str, spec: AttentionSpec) -> None:
         raise Broken(f"the heads read {tuple(read.shape)}, and (batch, time, heads, value width) is {wanted}")
     method, options = fusion.method_of(spec.fusion)
     made, width = fused(built, read, x_BTC), method.slots(spec.heads, options) * spec.value_width
+    if kind == "out_proj" and (out := built.out_proj(made)).shape != x_BTC.shape:
+        raise Broken(f"the readout makes {tuple(out.shape)} of {tuple(made.shape)}, not {tuple(x_BTC.shape)}")
     if not isinstance(made, Tensor):
         raise Broken(f"forward returns a {type(made).__name__}, and has to return a Tensor")
     if made.shape != (2, 11, width):
@@ -155,7 +158,7 @@ def pairing(kind: str, spec: AttentionSpec) -> None:
     standard = attention_spec(heads=spec.heads, bias=spec.bias)
     mine, theirs = (dict(build(one).named_parameters()) for one in (spec, standard))
     for name in mine.keys() & theirs.keys():
-        factor = spec.residual_scale if "value" in name and not spec.out_proj else 1.0
+        factor = value_start(spec) if "value" in name else 1.0
         if (
             mine[name].shape == theirs[name].shape
             and relative_error(mine[name], factor * theirs[name]) > 1e-6
@@ -298,7 +301,7 @@ def sums(kind: str, spec: AttentionSpec) -> None:
 def bilinear(kind: str, spec: AttentionSpec) -> None:
     """Queries and keys matter by their products alone (bilinear)."""
     built, x_BTC = with_random_weights(spec), _input(spec)
-    q_BPTK, k_BPSK = built.compared(x_BTC, x_BTC)
+    q_BPTK, k_BPSK = built.compared(x_BTC, built.latent(x_BTC))
     turn = torch.linalg.qr(torch.randn(spec.key_width, spec.key_width, dtype=torch.float64))[0]
     before = built.scores.probabilities(q_BPTK, k_BPSK, built.mask)
     after = built.scores.probabilities(q_BPTK @ turn, k_BPSK @ turn, built.mask)
@@ -311,6 +314,27 @@ def order_free(kind: str, spec: AttentionSpec) -> None:
     built.mask, source_BSC = EVERYTHING, _input(spec).repeat(1, 2, 1)
     failure = "order_free is true, and sources in another order give another result,"
     _require_equal(built(x_BTC, source_BSC), built(x_BTC, source_BSC.roll(3, 1)), failure)
+
+
+def linear(kind: str, spec: AttentionSpec) -> None:
+    """The readout is linear and adds no constant."""
+    out, (one_BTF, other_BTF) = with_random_weights(spec).out_proj, _fused(spec)
+    failure = "of a sum it does not make the sum of what it makes of both: it is off"
+    _require_equal(out(one_BTF - 2 * other_BTF), out(one_BTF) - 2 * out(other_BTF), failure)
+
+
+def keeps_size(kind: str, spec: AttentionSpec) -> None:
+    """The readout starts by keeping the size of what goes through."""
+    one_BTF, _ = _fused(spec)
+    if not 0.5 <= (ratio := (attention(spec).out_proj(one_BTF).std() / one_BTF.std()).item()) <= 2:
+        raise Broken(f"what it makes of its input starts {ratio:.2g} times as large; divide by that")
+
+
+def invertible(kind: str, spec: AttentionSpec) -> None:
+    """Where it gives as many numbers as it takes, it has an inverse (invertible)."""
+    matrix_FC = readout_matrix(with_random_weights(spec))
+    if matrix_FC.shape[0] == spec.d_model and torch.linalg.matrix_rank(matrix_FC) < spec.d_model:
+        raise Broken("invertible is true, and its map has no inverse")
 
 
 def bfloat16(kind: str, spec: AttentionSpec) -> None:
@@ -330,7 +354,11 @@ COMMON: tuple[Check, ...] = (
     *(resumable, bfloat16),
 )
 CAUSAL: tuple[Check, ...] = (no_leak, no_mixing)  # neither future positions nor other texts
-CHECKS: dict[str, tuple[Check, ...]] = {"fusion": (*COMMON, variance), "scores": (*COMMON, patterns)}
+CHECKS: dict[str, tuple[Check, ...]] = {
+    "fusion": (*COMMON, variance),
+    "scores": (*COMMON, patterns),
+    "out_proj": (*COMMON, linear, keeps_size),
+}
 CLAIMS: dict[str, Check] = {
     "one_head_passes": one_head,
     "homogeneous": homogeneous,
@@ -341,6 +369,7 @@ CLAIMS: dict[str, Check] = {
     "sums_to_one": sums,
     "order_free": order_free,
     "bilinear": bilinear,
+    "invertible": invertible,
 }
 
 
@@ -406,6 +435,11 @@ def _of_form(form: str, heads: int) -> list[PartConfig]:
 
 def _heads(spec: AttentionSpec) -> Tensor:
     return torch.randn(2, 11, spec.heads, spec.value_width, dtype=torch.float64)
+
+
+def _fused(spec: AttentionSpec) -> Tensor:
+    """Two fused vectors, (2, B, T, F)."""
+    return torch.randn(2, 2, 11, head_shape(spec).fused, dtype=torch.float64)
 
 
 def _input(spec: AttentionSpec) -> Tensor:

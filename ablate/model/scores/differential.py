@@ -37,6 +37,12 @@ class Differential(Scores):
                 f" {shape.key_width}; use key_width={shape.key_width + 1}"
             )
 
+        if shape.rope_width:
+            raise ConfigError(
+                "scores=differential: it halves the channels of a head, and beside a latent positions turn"
+                f" {shape.rope_width} of them alone; use rope_width=0, or kv_rank=null"
+            )
+
     @classmethod
     def count_flops_per_source(cls, shape: HeadShape, options: Any) -> int:
         return 2 * len(shape.patterns) * shape.each * shape.value_width  # the values are read twice

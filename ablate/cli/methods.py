@@ -97,6 +97,15 @@ def verify(
     only: Annotated[
         str | None, typer.Option(metavar="N[,N]", help="Check only these equations, by number or name.")
     ] = None,
+    class_: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--class",
+            metavar="ONE OTHER",
+            help='Instead say whether two configs, as "fusion=sum" "fusion=mean", can represent the same'
+            " functions. Exit code 1 if not.",
+        ),
+    ] = None,
     plugin: PluginOption = None,
     format: Annotated[Literal["table", "json"], typer.Option(help="How to print it.")] = "table",
     wide: WideOption = False,
@@ -115,6 +124,9 @@ def verify(
     from ablate.verify.results import verify as verified
 
     use_plugins(plugin)
+    if class_ is not None:
+        _compare_classes(*class_, format=format, wide=wide)
+        return
     verdicts = verified([name.strip() for name in (only or "").split(",") if name.strip()])
     tables = {"identities": [dataclasses.asdict(verdict) for verdict in verdicts]}
     if run is not None:
@@ -139,6 +151,31 @@ def verify(
             say(f"{verdict.name}: {verdict.crash}")
     if failed:
         say(f"{counted(len(failed), 'equation')} failed: {', '.join(verdict.name for verdict in failed)}")
+        raise typer.Exit(1)
+
+
+def _compare_classes(one: str, other: str, *, format: str, wide: bool) -> None:
+    """Print whether both are of one class. Raises ConfigError; exit code 1 if they are not."""
+    import pandas as pd
+
+    from ablate.verify.classes import same_class
+
+    result = same_class(one, other)
+    ours, theirs = result.classes
+    folded = [{"fold": way, "largest difference": f"{error:.1e}"} for way, error in result.errors.items()]
+    if format == "json":
+        put(json.dumps(dataclasses.asdict(result), indent=2, ensure_ascii=False))
+    elif result.same:
+        say(f"one class ({'; '.join(dict.fromkeys(ours.values()))}), in float64:")
+        print_table(pd.DataFrame(folded), "table", wide=wide)
+    else:
+        say(f"two classes; the nearest neighbour of {one or 'the defaults'} that differs: {result.neighbour}")
+        rows = [{"of": name, one: ours[name], result.neighbour: theirs[name]} for name in ours]
+        print_table(pd.DataFrame(rows), "table", wide=wide)
+        if result.errors:
+            say("as close as weights of one come to random weights of the other, in float64:")
+            print_table(pd.DataFrame(folded), "table", wide=wide)
+    if not result.same:
         raise typer.Exit(1)
 
 

@@ -15,7 +15,9 @@ from torch import Tensor
 
 from ablate.model.attend import EVERYTHING
 from ablate.model.attention import Attention
-from ablate.verify.attentions import Bench
+from ablate.model.models import build_model
+from ablate.model.spec import ModelSpec
+from ablate.verify.attentions import SEEDS, Bench
 from ablate.verify.fold import fold, operators
 
 Sides = tuple[Tensor, Tensor]
@@ -496,6 +498,131 @@ def channels_after_the_turn_do_not_fold(b: Bench) -> Sides:
     return _after_the_turn(b, of_keys, torch.eye(b.H * b.V).double(), rope_base=BASE)
 
 
+# --- a readout in place of out_proj --------------------------------------------------------------------
+
+
+def _of_width_32(b: Bench) -> Bench:
+    """A bench whose heads together are as wide as the model, a power of two."""
+    return Bench(b.B, b.T, 4, b.K, 8, 32)
+
+
+@identity("hadamard", "cat(Z) H/√d, H_ij = (−1)^(bits of i and j)", "by its formula", "Q2")
+def hadamard_by_hand(b: Bench) -> Sides:
+    square = _of_width_32(b)
+    fixed = square.attention(out_proj="hadamard")
+    signs = [[(-1) ** (i & j).bit_count() for j in range(32)] for i in range(32)]
+    matrix = torch.tensor(signs, dtype=torch.float64) / 32**0.5
+    return square.out(fixed), square.heads(fixed).transpose(1, 2).flatten(2) @ matrix
+
+
+@identity("hadamard_scaled", "(cat(Z) H/√d) ⊙ s", "by its formula", "Q2")
+def hadamard_scaled_by_hand(b: Bench) -> Sides:
+    square = _of_width_32(b)
+    scaled, fixed = (square.attention(out_proj=name) for name in ("hadamard_scaled", "hadamard"))
+    return square.out(scaled), square.out(fixed) * scaled.get_parameter("out_proj.scale")
+
+
+_WIDE: dict[str, Any] = {"fusion": "sum", "value_width": 32}
+_ONE: dict[str, Any] = {"heads": 1, "value_width": 32}
+for _name, _equation, _words, _given in (
+    (
+        "31",
+        "Σ z_i H = Σ z_i, W_V^i := W_V^i H",
+        "a Hadamard matrix folds into the values of a wide sum",
+        _WIDE,
+    ),
+    ("31 one head", "z H = z, W_V := W_V H", "and into those of one head", _ONE),
+    ("31 not", "cat(Z) H ≠ cat(Z)", "not into those of narrow heads, which write slices", {}),
+):
+
+    @identity(_name, _equation, _words, "Q2")
+    def hadamard_folds(b: Bench, given: dict[str, Any] = _given) -> Sides:
+        return _folded(_of_width_32(b), {**given, "out_proj": "hadamard"}, {**given, "out_proj": False})
+
+
+for _name, _norm, _words in (
+    ("32", "rms", "under model.norm=rms it is no readout in a turned residual stream"),
+    ("32 not", "layer", "under model.norm=layer, which takes off the mean channel, it is not"),
+):
+
+    @identity(
+        _name, f"H in all layers {'≠' if 'not' in _name else '='} out_proj=false, x := x H", _words, "Q2"
+    )
+    def hadamard_turns_the_stream(b: Bench, norm: str = _norm) -> Sides:
+        return _logits_in_another_basis(_of_width_32(b), norm)
+
+
+def _logits_in_another_basis(b: Bench, norm: str) -> Sides:
+    """The logits of a model with the readout H in each layer, and those of one without a readout whose
+    residual stream is that of the first times H: its weights turn what they read from it and write to it."""
+    backbone: dict[str, Any] = {
+        "vocab": 17,
+        "layers": 2,
+        "context": b.T,
+        "mlp_hidden": 24,
+        "position": "none",
+    }
+    with_h, without = (
+        build_model(ModelSpec(**backbone, attention=b.spec(out_proj=out), norm=norm), SEEDS).double()
+        for out in ("hadamard", False)
+    )
+    H = with_h.sites()[0].attention.out_proj(torch.eye(32, dtype=torch.float64))
+    for name, param in with_h.named_parameters():
+        param.copy_(b.random(name, *param.shape) * (2 / param.shape[-1]) ** 0.5 + ("norm" in name))
+    with_h.norm.get_parameter("weight").fill_(1.3)  # a gain for each channel would not turn along
+    turned = dict(with_h.named_parameters())
+    for name, param in without.named_parameters():
+        value, (layer, _, part) = turned[name], name.removesuffix(".weight").rpartition(".")
+        if part in ("query", "key", "value", "up"):
+            gain = turned[
+                f"{layer.removesuffix('.attention').removesuffix('.mlp')}.norm_{1 + (part == 'up')}.weight"
+            ]
+            value = value * gain @ H
+        value = H @ value if part == "down" else value @ H if part == "token" else value
+        param.copy_(torch.ones_like(value) if part.startswith("norm_") else value)
+    tokens = torch.arange(2 * b.T).view(2, b.T) ** 2 % 17
+    return without(tokens), with_h(tokens)
+
+
+# --- keys and values from one latent ---------------------------------------------------------------------
+
+
+@identity(
+    "latent", "k_i = [c W_i; R x W_R], v_i = c W_i′, c = norm(x W)", "latent attention, by its formula", "Q3"
+)
+def latent_by_hand(b: Bench) -> Sides:
+    shared = 4
+    latent = b.attention(key_width=8, kv_rank=6, kv_norm=True, rope_width=shared, rope_base=BASE)
+    weights = dict(latent.named_parameters())
+    c = _divided_by_its_size(b.x @ weights["latent.down.weight"].mT, eps=1e-6) * weights["latent.norm.weight"]
+    k, v = (_by_head(b, c @ weights[f"{name}.up.weight"].mT) for name in ("key", "value"))
+    q_still, q = _by_head(b, b.x @ weights["query.weight"].mT).split([8 - shared, shared], -1)
+    turned = latent.turn(b.x[:, None] @ weights["latent.shared.weight"].mT)
+    scores = q_still @ k.mT + latent.turn(q) @ turned.mT
+    return b.out(latent), b.written(b.patterns(scores / 8**0.5) @ v, latent)
+
+
+def _by_head(b: Bench, x_BTX: Tensor) -> Tensor:
+    return x_BTX.unflatten(-1, (b.H, -1)).transpose(1, 2)
+
+
+for _name, _source, _target in (("33", "kv_rank", ""), ("33 back", "", "kv_rank")):
+
+    @identity(_name, "kv_rank=d = keys and values of the input", "a latent of full rank is no limit", "Q3")
+    def full_latent(b: Bench, source: str = _source, target: str = _target) -> Sides:
+        return _folded(b, {source: b.C} if source else {}, {target: b.C} if target else {})
+
+
+@identity(
+    "33 not", "rank [W_K; W_V] > kv_rank", "a lower rank loses keys and values, at best this much", "Q3"
+)
+def low_latent_loses(b: Bench) -> Sides:
+    weights = torch.cat([b.concat.get_parameter(f"{name}.weight") for name in ("key", "value")])
+    left, sizes, right = torch.linalg.svd(weights, full_matrices=False)
+    rank = len(sizes) // 2
+    return left[:, :rank] * sizes[:rank] @ right[:rank], weights
+
+
 # --- each method against a plain formula ------------------------------------------------------------
 
 
@@ -537,9 +664,9 @@ def head_norm_by_hand(b: Bench) -> Sides:
     return b.out(normed), b.written(_divided_by_its_size(b.z) * gain[:, None], normed)
 
 
-def _divided_by_its_size(x: Tensor) -> Tensor:
+def _divided_by_its_size(x: Tensor, eps: float = torch.finfo(torch.float64).eps) -> Tensor:
     """x/√(mean x² + ε), over the last dimension."""
-    return x / (x.square().mean(-1, keepdim=True) + torch.finfo(x.dtype).eps).sqrt()
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt()
 
 
 @identity("max", "(max_i z_i) W", "by its formula", "")
@@ -611,10 +738,18 @@ def queries_fold(b: Bench) -> Sides:
     return _without_queries(b, key_width=b.C, query_heads=1)
 
 
-@identity("30 not", "x_i W_K^iᵀ xᵀ ≠ x W_Q^i W_K^iᵀ xᵀ", "narrow heads that read slices can't do that", "Q3")
+@identity(
+    "30 not",
+    "x_i W ≠ x W_Q^i W_K^iᵀ for narrow x_i",
+    "queries that are slices miss √(1 − 1/h) of it, at best",
+    "Q3",
+)
 def narrow_queries_do_not_fold(b: Bench) -> Sides:
-    two: dict[str, Any] = {"heads": 2, "key_width": b.C // 2}
-    return b.out(b.attention(**two, query_proj=False)), b.out(b.attention(**two))
+    wanted = [b.concat.get_parameter(f"{name}.weight").unflatten(0, (b.H, b.K)) for name in ("query", "key")]
+    forms_HCC = wanted[0].mT @ wanted[1]
+    slices = torch.arange(b.C) * b.H // b.C  # the head whose queries a channel of the input is
+    in_slice = slices == torch.arange(b.H)[:, None]
+    return forms_HCC * in_slice[..., None], forms_HCC
 
 
 @identity("uniform", "z_t = mean of v_s over s ≤ t", "a running mean", "Q4")

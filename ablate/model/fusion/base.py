@@ -10,6 +10,7 @@ configs/fusion. The tests over the registry then cover it.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -78,13 +79,14 @@ class Fusion(Part):
         If adds_up, the fused vector of that head alone, so that contributions sum to fused. Otherwise the
         change of the fused vector when that head is replaced by its mean over B and T.
         """
+        fuse: Callable[..., Tensor] = self.forward  # without hooks, one of which may have called this
         z_BTHV, *others = inputs
         each_HH1 = torch.eye(z_BTHV.shape[-2], dtype=torch.bool, device=z_BTHV.device).unsqueeze(-1)
         if self.adds_up:
-            return torch.stack([self(z_BTHV * this, *others) for this in each_HH1], -2)
-        fused_BTF, mean_HV = self(*inputs), z_BTHV.mean((0, 1))
+            return torch.stack([fuse(z_BTHV * this, *others) for this in each_HH1], -2)
+        fused_BTF, mean_HV = fuse(*inputs), z_BTHV.mean((0, 1))
         without = (torch.where(this, mean_HV, z_BTHV) for this in each_HH1)
-        return torch.stack([fused_BTF - self(z, *others) for z in without], -2)
+        return torch.stack([fused_BTF - fuse(z, *others) for z in without], -2)
 
     def head_weights(self) -> Tensor | None:
         """The learned weight of each head, (H,) or (H, V); None if the method has none."""

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 from ablate.config.rules import ConfigError
-from ablate.model import fusion, scores
+from ablate.model import fusion, readout, scores
 from ablate.model.attention import Share
 from ablate.model.layers import Linear, Times
 from ablate.model.position import Rotary
@@ -23,7 +25,7 @@ def test_all_hold():
     verdicts = verify()
     assert {verdict.verdict for verdict in verdicts} == {PASS}
     numbers = {verdict.name.partition(" ")[0] for verdict in verdicts}
-    assert numbers >= {str(number) for number in range(1, 31)}
+    assert numbers >= {str(number) for number in range(1, 34)}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def broken_ways() -> list[tuple[type, str, Any]]:
     softmax, differential = (scores.methods()[name] for name in ("softmax", "differential"))
     zero, swapped = changed(torch.zeros_like), changed(lambda y: y.flip(1))
     louder, quieter = changed(lambda y: 1.01 * y), changed(lambda y: 0.99 * y)
-    methods = [method for kind in (fusion, scores) for method in kind.methods().values()]
+    methods = [method for kind in (fusion, scores, readout) for method in kind.methods().values()]
     return [
         *((method, "forward", change) for method in methods for change in (louder, quieter)),
         *((fusion.methods()[name], "forward", zero) for name in ("concat", "sum")),
@@ -61,6 +63,7 @@ def broken_ways() -> list[tuple[type, str, Any]]:
         (Linear, "forward", changed(lambda y: y.roll(1, -1))),
         (Times, "forward", lambda old: lambda self, x: x),
         (Rotary, "forward", changed(torch.tanh)),
+        (nn.LayerNorm, "forward", lambda old: lambda self, x: F.rms_norm(x, x.shape[-1:], self.weight)),
         (differential, "_difference", lambda old: lambda self, z: 0.8 * z.chunk(2, 1)[0]),
         (Rotary, "forward", lambda old: lambda self, x, first=0: x),
         *((Share, name, swapped) for name in ("queries", "keys", "values")),

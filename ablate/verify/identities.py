@@ -525,12 +525,7 @@ def hadamard_scaled_by_hand(b: Bench) -> Sides:
 _WIDE: dict[str, Any] = {"fusion": "sum", "value_width": 32}
 _ONE: dict[str, Any] = {"heads": 1, "value_width": 32}
 for _name, _equation, _words, _given in (
-    (
-        "31",
-        "Σ z_i H = Σ z_i, W_V^i := W_V^i H",
-        "a Hadamard matrix folds into the values of a wide sum",
-        _WIDE,
-    ),
+    ("31", "Σ z_i H = Σ z_i, W_V^i := W_V^i H", "a Hadamard matrix folds into values of a wide sum", _WIDE),
     ("31 one head", "z H = z, W_V := W_V H", "and into those of one head", _ONE),
     ("31 not", "cat(Z) H ≠ cat(Z)", "not into those of narrow heads, which write slices", {}),
 ):
@@ -540,30 +535,22 @@ for _name, _equation, _words, _given in (
         return _folded(_of_width_32(b), {**given, "out_proj": "hadamard"}, {**given, "out_proj": False})
 
 
-for _name, _norm, _words in (
-    ("32", "rms", "under model.norm=rms it is no readout in a turned residual stream"),
-    ("32 not", "layer", "under model.norm=layer, which takes off the mean channel, it is not"),
-):
+@identity("32", "H = no readout, x := x H", "under norm=rms it is out_proj=false in a turned stream", "Q2")
+def hadamard_turns_the_stream(b: Bench) -> Sides:
+    return _logits_in_another_basis(_of_width_32(b), "rms")
 
-    @identity(
-        _name, f"H in all layers {'≠' if 'not' in _name else '='} out_proj=false, x := x H", _words, "Q2"
-    )
-    def hadamard_turns_the_stream(b: Bench, norm: str = _norm) -> Sides:
-        return _logits_in_another_basis(_of_width_32(b), norm)
+
+@identity("32 not", "H ≠ no readout, x := x H", "under norm=layer it is not: a turn moves the mean", "Q2")
+def hadamard_moves_the_mean(b: Bench) -> Sides:
+    return _logits_in_another_basis(_of_width_32(b), "layer")
 
 
 def _logits_in_another_basis(b: Bench, norm: str) -> Sides:
     """The logits of a model with the readout H in each layer, and those of one without a readout whose
     residual stream is that of the first times H: its weights turn what they read from it and write to it."""
-    backbone: dict[str, Any] = {
-        "vocab": 17,
-        "layers": 2,
-        "context": b.T,
-        "mlp_hidden": 24,
-        "position": "none",
-    }
+    sizes: dict[str, Any] = {"vocab": 17, "layers": 2, "context": b.T, "mlp_hidden": 24, "norm": norm}
     with_h, without = (
-        build_model(ModelSpec(**backbone, attention=b.spec(out_proj=out), norm=norm), SEEDS).double()
+        build_model(ModelSpec(**sizes, attention=b.spec(out_proj=out), position="none"), SEEDS).double()
         for out in ("hadamard", False)
     )
     H = with_h.sites()[0].attention.out_proj(torch.eye(32, dtype=torch.float64))
@@ -587,9 +574,7 @@ def _logits_in_another_basis(b: Bench, norm: str) -> Sides:
 # --- keys and values from one latent ---------------------------------------------------------------------
 
 
-@identity(
-    "latent", "k_i = [c W_i; R x W_R], v_i = c W_i′, c = norm(x W)", "latent attention, by its formula", "Q3"
-)
+@identity("latent", "k_i = [c W_i; R x W_R], v_i = c W_i′, c = norm(x W)", "kv_rank, by its formula", "Q3")
 def latent_by_hand(b: Bench) -> Sides:
     shared = 4
     latent = b.attention(key_width=8, kv_rank=6, kv_norm=True, rope_width=shared, rope_base=BASE)
@@ -613,14 +598,16 @@ for _name, _source, _target in (("33", "kv_rank", ""), ("33 back", "", "kv_rank"
         return _folded(b, {source: b.C} if source else {}, {target: b.C} if target else {})
 
 
-@identity(
-    "33 not", "rank [W_K; W_V] > kv_rank", "a lower rank loses keys and values, at best this much", "Q3"
-)
+@identity("33 not", "kv_rank < rank [W_K; W_V] ≠ plain", "a lower rank loses something, at best", "Q3")
 def low_latent_loses(b: Bench) -> Sides:
     weights = torch.cat([b.concat.get_parameter(f"{name}.weight") for name in ("key", "value")])
     left, sizes, right = torch.linalg.svd(weights, full_matrices=False)
-    rank = len(sizes) // 2
-    return left[:, :rank] * sizes[:rank] @ right[:rank], weights
+    low = b.attention(kv_rank=(rank := len(sizes) // 2))
+    low.get_parameter("latent.down.weight").copy_(right[:rank])
+    keys, values = (left[:, :rank] * sizes[:rank]).split((b.H * b.K, b.H * b.V))
+    low.get_parameter("key.up.weight").copy_(keys)
+    low.get_parameter("value.up.weight").copy_(values)
+    return b.out(low), b.out(b.concat)
 
 
 # --- each method against a plain formula ------------------------------------------------------------
@@ -738,18 +725,15 @@ def queries_fold(b: Bench) -> Sides:
     return _without_queries(b, key_width=b.C, query_heads=1)
 
 
-@identity(
-    "30 not",
-    "x_i W ≠ x W_Q^i W_K^iᵀ for narrow x_i",
-    "queries that are slices miss √(1 − 1/h) of it, at best",
-    "Q3",
-)
+@identity("30 not", "x_i W^iᵀ xᵀ ≠ x W_Q^i W_K^iᵀ xᵀ", "narrow queries that are slices can't, at best", "Q3")
 def narrow_queries_do_not_fold(b: Bench) -> Sides:
-    wanted = [b.concat.get_parameter(f"{name}.weight").unflatten(0, (b.H, b.K)) for name in ("query", "key")]
-    forms_HCC = wanted[0].mT @ wanted[1]
-    slices = torch.arange(b.C) * b.H // b.C  # the head whose queries a channel of the input is
-    in_slice = slices == torch.arange(b.H)[:, None]
-    return forms_HCC * in_slice[..., None], forms_HCC
+    two: dict[str, Any] = {"heads": 2, "key_width": b.C // 2}
+    full, sliced = b.attention(**two), b.attention(**two, query_proj=False)
+    query, key = (full.get_parameter(f"{name}.weight").unflatten(0, (2, -1)) for name in ("query", "key"))
+    wanted = query.mT @ key  # x_t wanted x_sᵀ; from a slice of x_t only its rows can be had
+    rows = [own[head * b.C // 2 : (head + 1) * (b.C // 2)] for head, own in enumerate(wanted)]
+    sliced.get_parameter("key.weight").copy_(torch.cat(rows))
+    return b.out(sliced), b.out(full)
 
 
 @identity("uniform", "z_t = mean of v_s over s ≤ t", "a running mean", "Q4")

@@ -43,13 +43,13 @@ class Comparison:
     params, n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline
     (NUMBERS; without pairs n_baseline is how many values the baseline has), verdict, why, differs,
     same_class (whether both can represent the same functions), metric, margin. share is the difference as
-    a share of what attention is worth to the baseline, CONTROLLED what remains of it under the study's
-    placebo (controls.py). look, last_look: of a study with looks, the numbers of seeds at which the
+    a share of what attention is worth to the baseline, CONTROLLED what remains of it with the study's
+    equal_start (controls.py). look, last_look: of a study with looks, the numbers of seeds at which the
     contrast stands, and at most; overstated: by what share such a difference comes out too large.
-    placebo: its overrides. variants: by name, as in the table. runs: for each variant the run_id of one of
-    its runs. nothing: why nothing is compared; empty if anything is. notes: remarks about the rows, one line
-    each. interaction: effects.projection_and_heads, if a study asks about the output projection; else empty.
-    rows: those that were compared. caveats: whether their text and their budget can carry a verdict. ladder:
+    equal_start: its overrides. variants: by name, as in the table. runs: for each variant the run_id of one
+    of its runs. nothing: why nothing is compared; empty if anything is. notes: remarks about the rows, one
+    line each. interaction: effects.projection_and_heads, if a study asks about the output projection; else
+    empty. rows: those that were compared. caveats: whether their text and their budget can carry a verdict. ladder:
     the results of a ladder, if they are of one. higher_is_better: None if that is not known of the metric;
     margin: NaN if it has none.
     """
@@ -65,7 +65,7 @@ class Comparison:
     nothing: str
     notes: list[Note]
     interaction: pd.DataFrame
-    placebo: Mapping[str, str]
+    equal_start: Mapping[str, str]
     caveats: list[Caveat]
     ladder: "LadderResult | None"
 
@@ -146,8 +146,8 @@ def compare(
     now = decisions(every, records, pairs, margin, alpha)
     variants = that_count(every, now)
     bases = sorted({base for of in pairs.values() for _, base in of})
-    worth, placebo = controls.uniform_attention_gap(variants, bases), _placebo(records)
-    table = pd.concat(_families(variants, pairs, now, placebo, worth, margin, alpha), ignore_index=True)
+    worth, equal_start = controls.uniform_attention_gap(variants, bases), _equal_start(records)
+    table = pd.concat(_families(variants, pairs, now, equal_start, worth, margin, alpha), ignore_index=True)
     table = table.assign(metric=metric, margin=margin)
     nothing = "" if any(pairs.values()) else why_nothing(variants, baseline)
     if nothing and not baseline:
@@ -164,8 +164,8 @@ def compare(
         runs=runs,
         nothing=nothing,
         notes=[],
-        interaction=_interaction(variants, contrasts, placebo, alpha),
-        placebo=placebo,
+        interaction=_interaction(variants, contrasts, equal_start, alpha),
+        equal_start=equal_start,
         caveats=[*caveats(variants, bases)],
         ladder=_ladder(rows, table, runs, metric, records),
     )
@@ -180,7 +180,7 @@ def compare(
         *_of_results(comparison, variants, records),
         *([] if now or is_ladder else notes.missing_seeds(rows, variants.shown)),
         *notes.at_looks(every, variants, now, records),
-        *([] if variants.is_foreign else controls.parametrization(comparison.tested, placebo)),
+        *([] if variants.is_foreign else controls.parametrization(comparison.tested, equal_start)),
         *controls.on_uniform_attention(variants, worth),
         *(one for one in comparison.caveats if one.is_doubt),
     ]
@@ -188,14 +188,14 @@ def compare(
 
 
 def _of_results(comparison: Comparison, variants: Variants, records: Sequence[StudyRecord]) -> Iterator[Note]:
-    """The notes on metric and placebo, on values, and on rows that count less or not at all."""
+    """The notes on metric and equal starts, on values, and on rows that count less or not at all."""
     rows, metric, table = comparison.rows, comparison.metric, comparison.table
     is_measured = column_named(metric).role == "resource"
     yield from notes.foreign_columns(rows, variants)
     if is_measured:
         yield Note(f"{metric} was measured with whatever else ran then; --cost times variants side by side")
-    if not comparison.placebo and any(record.placebo for record in records):
-        yield Note("the placebos of these studies differ: compare them apart to see what remains")
+    if not comparison.equal_start and any(record.equal_start for record in records):
+        yield Note("the equal starts of these studies differ: compare them apart to see what remains")
     if comparison.nothing:
         yield Note(f"no verdicts: {comparison.nothing}")
     for record in records:
@@ -225,9 +225,9 @@ def _pairs(
     return pairs, missing
 
 
-def _placebo(records: Sequence[StudyRecord]) -> Mapping[str, str]:
-    """The placebo that all studies with one share, if they do."""
-    first, *others = [record.placebo for record in records if record.placebo] or [{}]
+def _equal_start(records: Sequence[StudyRecord]) -> Mapping[str, str]:
+    """The overrides for an equal start that all studies with any share, if they do."""
+    first, *others = [record.equal_start for record in records if record.equal_start] or [{}]
     return first if all(one == first for one in others) else {}
 
 
@@ -235,7 +235,7 @@ def _families(
     variants: Variants,
     pairs: Mapping[str, Sequence[Pair]],
     now: Mapping[str, Decisions],
-    placebo: Mapping[str, Any],
+    equal_start: Mapping[str, Any],
     worth: controls.AttentionGaps,
     margin: float,
     alpha: float,
@@ -246,20 +246,22 @@ def _families(
         rest = sorted(alone) if name == "exploratory" else []
         if of or rest:
             compared = contrast_table(variants, name, of, margin, alpha, now.get(name))
-            compared = compared.join(controls.controlled(variants, of, placebo, compared["level"].to_numpy()))
+            compared = compared.join(
+                controls.controlled(variants, of, equal_start, compared["level"].to_numpy())
+            )
             compared["share"] = controls.shares(compared["diff"], of, worth)
             yield _family(variants, name, of, rest, compared)
 
 
 def _interaction(
-    variants: Variants, contrasts: Sequence[Contrast], placebo: Mapping[str, Any], alpha: float
+    variants: Variants, contrasts: Sequence[Contrast], equal_start: Mapping[str, Any], alpha: float
 ) -> pd.DataFrame:
     """The interaction of projection and heads, if a contrast is about the projection; few studies are."""
     if not any("out_proj" in contrast.baseline for contrast in contrasts):
         return pd.DataFrame()
     from ablate.analysis.effects import projection_and_heads
 
-    return projection_and_heads(variants, placebo, alpha=alpha)
+    return projection_and_heads(variants, equal_start, alpha=alpha)
 
 
 def _ladder(

@@ -42,7 +42,7 @@ def full_table(comparison: Comparison, family: str, *, marginal: bool = False) -
             read[f"marginal {level}"] = intervals(table, "low_marginal", "high_marginal")
         if table["controlled"].notna().any():
             ends = zip(*(table[name].tolist() for name in CONTROLLED), strict=True)
-            read[f"with {as_line(comparison.placebo)}"] = [remaining(*each) for each in ends]
+            read[f"with {as_line(comparison.equal_start)}"] = [remaining(*each) for each in ends]
         if table["share"].notna().any():
             read["share"] = ["" if share != share else f"{share:.0%}" for share in table["share"].tolist()]
         read["p_holm"] = [p_value(p) for p in table["p_holm"].tolist()]

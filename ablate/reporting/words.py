@@ -29,7 +29,7 @@ def sentences(comparison: Comparison) -> list[str]:
     told = primary or [one for one in comparison.findings if one.is_tested or one.verdict == stats.IDENTICAL]
     voice = PAPER if comparison.higher_is_better is not None else replace(PAPER, verbs=("higher", "lower"))
     return [
-        *(f"{sentence(one, voice)}{parametrization(one, comparison.placebo)}." for one in told),
+        *(f"{sentence(one, voice)}{parametrization(one, comparison.equal_start)}." for one in told),
         *interactions(comparison),
     ]
 
@@ -48,7 +48,7 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
         remaining(*(row[f"{name}{end}"] for end in ("", "_low", "_high")))
         for name in ("controlled", "at_few")
     )
-    under, few = as_line(comparison.placebo), f"heads={row['few']}"
+    under, few = as_line(comparison.equal_start), f"heads={row['few']}"
     assumed = f"; off − on with {few}{f' and {under}' if remains else ''} is {at_few}" if at_few else ""
     if at_few and few == "heads=1":
         assumed += ", which is parametrization, and is taken to be as large with more heads"
@@ -75,14 +75,14 @@ def percent(share: float) -> str:
     return f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
-def parametrization(one: Finding, placebo: Mapping[str, Any]) -> str:
+def parametrization(one: Finding, equal_start: Mapping[str, Any]) -> str:
     """The end of a sentence on a difference: how much of it is parametrization, as far as that is known;
-    empty for one that was not tested. placebo: of the study."""
+    empty for one that was not tested. equal_start: of the study."""
     if not one.is_tested:
         return ""
     words = lines_if(one.same_class, "both can learn the same functions, so all of it is parametrization")
     if remains := remaining(one.controlled, one.controlled_low, one.controlled_high):
-        words.append(f"with {as_line(placebo)}, {remains} remains of {signed(one.diff)}")
+        words.append(f"with {as_line(equal_start)}, {remains} remains of {signed(one.diff)}")
     return "".join(f"; {part}" for part in words)
 
 

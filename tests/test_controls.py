@@ -89,7 +89,7 @@ def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
     read = full_table(result, "primary")
     assert [text[:5] for text in read["with value_scale=matched"] if text] == ["+0.05", "+0.05"]
     assert found["controlled_low"].lt(found["controlled"]).all()
-    one, eight, told = words.sentences(result)
+    one, eight, told, _ = words.sentences(result)
     if "heads=8" in one:
         one, eight = eight, one
     assert "both can learn the same functions, so all of it is parametrization" in one

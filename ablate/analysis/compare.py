@@ -18,6 +18,7 @@ from ablate.analysis.finding import Finding, finding
 from ablate.analysis.frames import reported
 from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
 from ablate.analysis.looks import Decisions
+from ablate.analysis.placebo import Floor, clears, placebo_floor
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, collect
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 ALPHA = 0.05
 BASELINE, NO_BASELINE = "baseline", "no baseline"
-OF_ROWS = ("n", "mean", "sd", "best", "family", "baseline", "verdict", "why", "differs")
+OF_ROWS = ("n", "mean", "sd", "best", "family", "baseline", "verdict", "why", "differs", "clears_floor")
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,17 @@ class Comparison:
     """The result of `compare`. table: one row per variant and family: variant, the `shown` columns,
     params, n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline
     (NUMBERS; without pairs n_baseline is how many values the baseline has), verdict, why, differs,
-    same_class (whether both can represent the same functions), metric, margin. share is the difference as
-    a share of what attention is worth to the baseline, CONTROLLED what remains of it with the study's
-    equal_start (controls.py). look, last_look: of a study with looks, the numbers of seeds at which the
-    contrast stands, and at most; overstated: by what share such a difference comes out too large.
-    equal_start: its overrides. variants: by name, as in the table. runs: for each variant the run_id of one
-    of its runs. nothing: why nothing is compared; empty if anything is. notes: remarks about the rows, one
-    line each. interaction: effects.projection_and_heads, if a study asks about the output projection; else
-    empty. rows: those that were compared. caveats: whether their text and their budget can carry a verdict. ladder:
-    the results of a ladder, if they are of one. higher_is_better: None if that is not known of the metric;
-    margin: NaN if it has none.
+    same_class (whether both can represent the same functions), metric, margin, clears_floor (placebo.py).
+    share is the difference as a share of what attention is worth to the baseline, CONTROLLED what remains of
+    it with the study's equal_start (controls.py). look, last_look: of a study with looks, the numbers of
+    seeds at which the contrast stands, and at most; overstated: by what share such a difference comes out too
+    large. equal_start: its overrides. floor: None without arms of the same functions. variants: by name, as
+    in the table. runs: for each variant the run_id of one of its runs. nothing: why nothing is compared;
+    empty if anything is. notes: remarks about the rows, one line each. interaction:
+    effects.projection_and_heads, if a study asks about the output projection; else empty. rows: those that
+    were compared. caveats: whether their text and their budget can carry a verdict. ladder: the results of a
+    ladder, if they are of one. higher_is_better: None if that is not known of the metric; margin: NaN if it
+    has none.
     """
 
     rows: pd.DataFrame
@@ -66,6 +68,7 @@ class Comparison:
     notes: list[Note]
     interaction: pd.DataFrame
     equal_start: Mapping[str, str]
+    floor: Floor | None
     caveats: list[Caveat]
     ladder: "LadderResult | None"
 
@@ -148,7 +151,8 @@ def compare(
     bases = sorted({base for of in pairs.values() for _, base in of})
     worth, equal_start = controls.uniform_attention_gap(variants, bases), _equal_start(records)
     table = pd.concat(_families(variants, pairs, now, equal_start, worth, margin, alpha), ignore_index=True)
-    table = table.assign(metric=metric, margin=margin)
+    floor = placebo_floor(variants, records, alpha)
+    table = table.assign(metric=metric, margin=margin, clears_floor=clears(table, floor))
     nothing = "" if any(pairs.values()) else why_nothing(variants, baseline)
     if nothing and not baseline:
         table["verdict"] = None
@@ -166,6 +170,7 @@ def compare(
         notes=[],
         interaction=_interaction(variants, contrasts, equal_start, alpha),
         equal_start=equal_start,
+        floor=floor,
         caveats=[*caveats(variants, bases)],
         ladder=_ladder(rows, table, runs, metric, records),
     )

@@ -12,7 +12,7 @@ from ablate.analysis.variant import varying
 from ablate.config.overrides import as_line
 from ablate.phrases import counted
 from ablate.reporting.tables import lines_of
-from ablate.reporting.words import PERHAPS, confidence, interval, look, p_value, remaining, unit, verdict
+from ablate.reporting.words import confidence, interval, look, p_value, remaining, unit, verdict
 from ablate.store.columns import column_named
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def in_width(read: pd.DataFrame, width: int) -> pd.DataFrame:
 
 def _shortened(read: pd.DataFrame) -> pd.DataFrame:
     """worse, perhaps within the margin -> worse, perhaps. The answer above it has the whole verdict."""
-    return read.assign(verdict=read["verdict"].str.replace(PERHAPS, ", perhaps", regex=False))
+    return read.assign(verdict=read["verdict"].str.replace(", perhaps within .*", ", perhaps", regex=True))
 
 
 def _family(comparison: Comparison) -> str:

@@ -3,8 +3,8 @@
     python benchmarks/floor.py [--sd 0.015 --studies 5000]
 
 Studies have three arms of the same functions, whose losses are normal and don't correlate: the arms are
-identical, or one of them is worse than the two others by 0.01, or by 0.1, where noise hides nothing. Ten studies of each line also go through
-`ablate compare` itself, row by row, and have to get the same floor.
+identical, or one of them is worse than the two others by 0.01, or by 0.1, where noise hides nothing. Ten
+studies of each line also go through `ablate compare` itself, row by row, and have to get the same floor.
 """
 
 import argparse

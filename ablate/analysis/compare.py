@@ -251,9 +251,7 @@ def _families(
         rest = sorted(alone) if name == "exploratory" else []
         if of or rest:
             compared = contrast_table(variants, name, of, margin, alpha, now.get(name))
-            compared = compared.join(
-                controls.controlled(variants, of, equal_start, compared["level"].to_numpy())
-            )
+            compared = compared.join(controls.controlled(variants, of, equal_start, compared["level"]))
             compared["share"] = controls.shares(compared["diff"], of, worth)
             yield _family(variants, name, of, rest, compared)
 

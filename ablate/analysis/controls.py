@@ -117,7 +117,7 @@ def counterparts(variants: Variants, equal_start: Mapping[str, Any]) -> dict[int
 
 
 def controlled(
-    variants: Variants, pairs: Sequence[Pair], equal_start: Mapping[str, Any], level: np.ndarray
+    variants: Variants, pairs: Sequence[Pair], equal_start: Mapping[str, Any], level: pd.Series
 ) -> pd.DataFrame:
     """(K, 3) CONTROLLED: the difference of each pair that remains at an equal start, with its interval at the
     pair's own level; NaN without one, and if one of the two diverged on more seeds."""
@@ -151,11 +151,8 @@ def parametrization(tested: Sequence[Finding], equal_start: Mapping[str, Any]) -
     if len(lacking) == len(tested) == 1:
         one, other = lacking[0].sides()
         who = f"{other} and {one}"
-    named = (
-        f"this study's, {as_line(equal_start)}, has no runs of them"
-        if equal_start
-        else "this study names none"
-    )
+    given = as_line(equal_start)
+    named = f"this study's, {given}, has no runs of them" if given else "this study names none"
     line = (
         f"{who[:1].upper()}{who[1:]} start as different functions; part of the difference may come from that"
         f" start (parametrization). The key equal_start gives both an equal one; {named}"

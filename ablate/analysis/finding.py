@@ -69,7 +69,7 @@ class Finding:
         return self.verdict in BEYOND and min(abs(self.low), abs(self.high)) < self.margin
 
     @property
-    def is_perhaps_of_floor(self) -> bool:
+    def is_perhaps_within_floor(self) -> bool:
         """Whether a decided difference may be within the placebo floor, as its interval reaches into it."""
         return self.verdict in stats.CLAIMS and self.clears_floor is not None and not self.clears_floor
 

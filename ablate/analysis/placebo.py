@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from ablate.analysis import controls
 from ablate.analysis.contrasts import Pair, own_values
+from ablate.analysis.controls import equal_forms, more_diverged, same_classes
 from ablate.analysis.variants import Variants
 from ablate.analysis.verdicts import contrast_table, decisions
 from ablate.store.columns import config_about
@@ -19,9 +19,8 @@ FAMILY = "placebo"
 
 @dataclass(frozen=True)
 class Floor:
-    """value: the largest absolute end of the intervals of the differences between arms of the same functions,
-    in the metric's unit. level: at which these intervals hold together. pairs: how many they are. seeds: the
-    fewest that one of them has."""
+    """value: the largest absolute end of the intervals of differences, in the metric's unit. level: at which
+    these hold together. pairs: how many pairs of arms they are of. seeds: the fewest that a pair has."""
 
     value: float
     level: float
@@ -40,8 +39,8 @@ def placebo_floor(variants: Variants, records: Sequence[StudyRecord], alpha: flo
     tested = table[table["p"].notna() & table["n_baseline"].isna()]
     if tested.empty:
         return None
-    value = float(tested[["low", "high"]].abs().to_numpy().max())
-    return Floor(value, 1 - alpha, len(tested), int(tested["pairs"].min()))
+    ends = tested[["low", "high"]].abs().to_numpy()
+    return Floor(float(ends.max()), 1 - alpha, len(tested), int(tested["pairs"].min()))
 
 
 def placebo_pairs(variants: Variants) -> list[Pair]:
@@ -51,22 +50,21 @@ def placebo_pairs(variants: Variants) -> list[Pair]:
     if variants.is_foreign:
         return []
     own, tuned = own_values(variants)
-    of_attention = {*config_about(""), *itertools.chain(*variants.options.values())}
-    columns = [column for column in variants.columns if column not in tuned]
-    forms = controls.equal_forms(replace(variants, columns=[c for c in columns if c in of_attention]))
-    rest = [column for column in columns if column not in of_attention]
+    of_attention = {*config_about(""), *itertools.chain(*variants.options.values())} - {*tuned}
+    forms = equal_forms(replace(variants, columns=[c for c in variants.columns if c in of_attention]))
+    rest = [column for column in variants.columns if column not in (*of_attention, *tuned)]
+    settings = [*variants.table[[*rest, "function_class"]].itertuples(index=False, name=None)]
     alike: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
-    for arm, key in enumerate(variants.table[[*rest, "function_class"]].itertuples(index=False, name=None)):
-        if arm in own:
-            alike.setdefault(key, {}).setdefault(forms[arm], arm)
+    for arm in own:
+        alike.setdefault(settings[arm], {}).setdefault(forms[arm], arm)
     pairs = [pair for arms in alike.values() for pair in itertools.combinations(arms.values(), 2)]
-    same = zip(pairs, controls.same_classes(variants, pairs), strict=True)
-    return [pair for pair, is_same in same if is_same and not controls.more_diverged(variants, pair)]
+    same = zip(pairs, same_classes(variants, pairs), strict=True)
+    return [pair for pair, is_same in same if is_same and not more_diverged(variants, pair)]
 
 
 def clears(table: pd.DataFrame, floor: Floor | None) -> pd.Series:
     """(K,) whether the interval of each contrast lies beyond the floor on one side of 0; missing without a
     floor, for what is not tested, and where both can learn the same functions, as all is parametrization."""
-    value = floor.value if floor else np.nan
-    beyond = ((table["low"] > value) | (table["high"] < -value)).astype("boolean")
-    return beyond.where(table["p"].notna() & ~table["same_class"] & bool(floor))
+    nearest, value = np.fmax(table["low"], -table["high"]), floor.value if floor else np.nan
+    beyond = pd.Series(nearest > value, table.index, "boolean")
+    return beyond.where(table["p"].notna() & ~table["same_class"] & (floor is not None))

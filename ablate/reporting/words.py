@@ -24,7 +24,7 @@ def verdict(one: Finding) -> str:
 
 def perhaps(one: Finding, margin: str = "the margin") -> str:
     """What a decided difference is perhaps within; empty if its interval reaches into nothing."""
-    within = [*lines_if(one.is_perhaps_within, margin), *lines_if(one.is_perhaps_of_floor, "the floor")]
+    within = [*lines_if(one.is_perhaps_within, margin), *lines_if(one.is_perhaps_within_floor, "the floor")]
     return f", perhaps within {joined(within)}" if within else ""
 
 

@@ -68,6 +68,12 @@ def test_the_fewest_seeds_of_a_pair_are_said():
     assert floor_of(fewer).seeds == 5
 
 
+def test_a_pair_needs_seeds_in_common():
+    apart = rows()
+    apart.loc[apart["fusion"] == "mean", "seed"] += 100
+    assert (floor_of(apart).pairs, floor_of(apart).seeds) == (1, 12)
+
+
 def test_two_settings_are_one_family_and_pairs_are_within_each():
     both = pd.concat([rows(), rows(steps=200).query("fusion in @SAME")], ignore_index=True)
     both["run_id"] = [f"{i:016x}" for i in range(len(both))]
@@ -132,11 +138,13 @@ def test_in_a_tuned_study_each_arm_is_at_its_own_value():
     own = rows().assign(phase="report", role="tuned", tuned="train.lr")
     own["lr"] = 0.01 + 0.001 * own.groupby("fusion", sort=False).ngroup()
     away = own.assign(role="baseline_rate", lr=0.05, val_loss=own["val_loss"] + 5 * (own["fusion"] == "sum"))
-    both = pd.concat([own, away.assign(run_id="f" + away["run_id"].str[1:])], ignore_index=True)
+    both = pd.concat([away.assign(run_id="f" + away["run_id"].str[1:]), own], ignore_index=True)
     record = tuned_record(metric="val_loss", primary=[{"vary": "fusion", "baseline": "concat"}])
     found = floor_of(both, records=[record])
     assert found.pairs == 3 and found.value == pytest.approx(by_hand(of_class(LOSSES), 0.05 / 3))
     assert compare(own.assign(role="", tuned="")).floor is None  # of no tuned study: other trainings
+    two_names = both.assign(form=both["form"].replace("mean", "sum"))
+    assert floor_of(two_names, records=[record]).pairs == 1
 
 
 @pytest.mark.parametrize("away, seeds", [(0.0, 12), (5.0, 4)])

@@ -5,6 +5,7 @@ import torch
 from scipy.linalg import hadamard
 
 from ablate.analysis.frames import as_texts, frame
+from ablate.config.conditions import holds
 from ablate.config.identity import id_of_row
 from ablate.config.rules import ConfigError
 from ablate.execution.formulas import before_training
@@ -67,6 +68,14 @@ def test_columns_and_directories_name_the_readout():
     assert as_texts(written["out_proj"]).tolist() == ["hadamard", "true"]
     row["splits"] = [*row["splits"]]  # as a store keeps them
     assert id_of_row({name: csv_value(row.get(name)) for name in COLUMNS}) == run.run_id
+
+
+@pytest.mark.parametrize("condition, of", [("not out_proj", [False]), ("out_proj == true", [True])])
+def test_a_condition_takes_a_readout_for_one(condition, of):
+    """Also where a table has the levels as words."""
+    for level in (True, False, "hadamard"):
+        for values in ({"out_proj": level}, {"out_proj": csv_value(level)}):
+            assert holds(condition, values) == (level in of)
 
 
 REFUSED = [

@@ -42,7 +42,7 @@ def projection_and_heads(
         ]
         for block in _crossings(*partners):
             row = variants.table.iloc[block[0][0]]
-            if row["fusion"] == STANDARD_FUSION:
+            if (row["fusion"], row["out_proj"]) == (STANDARD_FUSION, "false"):  # a readout by name is neither
                 groups.setdefault(f"heads={row['heads']} − heads={few}", []).append(block)
     partner = counterparts(variants, equal_start)
     under: dict[str, list[Block]] = {

@@ -2,8 +2,9 @@
 how much those of two heads differ.
 
 A pattern has a row for each position: weights over the positions up to it, which sum to 1. The first row is
-always 1, so it is left out. `but_first` also leaves out the first position as a source, where heads often
-look if they find nothing else.
+always 1, so it is left out. Where a rule may weigh below 0, as talking and differential, rows have another
+sum, and entropy and divergence, which have no meaning then, are left out. `but_first` also leaves out the
+first position as a source, where heads often look if they find nothing else.
 
 legend: B rows of text, T positions of the queries, S of the keys and values, H heads, V value width of a
 head, C model width.
@@ -97,15 +98,17 @@ def real_at(site: Site, batch: Batch) -> Tensor:
 
 
 def without_bias(readout: torch.nn.Module, x: Tensor) -> Tensor:
-    """x through a readout, less its bias, which belongs to no head."""
-    return readout(x) - readout(torch.zeros_like(x))
+    """x, (…, F), through a readout, less its bias, which belongs to no head: (…, C)."""
+    rows = x.reshape(1, -1, x.shape[-1])
+    return (readout(rows) - readout(torch.zeros_like(rows[:, :1]))).reshape(*x.shape[:-1], -1)
 
 
 # --- probes of patterns ----------------------------------------------------------------------------
 
 
 def entropies(patterns_BHTS: Tensor, *, but_first: bool = False) -> list[float]:
-    """For each head, the mean entropy −Σ A log A, relative to that of uniform weights."""
+    """For each head, the mean entropy −Σ A log A, relative to that of uniform weights; NaN if a weight is
+    below 0."""
     rows, seen_T = _rows(patterns_BHTS, but_first=but_first)
     nats = -torch.special.xlogy(rows, rows).sum(-1)
     return _mean(nats / seen_T.log())
@@ -152,7 +155,7 @@ def divergences(patterns_BHTS: Tensor) -> list[float]:
 
 def divergence(patterns_BHTS: Tensor) -> np.ndarray:
     """(H, H) mean Jensen-Shannon divergence between the rows of two heads, in nats: 0 for equal patterns, log
-    2 for heads that never look at the same positions."""
+    2 for heads that never look at the same positions; NaN if a weight is below 0."""
     rows = patterns_BHTS[:, :, 1:]
     H = rows.shape[1]
     entropy = -torch.special.xlogy(rows, rows).sum(-1)

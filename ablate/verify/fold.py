@@ -72,12 +72,12 @@ def mixing(attention: Attention) -> Tensor:
 def readout(attention: Attention) -> Tensor:
     """The matrix of the readout, (F, C), to be multiplied from the right; the identity without out_proj."""
     unit = torch.eye(attention.fusion.shape.fused, dtype=torch.float64)
-    return attention.out_proj(unit) - _constant(attention)
+    return attention.out_proj(unit[None])[0] - _constant(attention)
 
 
 def _constant(attention: Attention) -> Tensor:
     """The bias of out_proj, (C,); 0 if there is none."""
-    return attention.out_proj(torch.zeros(attention.fusion.shape.fused, dtype=torch.float64))
+    return attention.out_proj(torch.zeros(1, 1, attention.fusion.shape.fused, dtype=torch.float64))[0, 0]
 
 
 def _of_input(attention: Attention) -> Attention:

@@ -336,6 +336,11 @@ def talking_leaves_the_range(b: Bench) -> Sides:
     return _clamped(b, b.attention(scores="talking", scores_mix="post"))
 
 
+@identity("14 not, differential", "nor for a difference of two patterns", "weights below 0 leave it", "Q1")
+def differences_leave_the_range(b: Bench) -> Sides:
+    return _clamped(b, b.attention(scores="differential"))
+
+
 def _clamped(b: Bench, attention: Attention) -> Sides:
     z = attention.read(b.x, b.x).transpose(1, 2)
     values = b.projected(attention, "value", b.V)

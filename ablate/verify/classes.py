@@ -47,18 +47,21 @@ def same_class(one: str, other: str) -> ClassResult:
     (of_one, spec), (of_other, other_spec) = _read(one), _read(other)
     if _class(spec) == _class(other_spec):
         shared = {kind: function_class(attention) for kind, (attention, _) in spec.kinds.items()}
-        return ClassResult(True, (shared, shared), _errors({one: spec, other: other_spec}))
+        return ClassResult(True, (shared, shared), _errors((one, spec), (other, other_spec)))
     words, near = next(_neighbours(of_one, of_other, spec))
     ours, theirs = _class(spec), _class(near)
     apart = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
     told = [{name: of.get(name, "") for name in apart} for of in (ours, theirs)]
-    errors = _errors({one: spec, words: near}) if _has_fold(spec.chosen, near.chosen) else {}
+    errors = _errors((one, spec), (words, near)) if _has_fold(spec.chosen, near.chosen) else {}
     return ClassResult(False, (told[0], told[1]), errors, words or DEFAULTS)
 
 
 def _read(words: str) -> tuple[dict[str, str], ModelSpec]:
     """The settings by key, and the sizes that they ask for."""
-    given = shlex.split(words)
+    try:
+        given = shlex.split(words)
+    except ValueError as error:
+        raise ConfigError(f'--class "{words}": {error}; write KEY=VALUE, as in "fusion=sum"') from error
     if odd := [word for word in given if word.startswith("-") or "=" not in word]:
         raise ConfigError(f'--class "{words}": {odd[0]} is no override; write KEY=VALUE, as in "fusion=sum"')
     sweep = compose(given)
@@ -94,20 +97,17 @@ def _neighbours(
                 yield words, between
 
 
-def _errors(specs: Mapping[str, ModelSpec]) -> dict[str, float]:
-    """The errors of folding each of two into the other, by direction."""
+def _errors(*both: tuple[str, ModelSpec]) -> dict[str, float]:
+    """The largest error of folding an attention of one into that of the other, by direction."""
     return {
-        f"{source or DEFAULTS} into {target or DEFAULTS}": _error(specs[source], specs[target])
-        for source, target in itertools.permutations(specs)
+        f"{one or DEFAULTS} into {other or DEFAULTS}": max(
+            _error(attention, target.kinds[kind][0]) for kind, (attention, _) in source.kinds.items()
+        )
+        for (one, source), (other, target) in itertools.permutations(both)
     }
 
 
-def _error(source: ModelSpec, target: ModelSpec) -> float:
-    """How far the target is from the function of the source, in any of their kinds of attention."""
-    return max(_error_of(attention, target.kinds[kind][0]) for kind, (attention, _) in source.kinds.items())
-
-
-def _error_of(source: AttentionSpec, target: AttentionSpec) -> float:
+def _error(source: AttentionSpec, target: AttentionSpec) -> float:
     one, other = with_random_weights(source), with_random_weights(target)
     fold(one, other)
     x_BTC = torch.randn(2, 16, source.d_model, dtype=torch.float64)

@@ -6,8 +6,8 @@ of out_proj. Each head of the source is taken as its operator OV_i, which the ta
 legend: H heads, K key width, V value width, C model width, F fused width, G slots.
 """
 
-import copy
 import dataclasses
+import re
 
 import torch
 from torch import Tensor, nn
@@ -82,30 +82,22 @@ def _constant(attention: Attention) -> Tensor:
 
 def _of_input(attention: Attention) -> Attention:
     """The same function as one whose keys and values are made of the input, in place of a latent."""
-    plain, down = copy.deepcopy(attention), attention.latent.get_parameter("down.weight")
-    plain.spec, plain.latent = dataclasses.replace(attention.spec, kv_rank=None), nn.Identity()
-    for name in ("key", "value"):
-        up = linear(getattr(attention, name))
-        whole = Linear(down.shape[1], len(up.weight), bias=up.bias is not None).double()
-        plain.register_module(name, whole)
-        whole.weight.copy_(up.weight @ down)
-        if up.bias is not None and whole.bias is not None:
-            whole.bias.copy_(up.bias)
-    return plain
+    down, state = attention.latent.get_parameter("down.weight"), {}
+    for name, value in attention.state_dict().items():
+        plain, of_latent = re.subn(r"^(key|value)\.up\.", r"\1.", name)
+        state[plain] = value @ down if of_latent and value.dim() == 2 else value
+    same = Attention(dataclasses.replace(attention.spec, kv_rank=None), attention.mask).double()
+    same.load_state_dict({name: value for name, value in state.items() if not name.startswith("latent.")})
+    return same
 
 
 def _set_latent(target: Attention, of_input: Attention) -> None:
     """Set the weights of `target`, whose latent holds the whole input, to the function of `of_input`."""
-    down = target.latent.get_parameter("down.weight")
+    state, down = target.state_dict(), target.latent.get_parameter("down.weight")
     down.copy_(torch.eye(*down.shape))
-    for name in ("query", "scores", "fusion", "out_proj"):
-        getattr(target, name).load_state_dict(getattr(of_input, name).state_dict())
-    for name in ("key", "value"):
-        up, whole = linear(getattr(target, name)), linear(getattr(of_input, name))
-        up.weight.zero_()
-        up.weight[:, : whole.weight.shape[1]] = whole.weight
-        if up.bias is not None and whole.bias is not None:
-            up.bias.copy_(whole.bias)
+    for name, value in of_input.state_dict().items():
+        own, of_latent = re.subn(r"^(key|value)\.", r"\1.up.", name)
+        state[own].copy_(value @ down.mT if of_latent and value.dim() == 2 else value)
 
 
 def _fold_patterns(source: Attention, target: Attention) -> None:

@@ -146,7 +146,8 @@ RELATIONS = [
     ),
     Relation(
         *("kv_rank", ("", ""), "latent", "k_i = [c W_i; R x W_R], v_i = c W_i′, c = norm(x W)"),
-        "Keys and values of all heads are made of one latent c; without a norm, one of full rank is no limit.",
+        "Keys and values of all heads are made of one latent c, which at full rank and without a norm is no"
+        " limit.",
     ),
     *(
         Relation(

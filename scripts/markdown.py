@@ -34,4 +34,5 @@ def prose(text: str) -> str:
 
 def _filled(text: str) -> str:
     indent = "  " if text.startswith("- ") else ""
-    return textwrap.fill(text, 118, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    whole = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(" ".join(text.split()), 118, subsequent_indent=indent, **whole)

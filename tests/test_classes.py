@@ -35,6 +35,8 @@ READOUTS = [
         "query_proj=false key_heads=1",
         "scores=differential key_width=4",
     ),
+    *("kv_rank=12 kv_norm=false", "kv_rank=13 kv_norm=false scale=both", "kv_rank=5", "kv_rank=5 scale=none"),
+    *("kv_rank=5 key_width=6 model.position=rope", "kv_rank=5 key_width=6 model.position=rope scale=both"),
 ]
 
 
@@ -77,6 +79,7 @@ CLASSES = [  # one a line: what is in a line is of one class, and of another tha
         "fusion=gated fusion.input=static",
         "fusion=grouped fusion.groups=4",
         "fusion=exclusive fusion.drop=0",
+        *("kv_rank=12 kv_norm=false", "kv_rank=20 kv_norm=false scale=both"),
     ],
     [
         *("fusion=sum", "fusion=mean", "fusion=sum fusion.order=rotate", "fusion=concat out_rank=3"),
@@ -99,6 +102,12 @@ CLASSES = [  # one a line: what is in a line is of one class, and of another tha
     ["scores=differential key_width=4"],
     *(["key_width=12 model.position=rope"], ["key_width=4 model.position=rope"]),
     ["key_width=4 model.position=rope model.rope_base=9"],
+    *(["kv_rank=11 kv_norm=false", "kv_rank=11 kv_norm=false scale=none"], ["kv_rank=12"], ["kv_rank=5"]),
+    *([f"kv_rank=12 kv_norm=false key_width=4 model.position=rope rope_width={R}"] for R in (0, 2)),
+    ["model.d_model=16 out_proj=false"],  # slices of 4
+    ["model.d_model=16 out_proj=hadamard"],
+    ["model.d_model=16 out_proj=hadamard_scaled"],
+    [f"model.d_model=16 fusion=sum out_proj={name}" for name in ("false", "hadamard", "hadamard_scaled")],
 ]
 
 

@@ -637,10 +637,10 @@ def grouped_by_hand(b: Bench) -> Sides:
     return _with_rows(b, grouped, [rows for rows in b.rows(grouped, b.V) for _ in range(b.H // groups)])
 
 
-@identity("gated", "cat(2σ(x W_g)_i z_i) W_O", "by its formula", "")
+@identity("gated", "cat(2σ(x W_g)_i z_i) W_O", "by its formula, of the first half of x", "")
 def gated_by_hand(b: Bench) -> Sides:
-    gated = b.attention(fusion="gated")
-    gates = 2 * torch.sigmoid(b.x @ gated.get_parameter("fusion.logits.weight").mT)
+    gated = b.attention(fusion="gated", fusion_reads=b.C // 2)
+    gates = 2 * torch.sigmoid(b.x[..., : b.C // 2] @ gated.get_parameter("fusion.logits.weight").mT)
     return b.out(gated), b.written(gates.mT[..., None] * b.z, gated)
 
 

@@ -52,6 +52,8 @@ RUNS = {
         "fusion.gain=differential",
         "model.position=rope",
     ),
+    "hadamard": ("out_proj=hadamard_scaled", "fusion=gated"),
+    "latent": ("kv_rank=10", "model.position=rope", "key_width=12", "rope_width=4", "model.bias=true"),
     "no query projection": ("query_proj=false", "key_heads=2"),
     "head_scale": ("fusion=head_scale", "fusion.weights=convex", "out_proj=false", "value_scale=matched"),
     "head_norm": ("fusion=head_norm", "tie_qk=true"),

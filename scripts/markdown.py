@@ -34,5 +34,7 @@ def prose(text: str) -> str:
 
 def _filled(text: str) -> str:
     indent = "  " if text.startswith("- ") else ""
-    whole = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(" ".join(text.split()), 118, subsequent_indent=indent, **whole)
+    one_line = " ".join(text.split())
+    return textwrap.fill(
+        one_line, 118, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )

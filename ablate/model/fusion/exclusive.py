@@ -16,7 +16,8 @@ class ExclusiveOptions(Options):
 
 @register("exclusive")
 class Exclusive(Fusion):
-    """Heads concatenated, each without its part along the value of the token itself: z_i − d (z_i·v̂_i) v̂_i.
+    """Heads concatenated, each without its part along the value of the token itself:
+    z_i ← z_i − d (z_i·v̂_i) v̂_i.
 
     v̂_i is the value that head i has at this position, divided by its length, so a head writes what others say
     alone. d is 1 (published), another number, or learned for each head, starting at 1; at 0 it is concat.

@@ -12,7 +12,7 @@ from ablate.model.spec import HeadShape
 
 @register("hadamard")
 class Hadamard(Readout):
-    """A fixed Walsh–Hadamard matrix in place of out_proj: fused · H/√d_model, where H has entries ±1.
+    """A fixed Walsh–Hadamard matrix in place of out_proj: y = fused · H/√d_model, where H has entries ±1.
 
     It is orthogonal and has no parameters; the fused vector must be d_model wide, a power of two. See:
     Aggarwal and Kumar, "Rethinking attention output projection", arXiv 2603.08343.

@@ -10,9 +10,10 @@ from ablate.model.spec import HeadShape
 @register("hadamard_scaled")
 class HadamardScaled(Hadamard):
     """A fixed Walsh–Hadamard matrix in place of out_proj, then a learned scale for each channel:
-    (fused · H/√d_model) ⊙ s.
+    y = (fused · H/√d_model) ⊙ s.
 
-    s starts at 1. A scale before the matrix would fold into W_V. See: hadamard.
+    s starts at 1. A scale before the matrix would fold into W_V.
+    See: Aggarwal and Kumar, arXiv 2603.08343, who add a shift for each channel, too.
     """
 
     invertible = True

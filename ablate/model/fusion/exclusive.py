@@ -21,7 +21,7 @@ class Exclusive(Fusion):
 
     v̂_i is the value that head i has at this position, divided by its length, so a head writes what others say
     alone. d is 1 (published), another number, or learned for each head, starting at 1; at 0 it is concat.
-    See: "Exclusive self-attention", arXiv 2603.09078.
+    See: Zhai, "Exclusive self attention", arXiv 2603.09078.
     """
 
     Options = ExclusiveOptions

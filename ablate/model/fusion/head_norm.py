@@ -20,8 +20,8 @@ class HeadNormOptions(Options):
 class HeadNorm(Fusion):
     """Heads concatenated, each normalized: fused = [γ_1 ⊙ RMSNorm(z_1); …; γ_H ⊙ RMSNorm(z_H)].
 
-    γ, (H, V), starts at STD·√d_model, the size of a value at the start, or with gain=differential at 1 − λ_0
-    of scores=differential. The norm of a head has no effect.
+    γ, (H, V), starts at the size of a value, 0.02·√d_model, or with gain=differential at 1 − λ_0 of
+    scores=differential. How large a head's output is has no effect, its direction has.
     See: Ye et al., "Differential transformer", arXiv 2410.05258, whose heads are normalized this way.
     """
 

@@ -61,7 +61,7 @@ def test_defaults_are_the_documented_ones():
         ("heads=true", ("heads=true", "a whole number")),
         ("heads=null", ("heads=null", "a whole number")),
         ("heads=[4]", ("heads=[4]", "a whole number")),
-        ("out_proj=1", ("out_proj=1", "true, false or the name of a readout")),
+        ("out_proj=1", ("out_proj=1", "true or false or a word")),
         ("out_proj=[true]", ("out_proj=", "true or false")),
         ("train.steps=-5", ("train.steps=-5", "at least 1")),
         ("train.steps=0", ("train.steps=0", "at least 1")),

@@ -82,7 +82,7 @@ def _patterns(spec: AttentionSpec) -> str:
 def _written(spec: AttentionSpec) -> str:
     slots, rank, width = slots_of(spec), rank_of_out_proj(spec), spec.value_width
     named = spec.out_proj if isinstance(spec.out_proj, str) else ""
-    if slots is None or (named and not readout.method_of(named)[0].invertible):
+    if slots is None or (named and not _has_inverse(spec, named)):
         return _as_it_is(spec)
     if spec.out_proj is not True and (slots > 1 or _lacks_constant(spec)):
         through = f" readout={named}" if named and slots > 1 else ""
@@ -103,6 +103,13 @@ def _as_it_is(spec: AttentionSpec) -> str:
     parts += [f"out_proj rank={rank_of_out_proj(spec) or 'full'}"] if spec.out_proj is True else []
     parts += [f"readout={spec.out_proj}"] if isinstance(spec.out_proj, str) else []
     return " ".join(parts)
+
+
+def _has_inverse(spec: AttentionSpec, named: str) -> bool:
+    """Whether this readout has an inverse, as far as it claims."""
+    method, options = fusion.method_of(spec.fusion)
+    is_square = method.slots(spec.heads, options) * spec.value_width == spec.d_model
+    return is_square and readout.method_of(named)[0].invertible
 
 
 def _has_own_values(spec: AttentionSpec) -> bool:

@@ -1,8 +1,12 @@
 """Readouts in place of out_proj: sizes at the start, what probes and columns make of them, refusals."""
 
+from typing import Any
+
 import pytest
 import torch
+import torch.nn.functional as F
 from scipy.linalg import hadamard
+from torch import Tensor
 
 from ablate.analysis.frames import as_texts, frame
 from ablate.config.conditions import holds
@@ -11,8 +15,13 @@ from ablate.config.rules import ConfigError
 from ablate.execution.formulas import before_training
 from ablate.execution.run import resolve
 from ablate.model.models import build_model
+from ablate.model.readout import Readout
+from ablate.model.readout.base import _registry
+from ablate.model.readout.hadamard import Hadamard
+from ablate.model.spec import HeadShape
 from ablate.probes.patterns import look
 from ablate.store.columns import COLUMNS, csv_value
+from ablate.verify.contract import check_results
 from tests.helpers import SEEDS, make_config, make_spec
 from tests.test_probes import batch, inputs, with_random_weights
 
@@ -103,3 +112,58 @@ def test_what_does_not_fit_is_refused_with_a_way_out(overrides, words):
     with pytest.raises(ConfigError) as refusal:
         make_spec(*overrides.split())
     assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+# --- what `ablate check` finds ----------------------------------------------------------------------------
+
+
+class Shifted(Readout):
+    """Reads the token before, too."""
+
+    def forward(self, fused_BTF: Tensor) -> Tensor:
+        return fused_BTF + F.pad(fused_BTF, (0, 0, 1, 0))[:, :-1]
+
+
+class Curved(Readout):
+    def forward(self, fused_BTF: Tensor) -> Tensor:
+        return fused_BTF.relu()
+
+
+class Loud(Readout):
+    def forward(self, fused_BTF: Tensor) -> Tensor:
+        return 3 * fused_BTF
+
+
+class Lossy(Readout):
+    invertible = True
+
+    def forward(self, fused_BTF: Tensor) -> Tensor:
+        return 2**0.5 * torch.cat([torch.zeros_like(fused_BTF[..., :16]), fused_BTF[..., 16:]], -1)
+
+
+class Picky(Readout):
+    @classmethod
+    def check(cls, shape: HeadShape, options: Any) -> None:
+        raise ConfigError("none fits")
+
+    def forward(self, fused_BTF: Tensor) -> Tensor:
+        return fused_BTF
+
+
+WRONG = [
+    (Shifted, "what it makes of a token depends on others, by"),
+    (Curved, "of a sum it does not make the sum of what it makes of both: it is off by"),
+    (Loud, "what it makes of its input starts 3 times as large; divide by that"),
+    (Lossy, "invertible is true, and its map has no inverse"),
+    (Picky, "it refuses all sizes that were tried, so nothing was checked"),
+]
+
+
+@pytest.mark.parametrize("method, words", WRONG)
+def test_what_is_wrong_with_a_readout_is_said(monkeypatch, method, words):
+    monkeypatch.setitem(_registry._methods, "wrong", method)
+    monkeypatch.setattr(method, "name", "wrong", raising=False)
+    if method is not Picky:  # of square sizes
+        monkeypatch.setattr(method, "check", classmethod(vars(Hadamard)["check"].__func__))
+    broken = [result.broken for result in check_results("out_proj", "wrong")]
+    assert any(one.startswith(words) for one in broken), broken

@@ -225,6 +225,14 @@ def test_what_was_resolved_resolves_to_the_same(overrides):
         (("scores=windows", "scores.windows=[8,16]"), ("scores.windows=[8,16]: 2 of them for heads=4",)),
         (("scores=windows", "scores.windows=[0,1,2,3]"), ("windows=[0,1,2,3]: give each head a width of",)),
         (("scores=windows", "scores.windows=0"), ("scores.windows=0: give each head a width of 1",)),
+        (("scores=differential", "key_width=7"), ("and a head has 7; use key_width=8",)),
+        *(
+            (
+                ("scores=differential", "model.position=rope", f"key_width={K}"),
+                (f"a head has {K}; use key_width={to}",),
+            )
+            for K, to in ((2, 4), (6, 8), (10, 12))
+        ),
         (("scores=uniform", "key_width=8"), ("key_width=8: scores=uniform has no queries and keys",)),
         (("scores=uniform", "scale=none"), ("scores=uniform has no queries and keys; use scale=inside",)),
     ],

@@ -224,6 +224,7 @@ def test_a_trained_run_is_far_from_one_head(tmp_path):
         ("kv_rank=64 kv_norm=false", "seed=3"),
         ("key_width=64 query_heads=1", "key_width=64 query_heads=1 query_proj=false train.lr=0.1"),
         ("model=pair at=cross fusion=sum", "model=pair at=cross fusion=concat out_rank=16"),
+        ("query_proj=false kv_rank=16 model=modern", "scale=none query_proj=false kv_rank=16 model=modern"),
     ],
 )
 def test_two_of_one_class_are_proved_both_ways(one, other):
@@ -245,6 +246,15 @@ def test_two_of_one_class_are_proved_both_ways(one, other):
         ),
         ("", "match=params fusion=sum model.d_model=32", "fusion=sum", {"decoder"}),
         ("out_proj=hadamard", "out_proj=false", "out_proj=false", {"decoder"}),
+        ("", "model=pair", "model=pair", {"context", "encoder_layers", "encoder", "cross"}),
+        ("model.bias=true", "model.bias=false", "model.bias=false", {"bias"}),
+        ("", "model.layers=3", "model.layers=3", {"layers"}),
+        (
+            "scores=windows 'scores.windows=[4,8,16,32]'",
+            "scores=windows 'scores.windows=[4, 8, 16, 33]'",
+            "scores=windows 'scores.windows=[4, 8, 16, 33]'",
+            {"decoder"},
+        ),
     ],
 )
 def test_of_two_classes_the_nearest_neighbour_is_shown(one, other, neighbour, apart):
@@ -252,6 +262,7 @@ def test_of_two_classes_the_nearest_neighbour_is_shown(one, other, neighbour, ap
     assert not result.same and result.neighbour == neighbour
     assert {*result.classes[0]} == {*result.classes[1]} == apart
     assert result.classes[0] != result.classes[1]
+    assert apart == {"decoder"} or not result.errors  # equal attentions prove nothing of such models
 
 
 def test_the_smaller_class_folds_into_the_larger_one():
@@ -275,6 +286,7 @@ def test_the_command_on_classes(tmp_path):
         ("fusion=sum,mean", "heads=1"),
         ("fusion", "heads=1"),
         ("heads=3", "heads=1"),
+        ("heads=2", "heads=1", "--only", "3"),
         ("-m", "heads=1"),
     ):
         refused = call_cli("verify", "--class", *words, cwd=tmp_path)

@@ -125,6 +125,8 @@ def verify(
 
     use_plugins(plugin)
     if class_ is not None:
+        if only or run:
+            raise ConfigError("--class: it compares two configs; leave out --only and --run")
         _compare_classes(*class_, format=format, wide=wide)
         return
     verdicts = verified([name.strip() for name in (only or "").split(",") if name.strip()])
@@ -159,6 +161,7 @@ def _compare_classes(one: str, other: str, *, format: str, wide: bool) -> None:
     import pandas as pd
 
     from ablate.verify.classes import same_class
+    from ablate.verify.results import EQUAL
 
     result = same_class(one, other)
     ours, theirs = result.classes
@@ -170,12 +173,15 @@ def _compare_classes(one: str, other: str, *, format: str, wide: bool) -> None:
         print_table(pd.DataFrame(folded), "table", wide=wide)
     else:
         say(f"two classes; the nearest neighbour of {one or 'the defaults'} that differs: {result.neighbour}")
-        rows = [{"of": name, one: ours[name], result.neighbour: theirs[name]} for name in ours]
+        rows = [{"of": n, one or "the defaults": ours[n], result.neighbour: theirs[n]} for n in ours]
         print_table(pd.DataFrame(rows), "table", wide=wide)
         if result.errors:
             say("as close as weights of one come to random weights of the other, in float64:")
             print_table(pd.DataFrame(folded), "table", wide=wide)
-    if not result.same:
+    is_off = result.same and max(result.errors.values()) > EQUAL
+    if is_off:
+        say("the texts of both are equal, and the folds are not: what a method claims is false; ablate check")
+    if is_off or not result.same:
         raise typer.Exit(1)
 
 

@@ -33,7 +33,7 @@ class Registry(Generic[Kind]):
         """Class decorator that registers a part, which configs choose by KIND=name."""
 
         def add(part: type[Part]) -> type[Part]:
-            if name in self._methods:
+            if name in (*self._methods, *self.besides):
                 raise ConfigError(f"{self.kind}={name}: there is a {self.noun} of that name; choose another")
             given: Any = part
             if not isinstance(part, type) or self.of not in given.__mro__:

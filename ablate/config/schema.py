@@ -12,6 +12,7 @@ from ablate.config.rules import (
     AtMost,
     ConfigError,
     Count,
+    ErrorText,
     EveryFileSystem,
     IntroducedAt,
     NonNegative,
@@ -148,7 +149,10 @@ class RunConfig:
     kv_norm: Annotated[bool, IntroducedAt(True)]
     rope_width: Annotated[Annotated[int, AtLeast(0), AtMost(2**31)] | Literal["auto"], IntroducedAt("auto")]
     at: Literal["all", "encoder", "decoder", "cross"]
-    out_proj: bool | Annotated[str, Spelled(r"[A-Za-z_]\w*", "use true, false or the name of a readout")]
+    out_proj: Annotated[
+        bool | Annotated[str, Spelled(r"[A-Za-z_]\w*", "a name")],
+        ErrorText("use true, false or the name of a readout"),
+    ]
     out_rank: Size | None
     value_width: Size | Literal["auto", "narrow", "wide"]
     key_width: Size | Literal["auto"]

@@ -185,6 +185,8 @@ def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:
         raise ConfigError(
             f"{kind}={name}: its Options are no dataclass; write @dataclass(frozen=True, kw_only=True)"
         )
+    if kind == "out_proj" and dataclasses.fields(method.Options):
+        raise ConfigError(f"out_proj={name}: a readout has no options; register each variant by its own name")
     defaults = {option.name: option.default for option in dataclasses.fields(method.Options)}
     for option, default in defaults.items():
         if default is dataclasses.MISSING:

@@ -105,7 +105,7 @@ def head_shape(spec: AttentionSpec, layer: int = 1) -> HeadShape:
         layer=layer,
         each=shared.each,
         fused=method.slots(spec.heads, options) * spec.value_width,
-        rope_width=spec.rope_width,
+        turned=spec.turned,
     )
 
 
@@ -201,8 +201,8 @@ class Attention(nn.Module):
             )
         self.share = Share(spec)
         self.scores = rule(shape, rule_options)
-        turned = spec.rope_width if spec.kv_rank else None  # all channels
-        self.turn = Rotary(spec.rope_base, turned) if K and spec.rope_base and turned != 0 else nn.Identity()
+        still = K - spec.turned
+        self.turn = Rotary(spec.rope_base or 0.0, still) if spec.turned else nn.Identity()
         self.gain = Times(spec.gain) if spec.gain != 1 else nn.Identity()
         self.fusion = method(shape, options)
         self.out_proj = _readout(shape, spec)

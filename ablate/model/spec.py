@@ -45,7 +45,7 @@ class HeadShape:
 
     patterns: the first head of each attention pattern (ablate.model.attention.Sharing). scale: the factor on
     the scores before softmax. layer: counts from 1. each: how many values a pattern reads. fused: the width
-    of the fused heads. rope_width: as of AttentionSpec.
+    of the fused heads. turned: how many channels of queries and keys positions turn.
     """
 
     heads: int
@@ -57,7 +57,7 @@ class HeadShape:
     layer: int = 1
     each: int = 1
     fused: int = 0
-    rope_width: int = 0
+    turned: int = 0
 
     @property
     def differential_start(self) -> float:
@@ -102,6 +102,11 @@ class AttentionSpec:
     kv_rank: int | None = None
     kv_norm: bool = False
     rope_width: int = 0
+
+    @property
+    def turned(self) -> int:
+        """How many channels of each query and key positions turn, the last ones."""
+        return 0 if not self.rope_base else self.rope_width if self.kv_rank else self.key_width
 
     @property
     def gain(self) -> float:

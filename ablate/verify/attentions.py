@@ -93,9 +93,11 @@ def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
 
 def _specs_around_readout(name: str) -> Iterator[AttentionSpec]:
     """Attentions with this readout, whose fused vector is as wide as the model, a power of two, or is not."""
-    for heads, bias, fused in itertools.product((4, 1), (False, True), (32, 20)):
+    for heads, bias, (d_model, fused) in itertools.product(
+        (4, 1), (False, True), ((32, 32), (32, 20), (64, 64))
+    ):
         with contextlib.suppress(ConfigError):
-            width = {"d_model": 32, "value_width": fused // heads}
+            width = {"d_model": d_model, "value_width": fused // heads}
             spec = attention_spec(heads=heads, bias=bias, out_proj=name, **width)
             readout.method_of(name)[0].check(head_shape(spec), None)
             yield spec

@@ -6,8 +6,9 @@ sizes besides. A text, a seed or a training changes no class.
 
 import dataclasses
 import itertools
+import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -52,7 +53,7 @@ def same_class(one: str, other: str) -> ClassResult:
     ours, theirs = _class(spec), _class(near)
     apart = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
     told = [{name: of.get(name, "") for name in apart} for of in (ours, theirs)]
-    errors = _errors((one, spec), (words, near)) if _has_fold(spec.chosen, near.chosen) else {}
+    errors = _errors((one, spec), (words, near)) if _has_fold(spec, near, apart) else {}
     return ClassResult(False, (told[0], told[1]), errors, words or DEFAULTS)
 
 
@@ -88,7 +89,7 @@ def _neighbours(
         for keys in itertools.combinations(apart, count):
             kept = {key: value for key, value in one.items() if key not in keys}
             changed = kept | {key: other[key] for key in keys if key in other}
-            words = " ".join(f"{key}={value}" for key, value in changed.items())
+            words = shlex.join(f"{key}={value}" for key, value in changed.items())
             try:
                 between = _read(words)[1]
             except ConfigError:  # these changes do not go without others
@@ -115,8 +116,16 @@ def _error(source: AttentionSpec, target: AttentionSpec) -> float:
         return relative_error(other(x_BTC, x_BTC), one(x_BTC, x_BTC))
 
 
-def _has_fold(one: AttentionSpec, other: AttentionSpec) -> bool:
-    """Whether both only add heads up, and differ in that alone, so that `fold` finds the closest weights."""
-    texts = [function_class(a).split(" sl")[0].split(" shared")[0] for a in (one, other)]
-    both_add = slots_of(one) is not None and slots_of(other) is not None
-    return both_add and texts[0] == texts[1] and one.d_model == other.d_model
+def _has_fold(one: ModelSpec, other: ModelSpec, apart: Collection[str]) -> bool:
+    """Whether their attentions alone differ, and all of them only add heads up, so that `fold` finds the
+    closest weights. apart: the names of what differs."""
+    if not {*apart} <= one.kinds.keys() & other.kinds.keys():
+        return False
+    both = [(a, other.kinds[kind][0]) for kind, (a, _) in one.kinds.items()]
+    patterns = [{_patterns_of(a) for a in pair} for pair in both]
+    return all(slots_of(a) is not None for pair in both for a in pair) and {*map(len, patterns)} == {1}
+
+
+def _patterns_of(spec: AttentionSpec) -> str:
+    """The part of its class that is about patterns."""
+    return re.split(" (?:slots|slices|shared)", function_class(spec))[0]

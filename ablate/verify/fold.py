@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ablate.model.attention import Attention
 from ablate.model.function_class import any_scores, latent_limits, rank_of_out_proj, slots_of
-from ablate.model.latent import FromLatent
+from ablate.model.latent import FromLatent, Latent
 from ablate.model.layers import Linear, LowRank
 from ablate.model.readout import Readout
 
@@ -115,9 +115,10 @@ def _fold_patterns(source: Attention, target: Attention) -> None:
     target.query.load_state_dict(source.query.state_dict())
     if not source.spec.tie_qk:
         target.key.load_state_dict(source.key.state_dict())
-    scaled = target.query if source.spec.query_proj else target.key
-    for param in scaled.parameters():
-        param *= factor**share
+    into_keys = (target.key, *([target.latent.shared] if isinstance(target.latent, Latent) else []))
+    for scaled in (target.query,) if source.spec.query_proj else into_keys:
+        for param in scaled.parameters():
+            param *= factor**share
 
 
 def _weights(attention: Attention, name: str) -> Tensor:

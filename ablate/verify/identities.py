@@ -16,6 +16,7 @@ from torch import Tensor
 from ablate.model.attend import EVERYTHING
 from ablate.model.attention import Attention
 from ablate.model.models import build_model
+from ablate.model.position import Rotary
 from ablate.model.spec import ModelSpec
 from ablate.verify.attentions import SEEDS, Bench
 from ablate.verify.fold import fold, operators
@@ -587,8 +588,8 @@ def latent_by_hand(b: Bench) -> Sides:
     c = _divided_by_its_size(b.x @ weights["latent.down.weight"].mT, eps=1e-6) * weights["latent.norm.weight"]
     k, v = (_by_head(b, c @ weights[f"{name}.up.weight"].mT) for name in ("key", "value"))
     q_still, q = _by_head(b, b.x @ weights["query.weight"].mT).split([8 - shared, shared], -1)
-    turned = latent.turn(b.x[:, None] @ weights["latent.shared.weight"].mT)
-    scores = q_still @ k.mT + latent.turn(q) @ turned.mT
+    turn, key = Rotary(BASE), b.x[:, None] @ weights["latent.shared.weight"].mT
+    scores = q_still @ k.mT + turn(q) @ turn(key).mT
     return b.out(latent), b.written(b.patterns(scores / 8**0.5) @ v, latent)
 
 

@@ -2,9 +2,9 @@
 
 legend: B batch, T time, F fused width, C model width.
 
-A readout maps fused_BTF to what attention adds to the residual stream, (B, T, C). It is linear and adds no
-constant, so that the share of each head is what it makes of that head alone. It keeps sizes at the start:
-values start smaller for it, so that attention adds as much as with out_proj=true.
+A readout maps fused_BTF to what attention adds to the residual stream, (B, T, C), each token by itself. It is
+linear and adds no constant, so that the share of each head is what it makes of that head alone. It keeps
+sizes at the start: values start smaller for it, so that attention adds as much as with out_proj=true.
 
 To add one: one file here with a registered subclass of Readout, which has no options. The tests over the
 registry then cover it.

@@ -39,10 +39,10 @@ class Hadamard(Readout):
             )
         if shape.fused != d:
             slots = shape.fused // shape.value_width
-            fitting = "out_proj=true" if d % slots else f"value_width={d // slots}"
+            fitting = "" if d % slots else f"value_width={d // slots} or "
             raise ConfigError(
                 f"out_proj={cls.name}: it takes as many numbers as it gives, model.d_model={d}, and the fused"
-                f" heads are {shape.fused}; use {fitting}"
+                f" heads are {shape.fused}; use {fitting}out_proj=true"
             )
 
     @classmethod

@@ -31,16 +31,17 @@ class Differential(Scores):
 
     @classmethod
     def check(cls, shape: HeadShape, options: Any) -> None:
-        if shape.key_width % 2:
-            raise ConfigError(
-                f"scores=differential: it halves the channels of queries and keys, and a head has"
-                f" {shape.key_width}; use key_width={shape.key_width + 1}"
-            )
-
-        if shape.rope_width:
+        if shape.turned not in (0, shape.key_width):
             raise ConfigError(
                 "scores=differential: it halves the channels of a head, and beside a latent positions turn"
-                f" {shape.rope_width} of them alone; use rope_width=0, or kv_rank=null"
+                f" {shape.turned} of them alone; use rope_width=0, or kv_rank=null"
+            )
+        parts = 4 if shape.turned else 2
+        if shape.key_width % parts:
+            how = "halves the channels of queries and keys" + (", which are turned" if shape.turned else "")
+            raise ConfigError(
+                f"scores=differential: it {how}, and a head has {shape.key_width}; use"
+                f" key_width={-(-shape.key_width // parts) * parts}"
             )
 
     @classmethod

@@ -19,8 +19,9 @@ from ablate.methods import ConfigError, HeadShape, Options, Readout, register
 class Mine(Readout):
     """The fused heads in reverse order of their channels."""
 
-    # The map must be linear and add no constant. One more thing can be claimed: that it has an inverse, for
-    # all but special weights. At one head it then counts as the same class of functions as out_proj=false.
+    # The map must be linear, add no constant, and treat each token by itself. One more thing can be claimed:
+    # that it has an inverse, for all but special weights. At one head it then counts as the same class of
+    # functions as out_proj=false.
     invertible = True
 
     def __init__(self, shape: HeadShape, options: Options) -> None:

@@ -68,6 +68,7 @@ def broken_ways() -> list[tuple[type, str, Any]]:
         (Rotary, "forward", changed(torch.tanh)),
         (nn.LayerNorm, "forward", lambda old: lambda self, x: F.rms_norm(x, x.shape[-1:], self.weight)),
         (differential, "_difference", lambda old: lambda self, z: 0.8 * z.chunk(2, 1)[0]),
+        (differential, "_difference", lambda old: lambda self, z: z.chunk(2, 1)[0]),
         (Rotary, "forward", lambda old: lambda self, x, first=0: x),
         *((Share, name, swapped) for name in ("queries", "keys", "values")),
         (Share, "heads", changed(lambda z: z.sum(2, keepdim=True).expand_as(z))),

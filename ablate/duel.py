@@ -20,7 +20,7 @@ from ablate.config.contrast import MARGIN
 from ablate.config.identity import digest
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError, did_you_mean
-from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
+from ablate.config.schema import PARTS, STANDARD_FUSION, STANDARD_SCORES
 from ablate.execution.plugins import KINDS, Method, methods, read
 from ablate.execution.run import Run, resolve
 from ablate.files.atomic import write_atomically
@@ -97,7 +97,7 @@ class Duel:
     store. Raises ConfigError."""
 
     def __init__(self, one: Side, other: Side, settings: Sequence[str], command: str) -> None:
-        of_both = [setting for setting in settings if setting.partition(".")[0] in KINDS]
+        of_both = [setting for setting in settings if setting.partition(".")[0] in PARTS]
         settings = [setting for setting in settings if setting not in of_both]
         self.one, self.other = _with_options(one, other, of_both)
         if self.one.arm == self.other.arm:

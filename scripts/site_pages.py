@@ -1,18 +1,16 @@
-"""The pages of the site that no file of docs/ holds: README, changes, methods, keys, the reference.
+"""The pages of the site that are no files of docs/: README, changes, keys, the reference, drawn methods.
 
 Loads no torch.
 """
 
-import ast
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
-from ablate.compose.keys import Key, sections
+from ablate.compose.keys import sections
 from ablate.files.svg import inline
+from scripts.markdown import plain, table
 
 ROOT = Path(__file__).parent.parent
-KINDS = {"fusion": "How heads are brought together", "scores": "How queries and keys become patterns"}
 REFERENCE = """# Reference
 
 ## In Python
@@ -40,8 +38,7 @@ def pages() -> dict[str, str]:
             "\n".join(f"::: {name}" for name in CONTRACTS),
         ),
         "keys.md": _keys(),
-        "methods/index.md": _gallery(),
-        **{f"methods/{kind}/{name}.md": _method(kind, name) for kind in KINDS for name in _names(kind)},
+        "methods.md": _with_drawings((ROOT / "docs" / "methods.md").read_text(encoding="utf-8")),
     }
 
 
@@ -50,67 +47,20 @@ def _as_page(name: str) -> str:
     return re.sub(r'(\]\(|")docs/', r"\1", (ROOT / name).read_text(encoding="utf-8"))
 
 
-def _gallery() -> str:
-    lines = [
-        "# Methods",
-        "",
-        "The drawings show heads as boxes on the left, and what is made of them on the right.",
-    ]
-    for kind, title in KINDS.items():
-        lines += ["", f"## {title}", "", f"| `{kind}` | | |", "| --- | --- | --- |"]
-        for name in _names(kind):
-            first = _plain(re.split(r"(?<=[.:])\s", _said(kind, name))[0].rstrip(":"))
-            lines.append(f"| {_drawing(kind, name, '3em')} | [{_plain(name)}]({kind}/{name}.md) | {first} |")
-    return "\n".join(lines)
-
-
-def _method(kind: str, name: str) -> str:
-    lines = [
-        f"# {_plain(name)}",
-        "",
-        f"<div>{_drawing(kind, name, '8em')}</div>",
-        "",
-        _plain(_said(kind, name)),
-    ]
-    (options,) = [section.keys for section in sections() if section.choice == f"{kind}={name}"]
-    lines += _table("option", options)
-    return "\n".join([*lines, "", f"    ablate run {kind}={name}", "", "[All methods](../index.md)"])
-
-
 def _keys() -> str:
     lines = ["# Keys", "", "What `ablate keys` prints, from the files of configs/."]
     for section in sections():
         if section.choice:
-            lines += ["", f"## `{section.choice}`", "", _plain(section.about)]
-        lines += _table("key", section.keys)
+            lines += ["", f"## `{section.choice}`", "", plain(section.about)]
+        lines += table("key", section.keys)
     return "\n".join(lines)
 
 
-def _table(title: str, keys: Sequence[Key]) -> list[str]:
-    rows = [f"| `{key.name}` | {key.default and f'`{key.default}`'} | {_plain(key.about)} |" for key in keys]
-    return ["", f"| {title} | default | |", "| --- | --- | --- |", *rows] if rows else []
+def _with_drawings(page: str) -> str:
+    """The page with its drawings in it, where they have the color of the text."""
+    return re.sub(r"!\[[^]]*\]\(\.\./(ablate/\S+\.svg)\)", _drawn, page)
 
 
-def _names(kind: str) -> list[str]:
-    return sorted(path.stem for path in (ROOT / "configs" / kind).glob("*.yaml"))
-
-
-def _said(kind: str, name: str) -> str:
-    """The docstring of the class that is registered by this name."""
-    tree = ast.parse((ROOT / "ablate" / "model" / kind / f"{name}.py").read_text(encoding="utf-8"))
-    (method,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and _is_registered(node)]
-    return ast.get_docstring(method) or ""
-
-
-def _is_registered(node: ast.ClassDef) -> bool:
-    return any(ast.unparse(decorator).startswith("register(") for decorator in node.decorator_list)
-
-
-def _drawing(kind: str, name: str, height: str) -> str:
-    drawing = inline(ROOT / "ablate" / "model" / kind / f"{name}.svg")
-    return drawing.replace("\n", "").replace('height="1.5em"', f'height="{height}"')
-
-
-def _plain(text: str) -> str:
-    """Text whose signs mean nothing in Markdown."""
-    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
+def _drawn(link: re.Match[str]) -> str:
+    drawing = inline(ROOT / link[1]).replace("\n", "").replace('height="1.5em"', 'height="4em"')
+    return f"<div>{drawing}</div>"

@@ -39,7 +39,7 @@ from ablate.compose.configs import configs_dir, defaults_of
 from ablate.compose.loading import OwnConfigSource
 from ablate.config.contrast import AContrast, Contrast
 from ablate.config.read import read
-from ablate.config.schema import RunConfig
+from ablate.config.schema import PARTS, RunConfig
 from ablate.data.corpus import forget
 from ablate.execution import plugins
 from ablate.execution.plugins import KINDS
@@ -74,10 +74,10 @@ def quick_config(*overrides: str) -> RunConfig:
     plain: dict[str, Any] = dataclasses.asdict(make_config())
     for key, _, text in (override.partition("=") for override in overrides):
         *path, last = key.split(".")
-        if key in KINDS:
+        if key in PARTS:
             options = defaults_of(key, text, KINDS[key].methods()[text].Options)
             plain[key] = {"name": text, "options": options}
-        elif path and path[0] in KINDS:
+        elif path and path[0] in PARTS:
             plain[path[0]]["options"][last] = yaml.safe_load(text)
         else:
             (plain[path[0]] if path else plain)[last] = yaml.safe_load(text)
@@ -358,7 +358,7 @@ def parsed_once() -> contextlib.AbstractContextManager[Any]:
 @contextlib.contextmanager
 def forgetting_plugins() -> Iterator[None]:
     """What is done in here leaves nothing of the plugins that it used."""
-    groups = {kind: {**ConfigStore.instance().repo.get(kind, {})} for kind in KINDS}
+    groups = {kind: {**ConfigStore.instance().repo.get(kind, {})} for kind in PARTS}
     try:
         yield
     finally:

@@ -217,6 +217,7 @@ def synthetic_row(fusion: str, heads: int, out_proj: bool, lr: float, seed: int)
         **{"key_width": narrow, "match": "none", "match_by": "mlp", "d_model": WIDTH, "layers": 2},
         **{"context": 64, "mlp_hidden": 256, "bias": False, "dropout": 0.0, "corpus_sha256": "0" * 64},
         **{"position": "learned", "norm": "layer", "mlp": "gelu"},
+        **{"query_proj": True, "kv_norm": True, "rope_width": "auto"},
         **{"tokenizer": "char", "vocab": 97, "splits": [0.8, 0.1, 0.1], "steps": STEPS[-1], "batch": 32},
         **{"lr": lr, "warmup": 0.05, "min_lr_ratio": 0.1, "weight_decay": 0.1, "beta1": 0.9},
         **{"beta2": 0.99, "eps": 1e-8, "clip": 1.0, "eval_every": 100, "precision": "float32"},

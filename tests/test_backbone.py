@@ -94,7 +94,7 @@ def interleaved(self: Rotary, x: Tensor, first: int = 0) -> Tensor:
     return turned.unflatten(-1, (2, -1)).mT.flatten(-2)
 
 
-turn, original_norm, read = Rotary.forward, RMSNorm.forward, Attention.read
+turn, original_norm, read = Rotary.forward, RMSNorm.forward, Attention._read
 
 
 def eps_outside(self: RMSNorm, x: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ ERRORS = {
             self.turn(self.share.keys(self.key(y)).flip(2)).flip(2),
         ),
     ),
-    "values turned, too": (Attention, "read", values_turned),
+    "values turned, too": (Attention, "_read", values_turned),
     "the mean taken out": (RMSNorm, "forward", lambda self, x: original_norm(self, x - x.mean(-1, True))),
     "gate and up exchanged": (
         MLP,

@@ -19,6 +19,7 @@ from tests.helpers import quick_config
 FUSIONS = [
     *("concat", "sum", "sum fusion.order=rotate", "mean", "weighted_sum fusion.per=channel", "head_norm"),
     *(f"grouped fusion.groups={groups}" for groups in (1, 2)),
+    *("exclusive", "exclusive fusion.drop=0"),
     *("head_scale fusion.weights=convex", "max", "gated", "gated fusion.input=static"),
     "gated fusion.input=static fusion.activation=softmax fusion.per=channel",
 ]
@@ -28,7 +29,14 @@ READOUTS = [
     "scale=outside value_heads=1",
     *("value_proj=false scale=outside", "value_proj=false out_proj=false", "tie_qk=true scale=outside"),
     *("scores=talking", "scores=talking out_proj=false", "scores=windows scale=none", "scores=uniform"),
-    *("scores=qk_norm", "scores=qk_norm scale=none"),
+    *("scores=qk_norm", "scores=qk_norm scale=none", "key_width=12", "key_width=14 scale=both query_heads=1"),
+    *(
+        "query_heads=1 key_width=12 query_proj=false",
+        "query_proj=false key_heads=1",
+        "scores=differential key_width=4",
+    ),
+    *("kv_rank=12 kv_norm=false", "kv_rank=13 kv_norm=false scale=both", "kv_rank=5", "kv_rank=5 scale=none"),
+    *("kv_rank=5 key_width=6 model.position=rope", "kv_rank=5 key_width=6 model.position=rope scale=both"),
 ]
 
 
@@ -70,6 +78,8 @@ CLASSES = [  # one a line: what is in a line is of one class, and of another tha
         "fusion=head_scale",
         "fusion=gated fusion.input=static",
         "fusion=grouped fusion.groups=4",
+        "fusion=exclusive fusion.drop=0",
+        *("kv_rank=12 kv_norm=false", "kv_rank=20 kv_norm=false scale=both"),
     ],
     [
         *("fusion=sum", "fusion=mean", "fusion=sum fusion.order=rotate", "fusion=concat out_rank=3"),
@@ -87,6 +97,17 @@ CLASSES = [  # one a line: what is in a line is of one class, and of another tha
     *(["value_proj=false"], ["key_heads=1"], ["tie_qk=true"]),
     *(["scores=talking"], ["scores=uniform"], ["scores=windows"]),
     *(["scores=qk_norm"], ["scores=qk_norm scale=none"]),
+    ["key_width=12", "key_width=13 query_heads=1", "query_heads=1 key_width=12 query_proj=false scale=none"],
+    *(["query_proj=false"], ["fusion=exclusive"], ["fusion=exclusive fusion.drop=2"]),
+    ["scores=differential key_width=4"],
+    *(["key_width=12 model.position=rope"], ["key_width=4 model.position=rope"]),
+    ["key_width=4 model.position=rope model.rope_base=9"],
+    *(["kv_rank=11 kv_norm=false", "kv_rank=11 kv_norm=false scale=none"], ["kv_rank=12"], ["kv_rank=5"]),
+    *([f"kv_rank=12 kv_norm=false key_width=4 model.position=rope rope_width={R}"] for R in (0, 2)),
+    ["model.d_model=16 out_proj=false"],  # slices of 4
+    ["model.d_model=16 out_proj=hadamard"],
+    ["model.d_model=16 out_proj=hadamard_scaled"],
+    [f"model.d_model=16 fusion=sum out_proj={name}" for name in ("false", "hadamard", "hadamard_scaled")],
 ]
 
 

@@ -493,7 +493,7 @@ def completed(*pieces: str) -> list[str]:
     "pieces, offered",
     [
         ("run sco", "scores= scores.mix= scores.windows="),
-        ("run scores =", "offsets qk_norm softmax talking uniform windows"),
+        ("run scores =", "differential offsets qk_norm softmax talking uniform windows"),
         ("run fusion = we", "weighted_sum"),
         ("run -m seed = 0,1 fusion = sum,me", "sum,mean"),
         ("run out_p", "out_proj=true out_proj=false"),

@@ -776,7 +776,7 @@ def test_what_is_of_one_class_is_tested_and_called_parametrization():
     assert found.loc["gated", "verdict"] == "worse" and found["p"].notna().sum() == 2
     ending = "; both can learn the same functions, so all of it is parametrization."
     for fusion, is_same in (("gated", True), ("max", False)):
-        (sentence,) = sentences(compare(rows[rows["fusion"].isin(["concat", fusion])]))
+        sentence, *_ = sentences(compare(rows[rows["fusion"].isin(["concat", fusion])]))
         assert sentence.endswith(ending) is is_same
     line = note(result, "so this is parametrization: fusion=gated")
     assert line.startswith("in 1 of 2 comparisons the same")

@@ -33,7 +33,7 @@ REFUSED = [
     (["heads=4 5"], "heads=4 5: expected a whole number"),
     (["corpus.splits=[1"], "corpus.splits=[1: expected a list of 3 numbers"),
     (["device=日本"], "device=日本: use auto, cpu"),
-    (["fusion=日本"], "fusion=日本: name one of configs/fusion: concat, gated"),
+    (["fusion=日本"], "fusion=日本: name one of configs/fusion: concat, exclusive, gated"),
     (["日本=3"], "日本: no such key"),
     (["=日本"], "=日本: the key is missing"),
     (["+=3"], "+=3: the key is missing"),

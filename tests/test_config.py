@@ -15,7 +15,7 @@ from ablate.config.identity import id_of_row, identity_keys, run_id, run_name
 from ablate.config.overrides import flatten
 from ablate.config.read import read, read_run, read_value
 from ablate.config.rules import ConfigError, IntroducedAt
-from ablate.config.schema import RunConfig
+from ablate.config.schema import PARTS, RunConfig
 from ablate.execution.execute import describe
 from ablate.execution.plugins import KINDS
 from ablate.execution.run import PlacedRun
@@ -61,8 +61,8 @@ def test_defaults_are_the_documented_ones():
         ("heads=true", ("heads=true", "a whole number")),
         ("heads=null", ("heads=null", "a whole number")),
         ("heads=[4]", ("heads=[4]", "a whole number")),
-        ("out_proj=1", ("out_proj=1", "true or false")),
-        ("out_proj=maybe", ("out_proj=maybe", "true or false")),
+        ("out_proj=1", ("out_proj=1", "use true, false or the name of a readout")),
+        ("out_proj=[true]", ("out_proj=", "use true, false or the name")),
         ("train.steps=-5", ("train.steps=-5", "at least 1")),
         ("train.steps=0", ("train.steps=0", "at least 1")),
         ("train.lr=-0.001", ("train.lr=-0.001", "above 0")),
@@ -237,8 +237,8 @@ def test_every_key_is_listed_with_its_default_and_what_it_means():
 
 def test_a_key_of_some_choices_is_listed_under_each_of_them():
     of = {section.choice: [key.name for key in section.keys] for section in sections()}
-    for kind, folder in KINDS.items():
-        for name, method in folder.methods().items():
+    for kind in PARTS:
+        for name, method in KINDS[kind].methods().items():
             assert of[f"{kind}={name}"] == [
                 f"{kind}.{key}" for key in defaults_of(kind, name, method.Options)
             ]
@@ -254,7 +254,7 @@ def test_a_key_of_some_choices_is_listed_under_each_of_them():
             "train.lr train.linear",
         ),
         ("fusion.per", ["fusion=gated", "fusion=weighted_sum"], "fusion.per"),
-        ("fusion=gated", ["fusion=gated"], "fusion.per fusion.input fusion.activation"),
+        ("fusion=gated", ["fusion=gated"], "fusion.per fusion.input fusion.activation fusion.reads"),
         ("model.dr", ["model=tiny"], "model.dropout"),
         ("hydra.launcher.time", ["hydra/launcher=pool", "hydra/launcher=slurm"], None),
         ("hydra/launcher=ray", ["hydra/launcher=ray_cluster"], None),
@@ -293,8 +293,10 @@ def test_the_command_shows_keys_as_a_table_and_as_rows(command):
     assert [row["choice"] for row in rows] == ["fusion=gated", "fusion=weighted_sum"]
     assert {row["default"] for row in rows} == {"head"}
     groups = command("keys", "scores", "--format", "csv")[1].splitlines()[1]
-    assert groups.startswith(",scores,softmax,") and "choices: offsets, qk_norm, softmax" in groups
-    assert command("keys", "fusion=head_norm")[1] == "fusion=head_norm: has no keys of its own\n\n"
+    assert (
+        groups.startswith(",scores,softmax,") and "choices: differential, offsets, qk_norm, softmax" in groups
+    )
+    assert command("keys", "scores=qk_norm")[1] == "scores=qk_norm: has no keys of its own\n\n"
 
 
 def test_the_site_has_a_page_of_keys():

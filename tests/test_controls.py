@@ -1,4 +1,4 @@
-"""What puts a difference in proportion: the worth of attention, the placebo, and how often it misleads."""
+"""What puts a difference in proportion: the worth of attention, an equal start, and how often it misleads."""
 
 import re
 
@@ -16,7 +16,7 @@ from ablate.store.record import StudyRecord
 from tests.helpers import make_record
 from tests.test_compare import note, of_cells, table
 
-PLACEBO = {"placebo": {"value_scale": "matched"}}
+EQUAL_START = {"equal_start": {"value_scale": "matched"}}
 
 
 def cells(*levels: tuple[dict, list[float]]) -> pd.DataFrame:
@@ -77,19 +77,19 @@ def test_without_uniform_attention_or_where_that_may_be_worth_nothing_there_is_n
     assert without.table["share"].isna().all() and "worth" not in " ".join(texts(without.notes))
 
 
-# --- the placebo ------------------------------------------------------------------------------------
+# --- an equal start ------------------------------------------------------------------------------------
 
 
 def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
     rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001)
-    result = compare(rows, records=[of_study(**PLACEBO)])
+    result = compare(rows, records=[of_study(**EQUAL_START)])
     found = result.family("primary").query("baseline == baseline").set_index("heads")
     assert found["diff"].to_dict() == pytest.approx({"1": 0.3, "8": 0.1}, abs=0.003)
     assert found["controlled"].to_dict() == pytest.approx({"1": 0.05, "8": 0.05}, abs=0.003)
     read = full_table(result, "primary")
     assert [text[:5] for text in read["with value_scale=matched"] if text] == ["+0.05", "+0.05"]
     assert found["controlled_low"].lt(found["controlled"]).all()
-    one, eight, told = words.sentences(result)
+    one, eight, told, _ = words.sentences(result)
     if "heads=8" in one:
         one, eight = eight, one
     assert "both can learn the same functions, so all of it is parametrization" in one
@@ -103,12 +103,12 @@ def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
     assert " ".join(answers.findings(result)).count("all of it is parametrization") == 1
 
 
-def test_a_study_without_a_placebo_says_so():
+def test_a_study_without_an_equal_start_says_so():
     rows = of_projection(0.0, np.random.default_rng(0), 8).query("value_scale == '1'")
     result = compare(rows, records=[of_study()])
     line = "In 1 of 2 comparisons the two start as different functions; part of the difference may come from"
     assert note(result, "this study names none").startswith(line)
-    named = compare(rows, records=[of_study(**PLACEBO)])
+    named = compare(rows, records=[of_study(**EQUAL_START)])
     assert note(named, "this study's, value_scale=matched, has no runs of them")
 
 
@@ -120,7 +120,7 @@ def test_what_diverged_is_no_part_of_what_remains_nor_of_an_interaction():
         (lost,) = rows.query(f"heads == 8 and not out_proj and seed == 3 and value_scale == '{scale}'").index
         diverged = rows.copy()
         diverged.loc[lost, "status"] = "diverged"
-        return compare(diverged, records=[of_study(**PLACEBO)])
+        return compare(diverged, records=[of_study(**EQUAL_START)])
 
     matched = without("matched")
     of_heads = matched.family("primary").set_index("heads")
@@ -130,12 +130,12 @@ def test_what_diverged_is_no_part_of_what_remains_nor_of_an_interaction():
     assert "undecided, since one variant diverged on 1 more seed" in words.interactions(without("1"))[0]
 
 
-def test_placebos_that_differ_say_so():
+def test_equal_starts_that_differ_say_so():
     rows = of_projection(0.0, np.random.default_rng(0), 8)
-    both = [of_study(**PLACEBO), of_study(placebo={"normalize": "variance"})]
+    both = [of_study(**EQUAL_START), of_study(equal_start={"normalize": "variance"})]
     found = compare(rows, records=both)
-    assert note(found, "the placebos of these studies differ")
-    assert found.table["controlled"].isna().all() and not found.placebo
+    assert note(found, "the equal starts of these studies differ")
+    assert found.table["controlled"].isna().all() and not found.equal_start
 
 
 def test_the_interaction_of_a_tuned_study_is_that_at_the_own_rates():
@@ -146,17 +146,17 @@ def test_the_interaction_of_a_tuned_study_is_that_at_the_own_rates():
     rows["lr"] = 0.01 + 0.001 * cells_of
     away = rows.assign(role="baseline_rate", lr=0.02, val_loss=rows["val_loss"] + 5 * cells_of)
     both = pd.concat([rows, away.assign(run_id="f" + away["run_id"].str[1:])])
-    record = of_study(**PLACEBO)
+    record = of_study(**EQUAL_START)
     (found,) = compare(both, records=[record]).interaction.to_dict("records")
     assert found["diff"] == pytest.approx(-0.2, abs=0.003)
     assert found["controlled"] == pytest.approx(0, abs=0.003)
     assert found["at_few"] == pytest.approx(0.05, abs=0.003)
 
 
-def test_a_placebo_is_given_to_both_sides_if_both_have_it():
+def test_an_equal_start_is_given_to_both_sides_if_both_have_it():
     rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001).query("not out_proj")
     primary = [{"vary": "heads", "baseline": 1, "where": {"value_scale": 1}}]
-    result = compare(rows, records=[of_study(**PLACEBO, primary=primary)])
+    result = compare(rows, records=[of_study(**EQUAL_START, primary=primary)])
     (row,) = result.family("primary").query("baseline == baseline").to_dict("records")
     assert (row["diff"], row["controlled"]) == pytest.approx((-0.4, -0.2), abs=0.003)
 
@@ -209,7 +209,7 @@ def test_one_function_under_two_names_is_seldom_called_different(n, kinds):
 
 def test_a_planted_interaction_is_seen_as_often_as_plan_promises():
     rng = np.random.default_rng(3)
-    record = of_study(**PLACEBO)
+    record = of_study(**EQUAL_START)
     pilot = of_projection(0.0, rng, 200)
     planned, _ = seeds_needed(pilot, difference=0.02, records=[record], cores=2)
     noise, sd, seeds = planned[["noise", "sd", "seeds"]].to_numpy().tolist()[-1]

@@ -6,14 +6,15 @@ import pytest
 
 import ablate
 from ablate.files.svg import LARGEST, SVG, inline
-from ablate.model import fusion, scores
+from ablate.model import fusion, readout, scores
 from ablate.store.provenance import PACKAGE
 from tests.synthetic import synthetic_study
 from tests.test_plugins import QUICK, call_cli, write
 
 DRAWING = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 120 48"{}>{}</svg>'
 CIRCLE = '<circle r="3" fill="#808790"/>'
-PAIRS = [("fusion", name) for name in fusion.methods()] + [("scores", name) for name in scores.methods()]
+FOLDERS = {"fusion": fusion, "scores": scores, "readout": readout}
+PAIRS = [(kind, name) for kind, folder in FOLDERS.items() for name in folder.methods()]
 
 
 @pytest.mark.parametrize(("kind", "name"), PAIRS)

@@ -14,7 +14,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import PartConfig
 from ablate.model.fusion import Fusion, method_of, methods
 from ablate.model.fusion.max import sd_of_largest
-from tests.helpers import make_shape
+from tests.helpers import make_shape, make_spec
 
 # One token, four heads, two channels.
 Z_BTHV = torch.tensor([[[[1.0, 2.0], [3.0, 5.0], [7.0, 11.0], [13.0, 17.0]]]])
@@ -51,6 +51,9 @@ NORMED = [0.02 * 7**0.5 * channel / size**0.5 for size, *channels in OF_SIZE for
 COS = 0.5**0.5  # of 45°, by which the second head is rotated; the third by 90°, the last by 135°
 ROTATED = [1 + COS * (3 - 5) - 11 - COS * (13 + 17), 2 + COS * (3 + 5) + 7 + COS * (13 - 17)]
 EVERY_GATE = itertools.product(("head", "channel", "shared"), ("x", "static"), ("sigmoid", "softmax"))
+VALUES_BTHV = torch.tensor([3.0, 4.0]) * torch.tensor([1.0, 0.1, 30, 1]).view(1, 1, 4, 1)
+ALONG = [3 * a + 4 * b for a, b in ((1, 2), (3, 5), (7, 11), (13, 17)) for _ in range(2)]
+EXCLUDED = [n - p * c / 25 for n, p, c in zip(CONCAT, ALONG, [3, 4] * 4, strict=True)]
 BY_HAND = [
     case("concat", CONCAT),
     case("concat", CONCAT, normalize="variance"),
@@ -85,8 +88,17 @@ BY_HAND = [
     case("head_scale", [n / 4 for n in CONCAT], weights="convex"),
     case("head_scale", CONCAT, weights="convex", normalize="variance"),
     case("head_scale", [2, 4, 0, 0, -7, -11, 13, 17], params={"alpha": [[2.0], [0.0], [-1.0], [1.0]]}),
+    case("gated", [1, 2, 3, 5, 10.5, 16.5, 13, 17], reads=1,
+         params={"logits.weight": [[0.0], [0], [1], [0]]}),
+    # Without its part along (3, 4)/5, each keeps the one along (4, −3)/5.
+    case("exclusive", [k * c / 25 for k in (-2, -3, -5, 1) for c in (4, -3)]),
+    case("exclusive", CONCAT, drop=0),
+    case("exclusive", [2 * without - n for without, n in zip(EXCLUDED, CONCAT, strict=True)], drop=2),
+    case("exclusive", [*EXCLUDED[:4], *CONCAT[4:]], drop="learned",
+         params={"drop": [[1.0], [1.0], [0.0], [0.0]]}),
     case("head_norm", NORMED),
     case("head_norm", NORMED, z_BTHV=100 * Z_BTHV),
+    case("head_norm", [n * 0.8 / (0.02 * 7**0.5) for n in NORMED], gain="differential"),
     case("max", [7, 17], z_BTHV=SIGNED_BTHV),
     case("max", [7 / 0.4917152**0.5, 17 / 0.4917152**0.5], z_BTHV=SIGNED_BTHV, normalize="variance"),
 ]  # fmt: skip
@@ -94,7 +106,9 @@ BY_HAND = [
 
 @pytest.mark.parametrize("name, options, params, z_BTHV, fused", BY_HAND)
 def test_by_hand(name, options, params, z_BTHV, fused):
-    assert make(name, params, **options)(z_BTHV, X_BTC).flatten().tolist() == pytest.approx(fused)
+    method = make(name, params, **options)
+    values = (VALUES_BTHV,) if method.reads_values else ()
+    assert method(z_BTHV, X_BTC, *values).flatten().tolist() == pytest.approx(fused, abs=1e-5)
 
 
 def test_every_method_has_an_answer_by_hand():
@@ -106,6 +120,22 @@ def test_every_method_has_an_answer_by_hand():
 def test_free_weights_of_heads_are_the_parameters(name):
     weights = make(name, {"alpha": [[2.0], [-1.0], [0.0], [3.0]]}).head_weights()
     assert weights is not None and weights.tolist() == [2, -1, 0, 3]
+
+
+def test_gates_that_read_nothing_or_more_than_there_is_are_refused():
+    with pytest.raises(ConfigError, match=r"fusion.reads=3: with fusion.input=static the gates read nothing"):
+        make("gated", {}, input="static", reads=3)
+    with pytest.raises(ConfigError, match=r"fusion.reads=65: the input has model.d_model=64 channels"):
+        make_spec("fusion=gated", "fusion.reads=65")
+    with pytest.raises(ConfigError, match=r"fusion.reads=0: must be at least 1"):
+        make_spec("fusion=gated", "fusion.reads=0")
+
+
+def test_exclusive_attention_has_no_place_in_a_cross_attention():
+    pair = ("corpus=numbers", "model=pair", "fusion=exclusive")
+    with pytest.raises(ConfigError, match="fusion=exclusive: it reads the value of the token itself"):
+        make_spec(*pair)
+    assert make_spec(*pair, "at=encoder").encoder
 
 
 def test_one_gate_for_all_heads_weighs_none_against_another():

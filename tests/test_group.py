@@ -69,6 +69,16 @@ EVERY = (
     *("fusion=sum match=params", "fusion=sum value_width=wide out_proj=false", "model.bias=true"),
     "train.attention=unfused",
     *(
+        "fusion=gated fusion.reads=3",
+        "fusion=exclusive fusion.drop=learned value_heads=1",
+        "query_proj=false",
+    ),
+    *(
+        "scores=differential fusion=head_norm fusion.gain=differential",
+        "out_proj=hadamard_scaled heads=4 model.d_model=16",
+    ),
+    "kv_rank=6 model.position=rope",
+    *(
         "model=modern",
         "model.position=rope scores=qk_norm key_heads=1",
         "model.position=none model.mlp=relu2",

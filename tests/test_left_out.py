@@ -169,7 +169,7 @@ ODD_CELLS = {
     "seed": ("0", 0.5, [0], True, None),
     "heads": ("4",),
     "val_loss": ("2.5", [2.5], True),
-    "out_proj": ("true", 1),
+    "out_proj": (1, ["hadamard"]),
     "code": (12,),
     "error": (["why"],),
     "fusion_options": ("{", "[1]", {"a": 1}, "[" * 5000),

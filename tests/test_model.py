@@ -134,7 +134,7 @@ def test_attention_is_its_equation(mask, overrides):
 @pytest.mark.parametrize("method", scores.methods())
 def test_probabilities_are_those_of_heads_that_share(method):
     """Of heads that share nothing: ablate.verify.contract.patterns."""
-    shared = ("query_heads=2", "key_heads=4") if scores.methods()[method].compares else ()
+    shared = ("query_heads=2", "key_heads=4", "key_width=4") if scores.methods()[method].compares else ()
     attention = make_attention(CAUSAL, *EIGHT, *shared, "value_heads=4", f"scores={method}")
     x_BTC = torch.randn(2, 9, 24, dtype=torch.float64)
     values_BHTV = attention.value(x_BTC).unflatten(-1, (4, -1)).transpose(1, 2).repeat_interleave(2, 1)

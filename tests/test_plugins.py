@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from ablate.config.schema import PARTS
 from ablate.execution import plugins
 from tests.helpers import SUM, but, call_cli, fork_cli
 from tests.test_pool import logs, wait_for
@@ -50,7 +51,7 @@ def rows(tmp_path: Path) -> list[dict]:
 # --- from a template to a comparison ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", plugins.KINDS)
+@pytest.mark.parametrize("kind", PARTS)
 def test_what_new_writes_passes_and_runs(tmp_path, kind):
     made = call_cli("new", kind, "my_own", cwd=tmp_path)
     passes = "my_own.py: it passes; change it, then: ablate check my_own.py\n"
@@ -64,6 +65,19 @@ def test_what_new_writes_passes_and_runs(tmp_path, kind):
     assert (row[kind], json.loads(row[f"{kind}_options"])) == ("my_own", {"start": 2.0})
     assert "plugin/my_own.py" in row["part_files"] and not [n for n in row["part_files"] if n.startswith("/")]
     assert (run / "my_own.py").read_bytes() == (tmp_path / "my_own.py").read_bytes()
+
+
+def test_a_readout_of_ones_own_passes_and_runs(tmp_path):
+    made = call_cli("new", "readout", "my_own", cwd=tmp_path)
+    assert made.stdout == "my_own.py: it passes; change it, then: ablate check my_own.py\n"
+    checked = call_cli("check", "my_own.py", cwd=tmp_path)
+    assert checked.returncode == 0 and "out_proj=my_own: all" in checked.stdout, checked.stdout
+    done = call_cli("run", "--plugin", "my_own.py", "out_proj=my_own", *QUICK, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "runs" / "store").glob("[!.]*")
+    row = json.loads((run / "result.json").read_text())
+    assert row["out_proj"] == "my_own" and [*row["part_files"]] == ["plugin/my_own.py"]
+    assert "slices=4 of 16 readout=my_own" in row["function_class"] and "-my_own-" in run.name
 
 
 def test_new_writes_over_nothing(tmp_path):
@@ -106,7 +120,7 @@ def test_a_false_claim_that_it_folds_is_blamed_on_that(tmp_path):
 @pytest.mark.slow
 def test_what_new_writes_has_right_types(tmp_path):
     """What is imported from ablate.methods is typed, where pyright is strict, and so where it is not."""
-    for kind in plugins.KINDS:
+    for kind in ("fusion", "scores", "readout"):
         assert call_cli("new", kind, f"my_{kind}", cwd=tmp_path).returncode == 0
     (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]

@@ -21,8 +21,8 @@ from ablate.analysis.load import Results, Source, read
 from ablate.analysis.variant import Variant, names
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
+from ablate.execution.plugins import KINDS
 from ablate.files.svg import inline
-from ablate.model import fusion, scores
 from ablate.phrases import cleaned
 from ablate.reporting import own_files
 from ablate.reporting.charts import VERDICTS, figures
@@ -562,9 +562,7 @@ def test_equations_are_those_that_verify_checks():
     checked = {identity.name: identity.equation for identity in IDENTITIES}
     for relation in RELATIONS:
         assert checked[relation.name] == relation.equation
-    methods = {("fusion", name) for name in fusion.methods()} | {
-        ("scores", name) for name in scores.methods()
-    }
+    methods = {(kind, name) for kind, package in KINDS.items() for name in package.methods()}
     related = {(one.column, level) for one in RELATIONS for level in one.pair}
     assert methods - related == set()
 
@@ -585,6 +583,11 @@ def test_equations_are_those_that_verify_checks():
 def test_which_equations_relate_two_variants(variant, baseline, equations):
     one, other = (Variant(dict(part.split("=") for part in name.split())) for name in (variant, baseline))
     assert [relation.name for relation in relations([(one, other)])] == equations
+
+
+def test_the_equation_of_a_factor_without_cards_stands_by_itself(tmp_path):
+    page = gather(small(tmp_path, fusions=("concat",), heads=(2,), out_proj=(True, False)))
+    assert [relation.name for relation in page.relations] == ["10"]
 
 
 def test_cards_show_the_compared_methods_alone(tmp_path):

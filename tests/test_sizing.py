@@ -10,8 +10,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError
+from ablate.config.schema import PARTS
 from ablate.execution.plugins import KINDS
-from ablate.model import fusion, scores
+from ablate.model import fusion, readout, scores
 from ablate.model.costs import attention_params, flops_per_token, reference, relative_cost, total_params
 from ablate.model.models import build_model
 from ablate.model.sizing import resolve_spec, resolved
@@ -23,6 +24,9 @@ from tests.test_model import KEYS
 SHAPES = [
     *((f"fusion={fusion}", *PRIMES) for fusion in ("concat", "sum", "weighted_sum")),
     *(("heads=8", "model.mlp_hidden=0", f"model.bias={bias}") for bias in ("true", "false")),
+    *((f"out_proj={name}", "fusion=sum", "model.bias=true") for name in readout.methods()),
+    *(("kv_rank=12", f"model.position={p}", "key_width=10", "model.bias=true") for p in ("rope", "none")),
+    ("kv_rank=70", "kv_norm=false", "heads=8", "query_proj=false", "fusion=exclusive"),
 ]
 OF_KEYS = [
     (
@@ -51,7 +55,8 @@ def test_costs_are_those_of_the_module(overrides):
 # for keys, 24·20 for values, and 24·20 or, for sums, 24·5 for the readout; then those of the method.
 CONCAT, SUM = 2304, 1944
 OF_METHODS: dict[str, set[int]] = {
-    **{name: {CONCAT} for name in ("concat", "softmax", "windows")},
+    **{name: {CONCAT} for name in ("concat", "softmax", "windows", "exclusive")},
+    "differential": {CONCAT + 2 * 24 * 4 + 4 * 4},  # at a key width of 8 in place of 7; four vectors of 4
     **{name: {SUM} for name in ("sum", "mean", "max")},
     "grouped": {SUM + 120},
     "weighted_sum": {SUM + 4, SUM + 20},  # a weight for each head, or for each channel of each
@@ -64,7 +69,7 @@ OF_METHODS: dict[str, set[int]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PARTS)
 def test_parameters_of_every_method_by_hand(kind):
     for name in KINDS[kind].methods():
         parts = variants_of(kind, name)
@@ -131,6 +136,8 @@ def test_value_widths(overrides, width):
         ("fusion=weighted_sum", "fusion.per=channel"),
         ("fusion=sum", "match_by=value_width", "model=nano"),
         ("fusion=concat", "key_width=40"),
+        ("kv_rank=16", "fusion=gated"),
+        ("out_proj=hadamard",),
     ],
 )
 def test_a_matched_model_costs_what_its_reference_costs(cost, overrides):
@@ -160,6 +167,7 @@ def test_what_says_the_same_in_other_words_has_the_same_identity():
         config = make_config("fusion=sum", *overrides)
         return identity_keys(resolved(config, resolve_spec(config, 59)))
 
+    assert content("kv_norm=false") == content()  # without a latent it says nothing
     same = ("query_heads=4", "key_heads=4", "value_heads=4", "scores=softmax", "out_rank=null")
     assert content(*same) == content()
     assert content()["fusion"] == {"name": "sum", "options": {"normalize": "none", "order": "none"}}
@@ -177,6 +185,8 @@ def test_what_says_the_same_in_other_words_has_the_same_identity():
         ("scores=uniform",),
         ("key_heads=1", "match=params"),
         ("fusion=sum", "out_rank=4"),
+        ("kv_rank=12", "model.position=rope", "match=params"),
+        ("out_proj=hadamard_scaled", "fusion=mean"),
     ],
 )
 def test_what_was_resolved_resolves_to_the_same(overrides):
@@ -215,6 +225,14 @@ def test_what_was_resolved_resolves_to_the_same(overrides):
         (("scores=windows", "scores.windows=[8,16]"), ("scores.windows=[8,16]: 2 of them for heads=4",)),
         (("scores=windows", "scores.windows=[0,1,2,3]"), ("windows=[0,1,2,3]: give each head a width of",)),
         (("scores=windows", "scores.windows=0"), ("scores.windows=0: give each head a width of 1",)),
+        (("scores=differential", "key_width=7"), ("and a head has 7; use key_width=8",)),
+        *(
+            (
+                ("scores=differential", "model.position=rope", f"key_width={K}"),
+                (f"a head has {K}; use key_width={to}",),
+            )
+            for K, to in ((2, 4), (6, 8), (10, 12))
+        ),
         (("scores=uniform", "key_width=8"), ("key_width=8: scores=uniform has no queries and keys",)),
         (("scores=uniform", "scale=none"), ("scores=uniform has no queries and keys; use scale=inside",)),
     ],

@@ -7,13 +7,18 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 from ablate.config.rules import ConfigError
-from ablate.model import fusion, scores
+from ablate.model import fusion, readout, scores
+from ablate.model.attend import EVERYTHING
 from ablate.model.attention import Share
+from ablate.model.latent import Latent
 from ablate.model.layers import Linear, Times
 from ablate.model.position import Rotary
 from ablate.verify.attentions import Bench
+from ablate.verify.classes import same_class
 from ablate.verify.identities import IDENTITIES
 from ablate.verify.results import DIFFERENT, EQUAL, FAIL, PASS, verify
 from tests.helpers import call_cli
@@ -23,7 +28,7 @@ def test_all_hold():
     verdicts = verify()
     assert {verdict.verdict for verdict in verdicts} == {PASS}
     numbers = {verdict.name.partition(" ")[0] for verdict in verdicts}
-    assert numbers >= {str(number) for number in range(1, 28)}
+    assert numbers >= {str(number) for number in range(1, 34)}
 
 
 @pytest.mark.parametrize(
@@ -45,10 +50,10 @@ def broken_ways() -> list[tuple[type, str, Any]]:
     def changed(change):
         return lambda old: lambda self, *given: change(old(self, *given))
 
-    softmax = scores.methods()["softmax"]
+    softmax, differential = (scores.methods()[name] for name in ("softmax", "differential"))
     zero, swapped = changed(torch.zeros_like), changed(lambda y: y.flip(1))
     louder, quieter = changed(lambda y: 1.01 * y), changed(lambda y: 0.99 * y)
-    methods = [method for kind in (fusion, scores) for method in kind.methods().values()]
+    methods = [method for kind in (fusion, scores, readout) for method in kind.methods().values()]
     return [
         *((method, "forward", change) for method in methods for change in (louder, quieter)),
         *((fusion.methods()[name], "forward", zero) for name in ("concat", "sum")),
@@ -61,6 +66,9 @@ def broken_ways() -> list[tuple[type, str, Any]]:
         (Linear, "forward", changed(lambda y: y.roll(1, -1))),
         (Times, "forward", lambda old: lambda self, x: x),
         (Rotary, "forward", changed(torch.tanh)),
+        (nn.LayerNorm, "forward", lambda old: lambda self, x: F.rms_norm(x, x.shape[-1:], self.weight)),
+        (differential, "_difference", lambda old: lambda self, z: 0.8 * z.chunk(2, 1)[0]),
+        (differential, "_difference", lambda old: lambda self, z: z.chunk(2, 1)[0]),
         (Rotary, "forward", lambda old: lambda self, x, first=0: x),
         *((Share, name, swapped) for name in ("queries", "keys", "values")),
         (Share, "heads", changed(lambda z: z.sum(2, keepdim=True).expand_as(z))),
@@ -78,6 +86,43 @@ def test_every_equation_fails_where_the_code_under_it_is_broken(monkeypatch):
         assert by_this, (owner, name)
         failed |= by_this
     assert {identity.name for identity in IDENTITIES} == failed
+
+
+def planted() -> list[tuple[str, type, str, Any]]:
+    """Errors that are easily made in a method, with the equation that has to fail."""
+    gated, exclusive = (fusion.methods()[name] for name in ("gated", "exclusive"))
+    differential: Any = scores.methods()["differential"]
+    hadamard = readout.methods()["hadamard"]
+
+    def added(self, of_halves):  # λ of the wrong sign
+        first, second = of_halves.chunk(2, 1)
+        return subtracted(self, torch.cat([first, -second], 1))
+
+    def along(self, z_BTHV, x_BTC, v_BTHV):  # v̂ not normalized
+        return (z_BTHV - self.drop * (z_BTHV * v_BTHV).sum(-1, keepdim=True) * v_BTHV).flatten(-2)
+
+    def unmasked(self, q_BPTK, k_BPSK, v_BPSW, mask, dropout):
+        return read(self, q_BPTK, k_BPSK, v_BPSW, EVERYTHING, dropout)
+
+    def last_channels(self, z_BTHV, x_BTC):
+        return gate(self, z_BTHV, x_BTC.flip(-1))
+
+    subtracted, read, gate = differential._difference, differential.forward, gated.forward
+    return [
+        ("differential", differential, "_difference", added),
+        ("differential", differential, "forward", unmasked),
+        ("exclusive", exclusive, "forward", along),
+        ("gated", gated, "forward", last_channels),
+        ("hadamard", hadamard, "forward", lambda self, fused_BTF: fused_BTF @ self.signs_CC.double()),
+        ("latent", Latent, "forward", lambda self, x: torch.cat([self.down(x), self.shared(x)], -1)),
+    ]
+
+
+@pytest.mark.parametrize("name, owner, method, wrong", planted())
+def test_an_error_planted_in_a_method_fails_its_equation(monkeypatch, name, owner, method, wrong):
+    assert [verdict.verdict for verdict in verify([name])] == [PASS]
+    monkeypatch.setattr(owner, method, wrong)
+    assert [verdict.verdict for verdict in verify([name])] == [FAIL]
 
 
 def test_no_two_identities_share_a_number():
@@ -166,3 +211,85 @@ def test_a_trained_run_is_far_from_one_head(tmp_path):
     assert talking[0]["one_head"] is None
     refused = call_cli("verify", "--run", "nothing", cwd=tmp_path)
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1
+
+
+# --- classes of functions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("fusion=sum", "fusion=mean"),
+        ("fusion=head_scale heads=8", "heads=8 fusion=exclusive fusion.drop=0"),
+        ("heads=1 out_proj=hadamard", "heads=1 value_width=wide"),
+        ("kv_rank=64 kv_norm=false", "seed=3"),
+        ("key_width=64 query_heads=1", "key_width=64 query_heads=1 query_proj=false train.lr=0.1"),
+        ("model=pair at=cross fusion=sum", "model=pair at=cross fusion=concat out_rank=16"),
+        ("query_proj=false kv_rank=16 model=modern", "scale=none query_proj=false kv_rank=16 model=modern"),
+    ],
+)
+def test_two_of_one_class_are_proved_both_ways(one, other):
+    result = same_class(one, other)
+    assert result.same and [*result.errors] == [f"{one} into {other}", f"{other} into {one}"]
+    assert max(result.errors.values()) < EQUAL
+
+
+@pytest.mark.parametrize(
+    "one, other, neighbour, apart",
+    [
+        ("fusion=concat heads=8", "fusion=sum heads=2", "heads=8 fusion=sum", {"decoder"}),
+        ("fusion=gated match=none", "fusion=sum", "match=none fusion=sum", {"decoder"}),
+        (
+            "fusion=sum seed=1",
+            "seed=2 model.norm=rms fusion=mean",
+            "fusion=sum seed=1 model.norm=rms",
+            {"norm"},
+        ),
+        ("", "match=params fusion=sum model.d_model=32", "fusion=sum", {"decoder"}),
+        ("out_proj=hadamard", "out_proj=false", "out_proj=false", {"decoder"}),
+        ("", "model=pair", "model=pair", {"context", "encoder_layers", "encoder", "cross"}),
+        ("model.bias=true", "model.bias=false", "model.bias=false", {"bias"}),
+        ("", "model.layers=3", "model.layers=3", {"layers"}),
+        (
+            "scores=windows 'scores.windows=[4,8,16,32]'",
+            "scores=windows 'scores.windows=[4, 8, 16, 33]'",
+            "scores=windows 'scores.windows=[4, 8, 16, 33]'",
+            {"decoder"},
+        ),
+    ],
+)
+def test_of_two_classes_the_nearest_neighbour_is_shown(one, other, neighbour, apart):
+    result = same_class(one, other)
+    assert not result.same and result.neighbour == neighbour
+    assert {*result.classes[0]} == {*result.classes[1]} == apart
+    assert result.classes[0] != result.classes[1]
+    assert apart == {"decoder"} or not result.errors  # equal attentions prove nothing of such models
+
+
+def test_the_smaller_class_folds_into_the_larger_one():
+    result = same_class("fusion=sum", "fusion=concat")
+    into, back = result.errors.values()
+    assert into < EQUAL and back > DIFFERENT
+
+
+def test_the_command_on_classes(tmp_path):
+    shown = call_cli("verify", "--class", "fusion=sum", "fusion=mean", cwd=tmp_path)
+    assert shown.returncode == 0 and "fusion=mean into fusion=sum" in shown.stdout
+    assert "one class (scores=softmax heads=4" in shown.stderr
+    other = call_cli("verify", "--class", "fusion=sum", "fusion=concat", cwd=tmp_path)
+    assert (
+        other.returncode == 1
+        and "the nearest neighbour of fusion=sum that differs: fusion=concat" in other.stderr
+    )
+    plain = call_cli("verify", "--class", "fusion=sum", "fusion=max", "--format", "json", cwd=tmp_path)
+    assert json.loads(plain.stdout)["same"] is False
+    for words in (
+        ("fusion=sum,mean", "heads=1"),
+        ("fusion", "heads=1"),
+        ("heads=3", "heads=1"),
+        ("heads=2", "heads=1", "--only", "3"),
+        ("-m", "heads=1"),
+    ):
+        refused = call_cli("verify", "--class", *words, cwd=tmp_path)
+        assert refused.returncode == 2 and refused.stderr.count("\n") == 1, refused.stderr
+    assert not [*tmp_path.iterdir()]

@@ -18,6 +18,7 @@ from ablate.analysis.finding import Finding, finding
 from ablate.analysis.frames import reported
 from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
 from ablate.analysis.looks import Decisions
+from ablate.analysis.placebo import Floor, clears, placebo_floor
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, collect
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 ALPHA = 0.05
 BASELINE, NO_BASELINE = "baseline", "no baseline"
-OF_ROWS = ("n", "mean", "sd", "best", "family", "baseline", "verdict", "why", "differs")
+OF_ROWS = ("n", "mean", "sd", "best", "family", "baseline", "verdict", "why", "differs", "clears_floor")
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,17 @@ class Comparison:
     """The result of `compare`. table: one row per variant and family: variant, the `shown` columns,
     params, n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline
     (NUMBERS; without pairs n_baseline is how many values the baseline has), verdict, why, differs,
-    same_class (whether both can represent the same functions), metric, margin. share is the difference as
-    a share of what attention is worth to the baseline, CONTROLLED what remains of it under the study's
-    placebo (controls.py). look, last_look: of a study with looks, the numbers of seeds at which the
-    contrast stands, and at most; overstated: by what share such a difference comes out too large.
-    placebo: its overrides. variants: by name, as in the table. runs: for each variant the run_id of one of
-    its runs. nothing: why nothing is compared; empty if anything is. notes: remarks about the rows, one line
-    each. interaction: effects.projection_and_heads, if a study asks about the output projection; else empty.
-    rows: those that were compared. caveats: whether their text and their budget can carry a verdict. ladder:
-    the results of a ladder, if they are of one. higher_is_better: None if that is not known of the metric;
-    margin: NaN if it has none.
+    same_class (whether both can represent the same functions), metric, margin, clears_floor (placebo.py).
+    share is the difference as a share of what attention is worth to the baseline, CONTROLLED what remains of
+    it with the study's equal_start (controls.py). look, last_look: of a study with looks, the numbers of
+    seeds at which the contrast stands, and at most; overstated: by what share such a difference comes out too
+    large. equal_start: its overrides. floor: None without arms of the same functions. variants: by name, as
+    in the table. runs: for each variant the run_id of one of its runs. nothing: why nothing is compared;
+    empty if anything is. notes: remarks about the rows, one line each. interaction:
+    effects.projection_and_heads, if a study asks about the output projection; else empty. rows: those that
+    were compared. caveats: whether their text and their budget can carry a verdict. ladder: the results of a
+    ladder, if they are of one. higher_is_better: None if that is not known of the metric; margin: NaN if it
+    has none.
     """
 
     rows: pd.DataFrame
@@ -65,7 +67,8 @@ class Comparison:
     nothing: str
     notes: list[Note]
     interaction: pd.DataFrame
-    placebo: Mapping[str, str]
+    equal_start: Mapping[str, str]
+    floor: Floor | None
     caveats: list[Caveat]
     ladder: "LadderResult | None"
 
@@ -146,9 +149,10 @@ def compare(
     now = decisions(every, records, pairs, margin, alpha)
     variants = that_count(every, now)
     bases = sorted({base for of in pairs.values() for _, base in of})
-    worth, placebo = controls.uniform_attention_gap(variants, bases), _placebo(records)
-    table = pd.concat(_families(variants, pairs, now, placebo, worth, margin, alpha), ignore_index=True)
-    table = table.assign(metric=metric, margin=margin)
+    worth, equal_start = controls.uniform_attention_gap(variants, bases), _equal_start(records)
+    table = pd.concat(_families(variants, pairs, now, equal_start, worth, margin, alpha), ignore_index=True)
+    floor = placebo_floor(variants, records, alpha)
+    table = table.assign(metric=metric, margin=margin, clears_floor=clears(table, floor))
     nothing = "" if any(pairs.values()) else why_nothing(variants, baseline)
     if nothing and not baseline:
         table["verdict"] = None
@@ -164,8 +168,9 @@ def compare(
         runs=runs,
         nothing=nothing,
         notes=[],
-        interaction=_interaction(variants, contrasts, placebo, alpha),
-        placebo=placebo,
+        interaction=_interaction(variants, contrasts, equal_start, alpha),
+        equal_start=equal_start,
+        floor=floor,
         caveats=[*caveats(variants, bases)],
         ladder=_ladder(rows, table, runs, metric, records),
     )
@@ -180,7 +185,7 @@ def compare(
         *_of_results(comparison, variants, records),
         *([] if now or is_ladder else notes.missing_seeds(rows, variants.shown)),
         *notes.at_looks(every, variants, now, records),
-        *([] if variants.is_foreign else controls.parametrization(comparison.tested, placebo)),
+        *([] if variants.is_foreign else controls.parametrization(comparison.tested, equal_start)),
         *controls.on_uniform_attention(variants, worth),
         *(one for one in comparison.caveats if one.is_doubt),
     ]
@@ -188,14 +193,14 @@ def compare(
 
 
 def _of_results(comparison: Comparison, variants: Variants, records: Sequence[StudyRecord]) -> Iterator[Note]:
-    """The notes on metric and placebo, on values, and on rows that count less or not at all."""
+    """The notes on metric and equal starts, on values, and on rows that count less or not at all."""
     rows, metric, table = comparison.rows, comparison.metric, comparison.table
     is_measured = column_named(metric).role == "resource"
     yield from notes.foreign_columns(rows, variants)
     if is_measured:
         yield Note(f"{metric} was measured with whatever else ran then; --cost times variants side by side")
-    if not comparison.placebo and any(record.placebo for record in records):
-        yield Note("the placebos of these studies differ: compare them apart to see what remains")
+    if not comparison.equal_start and any(record.equal_start for record in records):
+        yield Note("the equal starts of these studies differ: compare them apart to see what remains")
     if comparison.nothing:
         yield Note(f"no verdicts: {comparison.nothing}")
     for record in records:
@@ -225,9 +230,9 @@ def _pairs(
     return pairs, missing
 
 
-def _placebo(records: Sequence[StudyRecord]) -> Mapping[str, str]:
-    """The placebo that all studies with one share, if they do."""
-    first, *others = [record.placebo for record in records if record.placebo] or [{}]
+def _equal_start(records: Sequence[StudyRecord]) -> Mapping[str, str]:
+    """The overrides for an equal start that all studies with any share, if they do."""
+    first, *others = [record.equal_start for record in records if record.equal_start] or [{}]
     return first if all(one == first for one in others) else {}
 
 
@@ -235,7 +240,7 @@ def _families(
     variants: Variants,
     pairs: Mapping[str, Sequence[Pair]],
     now: Mapping[str, Decisions],
-    placebo: Mapping[str, Any],
+    equal_start: Mapping[str, Any],
     worth: controls.AttentionGaps,
     margin: float,
     alpha: float,
@@ -246,20 +251,20 @@ def _families(
         rest = sorted(alone) if name == "exploratory" else []
         if of or rest:
             compared = contrast_table(variants, name, of, margin, alpha, now.get(name))
-            compared = compared.join(controls.controlled(variants, of, placebo, compared["level"].to_numpy()))
+            compared = compared.join(controls.controlled(variants, of, equal_start, compared["level"]))
             compared["share"] = controls.shares(compared["diff"], of, worth)
             yield _family(variants, name, of, rest, compared)
 
 
 def _interaction(
-    variants: Variants, contrasts: Sequence[Contrast], placebo: Mapping[str, Any], alpha: float
+    variants: Variants, contrasts: Sequence[Contrast], equal_start: Mapping[str, Any], alpha: float
 ) -> pd.DataFrame:
     """The interaction of projection and heads, if a contrast is about the projection; few studies are."""
     if not any("out_proj" in contrast.baseline for contrast in contrasts):
         return pd.DataFrame()
     from ablate.analysis.effects import projection_and_heads
 
-    return projection_and_heads(variants, placebo, alpha=alpha)
+    return projection_and_heads(variants, equal_start, alpha=alpha)
 
 
 def _ladder(

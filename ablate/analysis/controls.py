@@ -110,18 +110,18 @@ def on_uniform_attention(variants: Variants, references: AttentionGaps) -> list[
     ]
 
 
-def counterparts(variants: Variants, placebo: Mapping[str, Any]) -> dict[int, int]:
-    """For each variant that has one, the variant that is equal but for the placebo. placebo: overrides that
+def counterparts(variants: Variants, equal_start: Mapping[str, Any]) -> dict[int, int]:
+    """For each variant that has one, the variant that is equal but for its start. equal_start: overrides that
     give a variant about the start of its baseline, such as {value_scale: matched}."""
-    return dict(otherwise_equal(variants, placebo)) if placebo else {}
+    return dict(otherwise_equal(variants, equal_start)) if equal_start else {}
 
 
 def controlled(
-    variants: Variants, pairs: Sequence[Pair], placebo: Mapping[str, Any], level: np.ndarray
+    variants: Variants, pairs: Sequence[Pair], equal_start: Mapping[str, Any], level: pd.Series
 ) -> pd.DataFrame:
-    """(K, 3) CONTROLLED: the difference of each pair that remains under the placebo, with its interval at the
+    """(K, 3) CONTROLLED: the difference of each pair that remains at an equal start, with its interval at the
     pair's own level; NaN without one, and if one of the two diverged on more seeds."""
-    partner = counterparts(variants, placebo)
+    partner = counterparts(variants, equal_start)
     table = pd.DataFrame(np.nan, index=range(len(pairs)), columns=[*CONTROLLED])
     for at, (variant, base) in enumerate(pairs):
         both = [partner.get(variant), partner.get(base, base)]  # the baseline too, if it has a counterpart
@@ -138,7 +138,7 @@ def more_diverged(variants: Variants, among: Sequence[int]) -> int:
     return int(np.ptp(variants.diverged[[*among]].sum(1)))
 
 
-def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> list[Note]:
+def parametrization(tested: Sequence[Finding], equal_start: Mapping[str, Any]) -> list[Note]:
     """A line on the contrasts of two different functions that have no results from an equal start."""
     lacking = [
         one
@@ -151,10 +151,11 @@ def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> li
     if len(lacking) == len(tested) == 1:
         one, other = lacking[0].sides()
         who = f"{other} and {one}"
-    named = f"this study's, {as_line(placebo)}, has no runs of them" if placebo else "this study names none"
+    given = as_line(equal_start)
+    named = f"this study's, {given}, has no runs of them" if given else "this study names none"
     line = (
         f"{who[:1].upper()}{who[1:]} start as different functions; part of the difference may come from that"
-        f" start (parametrization). A placebo would give both an equal start; {named}"
+        f" start (parametrization). The key equal_start gives both an equal one; {named}"
     )
     return lines_if(len(lacking), Note(line))
 

@@ -20,14 +20,14 @@ Block = tuple[tuple[int, ...], tuple[int, ...]]  # the variants with weight +1, 
 
 
 def projection_and_heads(
-    variants: Variants, placebo: Mapping[str, Any], *, alpha: float = 0.05
+    variants: Variants, equal_start: Mapping[str, Any], *, alpha: float = 0.05
 ) -> pd.DataFrame:
     """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h.
 
     The fewest heads in the rows, few, take the place of 1. Columns: effect, blocks, few, n (seeds), diff, sd,
     low, high (simultaneous; these rows are a family of their own), low_marginal, high_marginal, p, p_holm.
-    controlled, with _low and _high: the same under the placebo. at_few, likewise: off − on with the fewest
-    heads, under the placebo where there is one; at one head that is parametrization alone. If more_diverged,
+    controlled, with _low and _high: the same at an equal start. at_few, likewise: off − on with the fewest
+    heads, at an equal start where there is one; at one head that is parametrization alone. If more_diverged,
     on how many more seeds one variant diverged than another, is above 0, these two are NaN.
     """
     own, tuned = own_values(variants)
@@ -42,9 +42,9 @@ def projection_and_heads(
         ]
         for block in _crossings(*partners):
             row = variants.table.iloc[block[0][0]]
-            if row["fusion"] == STANDARD_FUSION:
+            if (row["fusion"], row["out_proj"]) == (STANDARD_FUSION, "false"):  # a readout by name is neither
                 groups.setdefault(f"heads={row['heads']} − heads={few}", []).append(block)
-    partner = counterparts(variants, placebo)
+    partner = counterparts(variants, equal_start)
     under: dict[str, list[Block]] = {
         key: [
             ((partner[many_off], few_on), (partner[few_off], many_on))

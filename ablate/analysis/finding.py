@@ -45,6 +45,7 @@ class Finding:
     why: str | None
     differs: str
     same_class: bool
+    clears_floor: bool | None
     look: int | None
     last_look: int | None
     overstated: float
@@ -66,6 +67,11 @@ class Finding:
     def is_perhaps_within(self) -> bool:
         """Whether a decided difference may be within the margin, as its interval reaches into it."""
         return self.verdict in BEYOND and min(abs(self.low), abs(self.high)) < self.margin
+
+    @property
+    def is_perhaps_within_floor(self) -> bool:
+        """Whether a decided difference may be within the placebo floor, as its interval reaches into it."""
+        return self.verdict in stats.CLAIMS and self.clears_floor is not None and not self.clears_floor
 
     @property
     def seeds(self) -> int:

@@ -32,7 +32,7 @@ def as_before(cells: Mapping[str, pd.Series]) -> pd.DataFrame:
     rows = pd.DataFrame(cells)
     ours = rows["run_id"].notna() & rows["fusion"].notna()
     for column in TABLE:
-        if column.before and column.name in rows:
+        if column.before is not None and column.name in rows:
             rows[column.name] = rows[column.name].mask(ours & rows[column.name].isna(), column.before)
     return rows
 
@@ -119,7 +119,7 @@ def _number(cells: pd.Series) -> pd.Series:
 
 _TYPES = {  # what to read the cells of each kind as; the next, if they are no such
     **dict.fromkeys(("text", "word", "json"), (_text,)),
-    "boolean": (lambda cells: _converted(cells, _truth, "boolean"), _text),
+    **dict.fromkeys(("boolean", "choice"), (lambda cells: _converted(cells, _truth, "boolean"), _text)),
     **{"whole": (_whole, _number, _text), "number": (_number, _text)},
 }
 

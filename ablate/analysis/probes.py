@@ -50,7 +50,8 @@ PROBES = {
     "grad_query": "gradient norm of W_Q",
     "grad_key": "gradient norm of W_K",
     "grad_value": "gradient norm of W_V",
-    "grad_out_proj": "gradient norm of W_O",
+    "grad_latent": "gradient norm of the latent",
+    "grad_out_proj": "gradient norm of out_proj",
 }
 
 

@@ -23,14 +23,15 @@ TEMPLATES = Path(__file__).parent.parent / "verify" / "templates"
 
 def new(
     kind: Annotated[
-        Literal["fusion", "scores"],
-        typer.Argument(help="A way to combine heads (fusion), or a rule on attention scores (scores)."),
+        Literal["fusion", "scores", "readout"],
+        typer.Argument(
+            help="A way to combine heads (fusion), a rule on attention scores (scores), or a map in place of"
+            " out_proj (readout)."
+        ),
     ],
-    name: Annotated[str, typer.Argument(help="Its name, as in fusion=NAME; the file will be NAME.py.")],
+    name: Annotated[str, typer.Argument(help="Its name in configs; the file will be NAME.py.")],
 ) -> None:
     """Write a Python file with a working method of your own, for you to change."""
-    from ablate.compose.configs import configs_dir
-
     title = "".join(part.capitalize() for part in name.split("_"))
     words = name, title  # of the file, and of its class
     if not name.isascii() or not all(word.isidentifier() and not keyword.iskeyword(word) for word in words):
@@ -39,8 +40,8 @@ def new(
         )
     if DEVICE.fullmatch(name):
         raise ConfigError(f"{name}: a device on Windows, where no file can have that name; give another")
-    if (configs_dir() / kind / f"{name}.yaml").exists():
-        raise ConfigError(f"{name}: ablate has {kind}={name}; give yours another name")
+    if (TEMPLATES.parent.parent / "model" / kind / f"{name}.py").exists():
+        raise ConfigError(f"{name}: ablate has a {kind} of this name; give yours another")
     if importlib.util.find_spec(name):
         raise ConfigError(
             f"{name}: a package of Python has that name, which {name}.py would hide; give another"
@@ -96,6 +97,15 @@ def verify(
     only: Annotated[
         str | None, typer.Option(metavar="N[,N]", help="Check only these equations, by number or name.")
     ] = None,
+    class_: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--class",
+            metavar="ONE OTHER",
+            help='Instead say whether two configs, as "fusion=sum" "fusion=mean", can represent the same'
+            " functions. Exit code 1 if not.",
+        ),
+    ] = None,
     plugin: PluginOption = None,
     format: Annotated[Literal["table", "json"], typer.Option(help="How to print it.")] = "table",
     wide: WideOption = False,
@@ -114,6 +124,11 @@ def verify(
     from ablate.verify.results import verify as verified
 
     use_plugins(plugin)
+    if class_ is not None:
+        if only or run:
+            raise ConfigError("--class: it compares two configs; leave out --only and --run")
+        _compare_classes(*class_, format=format, wide=wide)
+        return
     verdicts = verified([name.strip() for name in (only or "").split(",") if name.strip()])
     tables = {"identities": [dataclasses.asdict(verdict) for verdict in verdicts]}
     if run is not None:
@@ -138,6 +153,35 @@ def verify(
             say(f"{verdict.name}: {verdict.crash}")
     if failed:
         say(f"{counted(len(failed), 'equation')} failed: {', '.join(verdict.name for verdict in failed)}")
+        raise typer.Exit(1)
+
+
+def _compare_classes(one: str, other: str, *, format: str, wide: bool) -> None:
+    """Print whether both are of one class. Raises ConfigError; exit code 1 if they are not."""
+    import pandas as pd
+
+    from ablate.verify.classes import same_class
+    from ablate.verify.results import EQUAL
+
+    result = same_class(one, other)
+    ours, theirs = result.classes
+    folded = [{"fold": way, "largest difference": f"{error:.1e}"} for way, error in result.errors.items()]
+    if format == "json":
+        put(json.dumps(dataclasses.asdict(result), indent=2, ensure_ascii=False))
+    elif result.same:
+        say(f"one class ({'; '.join(dict.fromkeys(ours.values()))}), in float64:")
+        print_table(pd.DataFrame(folded), "table", wide=wide)
+    else:
+        say(f"two classes; the nearest neighbour of {one or 'the defaults'} that differs: {result.neighbour}")
+        rows = [{"of": n, one or "the defaults": ours[n], result.neighbour: theirs[n]} for n in ours]
+        print_table(pd.DataFrame(rows), "table", wide=wide)
+        if result.errors:
+            say("as close as weights of one come to random weights of the other, in float64:")
+            print_table(pd.DataFrame(folded), "table", wide=wide)
+    is_off = result.same and max(result.errors.values()) > EQUAL
+    if is_off:
+        say("the texts of both are equal, and the folds are not: what a method claims is false; ablate check")
+    if is_off or not result.same:
         raise typer.Exit(1)
 
 

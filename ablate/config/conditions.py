@@ -334,7 +334,7 @@ def _each(terms: Sequence[Term], which: Callable[[Iterable[bool]], bool]) -> Ter
 
 
 def _truth(value: Any) -> bool:
-    return as_text(value) == "true" if isinstance(value, str) else bool(value)
+    return as_text(value) not in ("", "false") if isinstance(value, str) else bool(value)  # a readout's name
 
 
 def _number(value: Any, also: type | None = None) -> Any:

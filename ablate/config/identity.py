@@ -44,7 +44,8 @@ def id_of_row(row: Mapping[str, str]) -> str:
 
 def run_name(config: RunConfig, identity: str) -> str:
     """The name of a run's directory: readable, and unique as it ends in the first half of the identity."""
-    readout = "" if config.out_proj else "-noproj"
+    out = config.out_proj
+    readout = f"-{out}" if isinstance(out, str) else "" if out else "-noproj"
     size = f"d{config.model.d_model}x{config.model.layers}"
     return f"{config.fusion.name}-h{config.heads}{readout}-{size}-s{config.seed}-{identity[:8]}"
 

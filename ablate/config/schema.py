@@ -12,6 +12,7 @@ from ablate.config.rules import (
     AtMost,
     ConfigError,
     Count,
+    ErrorText,
     EveryFileSystem,
     IntroducedAt,
     NonNegative,
@@ -33,6 +34,7 @@ TEXTS_OF_CORPORA = ("corpus.path", "corpus.target", "corpus.column", "corpus.rev
 TEXTS_OF_CORPORA += ("corpus.direction",)
 # The exchangeable parts of attention, each with the entry point group in which packages name their methods.
 PARTS = {"fusion": "ablate.fusions", "scores": "ablate.scores"}
+READOUTS = "ablate.readouts"  # the same for readouts, which out_proj=NAME chooses and which have no options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,11 +141,18 @@ class RunConfig:
     key_heads: Size | Literal["auto"]
     value_heads: Size | Literal["auto"]
     tie_qk: bool
+    query_proj: Annotated[bool, IntroducedAt(True)]
     scale: Literal["inside", "outside", "both", "none"]
     value_proj: bool
     value_scale: Literal[1] | Literal["matched"]
+    kv_rank: Annotated[Size | None, IntroducedAt(None)]
+    kv_norm: Annotated[bool, IntroducedAt(True)]
+    rope_width: Annotated[Annotated[int, AtLeast(0), AtMost(2**31)] | Literal["auto"], IntroducedAt("auto")]
     at: Literal["all", "encoder", "decoder", "cross"]
-    out_proj: bool
+    out_proj: Annotated[
+        bool | Annotated[str, Spelled(r"[A-Za-z_]\w*", "a name")],
+        ErrorText("use true, false or the name of a readout"),
+    ]
     out_rank: Size | None
     value_width: Size | Literal["auto", "narrow", "wide"]
     key_width: Size | Literal["auto"]

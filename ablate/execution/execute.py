@@ -18,7 +18,7 @@ from ablate.execution.attempt import Attempt
 from ablate.execution.events import Listener, Noticed, Skipped, ignore
 from ablate.execution.run import PlacedRun, Run, build_group, training
 from ablate.files.atomic import StoreError
-from ablate.model import fusion, scores
+from ablate.model.attention import parts_of
 from ablate.phrases import counted, error_line, out_of_memory
 from ablate.store.columns import Row, Status
 from ablate.store.lease import Heartbeat
@@ -231,7 +231,7 @@ def _again(force: bool | str, finished: Row) -> bool:
 def describe(run: PlacedRun) -> Row:
     """The row of a run that begins: its config and sizes, where it computes, and the program's version."""
     specs = [spec for spec, _ in run.spec.kinds.values()]
-    parts = [fusion.method_of(a.fusion)[0] for a in specs] + [scores.method_of(a.scores)[0] for a in specs]
+    parts = [part for spec in specs for part in parts_of(spec)]
     return {
         **formulas.before_training(run),
         "status": Status.RUNNING,

@@ -100,7 +100,8 @@ def needed_for_a_step(
 def _numbers(a: AttentionSpec, context: int, attention: str) -> int:
     """The numbers that one attention keeps per token."""
     shared, (rule, _) = sharing(a), scores.method_of(a.scores)
-    projected = (a.query_heads + a.key_heads) * a.key_width + a.value_heads * a.value_width * a.value_proj
+    projected = (a.query_heads * a.query_proj + a.key_heads) * a.key_width
+    projected += a.value_heads * a.value_width * a.value_proj + (a.kv_rank or 0) + a.rope_width
     patterns = len(shared.heads) * context if attention == "unfused" and rule.compares else 0
     return projected + len(shared.values) * a.value_width + patterns
 

@@ -19,16 +19,17 @@ from typing import Any
 
 from ablate.config.read import require_text
 from ablate.config.rules import ConfigError
-from ablate.config.schema import PARTS
+from ablate.config.schema import PARTS, READOUTS
 from ablate.files import as_spelled
 from ablate.files.svg import inline
-from ablate.model import fusion, scores
+from ablate.model import fusion, readout, scores
+from ablate.model.attention import parts_of
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line, first_few
 from ablate.store import provenance
 from ablate.store.provenance import parts_code
 
-KINDS = {"fusion": fusion, "scores": scores}
+KINDS = {"fusion": fusion, "scores": scores, "out_proj": readout}
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def read(path: Path) -> Plugin:
 
 def installed() -> Iterator[Plugin]:
     """The plugins that installed packages name as entry points. Raises ConfigError."""
-    for group in PARTS.values():
+    for group in (*PARTS.values(), READOUTS):
         for point in importlib.metadata.entry_points(group=group):
             spec = importlib.util.find_spec(point.module)
             if spec is None or not spec.origin:
@@ -119,7 +120,7 @@ def install(plugins: Sequence[Plugin]) -> None:
 def copies(attention: AttentionSpec) -> dict[str, bytes]:
     """The files that a run keeps of its plugins: their source and the drawings of its methods, by name."""
     files = {}
-    for method in (fusion.method_of(attention.fusion)[0], scores.method_of(attention.scores)[0]):
+    for method in parts_of(attention):
         if plugin := _used.get(inspect.getfile(method)):
             path = Path(plugin.path)
             files[path.name] = plugin.source
@@ -184,6 +185,8 @@ def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:
         raise ConfigError(
             f"{kind}={name}: its Options are no dataclass; write @dataclass(frozen=True, kw_only=True)"
         )
+    if kind == "out_proj" and dataclasses.fields(method.Options):
+        raise ConfigError(f"out_proj={name}: a readout has no options; register each variant by its own name")
     defaults = {option.name: option.default for option in dataclasses.fields(method.Options)}
     for option, default in defaults.items():
         if default is dataclasses.MISSING:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ablate.analysis.load import find_source
 from ablate.config.identity import digest
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, as_override
 from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer, WithSeparator
 from ablate.execution.trained import TrainedModel, load_model
 from ablate.export import manifest
@@ -99,10 +99,12 @@ def lacks(spec: ModelSpec) -> list[str]:
         f"fusion={a.fusion.name}, as it concatenates heads": form(a) != "concat",
         f"scores={a.scores.name}, but softmax": a.scores.name != "softmax",
         "tie_qk=true": a.tie_qk,
+        f"kv_rank={a.kv_rank}": a.kv_rank is not None,
+        "query_proj=false": not a.query_proj,
         f"scale={a.scale}, but inside": a.scale != "inside",
         "value_proj=false": not a.value_proj,
         "value_scale": a.scale == "inside" and a.gain != 1,
-        "out_proj=false": not a.out_proj,
+        f"out_proj={as_override(a.out_proj)}": a.out_proj is not True,
         f"out_rank={a.out_rank}": a.out_rank is not None,
         "model.mlp_hidden=0": not spec.mlp_hidden,
         **own,

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ablate.model import fusion, scores
+from ablate.model import fusion, readout, scores
 from ablate.model.attend import Mask, PaddingMask
-from ablate.model.layers import Linear, LowRank, Nothing, Times
+from ablate.model.latent import FromLatent, Latent
+from ablate.model.layers import STD, Linear, LowRank, Nothing, Times
+from ablate.model.parts import Options, Part
 from ablate.model.position import Rotary
 from ablate.model.spec import AttentionSpec, HeadShape
 
@@ -26,6 +28,20 @@ def form(spec: AttentionSpec) -> str:
     """The form of the attention's fusion: equal forms compute the same function (Fusion.form)."""
     method, options = fusion.method_of(spec.fusion)
     return method.form(spec.heads, options)
+
+
+def parts_of(spec: AttentionSpec) -> list[type[Part]]:
+    """The classes of its exchangeable parts."""
+    parts: list[type[Part]] = [fusion.method_of(spec.fusion)[0], scores.method_of(spec.scores)[0]]
+    return parts + ([readout.method_of(spec.out_proj)[0]] if isinstance(spec.out_proj, str) else [])
+
+
+def value_start(spec: AttentionSpec) -> float:
+    """The factor on the initial weights of the values. Without out_proj they are the last projection before
+    the residual stream. A readout in its place keeps sizes, and out_proj shrinks them by STD·√d_model."""
+    if spec.out_proj is True:
+        return 1.0
+    return spec.residual_scale * (STD * spec.d_model**0.5 if spec.out_proj else 1.0)
 
 
 @dataclass(frozen=True)
@@ -75,16 +91,21 @@ def sharing(spec: AttentionSpec) -> Sharing:
     )
 
 
-def head_shape(spec: AttentionSpec) -> HeadShape:
+def head_shape(spec: AttentionSpec, layer: int = 1) -> HeadShape:
     """The sizes that the parts of this attention are given."""
-    inside = spec.scale in ("inside", "both") and spec.key_width > 0
+    method, options = fusion.method_of(spec.fusion)
+    inside, shared = spec.scale in ("inside", "both") and spec.key_width > 0, sharing(spec)
     return HeadShape(
         heads=spec.heads,
         key_width=spec.key_width,
         value_width=spec.value_width,
         d_model=spec.d_model,
-        patterns=sharing(spec).heads,
+        patterns=shared.heads,
         scale=1 / math.sqrt(spec.key_width) if inside else 1.0,
+        layer=layer,
+        each=shared.each,
+        fused=method.slots(spec.heads, options) * spec.value_width,
+        turned=spec.turned,
     )
 
 
@@ -100,7 +121,7 @@ class Share(nn.Module):
     def __init__(self, spec: AttentionSpec) -> None:
         super().__init__()
         shared = sharing(spec)
-        self.each = shared.each
+        self.each, self.count = shared.each, spec.heads
         self.query_heads, self.key_heads, self.value_heads = (
             spec.query_heads,
             spec.key_heads,
@@ -128,6 +149,11 @@ class Share(nn.Module):
         v = _picked(v_BSX.unflatten(-1, (self.value_heads, self.value_width)).transpose(1, 2), self.of_values)
         return v.unflatten(1, (-1, self.each)).transpose(2, 3).flatten(3)
 
+    def own(self, v_BTX: Tensor) -> Tensor:
+        """The values of each head: v_BTHV."""
+        v = v_BTX.unflatten(-1, (self.value_heads, self.value_width))
+        return v.repeat_interleave(self.count // self.value_heads, 2)
+
     def heads(self, read: Tensor) -> Tensor:
         """The outputs of the heads, z_BTHV, from those of the patterns, (B, P, T, n·V)."""
         z = read.unflatten(-1, (self.each, self.value_width)).transpose(1, 2).flatten(2, 3)
@@ -144,44 +170,67 @@ class Share(nn.Module):
 
 
 class Attention(nn.Module):
-    """readout(fusion(heads)), where the readout is out_proj or the identity.
+    """readout(fusion(heads)), where the readout is out_proj, another part, or the identity.
 
     Queries, keys and values have separate weights, so that changing one width leaves the draws of the others
     alone. The last projection before the residual stream starts at spec.residual_scale: out_proj or, without
-    it, the value projection.
+    it, the value projection (value_start).
     """
 
-    def __init__(self, spec: AttentionSpec, mask: Mask) -> None:
+    def __init__(self, spec: AttentionSpec, mask: Mask, layer: int = 1) -> None:
         super().__init__()
         C, K, V = spec.d_model, spec.key_width, spec.value_width
         rule, rule_options = scores.method_of(spec.scores)
         method, options = fusion.method_of(spec.fusion)
-        fused = method.slots(spec.heads, options) * V
-        assert spec.out_proj or fused == C, "sizing lets no other width into the residual stream"
+        shape = head_shape(spec, layer)
+        assert spec.out_proj or shape.fused == C, "sizing lets no other width into the residual stream"
         self.spec, self.mask = spec, mask
         self.query = Linear(C, spec.query_heads * K, bias=spec.bias) if K else Nothing()
-        self.key = Linear(C, spec.key_heads * K, bias=spec.bias) if K and not spec.tie_qk else self.query
-        start = 1.0 if spec.out_proj else spec.residual_scale
-        self.value = (
-            Linear(C, spec.value_heads * V, bias=spec.bias, scale=start) if spec.value_proj else nn.Identity()
-        )
+        if not spec.query_proj:
+            self.query = nn.Identity()
+        if spec.kv_rank:
+            self.latent = Latent(spec)
+            self.key = FromLatent(spec, K - spec.rope_width, shared=True)
+            self.value = FromLatent(spec, V, shared=False, start=value_start(spec))
+        else:
+            self.latent = nn.Identity()
+            self.key = Linear(C, spec.key_heads * K, bias=spec.bias) if K and not spec.tie_qk else self.query
+            sizes = (C, spec.value_heads * V)
+            self.value = (
+                Linear(*sizes, bias=spec.bias, scale=value_start(spec)) if spec.value_proj else nn.Identity()
+            )
         self.share = Share(spec)
-        self.scores = rule(head_shape(spec), rule_options)
-        self.turn = Rotary(spec.rope_base) if K and spec.rope_base else nn.Identity()
+        self.scores = rule(shape, rule_options)
+        still = K - spec.turned
+        self.turn = Rotary(spec.rope_base or 0.0, still) if spec.turned else nn.Identity()
         self.gain = Times(spec.gain) if spec.gain != 1 else nn.Identity()
-        self.fusion = method(head_shape(spec), options)
-        self.out_proj = _readout(fused, spec)
+        self.fusion = method(shape, options)
+        self.out_proj = _readout(shape, spec)
 
     def forward(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
         """x_BTC gives the queries, source_BSC the keys and values; in self-attention they are the same.
         padding_mask_BS: false where the source is padding; None if it has none."""
-        fused = self.fusion(self.read(x_BTC, source_BSC, padding_mask_BS), x_BTC)
+        held_BSX = self.latent(source_BSC)
+        v_BSX = self.value(held_BSX)
+        read_BTHV = self._read(x_BTC, held_BSX, v_BSX, padding_mask_BS)
+        fused = self.fusion(read_BTHV, *self._besides(x_BTC, v_BSX))
         return self.out_proj(fused.to(x_BTC.dtype))  # where a method has buffers of a wider type
 
     def read(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
         """The output of each head before fusion: z_BTHV."""
-        q_BPTK, k_BPSK = self.compared(x_BTC, source_BSC)
-        v_BPSW = self.share.values(self.value(source_BSC))
+        held_BSX = self.latent(source_BSC)
+        return self._read(x_BTC, held_BSX, self.value(held_BSX), padding_mask_BS)
+
+    def besides(self, x_BTC: Tensor) -> tuple[Tensor, ...]:
+        """What the fusion gets besides the outputs of the heads: x_BTC, and v_BTHV if it reads values."""
+        return self._besides(x_BTC, self.value(self.latent(x_BTC))) if self.fusion.reads_values else (x_BTC,)
+
+    def _besides(self, x_BTC: Tensor, v_BTX: Tensor) -> tuple[Tensor, ...]:
+        return (x_BTC, self.share.own(v_BTX)) if self.fusion.reads_values else (x_BTC,)
+
+    def _read(self, x_BTC: Tensor, held_BSX: Tensor, v_BSX: Tensor, padding_mask_BS: Tensor | None) -> Tensor:
+        q_BPTK, k_BPSK = self.compared(x_BTC, held_BSX)
+        v_BPSW = self.share.values(v_BSX)
         dropout = self.spec.dropout if self.training else 0.0
         read = self.scores(q_BPTK, k_BPSK, v_BPSW, self._mask(padding_mask_BS), dropout).to(x_BTC.dtype)
         return self.gain(self.share.heads(read))
@@ -190,12 +239,13 @@ class Attention(nn.Module):
         self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None
     ) -> Tensor:
         """The attention pattern of each head, without dropout: A_BHTS."""
-        compared = self.compared(x_BTC, source_BSC)
+        compared = self.compared(x_BTC, self.latent(source_BSC))
         return self.share.patterns(self.scores.probabilities(*compared, self._mask(padding_mask_BS)))
 
-    def compared(self, x_BTC: Tensor, source_BSC: Tensor) -> tuple[Tensor, Tensor]:
-        """The queries and keys of each pattern as its rule compares them: q_BPTK, k_BPSK."""
-        q_BPTK, k_BPSK = self.share.queries(self.query(x_BTC)), self.share.keys(self.key(source_BSC))
+    def compared(self, x_BTC: Tensor, held_BSX: Tensor) -> tuple[Tensor, Tensor]:
+        """The queries and keys of each pattern as its rule compares them: q_BPTK, k_BPSK. held_BSX: what keys
+        are made of, self.latent(source_BSC)."""
+        q_BPTK, k_BPSK = self.share.queries(self.query(x_BTC)), self.share.keys(self.key(held_BSX))
         q_BPTK, k_BPSK = self.scores.prepared(q_BPTK, k_BPSK)
         return self.turn(q_BPTK), self.turn(k_BPSK)
 
@@ -203,12 +253,13 @@ class Attention(nn.Module):
         return self.mask if padding_mask_BS is None else PaddingMask(self.mask, padding_mask_BS)
 
 
-def _readout(fused: int, spec: AttentionSpec) -> nn.Module:
+def _readout(shape: HeadShape, spec: AttentionSpec) -> nn.Module:
+    if isinstance(spec.out_proj, str):
+        return readout.method_of(spec.out_proj)[0](shape, Options())
     if not spec.out_proj:
         return nn.Identity()
-    if spec.out_rank is None:
-        return Linear(fused, spec.d_model, bias=spec.bias, scale=spec.residual_scale)
-    return LowRank(fused, spec.d_model, spec.out_rank, bias=spec.bias, scale=spec.residual_scale)
+    sizes, common = (shape.fused, spec.d_model), {"bias": spec.bias, "scale": spec.residual_scale}
+    return Linear(*sizes, **common) if spec.out_rank is None else LowRank(*sizes, spec.out_rank, **common)
 
 
 def _picked(x: Tensor, index: Tensor | None) -> Tensor:

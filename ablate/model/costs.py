@@ -7,12 +7,14 @@ v value width, p patterns, n values that a pattern reads, m MLP width, T context
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from ablate.model import fusion, scores
+from ablate.model import fusion, readout, scores
 from ablate.model.attend import CAUSAL
-from ablate.model.attention import Attention, head_shape, sharing
+from ablate.model.attention import Attention, head_shape, parts_of, sharing
+from ablate.model.parts import Options
 from ablate.model.spec import MATRICES, AttentionSpec, ModelSpec, standard, standard_hidden
 
 
@@ -21,12 +23,12 @@ def attention_params(spec: ModelSpec) -> int:
     return sum(layers * _params_of(a) for a, layers in spec.kinds.values())
 
 
-_counted: dict[tuple[type, type, str], int] = {}  # by the classes of its parts, and its sizes and options
+_counted: dict[tuple[Any, ...], int] = {}  # by the classes of its parts, and its sizes and options
 
 
 def _params_of(a: AttentionSpec) -> int:
     """Parameters of one attention, counted on a module that is built once."""
-    key = (fusion.method_of(a.fusion)[0], scores.method_of(a.scores)[0], repr(a))
+    key = (*parts_of(a), repr(a))
     if key not in _counted:
         _counted[key] = sum(param.numel() for param in _without_numbers(a).parameters())
     return _counted[key]
@@ -58,9 +60,9 @@ def flops_per_token(spec: ModelSpec, target_share: float = 1.0) -> int:
     """Matrix-product FLOPs of a forward pass, per token, with full T×T scores and the output layer, which is
     computed at target_share of the positions. With an encoder, per token of a target as long as its source.
 
-    Per layer: 2d for each number in the queries, keys and values; 2Tp(k + nv) for the scores and their
-    product with the values; twice the readout's weights; 2dm for each matrix of the MLP; and the FLOPs of the
-    parts.
+    Per layer: 2d for each number in the queries, keys and values (of kv_rank, in the queries and the latent,
+    and 2·kv_rank for each in the keys and values); 2Tp(k + nv) for the scores and their product with the
+    values; twice the readout's weights; 2dm for each matrix of the MLP; and the FLOPs of the parts.
     """
     layers = sum(count * _flops_of(a, spec.context) for a, count in spec.kinds.values())
     mlps = (spec.layers + spec.encoder_layers) * 2 * MATRICES[spec.mlp] * spec.d_model * spec.mlp_hidden
@@ -70,16 +72,27 @@ def flops_per_token(spec: ModelSpec, target_share: float = 1.0) -> int:
 def _flops_of(a: AttentionSpec, T: int) -> int:
     """Matrix-product FLOPs of one attention, per token."""
     shared = sharing(a)
-    projected = (a.query_heads + a.key_heads) * a.key_width
-    projected += a.value_heads * a.value_width if a.value_proj else 0
+    queries = a.query_heads * a.query_proj * a.key_width
+    held = a.key_heads * a.key_width + a.value_heads * a.value_width * a.value_proj
+    from_latent = 0
+    if a.kv_rank:
+        from_latent = a.kv_rank * (held - a.heads * a.rope_width)
+        held = a.kv_rank + a.rope_width
     reading = len(shared.heads) * (a.key_width + shared.each * a.value_width)
     rule, options = scores.method_of(a.scores)
     method, fusion_options = fusion.method_of(a.fusion)
     fused, shape = method.slots(a.heads, fusion_options) * a.value_width, head_shape(a)
-    readout = fused * a.d_model if a.out_rank is None else a.out_rank * (fused + a.d_model)
+    written = fused * a.d_model if a.out_rank is None else a.out_rank * (fused + a.d_model)
     own = method.count_flops(shape, fusion_options) + rule.count_flops(shape, options)
+    if isinstance(a.out_proj, str):
+        own += readout.method_of(a.out_proj)[0].count_flops(shape, Options())
     own += T * rule.count_flops_per_source(shape, options)
-    return 2 * a.d_model * projected + 2 * T * reading + 2 * readout * a.out_proj + own
+    return (
+        2 * (a.d_model * (queries + held) + from_latent)
+        + 2 * T * reading
+        + 2 * written * (a.out_proj is True)
+        + own
+    )
 
 
 COSTS: dict[str, Callable[[ModelSpec], int]] = {"params": total_params, "flops": flops_per_token}

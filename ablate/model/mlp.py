@@ -8,12 +8,13 @@ from ablate.model.spec import AttentionSpec
 
 
 class MLP(nn.Module):
-    """GELU(x W_up) W_down, exact, with the width, biases and initial scale that spec gives its attention.
-    See: Hendrycks and Gimpel, "Gaussian error linear units", arXiv 1606.08415."""
+    """GELU(x W_up) W_down, with the exact GELU. See: Hendrycks and Gimpel, "Gaussian error linear units",
+    arXiv 1606.08415."""
 
     kept = 2  # vectors of the hidden width that the backward pass needs of each token
 
     def __init__(self, hidden: int, spec: AttentionSpec) -> None:
+        """spec: of the attention before it, for width, biases and the initial scale of W_down."""
         super().__init__()
         self.up = Linear(spec.d_model, hidden, bias=spec.bias)
         self.down = Linear(hidden, spec.d_model, bias=spec.bias, scale=spec.residual_scale)

@@ -26,10 +26,10 @@ from ablate.model.spec import AttentionSpec, ModelSpec
 class Block(nn.Module):
     """x + attention(norm(x)), then x + mlp(norm(x)) unless spec.mlp_hidden is 0."""
 
-    def __init__(self, spec: ModelSpec, attention: AttentionSpec, mask: Mask) -> None:
+    def __init__(self, spec: ModelSpec, attention: AttentionSpec, mask: Mask, layer: int) -> None:
         super().__init__()
         self.norm_1 = norm_of(spec)
-        self.attention = Attention(attention, mask)
+        self.attention = Attention(attention, mask, layer)
         if spec.mlp_hidden:
             self.norm_2 = norm_of(spec)
             self.mlp = MLPS[spec.mlp](spec.mlp_hidden, attention)
@@ -52,10 +52,12 @@ class Block(nn.Module):
 class DecoderBlock(Block):
     """A block with x + cross(norm(x), memory) before its MLP. memory: the output of an encoder."""
 
-    def __init__(self, spec: ModelSpec, attention: AttentionSpec, mask: Mask, cross: AttentionSpec) -> None:
-        super().__init__(spec, attention, mask)
+    def __init__(
+        self, spec: ModelSpec, attention: AttentionSpec, mask: Mask, layer: int, cross: AttentionSpec
+    ) -> None:
+        super().__init__(spec, attention, mask, layer)
         self.norm_cross = norm_of(spec)
-        self.cross = Attention(cross, EVERYTHING)
+        self.cross = Attention(cross, EVERYTHING, layer)
 
     def forward(self, x_BTC: Tensor, memory_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
         """padding_mask_BS: false where the memory is padding; None if it has none."""
@@ -168,7 +170,9 @@ class LM(Model):
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
-        blocks = nn.ModuleList(Block(spec, spec.attention, CAUSAL) for _ in range(spec.layers))
+        blocks = nn.ModuleList(
+            Block(spec, spec.attention, CAUSAL, layer) for layer in range(1, spec.layers + 1)
+        )
         self.blocks: Sequence[Block] = blocks  # pyright: ignore[reportAttributeAccessIssue]
         self.norm = norm_of(spec)
 
@@ -197,11 +201,14 @@ class EncoderDecoder(Model):
         super().__init__(spec)
         assert spec.encoder is not None and spec.cross is not None, "sizing gives it all three attentions"
         self.source_position = Embedding(spec.context, spec.d_model) if spec.position == "learned" else None
-        encoder = nn.ModuleList(Block(spec, spec.encoder, EVERYTHING) for _ in range(spec.encoder_layers))
+        encoder = nn.ModuleList(
+            Block(spec, spec.encoder, EVERYTHING, layer) for layer in range(1, spec.encoder_layers + 1)
+        )
         self.encoder: Sequence[Block] = encoder  # pyright: ignore[reportAttributeAccessIssue]
         self.encoder_norm = norm_of(spec)
         blocks = nn.ModuleList(
-            DecoderBlock(spec, spec.attention, CAUSAL, spec.cross) for _ in range(spec.layers)
+            DecoderBlock(spec, spec.attention, CAUSAL, layer, spec.cross)
+            for layer in range(1, spec.layers + 1)
         )
         self.blocks: Sequence[DecoderBlock] = blocks  # pyright: ignore[reportAttributeAccessIssue]
         self.norm = norm_of(spec)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from ablate.config.identity import identity_keys
 from ablate.config.overrides import as_value
 from ablate.model.spec import HeadShape
 
@@ -57,9 +58,13 @@ class Part(nn.Module, ABC):
 
     @classmethod
     def spelled(cls, options: Any) -> str:
-        """The name with all options: NAME key=value …"""
-        given = {key: as_value(value) for key, value in vars(options).items()}
+        """The name with all options that decide what it computes: NAME key=value …"""
+        given = {key: as_value(value) for key, value in identity_keys(options).items()}
         return " ".join([cls.name, *(f"{key}={value}" for key, value in sorted(given.items()))])
+
+    @classmethod
+    def check(cls, shape: HeadShape, options: Any) -> None:
+        """Raises ConfigError if the options do not fit these sizes."""
 
     @classmethod
     def count_flops(cls, shape: HeadShape, options: Any) -> int:

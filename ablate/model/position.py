@@ -19,16 +19,21 @@ class Rotary(nn.Module):
     """Turns x_BPTK: channels j and j + K/2 at position t are turned as a pair by the angle t · base^(−2j/K).
 
     A turn keeps lengths, and ⟨turn(q, t), turn(k, s)⟩ depends on t and s by t − s alone. Angles and products
-    are at least in float32. K is even.
+    are at least in float32. K is even. still: so many channels, the first ones, are not turned; K is without
+    them.
     """
 
-    def __init__(self, base: float) -> None:
+    def __init__(self, base: float, still: int = 0) -> None:
         super().__init__()
-        self.base = base
+        self.base, self.still = base, still
 
     def forward(self, x_BPTK: Tensor, first: int = 0) -> Tensor:
         """first: the position of the first vector."""
+        if self.still:
+            still, x_BPTK = x_BPTK[..., : self.still], x_BPTK[..., self.still :]
+            return torch.cat([still, Rotary(self.base)(x_BPTK, first)], -1)
         T, K = x_BPTK.shape[-2:]
+        assert K % 2 == 0, "sizing and the rules on scores let no odd width be turned"
         dtype = torch.promote_types(x_BPTK.dtype, torch.float32)
         cos_TK, sin_TK = _turns(first, T, K, self.base, dtype, x_BPTK.device)
         low, high = x_BPTK.to(dtype).chunk(2, -1)

@@ -15,7 +15,8 @@ from ablate.config.schema import (
     PartConfig,
     RunConfig,
 )
-from ablate.model import fusion, scores
+from ablate.model import fusion, readout, scores
+from ablate.model.attention import head_shape
 from ablate.model.costs import COSTS, reference, relative_cost
 from ablate.model.layers import STD
 from ablate.model.spec import GPT2, AttentionSpec, ModelSpec, standard, standard_hidden
@@ -27,7 +28,9 @@ COMPARED = {
     "key_heads": "auto",
     "key_width": "auto",
     "tie_qk": False,
+    "query_proj": True,
     "scale": "inside",
+    "kv_rank": None,
 }
 TOLERANCE = 0.01  # allowed relative difference between the cost of a matched model and its reference
 
@@ -70,6 +73,8 @@ def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
         model=model,
         value_width=attention.value_width,
         key_width=attention.key_width or "auto",  # 0 where there are no keys
+        kv_norm=config.kv_norm if config.kv_rank else introduced(RunConfig)["kv_norm"],
+        rope_width=attention.rope_width if config.kv_rank else introduced(RunConfig)["rope_width"],
         scores=_deciding(config.scores, scores),
         fusion=_deciding(config.fusion, fusion),
         match_by=match_by,
@@ -117,6 +122,11 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
         raise ConfigError(
             f"scores={config.scores.name}: it may depend on positions, and those of a source are not those of"
             " its target; use at=encoder or at=decoder, or claim order_free"
+        )
+    if fusion.method_of(at["cross"].fusion)[0].reads_values:
+        raise ConfigError(
+            f"fusion={config.fusion.name}: it reads the value of the token itself, and a cross-attention has"
+            " values of the source alone; use at=encoder or at=decoder"
         )
     return ModelSpec(
         **common,
@@ -168,7 +178,7 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
     else:
         _refuse_comparing(config)
         query_heads, key_heads, key_width = 1, 1, 0
-    if (turned := config.model.position == "rope") and key_width % 2:
+    if (turned := config.model.position == "rope") and key_width % 2 and not config.kv_rank:
         raise ConfigError(
             f"model.position=rope: it turns channels of queries and keys in pairs, and a head has {key_width}"
             f" (key_width={as_override(config.key_width)}); use key_width={key_width + 1}"
@@ -178,16 +188,10 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
             f"tie_qk=true: query_heads={query_heads} and key_heads={key_heads} can't have one weight;"
             " give as many of both, or tie_qk=false"
         )
-    if config.out_rank is not None and not config.out_proj:
-        raise ConfigError(
-            f"out_rank={config.out_rank}: with out_proj=false there is nothing to factor; use out_rank=null"
-        )
-    if config.value_scale == "matched" and config.out_proj:
-        raise ConfigError(
-            "value_scale=matched: it stands in for out_proj, where there is none; use out_proj=false, or"
-            " value_scale=1"
-        )
-    return AttentionSpec(
+    _check_queries(config, query_heads, key_width)
+    _check_latent(config)
+    _check_readout(config)
+    spec = AttentionSpec(
         d_model=config.model.d_model,
         heads=config.heads,
         query_heads=query_heads,
@@ -196,8 +200,12 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
         key_width=key_width,
         value_width=_value_width(config, slots=method.slots(config.heads, options)),
         tie_qk=config.tie_qk,
+        query_proj=config.query_proj,
         scale=config.scale,
         value_proj=config.value_proj,
+        kv_rank=config.kv_rank,
+        kv_norm=config.kv_norm and config.kv_rank is not None,
+        rope_width=_rope_width(config, key_width),
         # The factor by which out_proj would scale the branch: a sum over d_model entries of size STD.
         value_gain=STD * config.model.d_model**0.5 if config.value_scale == "matched" else 1.0,
         out_proj=config.out_proj,
@@ -206,9 +214,83 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
         dropout=config.model.dropout,
         residual_scale=writers**-0.5,
         rope_base=config.model.rope_base if turned else None,
-        scores=PartConfig(name=config.scores.name, options=dataclasses.asdict(rule_options)),
-        fusion=PartConfig(name=config.fusion.name, options=dataclasses.asdict(options)),
+        scores=PartConfig(name=config.scores.name, options=identity_keys(rule_options)),
+        fusion=PartConfig(name=config.fusion.name, options=identity_keys(options)),
     )
+    rule.check(head_shape(spec), rule_options)
+    method.check(head_shape(spec), options)
+    if isinstance(spec.out_proj, str):
+        readout.method_of(spec.out_proj)[0].check(head_shape(spec), None)
+    return spec
+
+
+def _check_readout(config: RunConfig) -> None:
+    """Raises ConfigError for a readout that is not there, and for keys that do not go with it."""
+    if isinstance(config.out_proj, str):
+        readout.method_of(config.out_proj)
+    if config.out_rank is not None and config.out_proj is not True:
+        raise ConfigError(
+            f"out_rank={config.out_rank}: with out_proj={as_override(config.out_proj)} there is nothing to"
+            " factor; use out_rank=null"
+        )
+    if config.value_scale == "matched" and config.out_proj:
+        why = "it stands in for out_proj, where there is none"
+        if config.out_proj is not True:
+            why = f"with out_proj={config.out_proj} values start matched already"
+        raise ConfigError(f"value_scale=matched: {why}; use out_proj=false, or value_scale=1")
+
+
+def _check_queries(config: RunConfig, query_heads: int, key_width: int) -> None:
+    """Raises ConfigError unless, without query_proj, the queries are slices of the input."""
+    if config.query_proj:
+        return
+    if config.tie_qk:
+        raise ConfigError(
+            "query_proj=false: with tie_qk=true keys have the weight of the queries, and there is none; give"
+            " one of the two"
+        )
+    d = config.model.d_model
+    if query_heads * key_width != d:
+        fits = f"use key_width={d // query_heads}" if d % query_heads == 0 else "use query_heads=1"
+        raise ConfigError(
+            f"query_proj=false: {query_heads} queries of key_width={key_width} would read"
+            f" {query_heads * key_width} numbers, and the input has model.d_model={d}; {fits}"
+        )
+
+
+def _check_latent(config: RunConfig) -> None:
+    """Raises ConfigError for keys that do not go with kv_rank."""
+    if config.kv_rank is None:
+        return
+    alike = {key: ("auto", config.heads) for key in ("key_heads", "value_heads")}
+    for key, allowed in {**alike, "tie_qk": (False,), "value_proj": (True,)}.items():
+        if (value := getattr(config, key)) not in allowed:
+            raise ConfigError(
+                f"kv_rank={config.kv_rank}: all keys and values are made of one latent, so there is no"
+                f" {key}={as_override(value)}; use {key}={as_override(allowed[0])}, or kv_rank=null"
+            )
+
+
+def _rope_width(config: RunConfig, key_width: int) -> int:
+    """How many channels of a head are turned beside a latent: by default half of them, an even number. Raises
+    ConfigError."""
+    given = config.rope_width
+    if config.kv_rank is None or config.model.position != "rope":
+        if given not in ("auto", 0):
+            lacking = "kv_rank" if config.kv_rank is None else "model.position=rope"
+            raise ConfigError(
+                f"rope_width={given}: it says what positions turn beside a latent, and there is no {lacking};"
+                " use rope_width=auto"
+            )
+        return 0
+    width = max(2, key_width // 4 * 2) if given == "auto" else given
+    most = (key_width - 1) // 2 * 2
+    if width % 2 or width > most:
+        raise ConfigError(
+            f"rope_width={given}: channels are turned in pairs, and a head of key_width={key_width} leaves at"
+            f" least one to the latent; use rope_width={min(width - width % 2, most)}"
+        )
+    return width
 
 
 def _heads(config: RunConfig, key: str) -> int:
@@ -236,9 +318,10 @@ def _refuse_comparing(config: RunConfig) -> None:
 
 def _value_width(config: RunConfig, slots: int) -> int:
     """The width of a head's output. Without out_proj the fused vector, slots·V wide, goes straight into the
-    residual stream, so it has to be d wide. Without value_proj all heads together read d numbers."""
+    residual stream, so it has to be d wide; so it is by default with a readout in its place. Without
+    value_proj all heads together read d numbers."""
     d, given = config.model.d_model, config.value_width
-    if given == "narrow" or (given == "auto" and (config.out_proj or not config.value_proj)):
+    if given == "narrow" or (given == "auto" and (config.out_proj is True or not config.value_proj)):
         width = narrow(config, "value_width")
     elif given == "wide":
         width = d
@@ -278,12 +361,12 @@ def _check_match(config: RunConfig) -> None:
     narrow(config, "match")  # the reference is narrow
     if config.match_by == "mlp":
         return
-    if not (config.out_proj and config.value_proj):
-        key = "value_proj" if config.out_proj else "out_proj"
-        stream = "input" if config.out_proj else "residual stream"
+    if not (config.out_proj is True and config.value_proj):
+        key = "value_proj" if config.out_proj is True else "out_proj"
+        stream = "input" if config.out_proj is True else "residual stream"
         raise ConfigError(
-            f"match_by=value_width: with {key}=false the {stream} fixes the value width; use match_by=mlp, or"
-            f" {key}=true"
+            f"match_by=value_width: with {key}={as_override(getattr(config, key))} the {stream} fixes the"
+            f" value width; use match_by=mlp, or {key}=true"
         )
     if config.value_width in ("narrow", "wide"):
         raise ConfigError(

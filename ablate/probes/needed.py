@@ -102,9 +102,9 @@ def pruned(model: Model, batch: Batch) -> Iterator[tuple[int, int, float]]:
 
 
 def gradient_norms(model: Model, batch: Batch) -> list[dict[str, float]]:
-    """By attention: the norms of the loss's gradient in the weights of queries, keys, values and out_proj, as
-    far as they exist."""
-    names = ("query", "key", "value", "out_proj")
+    """By attention: the norms of the loss's gradient in the weights of queries, keys, values, the latent and
+    out_proj, as far as they exist."""
+    names = ("query", "key", "value", "latent", "out_proj")
     params = [
         {name: [*getattr(site.attention, name).parameters()] for name in names} for site in model.sites()
     ]

@@ -2,8 +2,9 @@
 how much those of two heads differ.
 
 A pattern has a row for each position: weights over the positions up to it, which sum to 1. The first row is
-always 1, so it is left out. `but_first` also leaves out the first position as a source, where heads often
-look if they find nothing else.
+always 1, so it is left out. Where a rule may weigh below 0, as talking and differential, rows have another
+sum, and entropy and divergence, which have no meaning then, are left out. `but_first` also leaves out the
+first position as a source, where heads often look if they find nothing else.
 
 legend: B rows of text, T positions of the queries, S of the keys and values, H heads, V value width of a
 head, C model width.
@@ -20,7 +21,6 @@ from torch import Tensor
 from ablate.data.corpora.base import distinct
 from ablate.data.splits import Batch
 from ablate.model.attention import Attention
-from ablate.model.layers import Linear, LowRank
 from ablate.model.models import Model, Site, inputs_of_attention
 from ablate.probes.outputs import effective_rank, over_others
 
@@ -60,7 +60,9 @@ def look(model: Model, batch: Batch) -> list[Heads]:
                 site=site,
                 patterns=attention.probabilities(x_BTC, source_BSC, padding_mask_BS),
                 read=read_BTHV,
-                written=without_bias(attention.out_proj, attention.fusion.contributions(read_BTHV, x_BTC)),
+                written=without_bias(
+                    attention.out_proj, attention.fusion.contributions(read_BTHV, *attention.besides(x_BTC))
+                ),
                 fused=fuse(read_BTHV),
                 exact=attention.fusion.adds_up,
                 fuse=fuse,
@@ -72,7 +74,7 @@ def look(model: Model, batch: Batch) -> list[Heads]:
 
 @torch.no_grad()
 def _fused(attention: Attention, x_BTC: Tensor, read_BTHV: Tensor) -> Tensor:
-    return without_bias(attention.out_proj, attention.fusion(read_BTHV, x_BTC))
+    return without_bias(attention.out_proj, attention.fusion(read_BTHV, *attention.besides(x_BTC)))
 
 
 @torch.no_grad()
@@ -96,17 +98,17 @@ def real_at(site: Site, batch: Batch) -> Tensor:
 
 
 def without_bias(readout: torch.nn.Module, x: Tensor) -> Tensor:
-    """x through out_proj without its bias, which belongs to no head."""
-    if isinstance(readout, LowRank):
-        return without_bias(readout.up, without_bias(readout.down, x))
-    return x @ readout.weight.T if isinstance(readout, Linear) else x
+    """x, (…, F), through a readout, less its bias, which belongs to no head: (…, C)."""
+    rows = x.reshape(1, -1, x.shape[-1])
+    return (readout(rows) - readout(torch.zeros_like(rows[:, :1]))).reshape(*x.shape[:-1], -1)
 
 
 # --- probes of patterns ----------------------------------------------------------------------------
 
 
 def entropies(patterns_BHTS: Tensor, *, but_first: bool = False) -> list[float]:
-    """For each head, the mean entropy −Σ A log A, relative to that of uniform weights."""
+    """For each head, the mean entropy −Σ A log A, relative to that of uniform weights; NaN if a weight is
+    below 0."""
     rows, seen_T = _rows(patterns_BHTS, but_first=but_first)
     nats = -torch.special.xlogy(rows, rows).sum(-1)
     return _mean(nats / seen_T.log())
@@ -153,7 +155,7 @@ def divergences(patterns_BHTS: Tensor) -> list[float]:
 
 def divergence(patterns_BHTS: Tensor) -> np.ndarray:
     """(H, H) mean Jensen-Shannon divergence between the rows of two heads, in nats: 0 for equal patterns, log
-    2 for heads that never look at the same positions."""
+    2 for heads that never look at the same positions; NaN if a weight is below 0."""
     rows = patterns_BHTS[:, :, 1:]
     H = rows.shape[1]
     entropy = -torch.special.xlogy(rows, rows).sum(-1)

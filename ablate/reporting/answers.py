@@ -20,6 +20,7 @@ from ablate.reporting.words import (
     Voice,
     confidence,
     fields,
+    floor,
     interactions,
     parametrization,
     seeds_in_words,
@@ -47,7 +48,6 @@ PLAIN = Voice(
     decided="{one} {verb} {size}{of} ({least} to {most}) against {other}{at}{weight}{look}",
     verbs=("saves", "costs"),
     within=", less than the {margin} that would matter",
-    perhaps=", perhaps within the margin of {margin}",
     beyond="{share}{perplexity}",
 )
 IN_STEPS = replace(
@@ -239,7 +239,7 @@ def findings(
         instead = {"at": f" ({apart})" if apart else ""}
         if not unit(comparison.metric):
             instead["of"] = f" of {comparison.metric}"
-        remark = "" if brief else parametrization(one, comparison.placebo)
+        remark = "" if brief else parametrization(one, comparison.equal_start)
         return f"{sentence(one, voice, terms, **instead)}{remark}."
 
     if len(tested) > MOST and brief:
@@ -269,7 +269,7 @@ def _undecided(
     for one in open_:
         told = fields(one, terms)
         words = "{one}, {diff}{of} ({low} to {high})".format(**told)
-        remark = parametrization(one, comparison.placebo).replace(";", ",")
+        remark = parametrization(one, comparison.equal_start).replace(";", ",")
         each.append(told["one"] if brief else f"{words}{remark}")
         baselines.add(told["other"])
     against = f" against {baselines.pop()}" if len(baselines) == 1 else ""
@@ -313,6 +313,7 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     lines = [f"{seeds}; {hold} with {confidence(comparison)} confidence{looks}."]
     if (tuned := record.tuned_key) and not record.rungs:  # reporting/ladder.py says it of each rung
         lines.append(f"Each variant is at its own {tuned}, chosen on development seeds.")
+    lines += floor(comparison)
     if (margin := comparison.margin) == margin:
         lines.append(f"Less than {margin:g}{unit(comparison.metric)} counts as no difference.")
     if record.claim:
@@ -332,7 +333,8 @@ def _trust_in_brief(comparison: Comparison, record: StudyRecord) -> list[str]:
         sure = f"{sure}, {_at_looks(tested)}"
     else:
         sure = f"{seeds_in_words(tested)}, {sure}"
-    return [f"{sure}.", *lines_if(record.claim, "A claim, on which docs/ledger.md has the verdict.")]
+    of_claim = lines_if(record.claim, "A claim, on which docs/ledger.md has the verdict.")
+    return [f"{sure}.", *floor(comparison), *of_claim]
 
 
 def _at_looks(tested: Sequence[Finding]) -> str:

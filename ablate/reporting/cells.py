@@ -12,7 +12,7 @@ from ablate.analysis.variant import varying
 from ablate.config.overrides import as_line
 from ablate.phrases import counted
 from ablate.reporting.tables import lines_of
-from ablate.reporting.words import PERHAPS, confidence, interval, look, p_value, remaining, unit, verdict
+from ablate.reporting.words import confidence, interval, look, p_value, remaining, unit, verdict
 from ablate.store.columns import column_named
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def full_table(comparison: Comparison, family: str, *, marginal: bool = False) -
             read[f"marginal {level}"] = intervals(table, "low_marginal", "high_marginal")
         if table["controlled"].notna().any():
             ends = zip(*(table[name].tolist() for name in CONTROLLED), strict=True)
-            read[f"with {as_line(comparison.placebo)}"] = [remaining(*each) for each in ends]
+            read[f"with {as_line(comparison.equal_start)}"] = [remaining(*each) for each in ends]
         if table["share"].notna().any():
             read["share"] = ["" if share != share else f"{share:.0%}" for share in table["share"].tolist()]
         read["p_holm"] = [p_value(p) for p in table["p_holm"].tolist()]
@@ -187,7 +187,7 @@ def in_width(read: pd.DataFrame, width: int) -> pd.DataFrame:
 
 def _shortened(read: pd.DataFrame) -> pd.DataFrame:
     """worse, perhaps within the margin -> worse, perhaps. The answer above it has the whole verdict."""
-    return read.assign(verdict=read["verdict"].str.replace(PERHAPS, ", perhaps", regex=False))
+    return read.assign(verdict=read["verdict"].str.replace(", perhaps within .*", ", perhaps", regex=True))
 
 
 def _family(comparison: Comparison) -> str:

@@ -14,11 +14,12 @@ from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.analysis.question import Question
 from ablate.config.conditions import as_text
 from ablate.config.identity import digest
+from ablate.config.schema import PARTS
 from ablate.files.atomic import StoreError, read_json
 from ablate.phrases import Note, texts
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.commands import SINGLE_RUNS, commands
-from ablate.reporting.compared import FOLDERS, Card, cards, equations
+from ablate.reporting.compared import Card, cards, equations
 from ablate.reporting.limits import Limit, beside_counting, limits
 from ablate.reporting.methods import hyperparameters, paragraph
 from ablate.reporting.relations import Relation
@@ -74,7 +75,7 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
         comparison=comparison,
         answer=answer(comparison, record),
         cards=cards(comparison, subject, related),
-        relations=[relation for relation in related if relation.column not in FOLDERS],
+        relations=[relation for relation in related if relation.column not in PARTS],
         spans=spans(comparison, record.tuned_column),
         counting=beside_counting(comparison),
         limits=[*limits(comparison, record)],

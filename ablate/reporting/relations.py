@@ -26,7 +26,8 @@ class Relation:
 
 def _formulas(column: str, **given: tuple[str, str]) -> list[Relation]:
     """Relations of methods that have their own formula in `ablate verify` to the standard method."""
-    return [Relation(column, (STANDARD[column], name), name, *words) for name, words in given.items()]
+    standard = STANDARD.get(column, "true")  # what a readout takes the place of
+    return [Relation(column, (standard, name), name, *words) for name, words in given.items()]
 
 
 RELATIONS = [
@@ -69,6 +70,10 @@ RELATIONS = [
             "cat(γ_i ⊙ z_i/√mean z_i²) W_O",
             "Dividing by its own size takes from a head how much it writes, and leaves the direction.",
         ),
+        exclusive=(
+            "cat(z_i − d (z_i·v̂_i) v̂_i), v̂ = v/|v|",
+            "A head writes what others say alone, without its part along the value of the token itself.",
+        ),
         max=("(max_i z_i) W", "Only the largest head is read in a channel, which no choice of W_O can do."),
     ),
     Relation(
@@ -94,6 +99,10 @@ RELATIONS = [
             "P_post softmax(P_pre Q Kᵀ)",
             "Heads mix their scores before softmax and their patterns behind it.",
         ),
+        differential=(
+            "(1 − λ_0)(A_1 − λ A_2) V",
+            "A pattern is the difference of two softmaxes, so that it can also subtract what it reads.",
+        ),
     ),
     Relation(
         *("heads", ("1", ""), "7", "A_single ∝ Π A_i^(1/√h)"),
@@ -104,6 +113,18 @@ RELATIONS = [
         *("out_proj", ("true", "false"), "10", "OV_i = W_V^i E_i without W_O"),
         "Without the output projection a head writes into its own slice of the channels only; with a single"
         " head the projection folds into W_V.",
+    ),
+    *_formulas(
+        "out_proj",
+        hadamard=(
+            "cat(Z) H/√d, H_ij = (−1)^(bits of i and j)",
+            "A fixed orthogonal matrix takes the place of W_O: heads write into all channels, and nothing is"
+            " learned about where.",
+        ),
+        hadamard_scaled=(
+            "(cat(Z) H/√d) ⊙ s",
+            "A fixed orthogonal matrix takes the place of W_O, and only the size of each channel is learned.",
+        ),
     ),
     Relation(
         *("out_rank", ("", ""), "18", "(Σ z_i) W = cat(Z) W_O, rank W_O = d_v"),
@@ -117,6 +138,16 @@ RELATIONS = [
     Relation(
         *("tie_qk", ("true", "false"), "22", "W_Q ↔ W_K transposes Q Kᵀ"),
         "With one matrix for queries and keys, the scores of two tokens are the same both ways.",
+    ),
+    Relation(
+        *("query_proj", ("true", "false"), "30", "x W_Q^i W_K^iᵀ xᵀ = x W^i xᵀ, W^i (d, d)"),
+        "W_Q folds into keys that are as wide as the input; narrow queries that are slices of it can compare"
+        " less.",
+    ),
+    Relation(
+        *("kv_rank", ("", ""), "latent", "k_i = [c W_i; R x W_R], v_i = c W_i′, c = norm(x W)"),
+        "Keys and values of all heads are made of one latent c, which at full rank and without a norm is no"
+        " limit.",
     ),
     *(
         Relation(

@@ -20,6 +20,8 @@ GLOSSARY = {
     " of seeds that would decide it.",
     "parametrization": "How the same functions are written as weights, which decides where training starts"
     " and how it moves. Variants that can learn the same functions differ in nothing else.",
+    "floor": "What arms of the same functions may differ by. What may be within it is no larger than what"
+    " another parametrization may do.",
     "what attention is worth": "How much worse the baseline does if its heads average all earlier tokens"
     " instead of choosing.",
     "baseline": "What a variant is compared with: the same in all but one thing.",

@@ -11,16 +11,21 @@ from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.finding import Finding
 from ablate.analysis.verdicts import POWER
 from ablate.config.overrides import as_line
-from ablate.phrases import counted, counted_between, lines_if
+from ablate.phrases import counted, counted_between, joined, lines_if
 from ablate.store.columns import column_named
 
-PERHAPS = ", perhaps within the margin"
 WORTH_SAYING = 0.01  # by how much an early look overstates a difference
 
 
 def verdict(one: Finding) -> str:
     """The verdict in words; empty without one."""
-    return f"{one.verdict or ''}{PERHAPS if one.is_perhaps_within else ''}"
+    return f"{one.verdict or ''}{perhaps(one)}"
+
+
+def perhaps(one: Finding, margin: str = "the margin") -> str:
+    """What a decided difference is perhaps within; empty if its interval reaches into nothing."""
+    within = [*lines_if(one.is_perhaps_within, margin), *lines_if(one.is_perhaps_within_floor, "the floor")]
+    return f", perhaps within {joined(within)}" if within else ""
 
 
 def sentences(comparison: Comparison) -> list[str]:
@@ -29,8 +34,9 @@ def sentences(comparison: Comparison) -> list[str]:
     told = primary or [one for one in comparison.findings if one.is_tested or one.verdict == stats.IDENTICAL]
     voice = PAPER if comparison.higher_is_better is not None else replace(PAPER, verbs=("higher", "lower"))
     return [
-        *(f"{sentence(one, voice)}{parametrization(one, comparison.placebo)}." for one in told),
+        *(f"{sentence(one, voice)}{parametrization(one, comparison.equal_start)}." for one in told),
         *interactions(comparison),
+        *floor(comparison),
     ]
 
 
@@ -48,7 +54,7 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
         remaining(*(row[f"{name}{end}"] for end in ("", "_low", "_high")))
         for name in ("controlled", "at_few")
     )
-    under, few = as_line(comparison.placebo), f"heads={row['few']}"
+    under, few = as_line(comparison.equal_start), f"heads={row['few']}"
     assumed = f"; off − on with {few}{f' and {under}' if remains else ''} is {at_few}" if at_few else ""
     if at_few and few == "heads=1":
         assumed += ", which is parametrization, and is taken to be as large with more heads"
@@ -64,6 +70,15 @@ def remaining(diff: float, low: float, high: float) -> str:
     return "" if diff != diff else f"{signed(diff)} {interval(low, high)}".rstrip()
 
 
+def floor(comparison: Comparison) -> list[str]:
+    """The sentence on the placebo floor, if there is one."""
+    if not (found := comparison.floor):
+        return []
+    most, pairs, seeds = number(found.value), counted(found.pairs, "pair"), counted(found.seeds, "seed")
+    of = f"{100 * found.level:g} %; {pairs} of arms, {seeds}"
+    return [f"Arms of the same functions differ by at most {most} ({of}): the floor."]
+
+
 def share_of_attention(share: float) -> str:
     """The words for a difference as a share of what attention is worth; empty if that is not known."""
     return f", {percent(share)} of what attention is worth" if math.isfinite(share) else ""
@@ -75,14 +90,14 @@ def percent(share: float) -> str:
     return f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
-def parametrization(one: Finding, placebo: Mapping[str, Any]) -> str:
+def parametrization(one: Finding, equal_start: Mapping[str, Any]) -> str:
     """The end of a sentence on a difference: how much of it is parametrization, as far as that is known;
-    empty for one that was not tested. placebo: of the study."""
+    empty for one that was not tested. equal_start: of the study."""
     if not one.is_tested:
         return ""
     words = lines_if(one.same_class, "both can learn the same functions, so all of it is parametrization")
     if remains := remaining(one.controlled, one.controlled_low, one.controlled_high):
-        words.append(f"with {as_line(placebo)}, {remains} remains of {signed(one.diff)}")
+        words.append(f"with {as_line(equal_start)}, {remains} remains of {signed(one.diff)}")
     return "".join(f"; {part}" for part in words)
 
 
@@ -90,7 +105,7 @@ def parametrization(one: Finding, placebo: Mapping[str, Any]) -> str:
 class Voice:
     """How a contrast is put into a sentence, without its full stop: a template for each kind of verdict, with
     the fields of `fields`. verbs: {verb} for better and for worse, or for higher and for lower. within,
-    perhaps, beyond: {weight} of a difference within the margin, perhaps within it, and of any other."""
+    beyond: {weight} of a difference within the margin, and of any other."""
 
     untested: str
     undecided: str
@@ -98,7 +113,6 @@ class Voice:
     decided: str
     verbs: tuple[str, str]
     within: str
-    perhaps: str
     beyond: str = ""
 
 
@@ -112,7 +126,6 @@ PAPER = Voice(
     " n = {seeds}, Holm p {p}{family}{look}",
     verbs=("better", "worse"),
     within=", but within the margin of {margin}",
-    perhaps=", perhaps within the margin of {margin}",
 )
 
 
@@ -127,7 +140,7 @@ def sentence(found: Finding, voice: Voice, terms: Mapping[str, str] | None = Non
     if not found.is_tested:
         return voice.untested.format(**told)
     weight = voice.within if found.verdict in stats.WITHIN else voice.beyond
-    weight = f"{weight}{voice.perhaps}" if found.is_perhaps_within else weight
+    weight += perhaps(found, "the margin of {margin}")
     first = (stats.BETTER, stats.BETTER_WITHIN, stats.HIGHER, stats.HIGHER_WITHIN)
     verb = voice.verbs[found.verdict not in first]
     by_verdict = {stats.UNDECIDED: voice.undecided, stats.EQUIVALENT: voice.equivalent}

@@ -257,7 +257,7 @@ class StudyConfig:
     seeds at which a contrast may be decided, the last one all seeds; [] for a fixed design, by default those
     of `looks.usual`. arms: what is compared, if it is no product of levels: by name,
     what each sets; every arm meets every combination of the factors. where: conditions that every run has to
-    fulfil. placebo: overrides that give a variant about the start of its baseline. primary: the
+    fulfil. equal_start: overrides that give a variant about the start of its baseline. primary: the
     contrasts chosen in advance. metric, margin: what they are judged by. answer: names of the levels for use
     in a sentence. demo: the overrides of its demonstration.
     """
@@ -275,7 +275,7 @@ class StudyConfig:
     where: Annotated[list[Where], ErrorText("write a list, as [heads <= 4]; [] for none")] = field(
         default_factory=list
     )
-    placebo: Annotated[Arm, ErrorText("write overrides, as {value_scale: matched}")] = field(
+    equal_start: Annotated[Arm, ErrorText("write overrides, as {value_scale: matched}")] = field(
         default_factory=dict
     )
     primary: Contrasts

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.compose.configs import offer
 from ablate.compose.launchers import Pool
 from ablate.compose.sweep import Sweep, compose
+from ablate.config.schema import PARTS
 from ablate.launch.processes import start_server
 from ablate.study.outcome import Outcome
 
@@ -50,6 +51,6 @@ def use_plugins(files: str | Path | Iterable[str | Path] = ()) -> "list[Method]"
     named = [read(Path(file)) for file in ([files] if isinstance(files, str | Path) else files)]
     everything = [*installed(), *named]
     install(everything)
-    for method in methods(used()):
+    for method in (one for one in methods(used()) if one.kind in PARTS):
         offer(method.kind, method.name, method.defaults)
     return methods(named)

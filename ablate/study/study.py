@@ -38,7 +38,7 @@ from ablate.study.kinds import declared
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 # What study.json keeps as every kind of study declares it.
-DECLARED = ("question", "primary", "metric", "margin", "answer", "arms", "placebo", "where")
+DECLARED = ("question", "primary", "metric", "margin", "answer", "arms", "equal_start", "where")
 R = TypeVar("R", bound=Run)
 
 

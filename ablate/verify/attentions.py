@@ -4,6 +4,7 @@ given sizes, with the plain formulas that they are compared with, in float64.
 legend: B batch, T time, H heads, K key width, V value width, C model width, F fused width.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -17,11 +18,11 @@ from torch import Tensor
 from ablate.compose.configs import defaults_of
 from ablate.config.read import bare, hints
 from ablate.config.rules import ConfigError
-from ablate.config.schema import PartConfig
+from ablate.config.schema import PARTS, PartConfig
 from ablate.execution.plugins import KINDS
-from ablate.model import fusion, scores
+from ablate.model import fusion, readout, scores
 from ablate.model.attend import CAUSAL, Mask
-from ablate.model.attention import Attention
+from ablate.model.attention import Attention, head_shape
 from ablate.model.layers import Linear
 from ablate.model.models import Model, build_model, draw_weights
 from ablate.model.parts import Part
@@ -52,18 +53,27 @@ def _is_allowed(kind: str, part: PartConfig) -> bool:
 
 
 def attention_spec(**given: Any) -> AttentionSpec:
-    """A spec whose sizes all differ, except where heads have to agree; `given` replaces fields."""
+    """A spec whose sizes all differ, except where heads have to agree, with an even key width if its rule on
+    scores takes no odd one; `given` replaces fields."""
     sizes = {"d_model": 24, "key_width": 7, "value_width": 5, "bias": False}
     start = {"dropout": 0.0, "residual_scale": 0.5}
     spec = AttentionSpec(**{**standard(24, given.get("heads", 4)), **sizes, **start, **given})
-    if not scores.method_of(spec.scores)[0].compares:
-        spec = dataclasses.replace(spec, query_heads=1, key_heads=1, key_width=0)
+    rule, options = scores.method_of(spec.scores)
+    if not rule.compares:
+        return dataclasses.replace(spec, query_heads=1, key_heads=1, key_width=0)
+    try:
+        rule.check(head_shape(spec), options)
+    except ConfigError:
+        return spec if "key_width" in given else dataclasses.replace(spec, key_width=8)
     return spec
 
 
 def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
     """Attentions with this part: with 4 heads and 1, without and with biases, with out_proj and, if widths
     allow it, without. Combinations whose options do not fit the heads are left out."""
+    if kind == "out_proj":
+        yield from _specs_around_readout(part.name)
+        return
     for heads, bias, out_proj in itertools.product((4, 1), (False, True), (True, False)):
         try:
             spec = attention_spec(heads=heads, bias=bias, out_proj=out_proj, **{kind: part})
@@ -71,12 +81,26 @@ def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
             rule, rule_options = scores.method_of(spec.scores)
             slots = method.slots(heads, options)
             rule.rules(heads, rule_options)  # raises if the options do not fit the heads
+            rule.check(head_shape(spec), rule_options)
+            method.check(head_shape(spec), options)
         except ConfigError:
             continue
         if out_proj:
             yield spec
         elif spec.d_model % slots == 0:
             yield dataclasses.replace(spec, value_width=spec.d_model // slots)
+
+
+def _specs_around_readout(name: str) -> Iterator[AttentionSpec]:
+    """Attentions with this readout, whose fused vector is as wide as the model, a power of two, or is not."""
+    for heads, bias, (d_model, fused) in itertools.product(
+        (4, 1), (False, True), ((32, 32), (32, 20), (64, 64))
+    ):
+        with contextlib.suppress(ConfigError):
+            width = {"d_model": d_model, "value_width": fused // heads}
+            spec = attention_spec(heads=heads, bias=bias, out_proj=name, **width)
+            readout.method_of(name)[0].check(head_shape(spec), None)
+            yield spec
 
 
 def model_of(spec: AttentionSpec, context: int = 11) -> ModelSpec:
@@ -93,6 +117,11 @@ def attention(spec: AttentionSpec, mask: Mask = CAUSAL) -> Attention:
     built = Attention(spec, mask)
     draw_weights(built, SEEDS)
     return built.double().eval()
+
+
+def fused(built: Attention, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
+    """What the fusion makes of these outputs of heads, for this input."""
+    return built.fusion(z_BTHV, *built.besides(x_BTC))
 
 
 def with_random_weights(spec: AttentionSpec) -> Attention:
@@ -150,7 +179,7 @@ class Bench:
         """A spec of these sizes. given: fields of AttentionSpec; parts by name, with their options as
         fusion_KEY or scores_KEY."""
         sizes = {"d_model": self.C, "heads": self.H, "key_width": self.K, "value_width": self.V}
-        for kind in KINDS:
+        for kind in PARTS:
             if name := given.pop(kind, None):
                 options = defaults_of(kind, name, KINDS[kind].methods()[name].Options)
                 chosen = {key: given.pop(f"{kind}_{key}") for key in options if f"{kind}_{key}" in given}

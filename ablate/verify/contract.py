@@ -18,7 +18,7 @@ from ablate.config.schema import PartConfig
 from ablate.execution.plugins import KINDS, Method
 from ablate.model import fusion
 from ablate.model.attend import EVERYTHING, FORMULATIONS
-from ablate.model.attention import head_shape
+from ablate.model.attention import head_shape, value_start
 from ablate.model.costs import flops_per_token, total_params
 from ablate.model.function_class import function_class, slots_of
 from ablate.model.spec import AttentionSpec
@@ -29,6 +29,7 @@ from ablate.verify.attentions import (
     attention,
     attention_spec,
     build,
+    fused,
     model_of,
     relative_error,
     specs_around,
@@ -36,6 +37,7 @@ from ablate.verify.attentions import (
     with_random_weights,
 )
 from ablate.verify.fold import fold, mixing
+from ablate.verify.fold import readout as readout_matrix
 
 EXACT = 1e-10  # relative to the largest entry
 IN_FLOAT32 = 1e-6  # the same, of weights that start as float32
@@ -73,7 +75,9 @@ def check_results(kind: str, name: str, only: Sequence[Check] = ()) -> Iterator[
 
 def require(check: Check, kind: str, part: PartConfig) -> None:
     """Raises Broken unless the check holds for every attention around this variant of a method."""
-    for spec in specs_around(kind, part):
+    if not (specs := [*specs_around(kind, part)]):
+        raise Broken("it refuses all sizes that were tried, so nothing was checked")
+    for spec in specs:
         check(kind, spec)
 
 
@@ -100,15 +104,17 @@ def shapes(kind: str, spec: AttentionSpec) -> None:
     if read.shape != wanted:
         raise Broken(f"the heads read {tuple(read.shape)}, and (batch, time, heads, value width) is {wanted}")
     method, options = fusion.method_of(spec.fusion)
-    fused, width = built.fusion(read, x_BTC), method.slots(spec.heads, options) * spec.value_width
-    if not isinstance(fused, Tensor):
-        raise Broken(f"forward returns a {type(fused).__name__}, and has to return a Tensor")
-    if fused.shape != (2, 11, width):
+    made, width = fused(built, read, x_BTC), method.slots(spec.heads, options) * spec.value_width
+    if kind == "out_proj" and (out := built.out_proj(made)).shape != x_BTC.shape:
+        raise Broken(f"the readout makes {tuple(out.shape)} of {tuple(made.shape)}, not {tuple(x_BTC.shape)}")
+    if not isinstance(made, Tensor):
+        raise Broken(f"forward returns a {type(made).__name__}, and has to return a Tensor")
+    if made.shape != (2, 11, width):
         raise Broken(
-            f"forward returns {tuple(fused.shape)}; with slots of {method.slots(spec.heads, options)} and"
+            f"forward returns {tuple(made.shape)}; with slots of {method.slots(spec.heads, options)} and"
             f" value_width={spec.value_width} it has to be {(2, 11, width)}"
         )
-    if not (read.isfinite().all() and fused.isfinite().all()):
+    if not (read.isfinite().all() and made.isfinite().all()):
         raise Broken(f"forward returns numbers that are not finite ({_sizes(spec)})")
 
 
@@ -154,7 +160,7 @@ def pairing(kind: str, spec: AttentionSpec) -> None:
     standard = attention_spec(heads=spec.heads, bias=spec.bias)
     mine, theirs = (dict(build(one).named_parameters()) for one in (spec, standard))
     for name in mine.keys() & theirs.keys():
-        factor = spec.residual_scale if "value" in name and not spec.out_proj else 1.0
+        factor = value_start(spec) if "value" in name else 1.0
         if (
             mine[name].shape == theirs[name].shape
             and relative_error(mine[name], factor * theirs[name]) > 1e-6
@@ -224,7 +230,7 @@ def variance(kind: str, spec: AttentionSpec) -> None:
         return
     wide = attention_spec(heads=spec.heads, value_width=50, fusion=spec.fusion)
     z_BTHV, x_BTC = torch.randn(40, 50, spec.heads, 50), torch.randn(40, 50, spec.d_model)
-    measured = attention(wide).fusion(z_BTHV.double(), x_BTC.double()).var().item()
+    measured = fused(attention(wide), z_BTHV.double(), x_BTC.double()).var().item()
     if not abs(measured - 1) <= 0.02:
         raise Broken(f"of heads of variance 1 it makes {measured:.3f} with normalize=variance")
 
@@ -233,25 +239,25 @@ def one_head(kind: str, spec: AttentionSpec) -> None:
     """With one head, fused = z at the start (one_head_passes)."""
     options = {key: 1 if key == "groups" else value for key, value in spec.fusion.options.items()}
     alone = attention_spec(heads=1, fusion=PartConfig(name=spec.fusion.name, options=options))
-    built, z_BTHV = attention(alone).fusion, _heads(alone)
-    failure = "one_head_passes is true, and with one head it is off"
-    _require_equal(built(z_BTHV, _input(alone)), z_BTHV.squeeze(2), failure, IN_FLOAT32)
+    z_BTHV, failure = _heads(alone), "one_head_passes is true, and with one head it is off"
+    _require_equal(fused(attention(alone), z_BTHV, _input(alone)), z_BTHV.squeeze(2), failure, IN_FLOAT32)
 
 
 def homogeneous(kind: str, spec: AttentionSpec) -> None:
     """c·z gives c·fused, so that constants fold into the weights (homogeneous)."""
-    built, z_BTHV, x_BTC = with_random_weights(spec).fusion, _heads(spec), _input(spec)
-    thrice = built(3 * z_BTHV, x_BTC)
-    _require_equal(thrice, 3 * built(z_BTHV, x_BTC), "homogeneous is true, and 3·z is not 3·fused,")
+    built, z_BTHV, x_BTC = with_random_weights(spec), _heads(spec), _input(spec)
+    thrice, once = (fused(built, factor * z_BTHV, x_BTC) for factor in (3, 1))
+    _require_equal(thrice, 3 * once, "homogeneous is true, and 3·z is not 3·fused,")
     _require_static(spec)
     _require_scale_folds(spec, "homogeneous")
 
 
 def adds_up(kind: str, spec: AttentionSpec) -> None:
     """The contributions of the heads sum to fused (adds_up)."""
-    built, z_BTHV, x_BTC = with_random_weights(spec).fusion, _heads(spec), _input(spec)
+    built, z_BTHV, x_BTC = with_random_weights(spec), _heads(spec), _input(spec)
     failure = "adds_up is true, and fused is not the sum of what it is of each head alone,"
-    _require_equal(built.contributions(z_BTHV, x_BTC).sum(-2), built(z_BTHV, x_BTC), failure)
+    parts = built.fusion.contributions(z_BTHV, *built.besides(x_BTC))
+    _require_equal(parts.sum(-2), fused(built, z_BTHV, x_BTC), failure)
 
 
 def claimed_form(kind: str, spec: AttentionSpec) -> None:
@@ -259,10 +265,11 @@ def claimed_form(kind: str, spec: AttentionSpec) -> None:
     method, options = fusion.method_of(spec.fusion)
     form = method.form(spec.heads, options)
     for other in _of_form(form, spec.heads):
-        mine, theirs = (attention(one).fusion for one in (spec, dataclasses.replace(spec, fusion=other)))
+        both = (attention(one) for one in (spec, dataclasses.replace(spec, fusion=other)))
         z_BTHV, x_BTC = _heads(spec), _input(spec)
+        mine, theirs = (fused(one, z_BTHV, x_BTC) for one in both)
         failure = f"its form at heads={spec.heads} is {form}, which it differs from"
-        _require_equal(mine(z_BTHV, x_BTC), theirs(z_BTHV, x_BTC), failure, IN_FLOAT32)
+        _require_equal(mine, theirs, failure, IN_FLOAT32)
 
 
 def folds(kind: str, spec: AttentionSpec) -> None:
@@ -293,12 +300,44 @@ def sums(kind: str, spec: AttentionSpec) -> None:
     _require_equal(rows, torch.ones_like(rows), "sums_to_one is true, and a row is off")
 
 
+def bilinear(kind: str, spec: AttentionSpec) -> None:
+    """Queries and keys matter by their products alone (bilinear)."""
+    built, x_BTC = with_random_weights(spec), _input(spec)
+    q_BPTK, k_BPSK = built.compared(x_BTC, built.latent(x_BTC))
+    turn = torch.linalg.qr(torch.randn(spec.key_width, spec.key_width, dtype=torch.float64))[0]
+    before = built.scores.probabilities(q_BPTK, k_BPSK, built.mask)
+    after = built.scores.probabilities(q_BPTK @ turn, k_BPSK @ turn, built.mask)
+    _require_equal(after, before, "bilinear is true, and queries and keys turned alike give other patterns,")
+
+
 def order_free(kind: str, spec: AttentionSpec) -> None:
     """The order of sources has no effect where all are visible (order_free)."""
     built, x_BTC = with_random_weights(spec), _input(spec)
     built.mask, source_BSC = EVERYTHING, _input(spec).repeat(1, 2, 1)
     failure = "order_free is true, and sources in another order give another result,"
     _require_equal(built(x_BTC, source_BSC), built(x_BTC, source_BSC.roll(3, 1)), failure)
+
+
+def linear(kind: str, spec: AttentionSpec) -> None:
+    """The readout is linear, adds no constant, and maps each token by itself."""
+    out, (one_BTF, other_BTF) = with_random_weights(spec).out_proj, _fused(spec)
+    failure = "of a sum it does not make the sum of what it makes of both: it is off"
+    _require_equal(out(one_BTF - 2 * other_BTF), out(one_BTF) - 2 * out(other_BTF), failure)
+    _require_equal(out(one_BTF.flip(1)), out(one_BTF).flip(1), "what it makes of a token depends on others,")
+
+
+def keeps_size(kind: str, spec: AttentionSpec) -> None:
+    """The readout starts by keeping the size of what goes through."""
+    one_BTF, _ = _fused(spec)
+    if not 0.5 <= (ratio := (attention(spec).out_proj(one_BTF).std() / one_BTF.std()).item()) <= 2:
+        raise Broken(f"what it makes of its input starts {ratio:.2g} times as large; divide by that")
+
+
+def invertible(kind: str, spec: AttentionSpec) -> None:
+    """Where it gives as many numbers as it takes, it has an inverse (invertible)."""
+    matrix_FC = readout_matrix(with_random_weights(spec))
+    if matrix_FC.shape[0] == spec.d_model and torch.linalg.matrix_rank(matrix_FC) < spec.d_model:
+        raise Broken("invertible is true, and its map has no inverse")
 
 
 def bfloat16(kind: str, spec: AttentionSpec) -> None:
@@ -318,7 +357,11 @@ COMMON: tuple[Check, ...] = (
     *(resumable, bfloat16),
 )
 CAUSAL: tuple[Check, ...] = (no_leak, no_mixing)  # neither future positions nor other texts
-CHECKS: dict[str, tuple[Check, ...]] = {"fusion": (*COMMON, variance), "scores": (*COMMON, patterns)}
+CHECKS: dict[str, tuple[Check, ...]] = {
+    "fusion": (*COMMON, variance),
+    "scores": (*COMMON, patterns),
+    "out_proj": (*COMMON, linear, keeps_size),
+}
 CLAIMS: dict[str, Check] = {
     "one_head_passes": one_head,
     "homogeneous": homogeneous,
@@ -328,6 +371,8 @@ CLAIMS: dict[str, Check] = {
     "scale_folds": scale_folds,
     "sums_to_one": sums,
     "order_free": order_free,
+    "bilinear": bilinear,
+    "invertible": invertible,
 }
 
 
@@ -351,7 +396,7 @@ def _require_static(spec: AttentionSpec) -> None:
     built, z_BTHV, x_BTC = with_random_weights(spec), _heads(spec), _input(spec)
     maps_HVF = mixing(built)
     mapped = torch.einsum("bthv,hvf->btf", z_BTHV, maps_HVF)
-    if relative_error(mapped, built.fusion(z_BTHV, x_BTC)) > EXACT:
+    if relative_error(mapped, fused(built, z_BTHV, x_BTC)) > EXACT:
         raise Broken(
             "folds is true, and fused is no sum over heads of values times a matrix that does not depend on"
             f" the input ({_sizes(spec)})"
@@ -393,6 +438,11 @@ def _of_form(form: str, heads: int) -> list[PartConfig]:
 
 def _heads(spec: AttentionSpec) -> Tensor:
     return torch.randn(2, 11, spec.heads, spec.value_width, dtype=torch.float64)
+
+
+def _fused(spec: AttentionSpec) -> Tensor:
+    """Two fused vectors, (2, B, T, F)."""
+    return torch.randn(2, 2, 11, head_shape(spec).fused, dtype=torch.float64)
 
 
 def _input(spec: AttentionSpec) -> Tensor:

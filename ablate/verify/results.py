@@ -19,7 +19,6 @@ from ablate.execution.reopen import reopened
 from ablate.execution.trained import in_float64, weights_of
 from ablate.model.attend import CAUSAL
 from ablate.model.attention import Attention
-from ablate.model.layers import Linear
 from ablate.model.models import Model, inputs_of_attention
 from ablate.phrases import error_line
 from ablate.store.provenance import plugin_files
@@ -103,7 +102,7 @@ def _layers(model: Model, tokens_BT: Tensor, when: str) -> list[dict[str, Any]]:
 def _from_one_head(attention: Attention, x_BTC: Tensor) -> float | None:
     """‖one head − many‖ / ‖many‖ of the outputs; None if the weights can't be used as one head."""
     spec = attention.spec
-    shares = {spec.query_heads, spec.key_heads, spec.value_heads} != {spec.heads}
+    shares = {spec.query_heads, spec.key_heads, spec.value_heads} != {spec.heads} or spec.kv_rank
     if spec.fusion.name != STANDARD_FUSION or spec.scores.name != STANDARD_SCORES or shares or spec.tie_qk:
         return None
     widths = {"key_width": spec.heads * spec.key_width, "value_width": spec.heads * spec.value_width}
@@ -117,11 +116,11 @@ def _from_one_head(attention: Attention, x_BTC: Tensor) -> float | None:
 def _outside(attention: Attention, x_BTC: Tensor) -> float:
     """The share of numbers outside the range of the values: after the fusion if it keeps heads apart, else
     before it."""
-    spec, value = attention.spec, attention.value
-    values = (value(x_BTC) if isinstance(value, Linear) else x_BTC).unflatten(-1, (spec.value_heads, -1))
+    spec = attention.spec
+    values = attention.value(attention.latent(x_BTC)).unflatten(-1, (spec.value_heads, -1))
     of_head = [head * spec.value_heads // spec.heads for head in range(spec.heads)]
     values_BTHV, read_BTHV = values[:, :, of_head], attention.read(x_BTC, x_BTC)
-    fused = attention.fusion(read_BTHV, x_BTC)
+    fused = attention.fusion(read_BTHV, *attention.besides(x_BTC))
     handed = fused.view_as(read_BTHV) if fused.shape[-1] == read_BTHV[0, 0].numel() else read_BTHV
     slack = 1e-9 * values_BTHV.abs().max()
     low, high = values_BTHV.cummin(1).values - slack, values_BTHV.cummax(1).values + slack

@@ -10,6 +10,7 @@ configs/fusion. The tests over the registry then cover it.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -38,6 +39,7 @@ class Fusion(Part):
     one_head_passes: ClassVar[bool] = False  # with one head, at the start: fused = z
     homogeneous: ClassVar[bool] = False  # c·z gives c·fused, for c > 0 and the same x
     adds_up: ClassVar[bool] = False  # fused is a sum over heads, with terms that are 0 for a head that is 0
+    reads_values: ClassVar[bool] = False  # forward also gets v_BTHV: at each position, the head's value there
 
     @classmethod
     @abstractmethod
@@ -71,18 +73,20 @@ class Fusion(Part):
     @abstractmethod
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor: ...
 
-    def contributions(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
-        """The contribution of each head to the fused vector: (B, T, H, F).
+    def contributions(self, *inputs: Tensor) -> Tensor:
+        """The contribution of each head to the fused vector: (B, T, H, F). inputs: as forward gets them.
 
         If adds_up, the fused vector of that head alone, so that contributions sum to fused. Otherwise the
         change of the fused vector when that head is replaced by its mean over B and T.
         """
+        fuse: Callable[..., Tensor] = self.forward  # without hooks, one of which may have called this
+        z_BTHV, *others = inputs
         each_HH1 = torch.eye(z_BTHV.shape[-2], dtype=torch.bool, device=z_BTHV.device).unsqueeze(-1)
         if self.adds_up:
-            return torch.stack([self.forward(z_BTHV * this, x_BTC) for this in each_HH1], -2)
-        fused_BTF, mean_HV = self.forward(z_BTHV, x_BTC), z_BTHV.mean((0, 1))
+            return torch.stack([fuse(z_BTHV * this, *others) for this in each_HH1], -2)
+        fused_BTF, mean_HV = fuse(*inputs), z_BTHV.mean((0, 1))
         without = (torch.where(this, mean_HV, z_BTHV) for this in each_HH1)
-        return torch.stack([fused_BTF - self.forward(z, x_BTC) for z in without], -2)
+        return torch.stack([fused_BTF - fuse(z, *others) for z in without], -2)
 
     def head_weights(self) -> Tensor | None:
         """The learned weight of each head, (H,) or (H, V); None if the method has none."""

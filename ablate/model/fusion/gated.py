@@ -1,10 +1,11 @@
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, IntroducedAt
+from ablate.config.schema import Size
 from ablate.model.fusion.base import Fusion, Options, register
 from ablate.model.layers import Linear
 from ablate.model.spec import HeadShape
@@ -15,8 +16,14 @@ class GatedOptions(Options):
     per: Literal["head", "channel", "shared"]
     input: Literal["x", "static"]
     activation: Literal["sigmoid", "softmax"]
+    reads: Annotated[Size | Literal["all"], IntroducedAt("all")]
 
     def __post_init__(self) -> None:
+        if self.input == "static" and self.reads != "all":
+            raise ConfigError(
+                f"fusion.reads={self.reads}: with fusion.input=static the gates read nothing; use"
+                " fusion.input=x, or fusion.reads=all"
+            )
         if (self.per, self.activation) == ("shared", "softmax"):
             raise ConfigError(
                 "fusion.activation=softmax: it weighs heads against each other, and fusion.per=shared has one"
@@ -30,7 +37,8 @@ class Gated(Fusion):
 
     g = 2·sigmoid(l) or H·softmax(l) over the heads, where l = x W_g or, with input=static, l is a parameter.
     per=head has one gate for each head, per=channel one for each head and channel, per=shared one for each
-    channel, the same in all heads. W_g and l start at 0, where every gate is 1: it starts as concat.
+    channel, the same in all heads. reads=N has x W_g read the first N channels of x alone. W_g and l start at
+    0, where every gate is 1: it starts as concat.
     See: Qiu et al., "Gated attention for large language models", arXiv 2505.06708.
     """
 
@@ -41,7 +49,7 @@ class Gated(Fusion):
         super().__init__(shape, options)
         heads, channels = self.gates = _gates(shape, options)
         if options.input == "x":
-            self.logits = Linear(shape.d_model, heads * channels, bias=False, scale=0.0)
+            self.logits = Linear(_read(shape, options), heads * channels, bias=False, scale=0.0)
         else:
             self.logits = nn.Parameter(torch.zeros(heads, channels))
 
@@ -52,7 +60,15 @@ class Gated(Fusion):
     @classmethod
     def count_flops(cls, shape: HeadShape, options: GatedOptions) -> int:
         heads, channels = _gates(shape, options)
-        return 2 * shape.d_model * heads * channels if options.input == "x" else 0
+        return 2 * _read(shape, options) * heads * channels if options.input == "x" else 0
+
+    @classmethod
+    def check(cls, shape: HeadShape, options: GatedOptions) -> None:
+        if _read(shape, options) > shape.d_model:
+            raise ConfigError(
+                f"fusion.reads={options.reads}: the input has model.d_model={shape.d_model} channels; use at"
+                " most so many, or fusion.reads=all"
+            )
 
     @classmethod
     def folds(cls, heads: int, options: GatedOptions) -> bool:
@@ -60,12 +76,18 @@ class Gated(Fusion):
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         logits = self.logits
-        logits = logits(x_BTC).unflatten(-1, self.gates) if isinstance(logits, Linear) else logits
+        if isinstance(logits, Linear):
+            logits = logits(x_BTC[..., : logits.weight.shape[1]]).unflatten(-1, self.gates)
         if self.options.activation == "sigmoid":
             gates = 2 * logits.sigmoid()
         else:
             gates = self.shape.heads * logits.softmax(-2)
         return (z_BTHV * gates).flatten(-2)
+
+
+def _read(shape: HeadShape, options: GatedOptions) -> int:
+    """How many channels of the input the gates read."""
+    return shape.d_model if options.reads == "all" else options.reads
 
 
 def _gates(shape: HeadShape, options: GatedOptions) -> tuple[int, int]:

@@ -18,7 +18,7 @@ class Grouped(Fusion):
 
     fused = [Σ_{i in group 1} z_i; …; Σ_{i in group g} z_i]. g = 1 is the sum, g = H is concat; in
     between, g sets the rank with which the heads write. A group of n heads has n times the variance
-    of one head: normalize=variance multiplies by 1/√n.
+    of one head: normalize=variance multiplies by 1/√n. See: no paper; it lies between sum and concat.
     """
 
     Options = GroupedOptions

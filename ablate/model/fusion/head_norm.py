@@ -1,28 +1,40 @@
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ablate.config.rules import IntroducedAt
 from ablate.model.fusion.base import Fusion, Options, register
 from ablate.model.layers import STD
 from ablate.model.spec import HeadShape
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadNormOptions(Options):
+    gain: Annotated[Literal["auto", "differential"], IntroducedAt("auto")]
 
 
 @register("head_norm")
 class HeadNorm(Fusion):
     """Heads concatenated, each normalized: fused = [γ_1 ⊙ RMSNorm(z_1); …; γ_H ⊙ RMSNorm(z_H)].
 
-    γ, (H, V), starts at STD·√d_model, the size of a value at the start. The norm of a head has no effect.
+    γ, (H, V), starts at the size of a value, 0.02·√d_model, or with gain=differential at 1 − λ_0 of
+    scores=differential. How large a head's output is has no effect, its direction has.
     See: Ye et al., "Differential transformer", arXiv 2410.05258, whose heads are normalized this way.
     """
 
+    Options = HeadNormOptions
     adds_up = True
 
-    def __init__(self, shape: HeadShape, options: Options) -> None:
+    def __init__(self, shape: HeadShape, options: HeadNormOptions) -> None:
         super().__init__(shape, options)
-        self.gain = nn.Parameter(torch.full((shape.heads, shape.value_width), STD * shape.d_model**0.5))
+        start = STD * shape.d_model**0.5 if options.gain == "auto" else 1 - shape.differential_start
+        self.gain = nn.Parameter(torch.full((shape.heads, shape.value_width), start))
 
     @classmethod
-    def slots(cls, heads: int, options: Options) -> int:
+    def slots(cls, heads: int, options: HeadNormOptions) -> int:
         return heads
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ class Max(Fusion):
     The largest of H independent normal numbers has less variance than one of them: normalize=variance divides
     by its standard deviation. Its mean is higher than theirs, which is not corrected: the shift grows with
     the size of the heads, so no constant could remove it.
+    See: Goodfellow et al., "Maxout networks", arXiv 1302.4389, where the largest of linear maps is taken.
     """
 
     Options = Normalized

@@ -10,7 +10,8 @@ class Mean(Fusion):
     """Heads averaged: fused = (1/H) Σ_i z_i.
 
     The average of H independent heads has 1/H of the variance of one: normalize=variance multiplies
-    by √H, which makes it the normalized sum. Precedent: the last layer of GAT, Veličković et al., 2018.
+    by √H, which makes it the normalized sum.
+    See: Veličković et al., "Graph attention networks", arXiv 1710.10903, whose last layer averages heads.
     """
 
     Options = Normalized

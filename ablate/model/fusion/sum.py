@@ -22,6 +22,8 @@ class Sum(Fusion):
     At the start the heads are nearly independent, so the sum has H times the variance of one:
     normalize=variance multiplies by 1/√H. order=rotate rotates head i by iπ/H in the plane of each pair of
     neighbouring channels (an odd last channel stays), so that the sum depends on the order of the heads.
+    See: Elhage et al., "A mathematical framework for transformer circuits", 2021, where concat with out_proj
+    is a sum of heads, each with an output projection of its own.
     """
 
     Options = SumOptions

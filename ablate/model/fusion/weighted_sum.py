@@ -21,7 +21,8 @@ class WeightedSum(Fusion):
     weights=free: α are the parameters, which start at 1 (the sum) or, normalized, at 1/√H.
     weights=convex: α is the softmax of the parameters over heads, which starts at 1/H (the mean);
     normalize=variance multiplies by √H. per=channel learns a weight for each head and channel, α_i ∈ R^V.
-    Ahmed et al. (arXiv 1711.02132) weight heads that have their own output projections: that is head_scale.
+    See: Ahmed et al., "Weighted transformer network", arXiv 1711.02132, whose heads have output projections
+    of their own, which is head_scale here.
     """
 
     Options = WeightedSumOptions

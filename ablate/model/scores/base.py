@@ -28,10 +28,11 @@ class Scores(Part):
     `attend` computes softmax attention and can be replaced; methods based on softmax attention call it.
     """
 
-    CLAIMS = ("scale_folds", "sums_to_one", "order_free")
+    CLAIMS = ("scale_folds", "sums_to_one", "order_free", "bilinear")
     scale_folds: ClassVar[bool] = False  # scaling W_Q by c > 0 has the same effect as scaling the scores
     sums_to_one: ClassVar[bool] = False  # each row of a pattern sums to 1
     order_free: ClassVar[bool] = False  # the order of sources has no effect, so they may be another text's
+    bilinear: ClassVar[bool] = False  # queries and keys matter by their products q·k alone
     compares: ClassVar[bool] = True  # whether the method uses queries and keys at all
 
     def __init__(self, shape: HeadShape, options: Any) -> None:

@@ -8,7 +8,7 @@ from ablate.model.scores.base import Scores, register
 class Softmax(Scores):
     """A = softmax(scale·QKᵀ). See: Vaswani et al., "Attention is all you need", 2017."""
 
-    scale_folds = sums_to_one = order_free = True
+    scale_folds = sums_to_one = order_free = bilinear = True
 
     def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
         return self.attend(q_BPTK, k_BPSK, v_BPSW, mask, dropout, self.shape.scale)

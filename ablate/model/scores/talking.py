@@ -27,7 +27,7 @@ class Talking(Scores):
     """
 
     Options = TalkingOptions
-    scale_folds = order_free = True
+    scale_folds = order_free = bilinear = True
 
     def __init__(self, shape: HeadShape, options: TalkingOptions) -> None:
         super().__init__(shape, options)

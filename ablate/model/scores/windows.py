@@ -23,7 +23,7 @@ class WindowsOptions(Options):
 
 @register("windows")
 class Windows(Scores):
-    """Softmax over a window that differs by head: position t sees s only where |t − s| < w.
+    """Softmax over a window that differs by head: A = softmax(scale·QKᵀ) over the s with |t − s| < w.
 
     windows: a width for each head, in tokens; auto doubles from head to head: 4, 8, 16, … A window as wide as
     the context has no effect. See: Beltagy et al., "Longformer", arXiv 2004.05150, whose windows differ by
@@ -31,7 +31,7 @@ class Windows(Scores):
     """
 
     Options = WindowsOptions
-    scale_folds = sums_to_one = True
+    scale_folds = sums_to_one = bilinear = True
 
     def __init__(self, shape: HeadShape, options: WindowsOptions) -> None:
         super().__init__(shape, options)

@@ -1,0 +1,69 @@
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ablate.config.rules import ConfigError
+from ablate.model.attend import Mask, masked_softmax
+from ablate.model.layers import STD, Linear
+from ablate.model.parts import Options
+from ablate.model.scores.base import Scores, register
+from ablate.model.spec import HeadShape
+
+
+@register("differential")
+class Differential(Scores):
+    """The difference of two softmaxes, A = (1 − λ_0)(A_1 − λ A_2), each of half the channels of queries and
+    keys: A_i = softmax(√2 · scale · Q_i K_iᵀ). A pattern may have negative entries.
+
+    λ = exp(a_1·b_1) − exp(a_2·b_2) + λ_0, with vectors that all heads of a layer share and that are drawn
+    from N(0, 0.1²), and λ_0 = 0.8 − 0.6 exp(−0.3 (layer − 1)). The published norm of each head is
+    fusion=head_norm fusion.gain=differential, on which the factor 1 − λ_0 here has no effect. See: Ye et al.,
+    "Differential transformer", arXiv 2410.05258.
+    """
+
+    scale_folds = order_free = True
+
+    def __init__(self, shape: HeadShape, options: Options) -> None:
+        super().__init__(shape, options)
+        self.vectors = Linear(shape.key_width // 2, 4, bias=False, scale=0.1 / STD)  # a_1, b_1, a_2, b_2
+
+    @classmethod
+    def check(cls, shape: HeadShape, options: Any) -> None:
+        if shape.turned not in (0, shape.key_width):
+            raise ConfigError(
+                "scores=differential: it halves the channels of a head, and beside a latent positions turn"
+                f" {shape.turned} of them alone; use rope_width=0, or kv_rank=null"
+            )
+        parts = 4 if shape.turned else 2
+        if shape.key_width % parts:
+            how = "halves the channels of queries and keys" + (", which are turned" if shape.turned else "")
+            raise ConfigError(
+                f"scores=differential: it {how}, and a head has {shape.key_width}; use"
+                f" key_width={-(-shape.key_width // parts) * parts}"
+            )
+
+    @classmethod
+    def count_flops_per_source(cls, shape: HeadShape, options: Any) -> int:
+        return 2 * len(shape.patterns) * shape.each * shape.value_width  # the values are read twice
+
+    def prepared(self, q_BPTK: Tensor, k_BPSK: Tensor) -> tuple[Tensor, Tensor]:
+        """Each half of the channels as a pattern of its own: first all first halves, then all second ones."""
+        q, k = (torch.cat(x.chunk(2, -1), 1) for x in (q_BPTK, k_BPSK))
+        return q, k
+
+    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
+        scale = math.sqrt(2) * self.shape.scale
+        return self._difference(self.attend(q_BPTK, k_BPSK, v_BPSW.repeat(1, 2, 1, 1), mask, dropout, scale))
+
+    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
+        return self._difference(masked_softmax(math.sqrt(2) * self.shape.scale * q_BPTK @ k_BPSK.mT, mask))
+
+    def _difference(self, of_halves: Tensor) -> Tensor:
+        """(1 − λ_0)(first − λ second) of what the patterns of both halves give."""
+        wide = self.vectors.weight.to(torch.promote_types(self.vectors.weight.dtype, torch.float32))
+        start, (a_1, b_1, a_2, b_2) = self.shape.differential_start, wide.unbind()
+        share = (a_1 @ b_1).exp() - (a_2 @ b_2).exp() + start
+        first, second = of_halves.chunk(2, 1)
+        return (1 - start) * (first - share.to(first.dtype) * second)

@@ -68,7 +68,7 @@ def test_what_heads_write_is_what_attention_adds(name, fusion):
 
 
 def test_columns_and_directories_name_the_readout():
-    config = make_config("out_proj=hadamard", "train.steps=1")
+    config = make_config("out_proj=hadamard", "corpus=grammar", "corpus.characters=20000")
     run = resolve(config)
     row = before_training(run)
     assert row["out_proj"] == "hadamard" and row["function_class"].endswith("slices=4 of 16 readout=hadamard")

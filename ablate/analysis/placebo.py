@@ -55,7 +55,7 @@ def placebo_pairs(variants: Variants) -> list[Pair]:
     rest = [column for column in variants.columns if column not in (*of_attention, *tuned)]
     settings = [*variants.table[[*rest, "function_class"]].itertuples(index=False, name=None)]
     alike: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
-    for arm in own:
+    for arm in (arm for arm in own if variants.table.at[arm, "function_class"]):
         alike.setdefault(settings[arm], {}).setdefault(forms[arm], arm)
     pairs = [pair for arms in alike.values() for pair in itertools.combinations(arms.values(), 2)]
     same = zip(pairs, same_classes(variants, pairs), strict=True)

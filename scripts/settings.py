@@ -4,15 +4,11 @@ are the same functions."""
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import cache
 
-import yaml
-
-from ablate.compose.configs import defaults_of
+from ablate.compose.composer import Composer
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError, as_override
-from ablate.config.schema import PARTS, PartConfig, RunConfig
 from ablate.execution.plugins import KINDS
 from ablate.model.function_class import function_class
 from ablate.model.sizing import resolve_spec
@@ -25,26 +21,14 @@ VOCAB = 1024  # a text decides it, and no attention depends on it
 @cache
 def spec(settings: str) -> ModelSpec:
     """The sizes of the default model with these settings. Raises ConfigError."""
-    config = _default()  # not composed anew, which takes a tenth of a second
-    for key, given in (word.split("=", 1) for word in settings.split()):
-        group, _, option = key.partition(".")
-        now, value = getattr(config, group), yaml.safe_load(given)
-        if group in PARTS and not option:
-            options = KINDS[group].methods()[value].Options
-            value = PartConfig(name=value, options=defaults_of(group, value, options))
-        elif isinstance(now, PartConfig):
-            value = replace(now, options={**now.options, option: value})
-        elif option:
-            value = replace(now, **{option: value})
-        config = replace(config, **{group: value})
-    return resolve_spec(config, VOCAB)
+    return resolve_spec(_configs()(settings.split()), VOCAB)
 
 
 @cache
-def _default() -> RunConfig:
+def _configs() -> Composer:
     sweep = compose([])
     assert sweep is not None
-    return sweep.configs(())
+    return sweep.configs
 
 
 def class_of(settings: str) -> str:

@@ -28,6 +28,7 @@ from unittest import mock
 
 import hydra
 import pandas as pd
+import pytest
 import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.plugins.config_source import ConfigResult
@@ -39,6 +40,7 @@ from ablate.compose.configs import configs_dir, defaults_of
 from ablate.compose.loading import OwnConfigSource
 from ablate.config.contrast import AContrast, Contrast
 from ablate.config.read import read
+from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS, RunConfig
 from ablate.data.corpus import forget
 from ablate.execution import plugins
@@ -86,6 +88,14 @@ def quick_config(*overrides: str) -> RunConfig:
 
 def make_spec(*overrides: str, vocab: int = VOCAB) -> ModelSpec:
     return resolve_spec(make_config(*overrides), vocab)
+
+
+def refusal_of(*overrides: str) -> str:
+    """The one line with which sizes are refused."""
+    with pytest.raises(ConfigError) as refusal:
+        make_spec(*overrides)
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
 
 
 def make_shape(heads: int = 4, *, key_width: int = 3, value_width: int = 5, d_model: int = 7) -> HeadShape:

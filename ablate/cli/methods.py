@@ -160,7 +160,7 @@ def _compare_classes(one: str, other: str, *, format: str, wide: bool) -> None:
     """Print whether both are of one class. Raises ConfigError; exit code 1 if they are not."""
     import pandas as pd
 
-    from ablate.verify.classes import same_class
+    from ablate.verify.classes import DEFAULTS, same_class
     from ablate.verify.results import EQUAL
 
     result = same_class(one, other)
@@ -172,8 +172,8 @@ def _compare_classes(one: str, other: str, *, format: str, wide: bool) -> None:
         say(f"one class ({'; '.join(dict.fromkeys(ours.values()))}), in float64:")
         print_table(pd.DataFrame(folded), "table", wide=wide)
     else:
-        say(f"two classes; the nearest neighbour of {one or 'the defaults'} that differs: {result.neighbour}")
-        rows = [{"of": n, one or "the defaults": ours[n], result.neighbour: theirs[n]} for n in ours]
+        say(f"two classes; the nearest neighbour of {one or DEFAULTS} that differs: {result.neighbour}")
+        rows = [{"of": n, one or DEFAULTS: ours[n], result.neighbour: theirs[n]} for n in ours]
         print_table(pd.DataFrame(rows), "table", wide=wide)
         if result.errors:
             say("as close as weights of one come to random weights of the other, in float64:")

@@ -231,7 +231,7 @@ def _again(force: bool | str, finished: Row) -> bool:
 def describe(run: PlacedRun) -> Row:
     """The row of a run that begins: its config and sizes, where it computes, and the program's version."""
     specs = [spec for spec, _ in run.spec.kinds.values()]
-    parts = [part for spec in specs for part in parts_of(spec)]
+    parts = [part for spec in specs for part, _ in parts_of(spec)]
     return {
         **formulas.before_training(run),
         "status": Status.RUNNING,

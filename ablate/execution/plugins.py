@@ -120,7 +120,7 @@ def install(plugins: Sequence[Plugin]) -> None:
 def copies(attention: AttentionSpec) -> dict[str, bytes]:
     """The files that a run keeps of its plugins: their source and the drawings of its methods, by name."""
     files = {}
-    for method in parts_of(attention):
+    for method, _ in parts_of(attention):
         if plugin := _used.get(inspect.getfile(method)):
             path = Path(plugin.path)
             files[path.name] = plugin.source

@@ -11,6 +11,7 @@ pattern reads, K key width, V value width, C model width, F fused width.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from ablate.model import fusion, readout, scores
 from ablate.model.attend import Mask, PaddingMask
 from ablate.model.latent import FromLatent, Latent
 from ablate.model.layers import STD, Linear, LowRank, Nothing, Times
-from ablate.model.parts import Options, Part
+from ablate.model.parts import Part
 from ablate.model.position import Rotary
 from ablate.model.spec import AttentionSpec, HeadShape
 
@@ -30,10 +31,17 @@ def form(spec: AttentionSpec) -> str:
     return method.form(spec.heads, options)
 
 
-def parts_of(spec: AttentionSpec) -> list[type[Part]]:
-    """The classes of its exchangeable parts."""
-    parts: list[type[Part]] = [fusion.method_of(spec.fusion)[0], scores.method_of(spec.scores)[0]]
-    return parts + ([readout.method_of(spec.out_proj)[0]] if isinstance(spec.out_proj, str) else [])
+def parts_of(spec: AttentionSpec) -> list[tuple[type[Part], Any]]:
+    """The classes of its exchangeable parts, each with its options."""
+    parts: list[tuple[type[Part], Any]] = [scores.method_of(spec.scores), fusion.method_of(spec.fusion)]
+    return parts + ([readout.method_of(spec.out_proj)] if isinstance(spec.out_proj, str) else [])
+
+
+def check_parts(spec: AttentionSpec) -> None:
+    """Raises ConfigError if a part does not fit these sizes."""
+    shape = head_shape(spec)
+    for part, options in parts_of(spec):
+        part.check(shape, options)
 
 
 def value_start(spec: AttentionSpec) -> float:
@@ -255,7 +263,8 @@ class Attention(nn.Module):
 
 def _readout(shape: HeadShape, spec: AttentionSpec) -> nn.Module:
     if isinstance(spec.out_proj, str):
-        return readout.method_of(spec.out_proj)[0](shape, Options())
+        part, options = readout.method_of(spec.out_proj)
+        return part(shape, options)
     if not spec.out_proj:
         return nn.Identity()
     sizes, common = (shape.fused, spec.d_model), {"bias": spec.bias, "scale": spec.residual_scale}

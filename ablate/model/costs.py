@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 
-from ablate.model import fusion, readout, scores
+from ablate.model import scores
 from ablate.model.attend import CAUSAL
-from ablate.model.attention import Attention, head_shape, parts_of, sharing
-from ablate.model.parts import Options
+from ablate.model.attention import Attention, head_shape, parts_of
 from ablate.model.spec import MATRICES, AttentionSpec, ModelSpec, standard, standard_hidden
 
 
@@ -28,7 +27,7 @@ _counted: dict[tuple[Any, ...], int] = {}  # by the classes of its parts, and it
 
 def _params_of(a: AttentionSpec) -> int:
     """Parameters of one attention, counted on a module that is built once."""
-    key = (*parts_of(a), repr(a))
+    key = (*(part for part, _ in parts_of(a)), repr(a))
     if key not in _counted:
         _counted[key] = sum(param.numel() for param in _without_numbers(a).parameters())
     return _counted[key]
@@ -71,28 +70,19 @@ def flops_per_token(spec: ModelSpec, target_share: float = 1.0) -> int:
 
 def _flops_of(a: AttentionSpec, T: int) -> int:
     """Matrix-product FLOPs of one attention, per token."""
-    shared = sharing(a)
+    shape = head_shape(a)
     queries = a.query_heads * a.query_proj * a.key_width
     held = a.key_heads * a.key_width + a.value_heads * a.value_width * a.value_proj
     from_latent = 0
     if a.kv_rank:
         from_latent = a.kv_rank * (held - a.heads * a.rope_width)
         held = a.kv_rank + a.rope_width
-    reading = len(shared.heads) * (a.key_width + shared.each * a.value_width)
+    reading = len(shape.patterns) * (a.key_width + shape.each * a.value_width)
+    written = shape.fused * a.d_model if a.out_rank is None else a.out_rank * (shape.fused + a.d_model)
+    products = a.d_model * (queries + held) + from_latent + T * reading + written * (a.out_proj is True)
     rule, options = scores.method_of(a.scores)
-    method, fusion_options = fusion.method_of(a.fusion)
-    fused, shape = method.slots(a.heads, fusion_options) * a.value_width, head_shape(a)
-    written = fused * a.d_model if a.out_rank is None else a.out_rank * (fused + a.d_model)
-    own = method.count_flops(shape, fusion_options) + rule.count_flops(shape, options)
-    if isinstance(a.out_proj, str):
-        own += readout.method_of(a.out_proj)[0].count_flops(shape, Options())
-    own += T * rule.count_flops_per_source(shape, options)
-    return (
-        2 * (a.d_model * (queries + held) + from_latent)
-        + 2 * T * reading
-        + 2 * written * (a.out_proj is True)
-        + own
-    )
+    own = sum(part.count_flops(shape, of_part) for part, of_part in parts_of(a))
+    return 2 * products + own + T * rule.count_flops_per_source(shape, options)
 
 
 COSTS: dict[str, Callable[[ModelSpec], int]] = {"params": total_params, "flops": flops_per_token}

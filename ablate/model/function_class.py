@@ -53,9 +53,9 @@ def latent_limits(spec: AttentionSpec) -> bool:
 
 def _turned(spec: AttentionSpec) -> str:
     """Which channels of queries and keys are turned by positions; empty for none."""
-    if not spec.rope_base or (spec.kv_rank and not spec.rope_width):
+    if not spec.turned:
         return ""
-    return f"rope={spec.rope_base:g}" + (f" of {spec.rope_width}" if spec.kv_rank else "")
+    return f"rope={spec.rope_base:g}" + (f" of {spec.turned}" if spec.kv_rank else "")
 
 
 def _patterns(spec: AttentionSpec) -> str:

@@ -16,7 +16,7 @@ from ablate.config.schema import (
     RunConfig,
 )
 from ablate.model import fusion, readout, scores
-from ablate.model.attention import head_shape
+from ablate.model.attention import check_parts
 from ablate.model.costs import COSTS, reference, relative_cost
 from ablate.model.layers import STD
 from ablate.model.spec import GPT2, AttentionSpec, ModelSpec, standard, standard_hidden
@@ -217,10 +217,7 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
         scores=PartConfig(name=config.scores.name, options=identity_keys(rule_options)),
         fusion=PartConfig(name=config.fusion.name, options=identity_keys(options)),
     )
-    rule.check(head_shape(spec), rule_options)
-    method.check(head_shape(spec), options)
-    if isinstance(spec.out_proj, str):
-        readout.method_of(spec.out_proj)[0].check(head_shape(spec), None)
+    check_parts(spec)
     return spec
 
 

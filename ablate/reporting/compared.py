@@ -21,8 +21,8 @@ from ablate.files.svg import inline
 from ablate.reporting.relations import STANDARD, Relation, relations
 from ablate.store.provenance import PACKAGE
 
-FOLDERS = {kind: PACKAGE / "model" / kind for kind in PARTS}  # by kind, also a column's name
-FOLDERS["out_proj"] = PACKAGE / "model" / "readout"
+# By kind, also a column's name.
+FOLDERS = {kind: PACKAGE / "model" / kind for kind in PARTS} | {"out_proj": PACKAGE / "model" / "readout"}
 MOST = 6  # the most methods with a card, so that the answer stays on the first screen
 Method = tuple[str, str]  # kind and name
 

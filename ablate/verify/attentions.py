@@ -20,9 +20,9 @@ from ablate.config.read import bare, hints
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS, PartConfig
 from ablate.execution.plugins import KINDS
-from ablate.model import fusion, readout, scores
+from ablate.model import fusion, scores
 from ablate.model.attend import CAUSAL, Mask
-from ablate.model.attention import Attention, head_shape
+from ablate.model.attention import Attention, check_parts, head_shape
 from ablate.model.layers import Linear
 from ablate.model.models import Model, build_model, draw_weights
 from ablate.model.parts import Part
@@ -81,8 +81,7 @@ def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
             rule, rule_options = scores.method_of(spec.scores)
             slots = method.slots(heads, options)
             rule.rules(heads, rule_options)  # raises if the options do not fit the heads
-            rule.check(head_shape(spec), rule_options)
-            method.check(head_shape(spec), options)
+            check_parts(spec)
         except ConfigError:
             continue
         if out_proj:
@@ -99,7 +98,7 @@ def _specs_around_readout(name: str) -> Iterator[AttentionSpec]:
         with contextlib.suppress(ConfigError):
             width = {"d_model": d_model, "value_width": fused // heads}
             spec = attention_spec(heads=heads, bias=bias, out_proj=name, **width)
-            readout.method_of(name)[0].check(head_shape(spec), None)
+            check_parts(spec)
             yield spec
 
 

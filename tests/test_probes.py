@@ -15,7 +15,9 @@ from ablate.model.models import Model, build_model, draw_weights, inputs_of_atte
 from ablate.probes import grammar, outputs, patterns
 from ablate.probes.measure import prediction
 from ablate.probes.needed import deviating, gradient_norms, loss_added, loss_without, pruned, sensitivity
-from ablate.probes.patterns import look, patterns_of
+from ablate.probes.patterns import look
+from ablate.training.circuit import induction, patterns_of, previous
+from ablate.training.circuit import twice as repeated
 from tests.helpers import SEEDS, make_config, make_spec
 
 DRAWS = np.random.default_rng(0)
@@ -161,7 +163,7 @@ def shifted(back: int, T: int = 7) -> torch.Tensor:
 def test_patterns_by_hand():
     one = torch.stack([uniform(), shifted(1), shifted(0), shifted(99)])[None]
     assert patterns.entropies(one) == pytest.approx([1, 0, 0, 0])
-    assert patterns.previous(one) == pytest.approx([sum(1 / t for t in range(2, 8)) / 6, 1, 0, 1 / 6])
+    assert previous(one) == pytest.approx([sum(1 / t for t in range(2, 8)) / 6, 1, 0, 1 / 6])
     assert patterns.first_position(one)[1:] == pytest.approx([1 / 6, 0, 1])
     distances = patterns.distances(one)
     assert distances[0] == pytest.approx(1) and distances[2] == 0
@@ -208,11 +210,11 @@ def test_a_head_that_copies_the_token_before_and_one_of_induction():
         second.get_parameter("key.weight")[:vocab, 40 : 40 + vocab] = 10 * torch.eye(vocab)
         # Position 0 has itself before it, and is not to be looked at.
         second.get_parameter("query.weight")[95, 81:], second.get_parameter("key.weight")[95, 80] = 10, -10
-    twice = patterns.twice(vocab, T, 50, np.random.default_rng(0))
+    twice = repeated(vocab, T, 50, np.random.default_rng(0))
     assert torch.equal(twice[:, :8], twice[:, 8:]) and all(len({*row}) == 8 for row in twice[:, :8].tolist())
     before, found = patterns_of(model, Batch(twice, twice))
-    assert patterns.previous(before)[0] > 0.99 > 0.5 > patterns.previous(found)[0]
-    assert patterns.induction(found)[0] > 0.99 > 0.5 > patterns.induction(before)[0]
+    assert previous(before)[0] > 0.99 > 0.5 > previous(found)[0]
+    assert induction(found)[0] > 0.99 > 0.5 > induction(before)[0]
 
 
 # --- what is needed --------------------------------------------------------------------------
@@ -320,7 +322,7 @@ def test_an_untrained_model_is_beyond_what_others_give_about_as_often_as_said():
 
     def largest(seed: int) -> float:
         draw_weights(model, dict.fromkeys(SEEDS, seed))
-        return max(max(patterns.previous(layer)) for layer in patterns_of(model, Batch(tokens, tokens)))
+        return max(max(previous(layer)) for layer in patterns_of(model, Batch(tokens, tokens)))
 
     low, high = prediction([largest(seed) for seed in range(100, 120)])
     outside = sum(not low <= largest(seed) <= high for seed in range(40))

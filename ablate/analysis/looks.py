@@ -150,13 +150,14 @@ class Looks:
         arm. seconds: of a run; NaN if unknown."""
         arms = [*self.arms]
         variants = {arms[one] for k, (one, _) in enumerate(self.pairs) if k not in self.equal}
-        variants -= {arms[base] for _, base in self.pairs}
-        of_variants = sum(runs_a_seed[arm] for arm in variants)
-        of_others = sum(runs_a_seed[arm] for arm in arms) - of_variants
-        sd = USUAL_SD.get(self.metric)
-        lines = cost_lines(
-            self.at, self.contrasts, (of_variants, of_others), self.margin, self.margin, sd, seconds
+        bases = {arms[base] for _, base in self.pairs}
+        of_variants, of_bases = (
+            sum(map(runs_a_seed.__getitem__, side)) for side in (variants - bases, bases)
         )
+        apart = self.at[0] * (sum(runs_a_seed[arm] for arm in arms) - of_variants - of_bases)
+        costs = (of_variants, of_bases, apart)
+        sd = USUAL_SD.get(self.metric)
+        lines = cost_lines(self.at, self.contrasts, costs, self.margin, self.margin, sd, seconds)
         return [*lines[:-1], f"{lines[-1]}, as in docs/noise.csv"] if len(lines) > 1 else lines
 
 
@@ -179,8 +180,8 @@ class Decisions:
 
     def seeds_wanted(self, when: Literal["now", "next", "most"]) -> Array:
         """(V,) at how many seeds each variant is trained: now; next, if the look under way decides nothing;
-        and at most. A variant whose contrasts are all decided gets no more seeds. One without a contrast goes
-        on while any other does: it may be what others are measured by."""
+        and at most. A variant whose contrasts are all decided gets no more seeds, and one without a contrast
+        those of the first look."""
         at, variants = self.looks.at, np.arange(len(self.looks.arms))
         after = dict(zip([0, *at], [*at, at[-1]], strict=True))
         ahead = {"now": [after], "next": [after, after], "most": [dict.fromkeys(after, at[-1])]}[when]
@@ -191,7 +192,7 @@ class Decisions:
         wanted, sides = np.zeros(len(variants), int), np.array(self.looks.pairs, int).reshape(-1, 2).T
         for side in sides:
             np.maximum.at(wanted, side, of_contrasts)
-        wanted[~np.isin(variants, sides)] = of_contrasts.max(initial=at[0])
+        wanted[~np.isin(variants, sides)] = at[0]
         return wanted
 
     @property
@@ -291,19 +292,19 @@ def least_difference(seeds: int, sd: float, *, power: float = 0.8, alpha: float 
 def cost_lines(
     looks: Sequence[int],
     contrasts: int,
-    runs_a_seed: tuple[float, float],
+    runs_a_seed: tuple[float, float, float],
     difference: float,
     margin: float,
     sd: float | None,
     seconds: float,
 ) -> list[str]:
     """Lines on how many runs a study with looks takes, and how long. runs_a_seed: of the variants, and of
-    their baselines and all else. sd: of a paired difference, None if unknown. seconds: of a run; NaN if
-    unknown."""
-    of_variants, of_others = runs_a_seed
+    their baselines; and how many runs arms without a contrast have in all. sd: of a paired difference, None
+    if unknown. seconds: of a run; NaN if unknown."""
+    of_variants, of_bases, apart = runs_a_seed
 
-    def cost(seeds: float, others: float) -> str:
-        runs = of_variants * seeds + of_others * others
+    def cost(seeds: float, of_base: float) -> str:
+        runs = of_variants * seeds + of_bases * of_base + apart
         return counted(round(runs), "run") + ("" if seconds != seconds else f", {duration(runs * seconds)}")
 
     least, most = (cost(n, n) for n in (looks[0], looks[-1]))

@@ -88,7 +88,7 @@ def seeds_needed(
     looks = usual(usual_seeds(k))
     others = 1 if contrasts or not family else len({one.baseline for one in family})
     bound = result.margin if result.margin == result.margin else difference
-    lines += cost_lines(looks, k, (arms - others, others), difference, bound, sd, run_s / at_once)
+    lines += cost_lines(looks, k, (arms - others, others, 0), difference, bound, sd, run_s / at_once)
     if budget_min is not None:
         if math.isnan(run_s):
             raise ConfigError(f"--budget {budget_min:g}: the rows have no wall_s, so runs have no known time")

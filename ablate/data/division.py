@@ -33,11 +33,11 @@ LONGEST = 1 << 20  # characters in a paragraph; where none ends earlier, it ends
 
 @dataclass(frozen=True)
 class Divided:
-    """parts: the text by split, as (number of the split, chunk), training first. sha256: of all of it as
-    UTF-8. fingerprint: of the text and, unless it is cut at two places, of its division. alphabet: its
-    characters, sorted."""
+    """parts: the text by split, as (number of the split, name of the document, chunk), training first; the
+    name is empty if documents are cut. sha256: of all of it as UTF-8. fingerprint: of the text and, unless it
+    is cut at two places, of its division. alphabet: its characters, sorted."""
 
-    parts: Callable[[], Iterator[tuple[int, str]]]
+    parts: Callable[[], Iterator[tuple[int, str, str]]]
     sha256: str
     fingerprint: str
     characters: int
@@ -84,10 +84,12 @@ def divide(text: Text, shares: Sequence[float]) -> Divided:
                 f" nothing of it remains (characters: {rest}); use corpus.unique=none, or give other text"
             )
 
-    def parts() -> Iterator[tuple[int, str]]:
-        return ((split, chunk) for split in range(3) for _, chunk in units.of(split_U, split))
+    def parts() -> Iterator[tuple[int, str, str]]:
+        for split in range(3):
+            for unit, chunk in units.of(split_U, split):
+                yield split, documents[units.document_U[unit]].name, chunk
 
-    sha256, characters, alphabet = scan(chunk for _, chunk in parts())
+    sha256, characters, alphabet = scan(chunk for *_, chunk in parts())
     fingerprint = digest([sha256, *lengths])
     return Divided(parts, sha256, fingerprint, characters, alphabet, len(documents))
 
@@ -237,8 +239,8 @@ def split_lengths(characters: int, shares: Iterable[float]) -> list[int]:
     return [first, second, characters - first - second]
 
 
-def _cut(text: Text, lengths: list[int]) -> Iterator[tuple[int, str]]:
-    """(number of the split, part of its text). The last split takes all text beyond the lengths."""
+def _cut(text: Text, lengths: list[int]) -> Iterator[tuple[int, str, str]]:
+    """(number of the split, no name, part of its text). The last split takes all text beyond the lengths."""
     index, room = 0, lengths[0]
     for chunk in text.chunks():
         start = 0
@@ -248,4 +250,4 @@ def _cut(text: Text, lengths: list[int]) -> Iterator[tuple[int, str]]:
                 room = lengths[index] if index < len(lengths) - 1 else sys.maxsize
             part = chunk[start : start + room]
             start, room = start + len(part), room - len(part)
-            yield index, part
+            yield index, "", part

@@ -4,7 +4,7 @@ Legend: B rows, T positions in a row (`context`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,11 +68,19 @@ class Stream(Split):
     """A text, read in windows: the target of each token is the next token.
 
     tokens: (tokens,) ids, memory-mapped, read-only. predicted_bytes: UTF-8 bytes of all tokens but the first.
+    documents: the name of each whole document and its tokens, in order; none in training, or of a text that
+    is cut.
     """
 
-    def __init__(self, tokens: np.ndarray, predicted_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        tokens: np.ndarray,
+        predicted_bytes: int | None = None,
+        documents: Sequence[tuple[str, int]] = (),
+    ) -> None:
         self.tokens = tokens
         self.predicted_bytes = predicted_bytes
+        self.documents = documents
 
     @property
     def size(self) -> int:

@@ -21,7 +21,7 @@ from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
 from ablate.files import cache
 from ablate.files.owned import create
 
-FORMAT = 4  # the format that `write` produces: raise it when the files, or the ids in them, change
+FORMAT = 5  # the format that `write` produces: raise it when the files, or the ids in them, change
 PIECE = 1 << 16  # characters encoded at a time
 
 
@@ -37,7 +37,9 @@ def open_text(text: Text, config: CorpusConfig) -> tuple[str, Tokenizer, dict[st
         ) from None
     tokenizer = load(directory / "tokenizer.json")
     splits = {
-        split: Stream(read(directory, split, facts["tokens"], tokenizer), facts["predicted_bytes"])
+        split: Stream(
+            read(directory, split, facts["tokens"], tokenizer), facts["predicted_bytes"], facts["documents"]
+        )
         for split, facts in about["splits"].items()
     }
     return sha256, tokenizer, splits, about["documents"]
@@ -74,29 +76,61 @@ def _key(sha256: str, config: CorpusConfig) -> str:
 def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, Any]:
     """Write tokenizer.json and the ids of each split that is not empty into `directory`.
 
-    Returns {"documents", "splits": {split: {"tokens", "predicted_bytes"}}}. Raises CorpusError if the text
-    changed since it was divided.
+    Returns {"documents", "splits": {split: {"tokens", "predicted_bytes", "documents"}}}; the last are those
+    of a split that is held out, each as (name, tokens). Raises CorpusError if the text changed since it was
+    divided.
     """
     train = itertools.takewhile(lambda part: part[0] == 0, divided.parts())
-    training = pieces(part for _, part in train)
+    training = pieces(chunk for *_, chunk in train)
     tokenizer = fitted(config.tokenizer, divided.alphabet, training, config.bpe_vocab)
     create(directory / "tokenizer.json", tokenizer.dump())
     sha256 = hashlib.sha256()
-    splits = {split: {"tokens": 0, "predicted_bytes": 0} for split in SPLITS}
+    splits = {split: {"tokens": 0, "predicted_bytes": 0, "documents": []} for split in SPLITS}
     for index, parts in itertools.groupby(_hashed(divided.parts(), sha256), itemgetter(0)):
         split = SPLITS[index]
         tokens, size, first = 0, 0, 0  # how many tokens; the UTF-8 bytes of all of them, and of the first
+        documents = _Documents()
         with (directory / f"{split}.bin").open("xb") as file:
-            for piece in pieces(part for _, part in parts):
+            for piece in pieces(documents.noting(parts) if index else (chunk for *_, chunk in parts)):
                 ids = tokenizer.encode(piece)
                 file.write(ids.data)
                 lengths_of_ids = tokenizer.byte_lengths[ids]
                 first = first if tokens else int(lengths_of_ids[0])
+                documents.count(size + np.cumsum(lengths_of_ids, dtype=np.int64))
                 tokens, size = tokens + len(ids), size + int(lengths_of_ids.sum())
-        splits[split] = {"tokens": tokens, "predicted_bytes": size - first}
+        splits[split] = {
+            "tokens": tokens,
+            "predicted_bytes": size - first,
+            "documents": [*zip(documents.names, documents.tokens, strict=True)],
+        }
     if sha256.hexdigest() != divided.sha256:
         raise CorpusError(f"corpus={config.name}: the text changed while it was being read; run again")
     return {"documents": divided.documents, "splits": splits}
+
+
+class _Documents:
+    """The documents of a split, in order, and the tokens that begin in each."""
+
+    def __init__(self) -> None:
+        self.names, self.sizes, self.tokens = list[str](), list[int](), list[int]()
+
+    def noting(self, parts: Iterable[tuple[int, str, str]]) -> Iterator[str]:
+        """The chunks of these parts. What has no name is no document."""
+        for _, name, chunk in parts:
+            if name and name not in self.names[-1:]:
+                self.names.append(name)
+                self.sizes.append(0)
+                self.tokens.append(0)
+            if name:
+                self.sizes[-1] += len(utf8(chunk))
+            yield chunk
+
+    def count(self, ends_K: np.ndarray) -> None:
+        """Count tokens by where they end, in bytes of the split: of text that has been noted."""
+        if self.names:
+            of_K = np.searchsorted(np.cumsum(self.sizes)[:-1], ends_K - 1, "right")
+            for document, tokens in zip(*np.unique(of_K, return_counts=True), strict=True):
+                self.tokens[document] += int(tokens)
 
 
 def read(directory: Path, split: str, tokens: int, tokenizer: Tokenizer) -> np.ndarray:
@@ -132,7 +166,7 @@ def _cut_before(text: str, start: int, stop: int) -> int:
     return next(places, stop)
 
 
-def _hashed(parts: Iterable[tuple[int, str]], sha256: Any) -> Iterator[tuple[int, str]]:
-    for split, chunk in parts:
-        sha256.update(utf8(chunk))
-        yield split, chunk
+def _hashed(parts: Iterable[tuple[int, str, str]], sha256: Any) -> Iterator[tuple[int, str, str]]:
+    for part in parts:
+        sha256.update(utf8(part[-1]))
+        yield part

@@ -12,6 +12,7 @@ from ablate.execution.formulas import Final
 from ablate.execution.run import PlacedRun, arrays, to_checkpoint, to_state
 from ablate.files.atomic import StoreError
 from ablate.model.models import Model
+from ablate.store import documents
 from ablate.store.columns import METRICS_COLUMNS, RESULTS, Row, Status, csv_text
 from ablate.store.run_files import RunWriter, Stamp
 from ablate.store.stored_run import StoredRun
@@ -128,6 +129,8 @@ class Attempt:
         """The model after its last step, with its scores."""
         assert self._last is not None, "training ends with an evaluation"
         row = formulas.at_end(self.run, model, self._last, self._metrics, final)
+        if by_document := formulas.of_documents(self.run, final, self._last):
+            self.writer.write(documents.FILE, csv_text(by_document, documents.OF_A_RUN))
         if self.run.config.train.translate:
             row |= self._translated(model)
         if self.run.config.train.save == "model":

@@ -9,6 +9,7 @@ import numpy as np
 
 from ablate.data.counting import mixture
 from ablate.data.paired import Paired
+from ablate.data.splits import Stream
 from ablate.data.text_statistics import text_statistics
 from ablate.execution.run import PlacedRun, Run
 from ablate.model.attention import form
@@ -16,6 +17,7 @@ from ablate.model.costs import attention_params, flops_per_token, relative_cost,
 from ablate.model.function_class import function_class
 from ablate.model.models import Model
 from ablate.store.columns import CONFIG_COLUMNS, THIRD_COLUMNS, Row
+from ablate.training.circuit import circuit
 from ablate.training.evaluate import Score, scores
 from ablate.training.events import Diverged, Evaluation
 from ablate.training.train import Training
@@ -77,6 +79,21 @@ def at_evaluation(evaluation: Evaluation) -> Row:
     }
 
 
+def of_documents(run: Run, final: "Final", last: Evaluation) -> list[Row]:
+    """The rows of documents.csv: the mean loss of each document of a held-out text. last: the last
+    evaluation."""
+    rows = []
+    for name, score in {"validation": final.validation or last.validation, "test": final.test}.items():
+        split = run.corpus.splits[name]
+        documents = split.documents if isinstance(split, Stream) else ()
+        ends = np.cumsum([tokens for _, tokens in documents]) - 1  # the first token is no target
+        for (document, _), nats in zip(documents, np.split(score.nats_J, ends[:-1]), strict=False):
+            if len(nats):
+                loss = round(float(nats.mean(dtype=np.float64)), 5)
+                rows.append({"split": name, "document": document, "targets": len(nats), "loss": loss})
+    return rows
+
+
 class Final(NamedTuple):
     """The scores of a model after its last step. validation: None where the last evaluation has read the
     whole split. averaged: of the mean of its weights, by column, if train.average is set."""
@@ -119,6 +136,7 @@ def at_end(run: PlacedRun, model: Model, last: Evaluation, metrics: list[Row], f
         **(_of_test(test) if test.targets else {}),
         **_beside_counting(run, validation, test),
         **{column: score.loss for column, score in final.averaged.items() if score.targets},
+        **_circuit(run, model),
         **_best(metrics),
         "fusion_weights": _fusion_weights(run, model),
         "tokens_per_s": round(last.tokens_per_s, 1),
@@ -163,6 +181,14 @@ def _beside_counting(run: PlacedRun, validation: Score, test: Score) -> Row:
         mixed_J += (1 - row["mix_weight"]) * text.probabilities["test"]
         row["mix_loss"] = float(-np.log(mixed_J).mean())
     return row
+
+
+def _circuit(run: PlacedRun, model: Model) -> Row:
+    """The scores of the induction circuit, of a decoder whose rows are equally long."""
+    split, spec = run.corpus.splits["validation"], run.spec
+    if run.config.model.architecture != "decoder" or split.is_ragged:
+        return {}
+    return dict(circuit(model, split, context=spec.context, vocab=spec.vocab))
 
 
 def _probabilities(score: Score) -> np.ndarray:

@@ -18,8 +18,9 @@ from ablate.execution.trained import in_float64
 from ablate.model.models import Model, draw_weights
 from ablate.probes import alignment, grammar, outputs, patterns
 from ablate.probes.needed import gradient_norms, loss_added, pruned, sensitivity
-from ablate.probes.patterns import Heads, look, patterns_of
+from ablate.probes.patterns import Heads, look
 from ablate.rng import generator
+from ablate.training.circuit import induction, patterns_of, previous, twice
 
 TOKENS = 16_384  # tokens of the validation split for probes that predict one thing from another
 ROWS = 32  # rows for patterns, and for probes that compute the loss once per head
@@ -35,7 +36,7 @@ OF_PATTERNS: dict[str, Callable[[Tensor], list[float]]] = {
     "distance": patterns.distances,
     "distance_but_first": functools.partial(patterns.distances, but_first=True),
     "first": patterns.first_position,
-    "previous": patterns.previous,
+    "previous": previous,
     "jsd": patterns.divergences,
 }
 
@@ -161,7 +162,7 @@ def _scores(model: Model, text: Batch, again: Batch) -> dict[str, list[list[floa
     seen = patterns_of(model, text)
     scores = {probe: [of(layer) for layer in seen] for probe, of in OF_PATTERNS.items()}
     scores["pattern_rank"] = [[patterns.pattern_rank(layer)] for layer in seen]
-    scores["induction"] = [patterns.induction(layer) for layer in patterns_of(model, again)]
+    scores["induction"] = [induction(layer) for layer in patterns_of(model, again)]
     return scores
 
 
@@ -169,8 +170,8 @@ def _texts(run: PlacedRun) -> tuple[Batch, Batch]:
     """Rows of the validation split, and rows of random tokens repeated once."""
     context = run.spec.context
     text = _rows(run.corpus.splits["validation"], context, ROWS * context)
-    twice = patterns.twice(run.spec.vocab, context, ROWS, generator(0, "probe", "twice"))
-    return text, Batch(twice, twice)
+    again = twice(run.spec.vocab, context, ROWS, generator(0, "probe", "twice"))
+    return text, Batch(again, again)
 
 
 def _grammar(run: PlacedRun, model: Model) -> Iterator[Value]:

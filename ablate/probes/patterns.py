@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ablate.data.corpora.base import distinct
 from ablate.data.splits import Batch
 from ablate.model.attention import Attention
 from ablate.model.models import Model, Site, inputs_of_attention
 from ablate.probes.outputs import effective_rank, over_others
+from ablate.training.circuit import over_positions
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,6 @@ def _fused(attention: Attention, x_BTC: Tensor, read_BTHV: Tensor) -> Tensor:
     return without_bias(attention.out_proj, attention.fusion(read_BTHV, *attention.besides(x_BTC)))
 
 
-@torch.no_grad()
-def patterns_of(model: Model, batch: Batch) -> list[Tensor]:
-    """The patterns of each attention, A_BHTS, which is cheaper than `look`."""
-    inputs = inputs_of_attention(model, batch.inputs, batch.source)
-    return [site.attention.probabilities(*given) for site, given in zip(model.sites(), inputs, strict=True)]
-
-
 def real_at(site: Site, batch: Batch) -> Tensor:
     """(B, T), true where a query of this attention is no padding. In a row with targets at some positions
     only, all positions after the last of them count as padding."""
@@ -111,7 +104,7 @@ def entropies(patterns_BHTS: Tensor, *, but_first: bool = False) -> list[float]:
     below 0."""
     rows, seen_T = _rows(patterns_BHTS, but_first=but_first)
     nats = -torch.special.xlogy(rows, rows).sum(-1)
-    return _mean(nats / seen_T.log())
+    return over_positions(nats / seen_T.log())
 
 
 def distances(patterns_BHTS: Tensor, *, but_first: bool = False) -> list[float]:
@@ -119,33 +112,12 @@ def distances(patterns_BHTS: Tensor, *, but_first: bool = False) -> list[float]:
     rows, seen_T = _rows(patterns_BHTS, but_first=but_first)
     place = torch.arange(rows.shape[-1], dtype=rows.dtype)
     back_TS = place[1:, None] - place
-    return _mean((rows * back_TS).sum(-1) / ((seen_T - 1) / 2))
+    return over_positions((rows * back_TS).sum(-1) / ((seen_T - 1) / 2))
 
 
 def first_position(patterns_BHTS: Tensor) -> list[float]:
     """For each head, the mean weight on position 0."""
-    return _mean(patterns_BHTS[:, :, 1:, 0])
-
-
-def previous(patterns_BHTS: Tensor) -> list[float]:
-    """For each head, the mean weight on the position before."""
-    return _mean(patterns_BHTS.diagonal(-1, 2, 3))
-
-
-def induction(patterns_BHTS: Tensor) -> list[float]:
-    """For each head, the mean weight in the second half on the token that followed the same token in the
-    first half. The rows have to be a random text of T/2 tokens twice (`twice`). See: Olsson et al., 2022."""
-    half = patterns_BHTS.shape[-1] // 2
-    second = patterns_BHTS[:, :, half:, :]
-    return _mean(second.diagonal(1, 2, 3))
-
-
-def twice(vocab: int, context: int, rows: int, draws: np.random.Generator) -> Tensor:
-    """Rows for `induction`, (rows, 2·(context // 2)): random tokens, distinct if there are enough, twice."""
-    half = context // 2
-    once = draws.integers(vocab, size=(rows, half)) if vocab < half else distinct(draws, rows, vocab, half)
-    once = torch.from_numpy(once)
-    return torch.cat([once, once], 1)
+    return over_positions(patterns_BHTS[:, :, 1:, 0])
 
 
 def divergences(patterns_BHTS: Tensor) -> list[float]:
@@ -185,7 +157,3 @@ def _rows(patterns_BHTS: Tensor, *, but_first: bool) -> tuple[Tensor, Tensor]:
     if but_first:
         rows = rows / rows.sum(-1, keepdim=True).clamp_min(1e-12)
     return rows, torch.arange(2, rows.shape[-2] + 2, dtype=rows.dtype)
-
-
-def _mean(x_BHT: Tensor) -> list[float]:
-    return x_BHT.mean((0, 2)).tolist()

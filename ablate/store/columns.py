@@ -182,6 +182,11 @@ TABLE = (
     Column("val_first_third_loss", "metric", "number", unit="nats"),
     Column("val_middle_third_loss", "metric", "number", unit="nats"),
     Column("val_last_third_loss", "metric", "number", unit="nats"),
+    # Of the head that has most of it: the induction circuit (training/circuit.py).
+    Column("previous_token", "metric", "number", "Weight on the token before", higher_is_better=None),
+    Column(
+        "induction", "metric", "number", "Weight behind the token's last occurrence", higher_is_better=None
+    ),
     Column("best_val_loss", "metric", "number", unit="nats", by_evaluation=True),
     Column("best_step", "metric", "whole", by_evaluation=True),
     Column("fusion_weights", "metric", "json"),

@@ -1,7 +1,7 @@
 """The run store: the only reader and writer of the directory of results. Loads no torch.
 
 runs/store/             the runs (stored_run)
-runs/studies/<name>/    study.json, the record of a study, and results.csv, its rows
+runs/studies/<name>/    study.json, the record of a study; results.csv, its rows; documents.csv
 runs/results.csv        the rows of all runs
 
 All results.csv are derived from the runs. Damaged or edited runs are moved to runs/damaged/ and never read
@@ -26,7 +26,7 @@ from ablate.files.atomic import (
     write_atomically,
 )
 from ablate.phrases import first_few
-from ablate.store import lease
+from ablate.store import documents, lease
 from ablate.store.columns import COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
@@ -37,7 +37,9 @@ from ablate.store.stored_run import PART, StoredRun
 BELOW = 150  # the most characters of a path below the directory of results, by and large
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
 OF_A_STUDY = ("study.json", ".versions", "plan.json")  # one of them is in the directory of any
-FIRST_COLUMNS = ",".join(COLUMNS[:3]).encode()  # by which a table of any version is known
+# By which a table of any version is known.
+FIRST_COLUMNS = {documents.FILE: ",".join(documents.DOCUMENT).encode()}
+OF_RESULTS = ",".join(COLUMNS[:3]).encode()
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
 
 
@@ -266,8 +268,13 @@ class Store:
 
     def _tables(self, study: str | None) -> dict[Path, str]:
         rows = self.rows()
-        of_study = {self.results_path(study): csv_text(self._members(study, rows))} if study else {}
-        return {self.root / "results.csv": csv_text(rows)} | of_study
+        tables = {self.root / "results.csv": csv_text(rows)}
+        if study:
+            members = self._members(study, rows)
+            if by_document := documents.of_study(self.directories(row["run_id"] for row in members)):
+                tables[self.study_directory(study) / documents.FILE] = by_document
+            tables[self.results_path(study)] = csv_text(members)
+        return tables
 
     def _members(self, study: str, rows: list[Row]) -> list[Row]:
         roles = _roles(self.read_study(study))
@@ -286,7 +293,8 @@ def _require_own_table(path: Path) -> None:
     with explained(path):
         if path.is_file():
             with path.open("rb") as file:
-                if FIRST_COLUMNS.startswith(file.read(len(FIRST_COLUMNS))):
+                first = FIRST_COLUMNS.get(path.name, OF_RESULTS)
+                if first.startswith(file.read(len(first))):
                     return
         if os.path.lexists(path):
             raise StoreError(

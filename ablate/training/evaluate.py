@@ -59,7 +59,7 @@ def evaluate(model: Model, split: Split, *, context: int, most: int | None = Non
     Position p of a row of length T is in third ⌊3p/T⌋; in a shorter window, T is that window's length. If
     rows differ in length, there are no losses by third.
     """
-    with _in_eval_mode(model, lambda: dict(model.named_buffers())):
+    with in_eval_mode(model, lambda: dict(model.named_buffers())):
         (score,) = _scores(lambda *batch: model(*batch)[None], 1, model, split, context, most)
     return score
 
@@ -129,11 +129,11 @@ def _in_thirds(place_K: Tensor, width: int) -> Tensor:
 
 def evaluating(group: Group) -> contextlib.AbstractContextManager[None]:
     """The members in eval mode; what their methods draw or keep meanwhile leaves no trace."""
-    return _in_eval_mode(group.model, lambda: group.buffers)
+    return in_eval_mode(group.model, lambda: group.buffers)
 
 
 @contextlib.contextmanager
-def _in_eval_mode(model: nn.Module, buffers: Callable[[], Mapping[str, Tensor]]) -> Iterator[None]:
+def in_eval_mode(model: nn.Module, buffers: Callable[[], Mapping[str, Tensor]]) -> Iterator[None]:
     """The model in eval mode; afterwards its mode, these buffers and all random generators are as before."""
     was_training, before = model.training, {name: now.clone() for name, now in buffers().items()}
     model.eval()

@@ -119,11 +119,12 @@ def compare(
 
     results = read(rows, metric)
     options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better)
-    result = compare_rows(results.rows, margin=margin, records=results.records, **options)
+    given = {"margin": margin, "records": results.records, "documents": results.documents}
+    result = compare_rows(results.rows, **given, **options)
     answer = lines(result, results.records)
-    given = {field.name: getattr(result, field.name) for field in fields(result)}
+    parts = {field.name: getattr(result, field.name) for field in fields(result)}
     notes = [*results.notes, *result.notes]
-    return ShownComparison(**{**given, "notes": notes}, answer=answer, records=results.records)
+    return ShownComparison(**{**parts, "notes": notes}, answer=answer, records=results.records)
 
 
 @checked

@@ -166,7 +166,7 @@ class Duel:
     def result(self) -> tuple[Comparison, str]:
         """The comparison of the two once all runs are finished, and its sentences. Raises ConfigError."""
         results = load([self.study])
-        comparison = compare(results.rows, records=results.records)
+        comparison = compare(results.rows, records=results.records, documents=results.documents)
         parts = answer(comparison, results.records[0])
         return comparison, " ".join([*parts.findings, *parts.trust, *self._step(comparison)])
 

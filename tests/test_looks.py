@@ -138,9 +138,9 @@ def test_the_seeds_that_follow_by_hand():
     values = np.concatenate([np.zeros((1, 12)), one, np.zeros((1, 12))])
     now = planned.decide(values, np.zeros((4, 12), bool))
     assert now.seeds.tolist() == [4, 4] and now.decided.tolist() == [True, False]
-    assert now.seeds_wanted("now").tolist() == [6, 4, 6, 6]
-    assert now.seeds_wanted("next").tolist() == [8, 4, 8, 8]
-    assert now.seeds_wanted("most").tolist() == [12, 4, 12, 12]
+    assert now.seeds_wanted("now").tolist() == [6, 4, 6, 4]
+    assert now.seeds_wanted("next").tolist() == [8, 4, 8, 4]
+    assert now.seeds_wanted("most").tolist() == [12, 4, 12, 4]
 
 
 def test_simulated_costs_are_those_of_the_table():

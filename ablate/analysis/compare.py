@@ -14,6 +14,7 @@ import pandas as pd
 from ablate.analysis import controls, notes, stats
 from ablate.analysis.caveats import Caveat, caveats
 from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
+from ablate.analysis.documents import over_documents
 from ablate.analysis.finding import Finding, finding
 from ablate.analysis.frames import reported
 from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
@@ -40,20 +41,19 @@ OF_ROWS = ("n", "mean", "sd", "best", "family", "baseline", "verdict", "why", "d
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`. table: one row per variant and family: variant, the `shown` columns,
-    params, n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline
-    (NUMBERS; without pairs n_baseline is how many values the baseline has), verdict, why, differs,
-    same_class (whether both can represent the same functions), metric, margin, clears_floor (placebo.py).
-    share is the difference as a share of what attention is worth to the baseline, CONTROLLED what remains of
-    it with the study's equal_start (controls.py). look, last_look: of a study with looks, the numbers of
-    seeds at which the contrast stands, and at most; overstated: by what share such a difference comes out too
-    large. equal_start: its overrides. floor: None without arms of the same functions. variants: by name, as
-    in the table. runs: for each variant the run_id of one of its runs. nothing: why nothing is compared;
-    empty if anything is. notes: remarks about the rows, one line each. interaction:
-    effects.projection_and_heads, if a study asks about the output projection; else empty. rows: those that
-    were compared. caveats: whether their text and their budget can carry a verdict. ladder: the results of a
-    ladder, if they are of one. higher_is_better: None if that is not known of the metric; margin: NaN if it
-    has none.
+    """The result of `compare`. table: one row per variant and family: variant, the `shown` columns, params,
+    n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline (NUMBERS; without
+    pairs n_baseline is how many values the baseline has; documents.py), verdict, why, differs, same_class
+    (whether both can represent the same functions), metric, margin, clears_floor (placebo.py). share is the
+    difference as a share of what attention is worth to the baseline, CONTROLLED what remains of it with the
+    study's equal_start (controls.py). look, last_look: of a study with looks, the numbers of seeds at which
+    the contrast stands, and at most; overstated: by what share such a difference comes out too large.
+    equal_start: its overrides. floor: None without arms of the same functions. variants: by name, as in the
+    table. runs: for each variant the run_id of one of its runs. nothing: why nothing is compared; empty if
+    anything is. notes: remarks about the rows, one line each. interaction: effects.projection_and_heads, if a
+    study asks about the output projection; else empty. rows: those that were compared. caveats: whether their
+    text and their budget can carry a verdict. ladder: the results of a ladder, if they are of one.
+    higher_is_better: None if that is not known of the metric; margin: NaN if it has none.
     """
 
     rows: pd.DataFrame
@@ -132,13 +132,15 @@ def compare(
     margin: float | None = None,
     alpha: float = ALPHA,
     records: Sequence[StudyRecord] = (),
+    documents: pd.DataFrame | None = None,
     **asked: Unpack[Question],
 ) -> Comparison:
     """Compare each variant with the one that has the values of `baseline` and is otherwise equal.
 
     baseline: by default fusion=concat. records: of the studies; their `primary`, `metric` and `margin` are
-    used unless the arguments give others. margin: in the metric's unit. The primary contrasts and all others
-    are two families, each corrected separately. Raises ConfigError, Incomparable.
+    used unless the arguments give others. documents: the losses of the held-out documents of these rows.
+    margin: in the metric's unit. The primary contrasts and all others are two families, each corrected
+    separately. Raises ConfigError, Incomparable.
     """
     rows, left_out = reported(rows, asked.get("where", ()))
     every, chosen = _variants(rows, records, asked, [*(asked.get("baseline") or ())])
@@ -150,17 +152,23 @@ def compare(
     variants = that_count(every, now)
     bases = sorted({base for of in pairs.values() for _, base in of})
     worth, equal_start = controls.uniform_attention_gap(variants, bases), _equal_start(records)
-    table = pd.concat(_families(variants, pairs, now, equal_start, worth, margin, alpha), ignore_index=True)
+    losses = pd.DataFrame() if documents is None else documents
+    families = _families(variants, pairs, now, equal_start, worth, losses, margin, alpha)
+    table = pd.concat(families, ignore_index=True)
     floor = placebo_floor(variants, records, alpha)
     table = table.assign(metric=metric, margin=margin, clears_floor=clears(table, floor))
     nothing = "" if any(pairs.values()) else why_nothing(variants, baseline)
     if nothing and not baseline:
         table["verdict"] = None
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
+    arms = {run_id: name for record in records for run_id, name in record.arm_of.items()}
     comparison = Comparison(
         rows=rows,
         table=table,
-        variants=dict(zip(variants.names, variants.each, strict=True)),
+        variants={
+            name: replace(one, arm=arms.get(runs[name], ""))
+            for name, one in zip(variants.names, variants.each, strict=True)
+        },
         metric=metric,
         higher_is_better=variants.higher_is_better,
         margin=margin,
@@ -242,6 +250,7 @@ def _families(
     now: Mapping[str, Decisions],
     equal_start: Mapping[str, Any],
     worth: controls.AttentionGaps,
+    documents: pd.DataFrame,
     margin: float,
     alpha: float,
 ) -> Iterator[pd.DataFrame]:
@@ -253,6 +262,7 @@ def _families(
             compared = contrast_table(variants, name, of, margin, alpha, now.get(name))
             compared = compared.join(controls.controlled(variants, of, equal_start, compared["level"]))
             compared["share"] = controls.shares(compared["diff"], of, worth)
+            compared = compared.join(over_documents(variants, of, documents))
             yield _family(variants, name, of, rest, compared)
 
 

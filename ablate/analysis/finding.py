@@ -50,6 +50,9 @@ class Finding:
     last_look: int | None
     overstated: float
     more_seeds: int | None
+    documents: int | None
+    documents_low: float
+    documents_high: float
 
     @property
     def is_tested(self) -> bool:

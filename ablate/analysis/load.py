@@ -3,6 +3,7 @@ one of them.
 
 The results.csv and study.json of a study that was copied from its store have to fit each other."""
 
+import io
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,9 @@ from ablate.analysis.frames import as_texts, frame, is_foreign
 from ablate.config.identity import id_of_row
 from ablate.config.rules import ConfigError
 from ablate.files import as_spelled
+from ablate.files.reading import leave_out, read_bytes
 from ablate.phrases import Note, first_few, lines_if
+from ablate.store import documents
 from ablate.store.columns import RESOURCE_COLUMNS, RESULTS, ROLE_COLUMNS
 from ablate.store.record import NO_STUDY, StudyRecord
 from ablate.store.run_files import read_metrics, read_started
@@ -93,6 +96,23 @@ class Results:
         here = Store()
         others = (source.store for source in self.sources if source.store)
         return [here, *(store for store in others if store.root.absolute() != here.root.absolute())]
+
+    @cached_property
+    def documents(self) -> pd.DataFrame:
+        """The losses of held-out documents that lie beside the rows (store/documents), a row each; empty
+        without any."""
+        parts = [pd.DataFrame()]
+        for file in (source.directory / documents.FILE for source in self.sources):
+            try:
+                table = pd.read_csv(io.BytesIO(read_bytes(file)))
+                table = table.drop_duplicates([*documents.DOCUMENT]).set_index([*documents.DOCUMENT])
+                parts.append(table.apply(pd.to_numeric, errors="coerce"))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, KeyError) as error:
+                leave_out(f"{file}: {error}")
+        table = pd.concat(parts, axis=1)
+        return table.loc[:, ~table.columns.duplicated()].reset_index() if len(table) else table
 
     @cached_property
     def directories(self) -> dict[str, Path]:

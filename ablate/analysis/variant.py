@@ -22,9 +22,11 @@ BY_ITSELF = ("fusion",)  # a level of these columns needs no column beside it
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """levels: of each column that tells variants apart, as text, in the order of a comparison."""
+    """levels: of each column that tells variants apart, as text, in the order of a comparison. arm: its name
+    in a tuned study; empty if it has none."""
 
     levels: Mapping[str, str]
+    arm: str = ""
 
     @cached_property
     def name(self) -> str:
@@ -41,7 +43,10 @@ class Variant:
         bare: Collection[str] = BY_ITSELF,
     ) -> str:
         """The levels of these columns, by default of all, as far as there are any: sum heads=4. terms: words
-        for levels. pattern: of a column with its level. bare: columns whose levels stand by themselves."""
+        for its arm or for levels. pattern: of a column with its level. bare: columns whose levels stand by
+        themselves."""
+        if terms.get(self.arm):
+            return terms[self.arm]
         kept = [(c, level) for c, level in self.levels.items() if level and (columns is None or c in columns)]
         return between.join(
             terms.get(level) or (in_name(level) if c in bare else pattern.format(c, in_name(level)))
@@ -49,7 +54,7 @@ class Variant:
         )
 
     def without(self, column: str) -> "Variant":
-        return Variant({key: level for key, level in self.levels.items() if key != column})
+        return Variant({key: level for key, level in self.levels.items() if key != column}, self.arm)
 
     def differing(self, other: "Variant") -> list[str]:
         """The columns in which the two differ."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis import controls, stats
+from ablate.analysis import controls, documents, stats
 from ablate.analysis.contrasts import EQUAL, Pair, differing
 from ablate.analysis.looks import Decisions, Looks
 from ablate.analysis.variants import Variants
@@ -22,8 +22,9 @@ NUMBERS = (
     *("pairs", "n_baseline", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal"),
     *("sd_diff", "p_tost", "p_tost_holm", "ratio", "skew", "correlation", "p_welch"),
     *("more_seeds", "level", "share", *controls.CONTROLLED, "look", "last_look", "overstated"),
+    *documents.COLUMNS,
 )
-WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look")
+WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look", "documents")
 
 
 def contrast_table(

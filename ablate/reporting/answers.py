@@ -22,7 +22,7 @@ from ablate.reporting.words import (
     fields,
     floor,
     interactions,
-    parametrization,
+    remarks,
     seeds_in_words,
     sentence,
     setting_of,
@@ -230,16 +230,16 @@ def findings(
     """
     tested = [one.without(tuned) for one in comparison.tested]
     same = [one.without(tuned) for one in comparison.identical]
-    settings = [setting_of(one) for one in tested]
+    settings = [setting_of(one, terms) for one in tested]
     shared = set[str]().union(*settings).intersection(*settings)  # what all share need not be repeated
     voice = _brief(_voice(comparison)) if brief else _voice(comparison)
 
     def told(one: Finding) -> str:
-        apart = ", ".join(part for part in setting_of(one) if part not in shared)
+        apart = ", ".join(part for part in setting_of(one, terms) if part not in shared)
         instead = {"at": f" ({apart})" if apart else ""}
         if not unit(comparison.metric):
             instead["of"] = f" of {comparison.metric}"
-        remark = "" if brief else parametrization(one, comparison.equal_start)
+        remark = "" if brief else remarks(one, comparison.equal_start)
         return f"{sentence(one, voice, terms, **instead)}{remark}."
 
     if len(tested) > MOST and brief:
@@ -269,7 +269,7 @@ def _undecided(
     for one in open_:
         told = fields(one, terms)
         words = "{one}, {diff}{of} ({low} to {high})".format(**told)
-        remark = parametrization(one, comparison.equal_start).replace(";", ",")
+        remark = remarks(one, comparison.equal_start).replace(";", ",")
         each.append(told["one"] if brief else f"{words}{remark}")
         baselines.add(told["other"])
     against = f" against {baselines.pop()}" if len(baselines) == 1 else ""

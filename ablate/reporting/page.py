@@ -59,7 +59,9 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
         chosen = select(with_options(subject.rows), where)
         only = f"only rows where {' and '.join(where)}"
         subject = replace(subject, rows=chosen, is_whole=False, notes=[*subject.notes, Note(only)])
-    comparison = compare(subject.rows, margin=margin, records=[record], **question)
+    comparison = compare(
+        subject.rows, margin=margin, records=[record], documents=subject.documents, **question
+    )
     rows, reported = comparison.rows, at_own_value(comparison.rows)
     development = _development(subject.rows)
     failures = [

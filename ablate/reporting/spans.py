@@ -83,7 +83,7 @@ def spans(comparison: Comparison, tuned: str = "") -> Spans | None:
 
 def _label(one: Finding, varying: Collection[str]) -> str:
     """The two sides, and of what they share the settings that vary between contrasts."""
-    shared = ", ".join(setting_of(one, varying))
+    shared = ", ".join(setting_of(one, columns=varying))
     return " − ".join(one.sides()) + (f" ({shared})" if shared else "")
 
 

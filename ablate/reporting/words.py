@@ -34,7 +34,7 @@ def sentences(comparison: Comparison) -> list[str]:
     told = primary or [one for one in comparison.findings if one.is_tested or one.verdict == stats.IDENTICAL]
     voice = PAPER if comparison.higher_is_better is not None else replace(PAPER, verbs=("higher", "lower"))
     return [
-        *(f"{sentence(one, voice)}{parametrization(one, comparison.equal_start)}." for one in told),
+        *(f"{sentence(one, voice)}{remarks(one, comparison.equal_start)}." for one in told),
         *interactions(comparison),
         *floor(comparison),
     ]
@@ -90,14 +90,17 @@ def percent(share: float) -> str:
     return f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
-def parametrization(one: Finding, equal_start: Mapping[str, Any]) -> str:
-    """The end of a sentence on a difference: how much of it is parametrization, as far as that is known;
-    empty for one that was not tested. equal_start: of the study."""
+def remarks(one: Finding, equal_start: Mapping[str, Any]) -> str:
+    """The end of a sentence on a difference: how much of it is parametrization, and its interval over
+    documents, as far as they are known; empty for one that was not tested. equal_start: of the study."""
     if not one.is_tested:
         return ""
     words = lines_if(one.same_class, "both can learn the same functions, so all of it is parametrization")
     if remains := remaining(one.controlled, one.controlled_low, one.controlled_high):
         words.append(f"with {as_line(equal_start)}, {remains} remains of {signed(one.diff)}")
+    if one.documents:
+        ends = interval(one.documents_low, one.documents_high)
+        words.append(f"over {counted(one.documents, 'document')} {ends}")
     return "".join(f"; {part}" for part in words)
 
 
@@ -153,7 +156,7 @@ def fields(one: Finding, terms: Mapping[str, str] | None = None) -> dict[str, st
     share; the difference with its interval as it is (diff, low, high), and as a size above 0 (size, least,
     most); of, the unit; seeds, how many there are."""
     first, second = one.sides(terms)
-    setting = ", ".join(setting_of(one))
+    setting = ", ".join(setting_of(one, terms))
     as_it_is, turned = (one.diff, one.low, one.high), (-one.diff, -one.high, -one.low)
     size = as_it_is if one.diff > 0 else turned
     called = ("diff", "low", "high", "size", "least", "most")
@@ -173,8 +176,13 @@ def fields(one: Finding, terms: Mapping[str, str] | None = None) -> dict[str, st
     }
 
 
-def setting_of(one: Finding, columns: Collection[str] | None = None) -> list[str]:
-    """What the two variants of a contrast share, as K=V each. columns: among these."""
+def setting_of(
+    one: Finding, terms: Mapping[str, str] | None = None, columns: Collection[str] | None = None
+) -> list[str]:
+    """What the two variants of a contrast share, as K=V each; nothing if both arms are called by `terms`.
+    columns: among these."""
+    if terms and all(terms.get(side.arm) for side in (one.variant, one.baseline)):
+        return []
     shared = [column for column in one.shared if columns is None or column in columns]
     return [one.variant.label([column], bare=()) for column in shared]
 

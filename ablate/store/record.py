@@ -148,12 +148,12 @@ class StudyRecord:
     other keys, with their value in all runs. runs: run ids.
 
     The fields from `question` to `where`, `arms` and `answer` come from the YAML of a study declared in
-    advance (StudyConfig); `declared` has the keys that only its kind has. answer: names of the levels for use
-    in a sentence. typed: the arguments of the last `ablate run` that asked for the study, with -m; command:
-    the command, if it was another. claim: the digest of the entry of the ledger that it tests. study: NAME of
-    study=NAME. config_dir: the value of -cd. grew: the numbers of seeds of a study without looks, if there
-    were results each time before it got more. left_out: by variant, why it can't be built. roles: by run id;
-    chosen: by arm. rungs: the sizes of a ladder; prediction: of the last one.
+    advance (StudyConfig); `declared` has the keys that only its kind has. answer: names of arms or levels for
+    use in a sentence. typed: the arguments of the last `ablate run` that asked for the study, with -m;
+    command: the command, if it was another. claim: the digest of the entry of the ledger that it tests.
+    study: NAME of study=NAME. config_dir: the value of -cd. grew: the numbers of seeds of a study without
+    looks, if there were results each time before it got more. left_out: by variant, why it can't be built.
+    roles: by run id; chosen: by arm. rungs: the sizes of a ladder; prediction: of the last one.
     """
 
     name: str
@@ -185,6 +185,12 @@ class StudyRecord:
     chosen: Mapping[str, Choice] = field(default_factory=dict)
     rungs: list[Rung] = field(default_factory=list)
     prediction: Prediction | None = None
+
+    @property
+    def arm_of(self) -> dict[str, str]:
+        """The name of the arm at whose own value a run is, by run id."""
+        named = ((run_id, role.values.get("tuned")) for run_id, role in self.roles.items())
+        return {run_id: names[0] for run_id, names in named if names}
 
     @property
     def places(self) -> dict[str, tuple[int, str]]:

@@ -258,8 +258,8 @@ class StudyConfig:
     of `looks.usual`. arms: what is compared, if it is no product of levels: by name,
     what each sets; every arm meets every combination of the factors. where: conditions that every run has to
     fulfil. equal_start: overrides that give a variant about the start of its baseline. primary: the
-    contrasts chosen in advance. metric, margin: what they are judged by. answer: names of the levels for use
-    in a sentence. demo: the overrides of its demonstration.
+    contrasts chosen in advance. metric, margin: what they are judged by. answer: names of arms or levels for
+    use in a sentence. demo: the overrides of its demonstration.
     """
 
     kind: ClassVar[str] = "grid"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ablate.study.estimate import Estimate
 
 METRIC = "test_loss"
-BUDGET = {"corpus": "stdlib", "train": "study"}  # text and training, where nothing else is given
+BUDGET = {"corpus": "study", "train": "study"}  # text and training, where nothing else is given
 DEVELOP, RATES = [0, 1, 2, 3, 4], [0.006, 0.012, 0.024]
 FIRST_SEED, FEWEST, MOST = 1000, 4, 400  # reporting seeds
 ARMS = 3  # the two sides, and the reference for shares

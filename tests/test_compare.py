@@ -591,7 +591,7 @@ def test_the_order_of_rows_and_the_names_of_seeds_change_nothing(seed):
 
 
 def test_the_words_for_widths_stand_for_their_numbers():
-    """As in configs/study/width.yaml: rows hold 16 and 64 where the config says narrow and wide."""
+    """Rows hold 16 and 64 where the config says narrow and wide."""
     rows = table(
         *(
             {**row, "value_width": width, "d_model": 64, "val_loss": row["val_loss"] + width}

@@ -291,7 +291,7 @@ def typed(tmp_path, monkeypatch):
         ),
         (("study=fusion", "study.looks=[4.5]"), "expected"),
         (("study=fusion", "study.primary=[]"), "names no primary contrast, so all contrasts count"),
-        (("study=variance", "study.looks=[2,4]"), "names no primary contrast"),
+        (("study=fusion", "study.primary=[]", "study.looks=[2,4]"), "names no primary contrast"),
         (
             ("study=fusion", "seeds.data=0,1"),
             "looks take seeds one after the other, and seeds.data crosses them",

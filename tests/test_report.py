@@ -819,10 +819,10 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     assert command_of("deep").startswith("ablate run -cd 'my own' study=deep")
     assert len(read("deep").rows) == 2
 
-    study = ("study=width", "heads=2,3", "fusion=concat,sum", "seed=0", "name=other")
+    study = ("study=fusion", "heads=2,3", "fusion=concat,sum", "seed=0", "name=other")
     small = ("corpus=grammar", "corpus.characters=5000", "train.steps=2")
     assert call_cli("run", *study, *small, cwd=tmp_path).returncode == 0
-    assert command_of("other").startswith("ablate run study=width name=other")
+    assert command_of("other").startswith("ablate run study=fusion name=other")
 
 
 @pytest.mark.slow

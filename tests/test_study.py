@@ -461,29 +461,29 @@ def test_a_baseline_that_no_arm_of_a_tuned_study_has_is_refused(planned):
 
 
 def test_a_part_of_a_study_need_not_show_its_contrasts(planned):
-    part = planned("study=width", "fusion=sum,mean", "value_width=narrow", "seed=0,1", *FLOAT32, "name=mine")
+    part = planned("study=fusion", "fusion=sum,mean", "value_width=narrow", "seed=0,1", *FLOAT32, "name=mine")
     assert part.estimate.runs == 4 and not part.remarks
     by_sum = "study.primary=[{vary: fusion, baseline: sum, where: {layers: 2}}]"
-    assert planned("study=width", by_sum).estimate
+    assert planned("study=fusion", by_sum).estimate
     by_max = "study.primary=[{vary: fusion, baseline: max}]"
     with pytest.raises(ConfigError, match=r"study\.primary: fusion=max: "):
-        planned("study=width", by_max, "name=mine")
-    write_study(Store(), planned("study=width", "fusion=max", "seed=0,1", "name=mine").estimate.record)
-    assert planned("study=width", by_max, "seed=0,1", "name=mine").estimate
+        planned("study=fusion", by_max, "name=mine")
+    write_study(Store(), planned("study=fusion", "fusion=max", "seed=0,1", "name=mine").estimate.record)
+    assert planned("study=fusion", by_max, "seed=0,1", "name=mine").estimate
 
 
 def test_a_contrast_whose_runs_cannot_be_built_is_said(planned):
-    study = ("study=width", "study.factors.heads=[1,2,3]", "study.primary=[{vary: heads, baseline: 3}]")
+    study = ("study=fusion", "study.factors.heads=[1,2,3]", "study.primary=[{vary: heads, baseline: 3}]")
     *_, line = planned(*study, *FLOAT32).remarks
     assert "study.primary: heads=3: " in line and line.endswith("choices: heads=1,2")
 
 
 def test_what_is_decided_beforehand_may_change_until_there_are_results(planned):
-    first = ("study=width", "seed=0", "name=mine")
+    first = ("study=fusion", "seed=0", "name=mine")
     other = (*first, "study.primary=[{vary: fusion, baseline: sum}]", "study.margin=0.03")
     write_study(Store(), planned(*first).estimate.record)
     assert planned(*other).estimate.record.primary == [Contrast(baseline={"fusion": "sum"})]
-    execute(prepare(make_config("value_width=wide", "train=study", *QUICK)), ignore)
+    execute(prepare(make_config("corpus=study", "train=study", *QUICK)), ignore)
     assert planned(*first).estimate.finished == 1
     with pytest.raises(StoreError, match=r"primary was .* and there are results since; give another name"):
         planned(*other)
@@ -540,7 +540,7 @@ def test_a_mistake_in_a_condition_is_found_though_no_cell_gets_that_far():
 
 @pytest.mark.slow
 def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
-    part = ("run", "study=width", "fusion=concat", "value_width=narrow", "key_width=auto,16", "seed=0")
+    part = ("run", "study=fusion", "fusion=concat", "value_width=narrow", "key_width=auto,16", "seed=0")
     part += QUICK
     command = (*part, "heads=1,3,4", "study.where=['heads < 4 or key_width == 16']", "name=mine")
     done = call_cli(*command, cwd=tmp_path)
@@ -550,7 +550,7 @@ def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
     rows = pd.read_csv(tmp_path / "runs" / "studies" / "mine" / "results.csv")
     assert sorted(zip(rows["heads"], rows["key_width"], strict=True)) == [(1, 16), (1, 64), (4, 16)]
     record = Store(tmp_path / "runs").read_study("mine")
-    assert record and record.question.startswith("Is it the width of") and not record.demonstration
+    assert record and record.question.startswith("Why concatenate") and not record.demonstration
     nothing = call_cli(*part, "heads=3", "name=none", cwd=tmp_path)
     assert nothing.returncode == 2 and "nothing to run" in nothing.stderr
     assert nothing.stderr.count("\n") == 1 and not (tmp_path / "runs" / "studies" / "none").exists()
@@ -609,7 +609,7 @@ def test_a_study_of_ones_own_is_a_study_or_an_error(own, tmp_path):
 
 @pytest.mark.slow
 def test_a_study_may_be_run_in_parts_and_a_dry_run_refuses_what_a_run_would(tmp_path):
-    study = ("run", "study=width", "seed=0", *QUICK)
+    study = ("run", "study=fusion", "seed=0", *QUICK)
     part = (*study, "fusion=sum", "value_width=narrow")
     assert call_cli(*part, cwd=tmp_path).returncode == 0
     assert call_cli(*study, "fusion=concat,sum", "--dry-run", cwd=tmp_path).returncode == 0
@@ -620,9 +620,9 @@ def test_a_study_may_be_run_in_parts_and_a_dry_run_refuses_what_a_run_would(tmp_
 
 @pytest.mark.slow
 def test_a_demonstration_is_marked_and_named_as_such(tmp_path):
-    done = call_cli("run", "study=width", "size=demo", "seed=0", *QUICK, cwd=tmp_path)
+    done = call_cli("run", "study=fusion", "size=demo", "seed=0", *QUICK, cwd=tmp_path)
     assert done.returncode == 0 and "a demonstration" in done.stderr
-    assert (made := Store(tmp_path / "runs").read_study("width-demo")) and made.demonstration
+    assert (made := Store(tmp_path / "runs").read_study("fusion-demo")) and made.demonstration
     for command in (("size=demo",), ("-m", "size=demo", "seed=0,1")):
         alone = call_cli("run", *command, cwd=tmp_path)
         assert alone.returncode == 2 and "size=demo: only a study has a demonstration" in alone.stderr

@@ -44,6 +44,7 @@ COMMANDS = {
     ),
     "report": ("compare", "report fusion --charts figures"),
     "plan": ("compare", "plan fusion --difference 0.02 --budget 60"),
+    "questions": ("questions", "questions", "questions 2"),
     "runs": ("runs", "runs --format csv", "runs fusion --watch", "runs --delete-study fusion"),
     "verify": (
         "methods",

@@ -24,7 +24,7 @@ def duel(
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The text; by default corpus=stdlib.", show_default=False),
+        typer.Option(metavar="FILE", help="The text; by default corpus=study.", show_default=False),
     ] = None,
     budget: Annotated[
         str,

@@ -119,7 +119,7 @@ class LadderDesign(TunedDesign):
                     f" of its {rung.size:,} parameters, and this text has {size:,} to train on: that is"
                     f" {epochs:.2f} epochs, more than study.epochs={self.epochs:g};"
                     f" {largest if at else 'it carries no rung'}; lower study.tokens, or take a larger text,"
-                    " as corpus=stdlib corpus.tests=true"
+                    " as corpus=study"
                 )
 
     # --- what follows from the rows -------------------------------------------------------------------

@@ -1,0 +1,30 @@
+"""`ablate questions`: the five questions that people come with, and their answers, from docs/questions.md."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ablate.printing import put
+
+# Inside the installed package, or in docs/ of a checkout.
+PAGES = [Path(__file__).parents[1] / "questions.md", Path(__file__).parents[2] / "docs" / "questions.md"]
+LINK = re.compile(r"\[([^]]+)]\([^)]+\)")
+
+
+def questions(
+    number: Annotated[
+        int | None, typer.Argument(min=0, max=4, help="Show all of one answer: 0 to 4.")
+    ] = None,
+) -> None:
+    """Show five questions about attention heads with what is proved, measured and unknown of each."""
+    page = next(path for path in PAGES if path.is_file()).read_text(encoding="utf-8")
+    _, *sections = re.split(r"^## (?=Q\d)", LINK.sub(r"\1", page).partition("\n## What these")[0], flags=re.M)
+    if number is not None:
+        put(sections[number].strip())
+        return
+    for section in sections:
+        heading, answer, *_ = section.split("\n\n")
+        put(f"{heading}\n{answer}\n")
+    put("ablate questions N shows what is proved, what was measured, what is unknown, and how to see it.")

@@ -55,7 +55,10 @@ def read_yaml(name: str) -> dict:
     return yaml.safe_load((configs_dir() / f"corpus/{name}.yaml").read_text(encoding="utf-8"))
 
 
-NAMES = sorted(path.stem for path in (configs_dir() / "corpus").glob("*.yaml"))
+PATHS = (configs_dir() / "corpus").glob("*.yaml")
+NAMES = sorted(
+    path.stem for path in PATHS if "defaults:" not in path.read_text(encoding="utf-8")
+)  # no presets
 FROM_THE_NETWORK = ("download", "hub")  # test_downloads.py
 
 

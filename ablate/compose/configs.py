@@ -29,8 +29,8 @@ def own_configs(directory: str) -> Path:
 
 
 def corpora(own: str | None = None) -> dict[str, dict[str, Any]]:
-    """The keys in the YAML of each corpus, by name, sorted. own: a directory of the user's with further
-    ones, which take the place of ablate's. Raises ConfigError."""
+    """The keys in the YAML of each corpus, by name, sorted; a preset has those of its defaults, too. own: a
+    directory of the user's with further ones, which take the place of ablate's. Raises ConfigError."""
     directories = [configs_dir(), *([] if own is None else [own_configs(own)])]
     paths = {path.stem: path for folder in directories for path in (folder / "corpus").glob("*.yaml")}
     keys = {}
@@ -41,6 +41,10 @@ def corpora(own: str | None = None) -> dict[str, dict[str, Any]]:
             raise ConfigError(
                 f"{path}: no config can be read from it ({' '.join(str(error).split())}); mend it"
             ) from None
+    for name, preset in keys.items():
+        for base in preset.pop("defaults", ()):
+            if base in keys and base != name:
+                keys[name] = {**keys[base], **{key: preset[key] for key in preset if key != "name"}}
     return keys
 
 

@@ -53,6 +53,7 @@ VERDICTS = {  # their colours and shapes
 ROW, ROOM = 18, 30  # height of a row of differences, and of the room around all
 WIDE = 42  # letters of labels for which the axis of a chart in a paper has room
 POINTS = 60  # the most points of a curve
+CIRCUIT = ("previous_token", "induction")
 
 
 def figures(page: Page) -> list[Figure]:
@@ -241,4 +242,28 @@ def _seeds(page: Page) -> Iterator[Figure]:
     yield Figure("seeds", "Seed by seed", about, {"seeds": spec(chart, 280)}, data)
 
 
-CHARTS = (*ladder_charts.CHARTS, _intervals, _curves, _rates, _seeds, *factor_charts.CHARTS)
+def _circuit(page: Page) -> Iterator[Figure]:
+    """The loss of each run against how far the induction circuit has formed in it."""
+    rows, metric = page.reported[page.reported["status"].isin(USABLE)], page.comparison.metric
+    scores = [column for column in CIRCUIT if column in rows and rows[column].notna().any()]
+    shown = in_colour(page.comparison)
+    data = rows[[metric, "seed", *scores]].assign(variant=names(rows, page.comparison.shown))
+    data = data[data["variant"].isin(shown)].dropna().rename(columns={metric: "value"})
+    if not scores or data["variant"].nunique() < 2 or column_named(metric).unit != "nats":
+        return
+    label = Labels(page.comparison, among=shown)
+    drawn = data.round(5).assign(label=[label(name) for name in data["variant"]])
+    order = [label(name) for name in shown if name in {*data["variant"]}]
+    charts = {}
+    for score in scores:
+        x = alt.X(f"{score}:Q", title=column_named(score).words, scale=alt.Scale(type="log", nice=False))
+        points = alt.Chart(drawn).mark_point(filled=True, size=40, opacity=0.9)
+        tip = tooltips(drawn, "variant", "seed", "value", score)
+        chart = points.encode(x, measured(alt.Y, "value", metric), colours("label", order), tooltip=tip)
+        charts[f"circuit-{score}"] = spec(chart, 260)
+    about = f"{metric} of each run beside the weight of its best head on the token before, and behind the"
+    about += " last occurrence of the current one. Both come after training, so they explain nothing by themselves."
+    yield Figure("circuit", "Loss and the induction circuit", about, charts, data)
+
+
+CHARTS = (*ladder_charts.CHARTS, _intervals, _curves, _rates, _seeds, _circuit, *factor_charts.CHARTS)

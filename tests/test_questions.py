@@ -1,0 +1,83 @@
+"""docs/questions.md and `ablate questions`: what is printed, each number looked up where it was measured."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ablate.analysis.compare import compare
+from ablate.analysis.load import load
+from tests.helpers import call_cli
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
+MEASURED = re.compile(r"[−-]?\d+\.\d{3,}")
+ERROR = re.compile(r"\d\.\de[-+]\d\d")
+
+
+def prose(page: str) -> str:
+    """The page without its blocks of code and its pictures."""
+    return "\n".join(line for line in page.splitlines() if not line.startswith(("    ", "<")))
+
+
+def measured(page: str) -> set[str]:
+    """The numbers of all comparisons that a page names, as sentences write them, without signs."""
+    numbers = set[str]()
+    for targets in {*re.findall(r"`ablate compare (docs/[^`]+)`", " ".join(page.split()))}:
+        results = load([str(ROOT / target) for target in targets.split()])
+        result = compare(results.rows, records=results.records, documents=results.documents)
+        floor = [result.floor.value] if result.floor else []
+        ends = [
+            (one.diff, one.low, one.high, one.documents_low, one.documents_high) for one in result.findings
+        ]
+        values = [*floor, *result.table["mean"], *(value for each in ends for value in each)]
+        numbers |= {f"{abs(value):.3f}" for value in values if value == value}
+    return numbers
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/questions.md"])
+def test_every_number_is_one_of_a_comparison_that_the_page_names(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = {number.lstrip("−-") for number in MEASURED.findall(prose(text))}
+    assert found and found <= measured(prose(text))
+
+
+def test_what_the_equations_print_is_what_the_page_shows():
+    blocks = re.findall(r"    (ablate verify [^\n]+)\n\n((?:    .*\n)+)", PAGE)
+    assert len(blocks) == 4
+    for command, shown in blocks:
+        done = call_cli(*command.split()[1:], cwd=ROOT)
+        lines = [" ".join(ERROR.sub("E", line).split()) for line in done.stdout.splitlines()]
+        for line in shown.strip().splitlines():
+            assert " ".join(ERROR.sub("E", line).split()) in lines, line
+
+
+def test_each_number_of_an_equation_is_one():
+    """(9) and (6 not) behind a sentence are names that verify takes."""
+    listed = call_cli("verify", "--format", "json", cwd=ROOT).stdout
+    names = {*re.findall(r'"name": "([^"]+)"', listed)}
+    for group in re.findall(r"\((\d+(?: not)?(?:, \d+(?: not)?)*|alt|uniform)\)", prose(PAGE)):
+        assert {*group.split(", ")} <= names | {re.sub(r"\D.*", "", name) for name in names}, group
+
+
+def test_questions_are_printed_one_by_one_or_in_short():
+    short = call_cli("questions", cwd=ROOT).stdout
+    assert [*re.findall(r"^Q(\d)\. ", short, re.M)] == ["0", "1", "2", "3", "4"]
+    assert "**Proved.**" not in short and "](" not in short
+    for number in range(5):
+        whole = call_cli("questions", str(number), cwd=ROOT).stdout
+        assert whole.startswith(f"Q{number}. ") and whole.count("\nQ") == 0
+        for part in (
+            "**Proved.**",
+            "**Measured.**",
+            "**Unknown.**",
+            "**What would change this.**",
+            "**See it**",
+        ):
+            assert part in whole
+    assert call_cli("questions", "5", cwd=ROOT).returncode == 2
+
+
+def test_each_answer_is_short_enough_to_be_read():
+    for section in re.split(r"^## (?=Q\d)", PAGE.partition("\n## What these")[0], flags=re.M)[1:]:
+        assert 200 <= len(prose(section).split()) <= 350, section.splitlines()[0]

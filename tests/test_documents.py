@@ -1,4 +1,4 @@
-"""The loss of each held-out document: counted, kept beside a run and a study, and as an interval of a finding."""
+"""The loss of each held-out document: counted, kept beside runs and studies, and as an interval of a finding."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_tokens_are_counted_to_the_document_that_they_are_of(folder, tokenizer):
         for name, count in documents:
             text = (folder / name).read_text(encoding="utf-8")
             part = corpus.tokenizer.decode(tokens[start : start + count])
-        assert part.strip() == text.strip()  # a piece of a word begins with the blank before it
+            assert part.strip() == text.strip()  # a piece of a word begins with the blank before it
             start += count
         assert start == len(tokens) and len(documents) > 3
 

@@ -261,8 +261,10 @@ def _circuit(page: Page) -> Iterator[Figure]:
         tip = tooltips(drawn, "variant", "seed", "value", score)
         chart = points.encode(x, measured(alt.Y, "value", metric), colours("label", order), tooltip=tip)
         charts[f"circuit-{score}"] = spec(chart, 260)
-    about = f"{metric} of each run beside the weight of its best head on the token before, and behind the"
-    about += " last occurrence of the current one. Both come after training, so they explain nothing by themselves."
+    about = (
+        f"{metric} of each run beside the weight of its best head on the token before, and behind the last"
+        " occurrence of the current one. Both come with training, so by themselves they are no cause."
+    )
     yield Figure("circuit", "Loss and the induction circuit", about, charts, data)
 
 

@@ -1,4 +1,4 @@
-"""The loss of each held-out document: counted, kept beside runs and studies, and as an interval of a finding."""
+"""The loss of each held-out document: counted, kept beside runs and studies, as an interval of a finding."""
 
 from pathlib import Path
 

@@ -249,6 +249,7 @@ def _circuit(page: Page) -> Iterator[Figure]:
     shown = in_colour(page.comparison)
     data = rows[[metric, "seed", *scores]].assign(variant=names(rows, page.comparison.shown))
     data = data[data["variant"].isin(shown)].dropna().rename(columns={metric: "value"})
+    data = data[(data[scores] > 0).all(axis=1)]  # a logarithm
     if not scores or data["variant"].nunique() < 2 or column_named(metric).unit != "nats":
         return
     label = Labels(page.comparison, among=shown)

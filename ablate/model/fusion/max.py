@@ -10,7 +10,7 @@ from ablate.model.spec import HeadShape
 
 @register("max")
 class Max(Fusion):
-    """The largest head in each channel: fused = max_i z_i.
+    """The largest head in each channel: fused = max_i z_i, which no choice of W_O can do.
 
     The largest of H independent normal numbers has less variance than one of them: normalize=variance divides
     by its standard deviation. Its mean is higher than theirs, which is not corrected: the shift grows with

@@ -13,14 +13,12 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from xml.etree import ElementTree
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from ablate.compose.keys import Key, sections  # noqa: E402
 from ablate.execution.plugins import KINDS  # noqa: E402
-from ablate.files.svg import SVG  # noqa: E402
 from ablate.model import attention, latent, mlp, norm, position  # noqa: E402
 from ablate.model.costs import attention_params, flops_per_token, total_params  # noqa: E402
 from ablate.model.spec import ModelSpec  # noqa: E402
@@ -29,11 +27,10 @@ from scripts.markdown import filled, plain, prose, said  # noqa: E402
 from scripts.settings import alike, class_of, spec  # noqa: E402
 
 PAGE, COSTS = ROOT / "docs" / "methods.md", ROOT / "docs" / "methods.csv"
-KEYS = (  # that shape an attention besides the choice of a method
-    *("heads", "query_heads", "key_heads", "value_heads", "key_width", "value_width", "tie_qk", "query_proj"),
-    *("value_proj", "kv_rank", "kv_norm", "rope_width", "scale", "value_scale", "out_proj", "out_rank"),
+KEYS = (  # that shape an attention besides the choice of a method, of which equations or names are known
+    *("heads", "key_heads", "tie_qk", "query_proj", "kv_rank", "scale", "out_proj", "out_rank"),
 )
-SETTINGS = (  # of these keys
+SETTINGS = (  # of keys
     *("heads=1", "heads=1 out_proj=false", "heads=1 query_proj=false", "heads=8", "query_heads=1"),
     *("key_heads=2 value_heads=2", "key_heads=1 value_heads=1", "tie_qk=true", "query_proj=false"),
     *("key_width=64", "key_width=64 query_proj=false query_heads=1", "value_width=wide", "value_proj=false"),
@@ -85,7 +82,6 @@ def costs() -> str:
 def _methods(kind: str) -> Iterator[str]:
     for name, method in KINDS[kind].methods().items():
         drawing = Path(inspect.getfile(method)).with_suffix(".svg")
-        title = ElementTree.parse(drawing).findtext(f"{SVG}title")
         about, source = re.split(r"See:\s", said(method))
         related = [one for one in COMPARING if (one.column, one.pair[1]) == (kind, name)]
         options = [
@@ -93,7 +89,7 @@ def _methods(kind: str) -> Iterator[str]:
         ]
         blocks = [
             f"### {name}",
-            f"![{title}](../{drawing.relative_to(ROOT).as_posix()})",
+            f"![{name}](../{drawing.relative_to(ROOT).as_posix()})",
             prose(f"{kind}={name}: {about}"),
             *(filled(f"Against `{kind}={one.pair[0]}`: {_equation(one)}") for one in related),
             f"Source: {prose(source)}",

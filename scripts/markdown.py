@@ -29,11 +29,13 @@ def prose(text: str) -> str:
     pieces = re.split(r"\b([a-z_.]+=\w+)", text.strip())
     marked = "".join(f"`{piece}`" if i % 2 else plain(piece) for i, piece in enumerate(pieces))
     blocks = [re.split(r"\n(?=- )", block) for block in marked.split("\n\n")]
-    return "\n\n".join("\n".join(map(_filled, block)) for block in blocks)
+    return "\n\n".join("\n".join(map(filled, block)) for block in blocks)
 
 
-def _filled(text: str) -> str:
-    indent = "  " if text.startswith("- ") else ""
+def filled(text: str) -> str:
+    """In lines of 118 characters at most; what follows the first line of an item is indented."""
+    item = re.match(r"- |\d+\. ", text)
+    indent = " " * len(item[0]) if item else ""
     one_line = " ".join(text.split())
     return textwrap.fill(
         one_line, 118, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False

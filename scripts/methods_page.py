@@ -1,34 +1,36 @@
-"""Write docs/methods.md, all methods on one page, from the code: python scripts/methods_page.py
+"""Write docs/methods.md, all methods on one page, and docs/methods.csv, what settings cost, from the code.
+
+    python scripts/methods_page.py
 
 The text around what the code says is in methods_page.md beside this file.
 """
 
+import csv
 import inspect
+import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from xml.etree import ElementTree
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from ablate.compose.keys import sections  # noqa: E402
+from ablate.compose.keys import Key, sections  # noqa: E402
 from ablate.execution.plugins import KINDS  # noqa: E402
-from ablate.files.svg import SVG  # noqa: E402
 from ablate.model import attention, latent, mlp, norm, position  # noqa: E402
 from ablate.model.costs import attention_params, flops_per_token, total_params  # noqa: E402
 from ablate.model.spec import ModelSpec  # noqa: E402
 from ablate.reporting.relations import RELATIONS, Relation  # noqa: E402
-from scripts.markdown import plain, prose, said, table  # noqa: E402
+from scripts.markdown import filled, plain, prose, said  # noqa: E402
 from scripts.settings import alike, class_of, spec  # noqa: E402
 
-PAGE = ROOT / "docs" / "methods.md"
-KEYS = (  # that shape an attention besides the choice of a method
-    *("heads", "query_heads", "key_heads", "value_heads", "key_width", "value_width", "tie_qk", "query_proj"),
-    *("value_proj", "kv_rank", "kv_norm", "rope_width", "scale", "value_scale", "out_proj", "out_rank"),
+PAGE, COSTS = ROOT / "docs" / "methods.md", ROOT / "docs" / "methods.csv"
+KEYS = (  # that shape an attention besides the choice of a method, of which equations or names are known
+    *("heads", "key_heads", "tie_qk", "query_proj", "kv_rank", "scale", "out_proj", "out_rank"),
 )
-SETTINGS = (  # of these keys
+SETTINGS = (  # of keys
     *("heads=1", "heads=1 out_proj=false", "heads=1 query_proj=false", "heads=8", "query_heads=1"),
     *("key_heads=2 value_heads=2", "key_heads=1 value_heads=1", "tie_qk=true", "query_proj=false"),
     *("key_width=64", "key_width=64 query_proj=false query_heads=1", "value_width=wide", "value_proj=false"),
@@ -40,6 +42,8 @@ SPECIAL = (
     "fusion=grouped fusion.groups=4",
     "fusion=exclusive fusion.drop=0",
 )
+COMPARING = [one for one in RELATIONS if one.name[0].isdigit()]  # others restate what is said of a method
+SHARED = ("fusion.normalize",)  # options that mean the same in every method: the page says it once
 BACKBONES = (
     *("model.position=learned", "model.position=rope", "model.position=none", "model.norm=layer"),
     *("model.norm=rms", "model.mlp=gelu", "model.mlp=relu2", "model.mlp=swiglu"),
@@ -48,95 +52,113 @@ BACKBONES = (
 
 def page() -> str:
     """The page as Markdown."""
-    same = alike([settings for settings in (*SETTINGS, *SPECIAL) if settings != "out_proj=false"])  # concat's
-    parts = {kind: "\n\n".join([_costs(_links(kind), same), *_methods(kind)]) for kind in KINDS}
+    parts = {kind: "\n\n".join(_methods(kind)) for kind in KINDS}
     parts |= {"keys": "\n".join(_keys()), "sharing": prose(re.split(r"See:\s", said(attention))[1])}
-    parts |= {"settings": _costs({settings: f"`{settings}`" for settings in SETTINGS}, same)}
     modules = {"latent": latent, "position": position, "norm": norm, "mlp": mlp}
     parts |= {name: prose(said(module)) for name, module in modules.items()}
     parts["turn"] = prose(said(position.Rotary).partition("\n\n")[0].partition(": ")[2])
     parts["mlps"] = "\n".join(prose(f"- {name}: {said(kind)}") for name, kind in mlp.MLPS.items())
-    parts |= {"backbones": "\n".join(map(_whole, BACKBONES)), "classes": "\n".join(_rows(same))}
+    parts |= {"pattern": _pattern(), "classes": "\n".join(_rows())}
     return Path(__file__).with_suffix(".md").read_text(encoding="utf-8").format(**parts)
+
+
+def costs() -> str:
+    """What each setting costs, as CSV."""
+    written = io.StringIO()
+    rows = csv.writer(written, lineterminator="\n")
+    rows.writerow(("of", "settings", "parameters", "more_than_the_default", "flops_more_a_token", "class"))
+    methods = [f"{kind}={name}" for kind, package in KINDS.items() for name in package.methods()]
+    for settings in (*methods, *SETTINGS):
+        params, flops = (_of_attention(cost, settings) for cost in (attention_params, flops_per_token))
+        more = params - _of_attention(attention_params, "")
+        flops_more = flops - _of_attention(flops_per_token, "")
+        rows.writerow(("one attention", settings, params, more, flops_more, class_of(settings)))
+    for settings in BACKBONES:
+        params = total_params(spec(settings))
+        rows.writerow(("the whole model", settings, params, params - total_params(spec("")), "", ""))
+    return written.getvalue()
 
 
 def _methods(kind: str) -> Iterator[str]:
     for name, method in KINDS[kind].methods().items():
         drawing = Path(inspect.getfile(method)).with_suffix(".svg")
-        title = ElementTree.parse(drawing).findtext(f"{SVG}title")
         about, source = re.split(r"See:\s", said(method))
-        related = [one for one in RELATIONS if (one.column, one.pair[1]) == (kind, name)]
+        related = [one for one in COMPARING if (one.column, one.pair[1]) == (kind, name)]
         options = [
             key for section in sections() if section.choice == f"{kind}={name}" for key in section.keys
         ]
         blocks = [
             f"### {name}",
-            f"![{title}](../{drawing.relative_to(ROOT).as_posix()})",
+            f"![{name}](../{drawing.relative_to(ROOT).as_posix()})",
             prose(f"{kind}={name}: {about}"),
+            *(filled(f"Against `{kind}={one.pair[0]}`: {_equation(one)}") for one in related),
             f"Source: {prose(source)}",
-            *(f"Against `{kind}={one.pair[0]}`: {_equation(one)}" for one in related),
-            f"Class: `{class_of(f'{kind}={name}')}`",
+            filled(_class_and_cost(f"{kind}={name}")),
+            *(["\n".join(filled(_option(key)) for key in options)] if options else []),
         ]
-        yield "\n".join(["\n\n".join(blocks), *table("option", options)])
+        yield "\n\n".join(blocks)
+
+
+def _option(key: Key) -> str:
+    about = "" if key.name in SHARED else f": {plain(key.about)}"
+    return f"- `{key.name}` (`{key.default}`){about}"
 
 
 def _equation(relation: Relation) -> str:
-    return f'`{relation.equation}` (`ablate verify --only "{relation.name}"`). {plain(relation.words)}'
+    return f"`{relation.equation}` (identity {relation.name}). {plain(relation.words)}"
 
 
 def _keys() -> Iterator[str]:
-    """The plain keys, and the equations that concern them, those of readouts aside."""
+    """The plain keys with their defaults, and the equations that concern them, those of readouts aside."""
     about = {key.name: key for key in sections()[0].keys}
-    yield from table("key", [about[key] for key in KEYS])
-    yield ""
     told = {
         one.words: one
-        for one in RELATIONS
+        for one in COMPARING
         if one.column in KEYS and one.pair[1] not in KINDS["out_proj"].methods()
     }
-    yield from (f"- `{one.column}`: {_equation(one)}" for one in told.values())
+    for name in KEYS:
+        equations = (f" {_equation(one)}" for one in told.values() if one.column == name)
+        yield filled(f"{_option(about[name])}.{''.join(equations)}")
 
 
 # --- what is computed ------------------------------------------------------------------------------------
 
 
-def _links(kind: str) -> dict[str, str]:
-    """The methods of a kind, as settings, with links to their sections."""
-    return {f"{kind}={name}": f"[{name}](#{name})" for name in KINDS[kind].methods()}
-
-
-def _costs(shown: Mapping[str, str], same: Iterable[str]) -> str:
-    """What one attention costs with each of these settings, and its class. shown: how to write each."""
-    numbers = {of: number for number, of in enumerate(same, 1)}
-    lines = ["| | parameters | more than concat | FLOPs more | class |", "| --- | --: | --: | --: | --: |"]
-    for settings, text in shown.items():
-        params, flops = (_of_attention(cost, settings) for cost in (attention_params, flops_per_token))
-        more, flops_more = (
-            params - _of_attention(attention_params, ""),
-            flops - _of_attention(flops_per_token, ""),
-        )
-        number = numbers.get(class_of(settings), "")
-        lines.append(f"| {text} | {params:,} | {_signed(more)} | {_signed(flops_more)} | {number} |")
-    return "\n".join(lines)
+def _class_and_cost(settings: str) -> str:
+    """The class of an attention, with its number where it has several variants, and what it costs."""
+    of = class_of(settings)
+    number = f" ({[*_same()].index(of) + 1})" if of in _same() else ""
+    more = _of_attention(flops_per_token, settings) - _of_attention(flops_per_token, "")
+    flops = f", {more:+,} FLOPs".replace("-", "−") if more else ""
+    return f"Class: `{_shown(of)}`{number}. {_of_attention(attention_params, settings):,} parameters{flops}."
 
 
 def _of_attention(cost: Callable[[ModelSpec], int], settings: str) -> int:
     return cost(spec(settings)) // spec(settings).layers
 
 
-def _whole(settings: str) -> str:
-    params = total_params(spec(settings))
-    return f"| `{settings}` | {params:,} | {_signed(params - total_params(spec('')))} |"
+@cache
+def _same() -> dict[str, list[str]]:
+    """The settings of each class that has several."""
+    return alike([settings for settings in (*SETTINGS, *SPECIAL) if settings != "out_proj=false"])  # concat's
 
 
-def _signed(number: int) -> str:
-    return f"{number:+,}".replace("-", "−") if number else "0"
+def _rows() -> Iterator[str]:
+    for number, (of, several) in enumerate(_same().items(), 1):
+        settings = ", ".join(f"`{settings}`" for settings in several)
+        yield filled(f"{number}. {settings}: `{_shown(of)}`")
 
 
-def _rows(same: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    for number, (of, several) in enumerate(same.items(), 1):
-        yield f"| {number} | {', '.join(f'`{settings}`' for settings in several)} | `{of}` |"
+def _pattern() -> str:
+    """What the class of the default says of its patterns."""
+    return class_of("").partition(" slots=")[0]
+
+
+def _shown(of: str) -> str:
+    """A class, without the patterns of the default."""
+    return of.removeprefix(f"{_pattern()} ")
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    COSTS.write_text(costs(), encoding="utf-8", newline="\n")

@@ -37,12 +37,12 @@ def class_of(settings: str) -> str:
 
 
 def alike(others: Iterable[str]) -> dict[str, list[str]]:
-    """The settings of each class that has several: fusions with all choices of their options and of out_proj,
-    and these others."""
+    """The settings of each class that has several: fusions with all choices of their options, with out_proj
+    and without (what is one class then is one through a readout, too), and these others."""
     found: dict[str, list[str]] = defaultdict(list)
     for name in KINDS["fusion"].methods():
         places: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for out in ("true", "false", *KINDS["out_proj"].methods()):
+        for out in ("true", "false"):
             for of, settings in _classes(name, out):
                 places[of, settings].append(out)
         for (of, settings), outs in places.items():

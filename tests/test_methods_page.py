@@ -1,10 +1,13 @@
 """docs/methods.md: every method is on it, as the code says."""
 
+import csv
+
 import pytest
 
+from ablate.compose.keys import sections
 from ablate.execution.plugins import KINDS
 from ablate.model.fusion.sum import Sum
-from scripts.methods_page import PAGE, page
+from scripts.methods_page import COSTS, PAGE, costs, page
 
 METHODS = [(kind, name) for kind, package in KINDS.items() for name in package.methods()]
 
@@ -14,6 +17,14 @@ def test_the_page_is_what_the_code_says(monkeypatch):
     assert page() == written, "docs/methods.md is old: run python scripts/methods_page.py"
     monkeypatch.setattr(Sum, "__doc__", f"{Sum.__doc__} Or so.")
     assert page() != written
+
+
+def test_the_table_of_costs_is_what_the_code_says():
+    written = COSTS.read_text(encoding="utf-8")
+    assert costs() == written, "docs/methods.csv is old: run python scripts/methods_page.py"
+    rows = {row["settings"]: row for row in csv.DictReader(written.splitlines())}
+    assert {f"{kind}={name}" for kind, name in METHODS} <= rows.keys()
+    assert int(rows["fusion=sum"]["more_than_the_default"]) == 16 * 64 - 64 * 64  # W_O reads one narrow head
 
 
 @pytest.mark.parametrize(("kind", "name"), METHODS)
@@ -26,3 +37,5 @@ def test_every_method_has_a_picture_an_equation_a_class_and_a_source(kind, name)
     assert any(sign in "".join([about, *more[: more.index(source)]]) for sign in (" = ", " ← "))
     assert len(source) > len("Source: ")
     assert any(line.startswith("Class: `") for line in more)
+    keys = [key for of in sections() if of.choice == f"{kind}={name}" for key in of.keys]
+    assert all(f"- `{key.name}` (`{key.default}`)" in section for key in keys)

@@ -23,7 +23,7 @@ from ablate.data.tokenizers import Tokenizer, WithSeparator, fitted
 from ablate.rng import generator
 
 # Batches that are ordered by length together. More of them save padding and cost learning: with 2, 4 and 16,
-# 99, 97 and 71 % of number words were right after 1,000 steps, and with no order at all 99 % (docs/pairs.md).
+# 99, 97 and 71 % of number words were right after 1,000 steps, and with no order at all 99 %.
 BATCHES = 2
 PADDING = -1  # in a source that is shorter than the longest of its batch
 KEPT = 64  # blocks kept in memory

@@ -36,9 +36,8 @@ class Gated(Fusion):
     """Heads concatenated, each multiplied by a gate: fused = [g_1 ⊙ z_1; …; g_H ⊙ z_H].
 
     g = 2·sigmoid(l) or H·softmax(l) over the heads, where l = x W_g or, with input=static, l is a parameter.
-    per=head has one gate for each head, per=channel one for each head and channel, per=shared one for each
-    channel, the same in all heads. reads=N has x W_g read the first N channels of x alone. W_g and l start at
-    0, where every gate is 1: it starts as concat.
+    W_g and l start at 0, where every gate is 1: it starts as concat. A gate that reads x can switch a head
+    off; a constant one would fold into W_O.
     See: Qiu et al., "Gated attention for large language models", arXiv 2505.06708.
     """
 

@@ -10,11 +10,10 @@ from ablate.model.spec import HeadShape
 
 @register("max")
 class Max(Fusion):
-    """The largest head in each channel: fused = max_i z_i.
+    """The largest head in each channel: fused = max_i z_i, which no choice of W_O can do.
 
     The largest of H independent normal numbers has less variance than one of them: normalize=variance divides
-    by its standard deviation. Its mean is higher than theirs, which is not corrected: the shift grows with
-    the size of the heads, so no constant could remove it.
+    by its standard deviation. Its mean is higher than theirs, which is not corrected.
     See: Goodfellow et al., "Maxout networks", arXiv 1302.4389, where the largest of linear maps is taken.
     """
 

@@ -20,7 +20,7 @@ class WeightedSum(Fusion):
 
     weights=free: α are the parameters, which start at 1 (the sum) or, normalized, at 1/√H.
     weights=convex: α is the softmax of the parameters over heads, which starts at 1/H (the mean);
-    normalize=variance multiplies by √H. per=channel learns a weight for each head and channel, α_i ∈ R^V.
+    normalize=variance multiplies by √H. With per=channel, α_i ∈ R^V.
     See: Ahmed et al., "Weighted transformer network", arXiv 1711.02132, whose heads have output projections
     of their own, which is head_scale here.
     """

@@ -25,9 +25,8 @@ class WindowsOptions(Options):
 class Windows(Scores):
     """Softmax over a window that differs by head: A = softmax(scale·QKᵀ) over the s with |t − s| < w.
 
-    windows: a width for each head, in tokens; auto doubles from head to head: 4, 8, 16, … A window as wide as
-    the context has no effect. See: Beltagy et al., "Longformer", arXiv 2004.05150, whose windows differ by
-    layer.
+    w is the head's width. A window as wide as the context has no effect.
+    See: Beltagy et al., "Longformer", arXiv 2004.05150, whose windows differ by layer.
     """
 
     Options = WindowsOptions

@@ -20,7 +20,7 @@ def questions(
 ) -> None:
     """Show five questions about attention heads with what is proved, measured and unknown of each."""
     page = next(path for path in PAGES if path.is_file()).read_text(encoding="utf-8")
-    _, *sections = re.split(r"^## (?=Q\d)", LINK.sub(r"\1", page).partition("\n## What these")[0], flags=re.M)
+    _, *sections = re.split(r"^## (?=Q\d)", LINK.sub(r"\1", page), flags=re.M)
     if number is not None:
         put(sections[number].strip())
         return

@@ -56,6 +56,7 @@ def test_what_new_writes_passes_and_runs(tmp_path, kind):
     made = call_cli("new", kind, "my_own", cwd=tmp_path)
     passes = "my_own.py: it passes; change it, then: ablate check my_own.py\n"
     assert (made.returncode, made.stdout) == (0, passes)
+    assert not re.search(r"\bmine\b", (tmp_path / "my_own.py").read_text(encoding="utf-8"))
     checked = call_cli("check", "my_own.py", cwd=tmp_path)
     assert checked.returncode == 0 and f"{kind}=my_own start=1.0: all" in checked.stdout, checked.stdout
     done = call_cli("run", "--plugin", "my_own.py", f"{kind}=my_own", f"{kind}.start=2", *QUICK, cwd=tmp_path)

@@ -155,6 +155,7 @@ def test_a_method_that_returns_nonsense_fails_and_does_not_crash(monkeypatch):
 
 def test_only_some():
     assert [verdict.name for verdict in verify(["8", "max"])] == ["8", "8 not", "max"]
+    assert {verdict.question for verdict in verify(["Q1"])} == {"Q1"}
     with pytest.raises(ConfigError, match=r"--only 99: no such identity; choices: 1, 2, 3"):
         verify(["99"])
 

@@ -109,6 +109,12 @@ def build(chosen: str = "") -> typer.Typer:
     return app
 
 
+# How often a thread looks whether the others have come, before it sleeps. With libgomp's 300,000 two threads
+# on two cores that others keep busy train at a half to a fifth of this speed. Read when PyTorch is loaded,
+# also by workers.
+SPINS = "1000"
+
+
 class WholeSummaries(TyperGroup):
     """Lists its commands with the whole first sentence of their help, which Typer would cut to a line."""
 
@@ -144,6 +150,8 @@ def main() -> None:
     if os.environ.get(completion.ASKED, "").startswith("complete_"):
         return completion.answer(build())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & {*os.environ}:
+        os.environ["GOMP_SPINCOUNT"] = SPINS
     _print_anything()
     say_what_is_warned()
     try:

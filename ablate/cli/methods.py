@@ -5,6 +5,7 @@ import dataclasses
 import importlib.util
 import json
 import keyword
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -51,8 +52,7 @@ def new(
         raise ConfigError(f"{path}: is there already; give another name, or move it away")
     template = (TEMPLATES / f"{kind}.py").read_text(encoding="utf-8")
     named = template.replace("MineOptions", f"{title}Options").replace("class Mine(", f"class {title}(")
-    named = named.replace("mine.py", f"{name}.py").replace("=mine", f"={name}").replace(",mine", f",{name}")
-    create(path, named.replace('"mine"', f'"{name}"'))
+    create(path, re.sub(r"\bmine\b", name, named))
     put(f"{path}: it passes; change it, then: ablate check {path}")
 
 
@@ -95,7 +95,8 @@ def verify(
         ),
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="N[,N]", help="Check only these equations, by number or name.")
+        str | None,
+        typer.Option(metavar="N[,N]", help="Check only these equations, by number, name or question (Q1)."),
     ] = None,
     class_: Annotated[
         tuple[str, str] | None,

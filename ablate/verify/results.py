@@ -46,14 +46,18 @@ class IdentityResult:
 
 
 def verify(only: Sequence[str] = (), bench: Bench | None = None) -> list[IdentityResult]:
-    """The verdict on each identity. only: numbers or names to check. Raises ConfigError."""
+    """The verdict on each identity. only: numbers, names or questions to check. Raises ConfigError."""
     ordered = sorted(IDENTITIES, key=lambda i: int(i.number) if i.number.isdecimal() else len(IDENTITIES))
     for wanted in only:
-        if not any(wanted in (identity.name, identity.number) for identity in ordered):
+        if not any(wanted in _called(identity) for identity in ordered):
             numbers = dict.fromkeys(identity.number for identity in ordered)
             raise ConfigError(f"--only {wanted}: no such identity; choices: {', '.join(numbers)}")
-    bench, chosen = bench or Bench(), [i for i in ordered if not only or {i.name, i.number} & {*only}]
+    bench, chosen = bench or Bench(), [i for i in ordered if not only or {*_called(i)} & {*only}]
     return [_judged(identity, bench) for identity in chosen]
+
+
+def _called(identity: Identity) -> tuple[str, str, str]:
+    return identity.name, identity.number, identity.question
 
 
 def _judged(identity: Identity, bench: Bench) -> IdentityResult:

@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-STUDY = "# ablate run -m fusion=concat,sum seed=0,1,2,3,4 train.steps=200 name=why"
+STUDY = "# ablate run -m fusion=concat,sum seed=0,1,2,3,4 train.steps=200 name=first"
 # The commands of each picture. Of a command that begins with # only the results are kept.
-RECORDINGS = {"compare": [STUDY, "ablate compare why"], "report": [STUDY, "# ablate report why"]}
-PAGES = {"report": "runs/studies/why/report.html"}  # recordings of a page, not of the terminal
+RECORDINGS = {"compare": [STUDY, "ablate compare first"], "report": [STUDY, "# ablate report first"]}
+PAGES = {"report": "runs/studies/first/report.html"}  # recordings of a page, not of the terminal
 DOCS = Path(__file__).parent.parent / "docs"
 COLUMNS, LINES = 80, 50
 ANSI = [(207, 34, 46), (26, 127, 55), (154, 103, 0), (9, 105, 218), (130, 80, 223), (27, 124, 131)]

@@ -18,7 +18,7 @@ SHORT_TEXT = ("corpus=grammar", "corpus.characters=9000", "corpus.tokenizer=byte
 STUDENT = (
     ("val_loss", "val_bpb", "val_acc", "test_loss", "params", "runs/studies/single/results.csv"),
     ("The import statement",),
-    ("concat  4      true", "sum     4      true", "best", "10 runs in runs/studies/why/results.csv"),
+    ("concat  4      true", "sum     4      true", "best", "10 runs in runs/studies/first/results.csv"),
     ("against concat", "5 paired seeds", "95 % confidence", "difference [low, high]", "verdict"),
     (
         "a sum is concat with the same rows for every head",
@@ -52,13 +52,16 @@ ENGINEER = (
 # For each command of the README that starts with ablate.
 SEEN = {
     "ablate run": ("val_loss", "beside val_loss", "1 run in runs/studies/single/results.csv"),
-    "ablate run -m fusion=concat,sum": ("10 runs in runs/studies/why/results.csv",),
-    "ablate compare why": ("5 paired seeds, 95 % confidence", "difference [low, high]", "verdict"),
-    "ablate report why": ("runs/studies/why/report.html",),
+    "ablate run -m fusion=concat,sum": ("10 runs in runs/studies/first/results.csv",),
+    "ablate compare first": ("5 paired seeds, 95 % confidence", "difference [low, high]", "verdict"),
+    "ablate report first": ("runs/studies/first/report.html",),
+    "ablate questions": ("Q0. ", "Q4. "),
+    "ablate questions 0": ("**Proved.**", "ablate verify --only"),
+    "ablate compare table.csv": ("ours", "undecided"),
     "ablate new fusion mine": ("mine.py",),
     "ablate check mine.py": ("all 11 checks hold",),
     "ablate duel mine.py concat": ("mine", "concat", "nats"),
-    "ablate run study=fusion --dry-run": ("runs", "at least", "at most"),
+    "ablate run study=why --dry-run": ("runs", "at least", "at most"),
     "ablate run study=fusion size=demo": ("in runs/studies/fusion-demo/results.csv",),
     "ablate run study=fusion": ("in runs/studies/fusion/results.csv",),
     "ablate run corpus=file corpus.path=book.txt": ("runs in runs/studies/single/results.csv",),
@@ -70,6 +73,7 @@ SEEN = {
 def test_the_readme_shows_what_its_commands_print(tmp_path, monkeypatch):
     monkeypatch.setattr(Duel, "plan", lambda duel, budget_s: Plan(FEWEST, 0))  # not what 90 minutes buy
     (tmp_path / "book.txt").write_text("a rose is a rose is a rose\n" * 2000)
+    (tmp_path / "table.csv").write_text("method,seed,loss\nbase,0,3.2\nours,0,3.1\nbase,1,3.2\nours,1,3.2\n")
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = re.findall(r"^    (?:pip install .* && )?(ablate .*)$", page, re.MULTILINE)
     for command in commands:

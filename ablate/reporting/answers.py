@@ -298,8 +298,9 @@ def place(rows: pd.DataFrame) -> str:
     """The conditions that all rows share: `On docs (GPT-2's backbone, 2 layers, 64 wide, 1,000 steps)`."""
     one = {c: rows[c].dropna().unique() for c in ("corpus", "layers", "d_model", "steps") if c in rows}
     shared = {column: values[0] for column, values in one.items() if len(values) == 1}
-    words = {"layers": "layers", "d_model": "wide", "steps": "steps"}
-    sizes = [f"{int(shared[c]):,} {word}" for c, word in words.items() if c in shared]
+    words = {"layers": "{}", "d_model": "{:,} wide", "steps": "{}"}
+    numbers = {c: int(shared[c]) for c in words if c in shared}
+    sizes = [words[c].format(n if c == "d_model" else counted(n, c[:-1])) for c, n in numbers.items()]
     text = f"On {shared['corpus']}" if "corpus" in shared else "At this size" if sizes else ""
     conditions = [words for words in (backbone(rows), *sizes) if words]
     return f"{text} ({', '.join(conditions)})" if conditions else text

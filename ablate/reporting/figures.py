@@ -17,6 +17,7 @@ import pandas as pd
 
 from ablate.analysis.compare import Comparison
 from ablate.analysis.variant import Variant, varying
+from ablate.store.columns import column_named
 
 COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
 GREY = "#888888"
@@ -104,8 +105,8 @@ def over_runs(values: pd.DataFrame, by: Sequence[str], column: str = "value") ->
 
 
 def measured(channel: Any, column: str, title: str, **more: Any) -> Any:
-    """An axis (alt.X or alt.Y) of measured numbers, which need not begin at 0."""
-    return channel(f"{column}:Q", title=title, scale=alt.Scale(zero=False), **more)
+    """An axis (alt.X or alt.Y) of measured numbers, which need not begin at 0. title: words, or a metric."""
+    return channel(f"{column}:Q", title=column_named(title).words, scale=alt.Scale(zero=False), **more)
 
 
 def graded(column: str, levels: Iterable[float], title: str, *, log: bool, format: str = "~g") -> alt.X:

@@ -27,7 +27,7 @@ from ablate.reporting.words import confidence, interval
 from ablate.store.columns import column_named
 from ablate.store.record import LEVEL
 
-MARK = "†"
+MARK, SAME = "†", "‡"
 COLUMN = 3.3 * 72  # points: the width of a column of a paper
 SIZES = {"small": 9, "footnotesize": 8, "scriptsize": 7}  # of type in LaTeX, in points, the largest first
 SMALLEST = "scriptsize"
@@ -36,8 +36,8 @@ GAP = 3  # points on either side of a column
 
 @dataclass(frozen=True)
 class PaperTable:
-    """frame: cells as text, the best means between **. stub: how many columns name the rows. over: the factor
-    whose levels name the other columns; empty if these have names of their own."""
+    """frame: cells as text, the best means between ** where that is decided. stub: how many columns name the
+    rows. over: the factor whose levels name the other columns; empty if these have names of their own."""
 
     caption: str
     frame: pd.DataFrame
@@ -106,7 +106,20 @@ def _as_rows(comparison: Comparison, table: pd.DataFrame, stub: Sequence[str]) -
     seeds = {"seeds": table["n"].astype(str)} if table["n"].nunique() > 1 else {}
     difference = [_difference(row) for row in table.to_dict("records")]
     frame = table[[*stub]].assign(**seeds, mean=table["cell"], difference=difference)
-    return PaperTable(_caption(comparison, table), frame, len(stub))
+    about = _about_differences(table) if any(difference) else ""
+    return PaperTable(" ".join([_caption(comparison, table), *lines_if(about, about)]), frame, len(stub))
+
+
+def _about_differences(table: pd.DataFrame) -> str:
+    """What the intervals of the differences are."""
+    tested = table[table["p"].notna()]
+    if tested.empty:
+        return "difference: to the baseline."
+    least, most = (f"{100 * level:.4g} %" for level in (tested["level"].min(), tested["level"].max()))
+    each = least if least == most else f"{least} to {most}"
+    pairs = tested["pairs"].dropna().astype(int)
+    over = f" over {counted_between(pairs.min(), pairs.max(), 'paired seed')}" if len(pairs) else ""
+    return f"difference: to the baseline{over}, with its simultaneous interval (each at {each})."
 
 
 def latex(table: PaperTable) -> str:
@@ -159,6 +172,11 @@ def _variants(comparison: Comparison) -> pd.DataFrame:
     table = comparison.table.sort_values("p", na_position="last", kind="stable")
     high = mean_interval(table[["n", "mean", "sd"]])["high"]
     table = table.assign(half=high - table["mean"])
+    apart, unsure = set[str](), set[str]()  # variants that a comparison tells apart, or leaves open
+    for one in comparison.findings:
+        of = unsure if one.is_undecided else apart if one.verdict in stats.CLAIMS else set[str]()
+        of |= {one.variant.name, one.baseline.name}
+    table["best"] &= table["variant"].isin(apart - unsure)
     table["cell"] = [_cell(row) for row in table.to_dict("records")]
     return table.drop_duplicates("variant").sort_values(
         ["mean", "variant"],
@@ -169,7 +187,8 @@ def _variants(comparison: Comparison) -> pd.DataFrame:
 
 def _cell(row: Mapping[Hashable, Any]) -> str:
     half = "" if row["half"] != row["half"] else f" ± {row['half']:.3f}"
-    text = f"{row['mean']:.3f}{half}{MARK if row['verdict'] in stats.CLAIMS else ''}"
+    mark = MARK if row["verdict"] in stats.CLAIMS else SAME if row["verdict"] == stats.EQUIVALENT else ""
+    text = f"{row['mean']:.3f}{half}{mark}"
     return f"**{text}**" if row["best"] else text
 
 
@@ -193,12 +212,15 @@ def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
     where = place(comparison.rows)
     parts += [f"{where}."] if where else []
     if table["best"].any():
-        parts.append(f"Bold: the {'highest' if comparison.higher_is_better else 'lowest'} mean.")
+        which = "highest" if comparison.higher_is_better else "lowest"
+        parts.append(f"Bold: the {which} mean, if all comparisons with it are decided.")
     if table["verdict"].isin(stats.CLAIMS).any():
         bases = [comparison.variants[name] for name in sorted({*table["baseline"].dropna()})]
         base = _shared(comparison, bases)
         by = f"by the simultaneous {confidence(comparison)} interval"
         parts.append(f"{MARK}: differs from its baseline, {base}, {by}.")
+    if table["verdict"].eq(stats.EQUIVALENT).any():
+        parts.append(f"{SAME}: equivalent to its baseline within ±{comparison.margin:g}.")
     if same := comparison.identical:
         names = "; ".join(one.variant.name for one in same)
         parts.append(f"Identical to its baseline in every run: {names}.")

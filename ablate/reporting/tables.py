@@ -121,7 +121,15 @@ _LATEX = {
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"},
     # A bracket that begins a row would be read as an option of the line break before it.
-    **{"[": "{[}", "]": "{]}", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "†": r"\textdagger{}"},
+    **{
+        "[": "{[}",
+        "]": "{]}",
+        "−": "$-$",
+        "±": r"$\pm$",
+        "×": r"$\times$",
+        "†": r"\textdagger{}",
+        "‡": r"\textdaggerdbl{}",
+    },
     **{"β": r"$\beta$", "ε": r"$\varepsilon$", "√": r"$\surd$", "·": r"$\cdot$", "…": r"\dots{}"},
 }
 

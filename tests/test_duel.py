@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ablate.analysis.contrasts import primary_pairs
+from ablate.cli.shared import INTERRUPTED, TERMINATED
 from ablate.config.rules import ConfigError
 from ablate.duel import FEWEST, PLAN, UNIFORM, Duel, Plan, Side, side
 from ablate.execution.plugins import Method
@@ -15,7 +16,7 @@ from ablate.store.store import Store
 from ablate.study import estimate, machine
 from ablate.study.study import Study, settings
 from ablate.verify.contract import require_sound
-from tests.helpers import CONCAT
+from tests.helpers import CONCAT, call_cli
 
 SMALL = ("corpus=grammar", "corpus.characters=20000", "model.context=16", "train.batch=2")
 SMALL += ("train.steps=6", "train.eval_every=3")
@@ -28,6 +29,20 @@ def _elsewhere(monkeypatch, tmp_path):
 
 def duel(one: str, other: str, *settings: str, command: str = "") -> Duel:
     return Duel(side(one), side(other), settings, command)
+
+
+def test_what_a_budget_buys_is_said_without_training_and_an_interruption_too(tmp_path, monkeypatch):
+    command = ("duel", "sum", "concat", *SMALL, "--budget", "30m")
+    done = call_cli(*command, "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0 and "seeds" in done.stderr, done.stderr
+    assert not (tmp_path / "runs" / "studies").exists()
+
+    def interrupted(*_: object) -> None:
+        raise SystemExit(TERMINATED)
+
+    monkeypatch.setattr(Duel, "train", interrupted)
+    ended = call_cli(*command, cwd=tmp_path)
+    assert ended.returncode == TERMINATED and ended.stderr.endswith(f"{INTERRUPTED}\n")
 
 
 def test_sides_are_methods_of_either_kind_by_name():

@@ -79,7 +79,10 @@ BEGIN = """\b
 Begin with:
   ablate run
   ablate run -m fusion=concat,sum seed=0,1,2
-docs/tour.md goes on from there."""
+docs/tour.md goes on from there.
+
+Exit codes: 0 done; 1 a run, check or equation failed; 2 not carried out, with the reason in a line;
+130 Ctrl-C; 143 SIGTERM."""
 
 
 def build(chosen: str = "") -> typer.Typer:

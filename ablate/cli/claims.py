@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ablate.cli.shared import READ, FormatOption, RunsOption, WideOption, print_table
+from ablate.cli.shared import READ, FormatOption, RunsOption, WideOption, print_table, resumable
 from ablate.cli.train import say_lines, show_estimate
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, texts
@@ -137,7 +137,8 @@ def run(
     if dry_run or trial:
         chosen = launcher or ()
         sweep = testing.trial(entry, chosen) if trial else testing.sweep_of(entry, chosen)
-        outcome = run(sweep, dry_run=dry_run)
+        with resumable():
+            outcome = run(sweep, dry_run=dry_run)
         if outcome.estimate:
             show_estimate(outcome.estimate, outcome.remarks)
             return
@@ -151,7 +152,8 @@ def run(
             raise typer.Exit(1)
         return
     require_frozen(entry, read_frozen())
-    judged = testing.test(entry, launcher or (), report=say_lines)
+    with resumable():
+        judged = testing.test(entry, launcher or (), report=say_lines)
     if judged is None:
         raise typer.Exit(1)
     for one in judged.predictions:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ablate.cli.shared import RunsOption, say_loading, use_plugins
+from ablate.cli.shared import RunsOption, resumable, say_loading, use_plugins
 from ablate.cli.train import say_lines
 from ablate.config.overrides import as_value
 from ablate.phrases import texts
@@ -47,6 +47,9 @@ def duel(
             "--b", metavar="KEY=VALUE", help="An option of OTHER alone, likewise.", show_default=False
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what the budget buys here; train nothing.")
+    ] = False,
     runs_dir: RunsOption = None,
 ) -> None:
     """Say which of two methods is better on a text, at equal parameters.
@@ -75,9 +78,12 @@ def duel(
     command = shlex.join([*words, "--budget", budget])
     between = Duel(*sides, settings, command)
     require_sound([between.one.method, between.other.method])
-    plan = between.plan(budget_s)
-    say(str(plan))
-    outcome = between.train(plan)
+    with resumable():
+        plan = between.plan(budget_s)
+        say(str(plan))
+        if dry_run:
+            return
+        outcome = between.train(plan)
     say_lines(outcome)
     if outcome.left_at_work:
         return

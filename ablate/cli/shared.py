@@ -1,10 +1,11 @@
 """What commands share: options, plugins, and how they print. Tables go to stdout, remarks to stderr."""
 
+import contextlib
 import importlib.metadata
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ablate.execution.plugins import Method
 
 TERMINATED = 143  # the exit code after SIGTERM
+INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same command goes on from there"
 
 
 Format = Literal["table", "csv", "json", "md", "latex"]
@@ -157,3 +159,14 @@ def say_loading() -> None:
     """Say in a terminal that PyTorch is about to be loaded, unless it is: it takes seconds."""
     if "torch" not in sys.modules and sys.stderr is not None and sys.stderr.isatty():
         say("loading PyTorch …")
+
+
+@contextlib.contextmanager
+def resumable() -> Iterator[None]:
+    """Say of a command that is interrupted in the block that it goes on from there."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as error:
+        if isinstance(error, KeyboardInterrupt) or error.code == TERMINATED:
+            say(INTERRUPTED)
+        raise

@@ -14,11 +14,12 @@ import typer
 
 from ablate.cli import completion
 from ablate.cli.shared import (
-    TERMINATED,
+    INTERRUPTED,
     PluginOption,
     RunsOption,
     WideOption,
     print_table,
+    resumable,
     say_loading,
     use_plugins,
 )
@@ -42,7 +43,6 @@ SINGLE_RUN_COLUMNS = [
 OF_SOME = ("val_bpb", "val_exact")  # columns that only runs on a text, or only runs on a task, have
 FROM_STEPS = "here, from timing a few steps"
 SHOWN = 20  # the most values of a factor to print
-INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same command goes on from there"
 
 
 def run(
@@ -77,7 +77,7 @@ def run(
     from ablate.study.run import run as run_sweep
 
     begun = _end_at_once()
-    try:
+    with resumable():
         with _silence(quiet), warnings.catch_warnings(record=True) as caught:
             if methods := use_plugins(plugin):
                 from ablate.verify.contract import CAUSAL, require_sound
@@ -98,10 +98,6 @@ def run(
                 return
             say_loading()
             outcome = run_sweep(sweep, dry_run=dry_run, begun=begun)
-    except (KeyboardInterrupt, SystemExit) as error:
-        if isinstance(error, KeyboardInterrupt) or error.code == TERMINATED:
-            say(INTERRUPTED)
-        raise
     with _silence(quiet):
         failed = _show(outcome, sweep.typed, wide=wide)
     for line in _failures(outcome) if quiet and outcome.run_ids else ():

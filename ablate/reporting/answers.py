@@ -29,7 +29,6 @@ from ablate.reporting.words import (
     unit,
     verdict,
 )
-from ablate.store.columns import column_named
 from ablate.store.record import LEVEL, NO_STUDY, StudyRecord
 
 if TYPE_CHECKING:
@@ -50,11 +49,6 @@ PLAIN = Voice(
     within=", less than the {margin} that would matter",
     beyond="{share}{perplexity}",
 )
-IN_STEPS = replace(
-    PLAIN,
-    decided="{one} takes {size}{of} ({least} to {most}) {verb} than {other}{at}{weight}{look}",
-    verbs=("fewer", "more"),
-)
 # Of a metric of which more is better, and of one without a known direction.
 OF_GAINS = replace(
     PLAIN, undecided=PLAIN.undecided.replace("costs or saves", "gains or loses"), verbs=("gains", "loses")
@@ -68,8 +62,6 @@ OF_EITHER = replace(
 
 
 def _voice(comparison: Comparison) -> Voice:
-    if column_named(comparison.metric).unit == "steps":
-        return IN_STEPS
     return {True: OF_GAINS, False: PLAIN, None: OF_EITHER}[comparison.higher_is_better]
 
 

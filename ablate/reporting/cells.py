@@ -13,12 +13,12 @@ from ablate.config.overrides import as_line
 from ablate.phrases import counted
 from ablate.reporting.tables import lines_of
 from ablate.reporting.words import confidence, interval, look, p_value, remaining, unit, verdict
-from ablate.store.columns import column_named
 
 if TYPE_CHECKING:
     from ablate.analysis.ladder import LadderResult
 
 MOST_ROWS = 10  # of the short table; for more, baselines have none
+DIGITS = ".4f"  # of metrics in tables
 
 
 def full_table(comparison: Comparison, family: str, *, marginal: bool = False) -> pd.DataFrame:
@@ -109,11 +109,6 @@ def step_ratio(row: Mapping[Any, Any]) -> str:
     return "" if ratio != ratio else f"{ratio:.2f} {interval(low, high, '.2f')}"
 
 
-def _digits(metric: str) -> str:
-    """How tables format numbers of this metric: steps with one digit after the point, all else with four."""
-    return ",.1f" if column_named(metric).unit == "steps" else ".4f"
-
-
 def _with_why(one: Finding) -> str:
     """The verdict and, where there is none, what would bring one or why there is none."""
     if one.is_undecided and one.more_seeds is not None:
@@ -152,10 +147,9 @@ def short_table(comparison: Comparison, tuned: str = "", *, marginal: bool = Fal
 
 
 def _of_contrasts(comparison: Comparison, rows: pd.DataFrame, *, marginal: bool) -> pd.DataFrame:
-    digits = _digits(comparison.metric)
-    read = {"n": numbers_of_seeds(rows), "difference [low, high]": differences(rows, digits)}
+    read = {"n": numbers_of_seeds(rows), "difference [low, high]": differences(rows, DIGITS)}
     if marginal:
-        ends = intervals(rows, "low_marginal", "high_marginal", digits)
+        ends = intervals(rows, "low_marginal", "high_marginal", DIGITS)
         read[f"marginal {confidence(comparison)}"] = ends
     return pd.DataFrame({**read, "verdict": verdicts(comparison, rows)})
 
@@ -164,7 +158,7 @@ def _of_ladder(comparison: Comparison, ladder: "LadderResult", *, marginal: bool
     """Each arm at each rung in a row, with the predicted interval at the top."""
     from ablate.reporting.ladder import sizes
 
-    digits, read = _digits(comparison.metric), list[pd.DataFrame]()
+    read = list[pd.DataFrame]()
     names = [f"{rung.name} {size} M" for rung, size in zip(ladder.rungs, sizes(ladder), strict=True)]
     for arm in ladder.arms:
         of_arm = _of_contrasts(comparison, arm.steps, marginal=marginal).astype(object)
@@ -174,7 +168,7 @@ def _of_ladder(comparison: Comparison, ladder: "LadderResult", *, marginal: bool
         if arm.predicted:
             top = len(of_arm) - ladder.has_top(arm)
             of_arm.loc[top, "arm"], of_arm.loc[top, "rung"] = arm.name, names[-1]
-            of_arm.loc[top, "predicted"] = interval(arm.predicted.low, arm.predicted.high, digits)
+            of_arm.loc[top, "predicted"] = interval(arm.predicted.low, arm.predicted.high, DIGITS)
         read.append(of_arm)
     return pd.concat(read, ignore_index=True).fillna("")
 

@@ -202,7 +202,9 @@ class TunedDesign(Design):
         points = {arm: len(of_arm) for arm, of_arm in now.points.items()}
         octaves = min(EXTENSIONS, self.search.extend) if {*points.values()} == {len(self.search.grid)} else 0
         develop = (sum(points.values()) + octaves * len(points)) * len(self.search.seeds)
-        report = sum(map(self.runs_a_seed, points)) * len(self.levels["seed"])
+        looked, seeds = self.decisions(rows), len(self.levels["seed"])
+        at_most = dict(zip(looked.looks.arms, looked.seeds_wanted("most"), strict=True)) if looked else {}
+        report = sum(self.runs_a_seed(arm) * int(at_most.get(arm, seeds)) for arm in points)
         values = "rates" if self.key == "train.lr" else f"values of {self.key}"
         return Phase(f"{values}, {now.round}", f"{most}about {counted(develop + report, 'run')}")
 

@@ -123,9 +123,9 @@ class Duel:
                         f"{key}={','.join(setting.values)}: both sides of a duel have one value; give one"
                     )
 
-    def plan(self, budget_s: float) -> Plan:
-        """What a budget buys on this machine, settled when the duel begins. Raises ConfigError if that is
-        nothing, or if the two are one function."""
+    def plan(self, budget_s: float, *, keep: bool = True) -> Plan:
+        """What a budget buys on this machine, settled when the duel begins. keep: settle it. Raises
+        ConfigError if that is nothing, or if the two are one function."""
         kept = Store().study_directory(self.study) / PLAN
         if kept.is_file():
             try:
@@ -140,7 +140,8 @@ class Duel:
                 " compare; name another method, or change a setting such as heads"
             )
         plan = self._settled(budget_s)
-        write_atomically(kept, json.dumps(asdict(plan)) + "\n")
+        if keep:
+            write_atomically(kept, json.dumps(asdict(plan)) + "\n")
         return plan
 
     def sweep(self, seeds: int, develop: Sequence[int] = DEVELOP) -> Sweep:

@@ -79,7 +79,7 @@ def duel(
     between = Duel(*sides, settings, command)
     require_sound([between.one.method, between.other.method])
     with resumable():
-        plan = between.plan(budget_s)
+        plan = between.plan(budget_s, keep=not dry_run)
         say(str(plan))
         if dry_run:
             return

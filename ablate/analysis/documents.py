@@ -16,6 +16,7 @@ from ablate.store.columns import column_named
 COLUMNS = ("documents", "documents_low", "documents_high")
 FEWEST = 20  # documents; of fewer a bootstrap knows too little
 RESAMPLES = 4_000
+CELLS = 1_000_000  # of resampled documents at a time
 LEVEL = 0.95
 
 
@@ -44,6 +45,9 @@ def over_documents(variants: Variants, pairs: Sequence[Pair], losses: pd.DataFra
 
 def bootstrap(diff_D: np.ndarray, weight_D: np.ndarray, draws: np.random.Generator) -> np.ndarray:
     """The ends of the percentile interval of the weighted mean, over resampled documents."""
-    drawn_RD = draws.integers(len(diff_D), size=(RESAMPLES, len(diff_D)))
-    mean_R = (diff_D * weight_D)[drawn_RD].sum(1) / weight_D[drawn_RD].sum(1)
-    return np.quantile(mean_R, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    sum_D, means, at_once = diff_D * weight_D, list[np.ndarray](), max(1, CELLS // len(diff_D))
+    for first in range(0, RESAMPLES, at_once):
+        size = (min(at_once, RESAMPLES - first), len(diff_D))
+        drawn_RD = draws.integers(len(diff_D), size=size)
+        means.append(sum_D[drawn_RD].sum(1) / weight_D[drawn_RD].sum(1))
+    return np.quantile(np.concatenate(means), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

@@ -41,11 +41,16 @@ def corpora(own: str | None = None) -> dict[str, dict[str, Any]]:
             raise ConfigError(
                 f"{path}: no config can be read from it ({' '.join(str(error).split())}); mend it"
             ) from None
-    for name, preset in keys.items():
-        for base in preset.pop("defaults", ()):
-            if base in keys and base != name:
-                keys[name] = {**keys[base], **{key: preset[key] for key in preset if key != "name"}}
-    return keys
+    return {name: _with_defaults(name, keys, {name}) for name in keys}
+
+
+def _with_defaults(name: str, keys: Mapping[str, dict[str, Any]], seen: set[str]) -> dict[str, Any]:
+    """The keys of a preset over those of the presets that it begins with; seen: those that are under way."""
+    own, inherited = {**keys[name]}, dict[str, Any]()
+    for base in own.pop("defaults", ()):
+        if isinstance(base, str) and base in keys and base not in seen:
+            inherited |= _with_defaults(base, keys, {*seen, base})
+    return {**own, **inherited, **{key: value for key, value in own.items() if key != "name"}}
 
 
 def downloads(own: str | None = None) -> list[str]:

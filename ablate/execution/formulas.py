@@ -1,5 +1,6 @@
 """The values of the columns of a run, as pure functions without files."""
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping
@@ -86,8 +87,10 @@ def of_documents(run: Run, final: "Final", last: Evaluation) -> list[Row]:
     for name, score in {"validation": final.validation or last.validation, "test": final.test}.items():
         split = run.corpus.splits[name]
         documents = split.documents if isinstance(split, Stream) else ()
-        ends = np.cumsum([tokens for _, tokens in documents]) - 1  # the first token is no target
-        for (document, _), nats in zip(documents, np.split(score.nats_J, ends[:-1]), strict=False):
+        ends = np.cumsum([tokens for _, tokens in documents], dtype=int) - 1  # the first token is no target
+        for (document, _), nats in zip(
+            documents, np.split(score.nats_J, np.maximum(ends[:-1], 0)), strict=False
+        ):
             if len(nats):
                 loss = round(float(nats.mean(dtype=np.float64)), 5)
                 rows.append({"split": name, "document": document, "targets": len(nats), "loss": loss})
@@ -188,7 +191,10 @@ def _circuit(run: PlacedRun, model: Model) -> Row:
     split, spec = run.corpus.splits["validation"], run.spec
     if run.config.model.architecture != "decoder" or split.is_ragged:
         return {}
-    return dict(circuit(model, split, context=spec.context, vocab=spec.vocab))
+    with contextlib.suppress(Exception):  # a method of one's own may have no patterns to look at
+        found = circuit(model, split, context=spec.context, vocab=spec.vocab)
+        return {column: value for column, value in found.items() if math.isfinite(value)}
+    return {}
 
 
 def _probabilities(score: Score) -> np.ndarray:

@@ -21,7 +21,7 @@ ROWS = 32  # of text, and of repeated tokens
 
 def circuit(model: Model, split: Split, *, context: int, vocab: int) -> dict[str, float]:
     """`previous` on rows of the split and `induction` on random tokens that come twice, each of the head that
-    has most of it; by column."""
+    has most of it; by column. Whatever a method raises where it has no patterns."""
     device = next(model.parameters()).device
     text = next(split.windows(context=context, windows=ROWS, most=ROWS * context)).to(device)
     again = Batch(*[twice(vocab, context, ROWS, generator(0, "probe", "twice"))] * 2).to(device)

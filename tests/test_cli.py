@@ -678,3 +678,27 @@ def test_what_is_said_is_one_line_that_can_be_read(capsys):
 def test_the_version_of_hydra_is_printed(tmp_path):
     done = call_cli("run", "heads=2", "--version", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "") and re.fullmatch(r"Hydra \d\S*\n", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("runnable", "given", "spins"),
+    [
+        (1, {}, None),
+        (3, {}, "300"),
+        (3, {"GOMP_SPINCOUNT": "7"}, "7"),
+        (3, {"OMP_WAIT_POLICY": "ACTIVE"}, None),
+    ],
+)
+def test_threads_wait_briefly_where_others_work_unless_the_user_says_how(
+    tmp_path, monkeypatch, runnable, given, spins
+):
+    """Field 4 of /proc/loadavg: the threads that want a processor, with the one that asks."""
+    seen = list[str | None]()
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("ablate.cli.app.Path.read_text", lambda _: f"0.1 0.2 0.3 {runnable}/345 9876")
+    monkeypatch.setattr(
+        "ablate.cli.app.build", lambda *_: lambda **_: seen.append(os.environ.get("GOMP_SPINCOUNT"))
+    )
+    call_cli("keys", cwd=tmp_path, **given)
+    assert seen == [spins]

@@ -1,12 +1,14 @@
 """docs/questions.md and `ablate questions`: what is printed, each number looked up where it was measured."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
+from ablate.verify.identities import IDENTITIES
 from tests.helpers import call_cli
 
 ROOT = Path(__file__).parents[1]
@@ -46,7 +48,7 @@ def test_what_the_equations_print_is_what_the_page_shows():
     blocks = re.findall(r"    (ablate verify [^\n]+)\n\n((?:    .*\n)+)", PAGE)
     assert len(blocks) == 4
     for command, shown in blocks:
-        done = call_cli(*command.split()[1:], cwd=ROOT)
+        done = call_cli(*shlex.split(command)[1:], cwd=ROOT)
         lines = [" ".join(ERROR.sub("E", line).split()) for line in done.stdout.splitlines()]
         for line in shown.strip().splitlines():
             assert " ".join(ERROR.sub("E", line).split()) in lines, line
@@ -54,8 +56,7 @@ def test_what_the_equations_print_is_what_the_page_shows():
 
 def test_each_number_of_an_equation_is_one():
     """(9) and (6 not) behind a sentence are names that verify takes."""
-    listed = call_cli("verify", "--format", "json", cwd=ROOT).stdout
-    names = {*re.findall(r'"name": "([^"]+)"', listed)}
+    names = {one.name for one in IDENTITIES}
     for group in re.findall(r"\((\d+(?: not)?(?:, \d+(?: not)?)*|alt|uniform)\)", prose(PAGE)):
         assert {*group.split(", ")} <= names | {re.sub(r"\D.*", "", name) for name in names}, group
 

@@ -1,6 +1,7 @@
 """The loss of each held-out document: counted, kept beside runs and studies, as an interval of a finding."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,14 +9,15 @@ import pytest
 from scipy import stats as scipy_stats
 
 from ablate.analysis.compare import compare
-from ablate.analysis.documents import bootstrap
+from ablate.analysis.documents import interval
+from ablate.analysis.finding import Finding
 from ablate.analysis.load import load
-from ablate.data.corpus import open_corpus
+from ablate.data.corpus import forget, open_corpus
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.reporting.answers import answer
-from ablate.reporting.words import interval
+from ablate.reporting.words import number as in_words
 from ablate.store.record import Role, StudyRecord
 from ablate.store.store import Store
 from tests.helpers import make_config, make_record
@@ -78,8 +80,8 @@ def test_a_text_that_is_cut_has_no_documents(tmp_path, monkeypatch):
 
 
 def test_the_interval_is_that_of_a_plain_bootstrap():
-    diff, weight = DRAWS.normal(0.05, 0.1, 80), DRAWS.integers(50, 500, 80).astype(float)
-    ours = bootstrap(diff, weight, np.random.default_rng(1))
+    diff, weight = DRAWS.normal(0.05, 0.1, 400), DRAWS.integers(50, 500, 400).astype(float)
+    middle, *ours = interval(diff, weight)
 
     def mean(d: np.ndarray, w: np.ndarray, axis: int = -1) -> np.ndarray:
         return (d * w).sum(axis) / w.sum(axis)
@@ -87,49 +89,86 @@ def test_the_interval_is_that_of_a_plain_bootstrap():
     theirs = scipy_stats.bootstrap(
         (diff, weight), mean, paired=True, method="percentile", n_resamples=4000, rng=2
     ).confidence_interval
-    assert ours == pytest.approx([*theirs], abs=0.003)
+    assert middle == pytest.approx(mean(diff, weight)) and ours == pytest.approx([*theirs], abs=0.001)
+
+
+NAMES = ("NA", "null", "1", "01", "1.0", "a,b", "", *(f"{d}.txt" for d in range(53)))
 
 
 def _with_documents(root: Path) -> tuple[Store, pd.DataFrame]:
-    """A study of concat and sum at four seeds, in which the sum loses 0.1 on half of 40 documents, and gains
-    as much on the others but four."""
+    """A study of concat and sum at four seeds, in which the sum is 0.1 worse than its mean difference on half
+    of 60 documents, and as much better on the others. The losses of its documents."""
     store = synthetic_study(root, fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=4)
     rows = pd.DataFrame(store.study_rows("synthetic"))
-    effect = np.repeat([0.1, -0.1, 0.0], [20, 16, 4])
+    effect = np.repeat([0.1, -0.1], 30)
     losses = {
         row["run_id"]: row["val_loss"] + (effect if row["fusion"] == "sum" else 0 * effect)
         for row in rows.to_dict("records")
     }
-    of_documents = {"split": "validation", "document": [f"{d}.txt" for d in range(40)], "targets": 100}
-    table = pd.DataFrame({**of_documents, **losses})
-    table.to_csv(store.study_directory("synthetic") / "documents.csv", index=False)
-    return store, rows
+    table = pd.DataFrame({"split": "validation", "document": NAMES, "targets": 100, **losses})
+    return store, table
 
 
-def test_a_comparison_has_the_interval_over_documents_beside_that_over_seeds(tmp_path, monkeypatch):
-    monkeypatch.setenv("ABLATE_RUNS", str(tmp_path / "runs"))
-    _with_documents(tmp_path / "runs")
+def _primary(table: pd.DataFrame | str, store: Store, **given: Any) -> Finding:
+    path = store.study_directory("synthetic") / "documents.csv"
+    path.write_text(table if isinstance(table, str) else table.to_csv(index=False), encoding="utf-8")
     results = load(["synthetic"])
-    given = {"records": results.records, "documents": results.documents}
-    (one,) = [f for f in compare(results.rows, **given).findings if f.is_primary]
-    seeds_alone = one.diff  # over documents it is larger by (20·0.1 − 16·0.1)/40
-    assert one.documents == 40
-    assert one.documents_low < seeds_alone + 0.01 < one.documents_high
-    assert one.documents_high - one.documents_low == pytest.approx(2 * 1.96 * 0.0943 / 40**0.5, rel=0.1)
-    (said,) = answer(compare(results.rows, **given), results.record).findings
-    assert f"; over 40 documents {interval(one.documents_low, one.documents_high)}" in said
-    other = compare(results.rows, **given, metric="val_bpb").findings
-    assert all(f.documents is None for f in other)  # of the losses alone it is known
+    comparison = compare(results.rows, records=results.records, documents=results.documents, **given)
+    (one,) = [found for found in comparison.findings if found.is_primary or given]
+    return one
 
 
-@pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "split,document,targets\n", "\x00"])
-def test_a_file_that_is_no_table_of_documents_changes_no_comparison(tmp_path, monkeypatch, content):
+@pytest.fixture
+def store(tmp_path, monkeypatch) -> tuple[Store, pd.DataFrame]:
     monkeypatch.setenv("ABLATE_RUNS", str(tmp_path / "runs"))
-    store, _ = _with_documents(tmp_path / "runs")
-    (store.study_directory("synthetic") / "documents.csv").write_text(content)
+    return _with_documents(tmp_path / "runs")
+
+
+def test_a_comparison_has_the_interval_over_documents_beside_that_over_seeds(store):
+    one = _primary(store[1], store[0])
+    assert one.documents == 60 and one.documents_low + one.documents_high == pytest.approx(2 * one.diff)
+    half = 2.001 * 0.1 / 59**0.5  # t of 59 degrees, and the sd of documents over the root of 60
+    assert one.documents_high - one.diff == pytest.approx(half, rel=0.001)
     results = load(["synthetic"])
-    found = compare(results.rows, records=results.records, documents=results.documents).findings
-    assert found and all(one.documents is None for one in found)
+    found = compare(results.rows, records=results.records, documents=results.documents)
+    (said,) = answer(found, results.record).findings
+    ends = f"{in_words(one.documents_low)} to {in_words(one.documents_high)}"
+    assert f"; with these seeds, other documents would give {ends} (95 %, 60 documents)." in said
+    assert _primary(store[1], store[0], metric="val_bpb").documents is None  # of losses alone it is known
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda table: "",
+        lambda table: "a,b\n1,2\n",
+        lambda table: "split,document,targets\n",
+        lambda table: "\x00",
+        lambda table: table.iloc[:20],  # too few
+        lambda table: table.assign(targets="many"),
+        lambda table: table.assign(targets="1" * 400),
+        lambda table: table.iloc[:55],  # not all of them: their mean is another
+        lambda table: table.mask(
+            np.arange(table.size).reshape(table.shape) == 10 * table.shape[1] + 4, np.nan
+        ),
+        lambda table: table.drop(columns=table.columns[5]),
+    ],
+)
+def test_what_is_not_all_documents_of_all_runs_gives_no_interval(store, spoil):
+    assert _primary(spoil(store[1]), store[0]).documents is None
+
+
+def test_a_document_that_was_renamed_or_moved_is_not_the_one_in_the_cache(folder):
+    def documents() -> dict[str, int]:
+        forget()
+        config = make_config("corpus=file", f"corpus.path={folder}", "corpus.tokenizer=char")
+        splits = open_corpus(config.corpus).splits
+        return dict(splits["test"].documents)  # pyright: ignore[reportAttributeAccessIssue]
+
+    before = documents()
+    moved, *_ = before
+    (folder / moved).rename(folder / f"{moved}x")
+    assert documents().keys() != before.keys() or f"{moved}x" in documents()
 
 
 def test_an_answer_calls_arms_by_the_words_of_the_study(tmp_path, monkeypatch):

@@ -416,7 +416,9 @@ def test_every_arm_is_in_a_contrast_or_is_the_yardstick(sweep, study):
     assert not lines
     compared = {at for pair in pairs for at in pair}
     yardsticks = {*variants.table.index[variants.table["scores"] == "uniform"]}
-    assert compared | yardsticks == {*variants.table.index} and not compared & yardsticks
+    assert not compared & yardsticks
+    if study != "why":  # which describes more arms than it decides about
+        assert compared | yardsticks == {*variants.table.index}
 
 
 @pytest.mark.slow
@@ -610,7 +612,7 @@ def test_a_study_of_ones_own_is_a_study_or_an_error(own, tmp_path):
 @pytest.mark.slow
 def test_a_study_may_be_run_in_parts_and_a_dry_run_refuses_what_a_run_would(tmp_path):
     study = ("run", "study=fusion", "seed=0", *QUICK)
-    part = (*study, "fusion=sum", "value_width=narrow")
+    part = (*study, "fusion=sum")
     assert call_cli(*part, cwd=tmp_path).returncode == 0
     assert call_cli(*study, "fusion=concat,sum", "--dry-run", cwd=tmp_path).returncode == 0
     for more in ((), ("--dry-run",)):

@@ -23,7 +23,14 @@ from ablate.analysis.placebo import Floor, clears, placebo_floor
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, collect
-from ablate.analysis.verdicts import NUMBERS, WHOLE, contrast_table, decisions, that_count
+from ablate.analysis.verdicts import (
+    NUMBERS,
+    WHOLE,
+    contrast_table,
+    decisions,
+    seeds_that_count,
+    that_count,
+)
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
@@ -262,7 +269,8 @@ def _families(
             compared = contrast_table(variants, name, of, margin, alpha, now.get(name))
             compared = compared.join(controls.controlled(variants, of, equal_start, compared["level"]))
             compared["share"] = controls.shares(compared["diff"], of, worth)
-            compared = compared.join(over_documents(variants, of, documents))
+            counted_KS = seeds_that_count(variants, len(of), now.get(name))
+            compared = compared.join(over_documents(variants, of, counted_KS, documents))
             yield _family(variants, name, of, rest, compared)
 
 

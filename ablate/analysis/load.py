@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_cells, read_table
@@ -102,15 +103,13 @@ class Results:
         """The losses of held-out documents that lie beside the rows (store/documents), a row each; empty
         without any."""
         parts = [pd.DataFrame()]
-        for file in (source.directory / documents.FILE for source in self.sources):
+        for file in (source.directory / documents.FILE for source in self.sources if source.study):
             try:
-                table = pd.read_csv(io.BytesIO(read_bytes(file)))
-                table = table.drop_duplicates([*documents.DOCUMENT]).set_index([*documents.DOCUMENT])
-                parts.append(table.apply(pd.to_numeric, errors="coerce"))
+                parts.append(_of_documents(read_bytes(file)))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError, KeyError) as error:
-                leave_out(f"{file}: {error}")
+                leave_out(f"{file}: {' '.join(str(error).split())}")
         table = pd.concat(parts, axis=1)
         return table.loc[:, ~table.columns.duplicated()].reset_index() if len(table) else table
 
@@ -189,6 +188,16 @@ def find_source(target: str, *, runs: bool = False) -> Source:
         which = "no study in this directory" if path.is_dir() else "no such file or directory here"
         raise ConfigError(f"{path}: {which}; name a study in {Store().root}, or give the path of one")
     return _study(target)
+
+
+def _of_documents(data: bytes) -> pd.DataFrame:
+    """documents.csv of a study by split, document and targets; a cell that is no number is missing. Raises
+    ValueError, KeyError."""
+    texts = pd.read_csv(io.BytesIO(data), dtype=str, keep_default_na=False)
+    targets = pd.to_numeric(texts["targets"], errors="coerce")
+    texts = texts.assign(targets=targets)[np.isfinite(targets) & (targets > 0)]
+    table = texts.drop_duplicates([*documents.DOCUMENT]).set_index([*documents.DOCUMENT])
+    return table.apply(pd.to_numeric, errors="coerce").replace([np.inf, -np.inf], np.nan)
 
 
 def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:

@@ -57,8 +57,10 @@ class Looks:
     which contrasts are of equal functions by construction: nothing tests them, and they stand decided at
     their first look. contrasts: the size of the family, fixed when the study begins. margin: in the unit of
     `metric`. seeds: in the order in which they are trained. arms: the variants, with what each is called.
-    late: the arms of which a run of development learned late. studies: how many studies the contrasts are of,
-    in equal parts, in a simulation.
+    once: the contrasts of arms that end at the first look, at which these spend all of their level. beside:
+    arms that show what remains of another at an equal start, and so go on with it. late: the arms of which a
+    run of development learned late. studies: how many studies the contrasts are of, in equal parts, in a
+    simulation.
     """
 
     at: Sequence[int]
@@ -70,6 +72,8 @@ class Looks:
     alpha: float = 0.05
     seeds: Sequence[str] = ()
     arms: Mapping[Any, str] = field(default_factory=dict)
+    once: Sequence[int] = ()
+    beside: Mapping[int, int] = field(default_factory=dict)
     late: Sequence[str] = ()
     studies: int = 1
 
@@ -95,7 +99,7 @@ class Looks:
             verdict=np.full(K, stats.UNDECIDED, object),
             decided=np.zeros(K, bool),
         )
-        open_, own = np.ones(K, bool), np.full(K, np.nan)
+        open_, own, once = np.ones(K, bool), np.full(K, np.nan), np.isin(np.arange(K), self.once)
         for n, spent in zip(self.at, spending(self.at), strict=True):
             open_ &= ended_KS[:, :n].all(1) if n <= S else False
             if not open_.any():
@@ -106,16 +110,18 @@ class Looks:
             constant = ~stats.scatters(one, base)
             own[at] = np.where(constant | ~tested[at], np.nan, sd)
             least = _median(own.reshape(self.studies, -1)) if n < self.at[-1] else 0.0
-            sd = np.where(constant, np.nan, np.fmax(sd, np.where(tested, least, 0.0)[at]))
-            level = self.alpha * spent / max(self.contrasts, 1)
+            sd = np.where(constant, np.nan, np.fmax(sd, np.where(tested & ~once, least, 0.0)[at]))
+            share = np.where(once[at], 1.0, spent)
+            level = self.alpha * share / max(self.contrasts, 1)
             half = t.isf(level / 2, np.maximum(pairs - 1, 1)) * sd / np.sqrt(np.maximum(pairs, 1))
             verdict = stats.verdicts(middle - half, middle + half, self.margin, higher_is_better)
             more = np.subtract(*(lost[at, :n].sum(1) for lost in lost_KS))
             same = stats.identical(one, base) & (more == 0)
-            now.seeds[at], now.share[at], now.scatter[at] = n, spent, sd
+            now.seeds[at], now.share[at], now.scatter[at] = n, share, sd
             now.diff[at], now.low[at], now.high[at] = middle, middle - half, middle + half
             now.verdict[at] = np.where(same, stats.IDENTICAL, stats.withheld(verdict, more))
-            now.decided[at] = ~tested[at] | constant & (pairs >= 2) | (now.verdict[at] != stats.UNDECIDED)
+            stays = once[at] | ~tested[at] | constant & (pairs >= 2)
+            now.decided[at] = stays | (now.verdict[at] != stats.UNDECIDED)
             open_ &= ~now.decided
         return now
 
@@ -149,7 +155,8 @@ class Looks:
         """Lines on what the study will cost, if differences scatter as they usually do. runs_a_seed: of each
         arm. seconds: of a run; NaN if unknown."""
         arms = [*self.arms]
-        variants = {arms[one] for k, (one, _) in enumerate(self.pairs) if k not in self.equal}
+        compared = [one for k, (one, _) in enumerate(self.pairs) if k not in self.equal]
+        variants = {arms[one] for one in (*compared, *self.beside)}
         bases = {arms[base] for _, base in self.pairs}
         of_variants, of_bases = (
             sum(map(runs_a_seed.__getitem__, side)) for side in (variants - bases, bases)
@@ -180,8 +187,8 @@ class Decisions:
 
     def seeds_wanted(self, when: Literal["now", "next", "most"]) -> Array:
         """(V,) at how many seeds each variant is trained: now; next, if the look under way decides nothing;
-        and at most. A variant whose contrasts are all decided gets no more seeds, and one without a contrast
-        those of the first look."""
+        and at most. A variant whose contrasts are all decided gets no more seeds; one without a contrast has
+        those of the first look, or of the one that it is beside."""
         at, variants = self.looks.at, np.arange(len(self.looks.arms))
         after = dict(zip([0, *at], [*at, at[-1]], strict=True))
         ahead = {"now": [after], "next": [after, after], "most": [dict.fromkeys(after, at[-1])]}[when]
@@ -193,6 +200,8 @@ class Decisions:
         for side in sides:
             np.maximum.at(wanted, side, of_contrasts)
         wanted[~np.isin(variants, sides)] = at[0]
+        for one, other in self.looks.beside.items():
+            wanted[one] = max(wanted[one], wanted[other])
         return wanted
 
     @property

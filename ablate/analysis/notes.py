@@ -157,9 +157,8 @@ def foreign_columns(rows: pd.DataFrame, variants: Variants) -> list[Note]:
     its empty cells."""
     metric, lines = variants.metric, list[Note]()
     if variants.higher_is_better is None:
-        line = (
-            f"{metric} is no metric of ablate's: --higher-is-better or --lower-is-better says what is better"
-        )
+        what = "has no better side" if metric in COLUMNS else "is no metric of ablate's"
+        line = f"{metric} {what}: --higher-is-better or --lower-is-better says what is better"
         lines.append(Note(line, "taken"))
     foreign = is_foreign(rows)
     for column in variants.shown if foreign else []:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import controls, documents, stats
-from ablate.analysis.contrasts import EQUAL, Pair, differing
+from ablate.analysis.contrasts import EQUAL, Pair, differing, own_values, primary_pairs
 from ablate.analysis.looks import Decisions, Looks
 from ablate.analysis.variants import Variants
 from ablate.phrases import counted
@@ -41,9 +41,8 @@ def contrast_table(
     equal = controls.equal_variants(variants, pairs)
     is_equal = np.array([one is not None for one in equal], bool)
     in_family = ~is_equal & (not variants.crossed)
-    counted_KS, of_look = np.ones((len(pairs), len(variants.seeds)), bool), dict[str, Any]()
+    counted_KS, of_look = seeds_that_count(variants, len(pairs), now), dict[str, Any]()
     if now:
-        counted_KS = counted_seeds(variants, now.looks, now.seeds)
         of_look["contrasts"] = now.looks.contrasts
         of_look["share"] = np.where(now.seeds, now.share, 1.0)
         of_look["least_sd"] = np.nan_to_num(now.scatter)
@@ -95,7 +94,8 @@ def _add_looks(table: pd.DataFrame, family: str, now: Decisions | None) -> None:
     one decided comes out too large; NaN without looks."""
     table[["look", "last_look", "overstated"]] = np.nan
     if now:
-        table["look"], table["last_look"] = now.seeds, now.looks.at[-1]
+        once = np.isin(np.arange(len(table)), now.looks.once)
+        table["look"], table["last_look"] = now.seeds, np.where(once, now.looks.at[0], now.looks.at[-1])
         early_K = (table["look"] < table["last_look"]) & (family == "primary")
         table["overstated"] = [
             now.looks.overstated(row["diff"], row["sd_diff"], row["look"]) if is_early else np.nan
@@ -166,13 +166,14 @@ def decisions(
     none. pairs: of each family. The primary one has at least as many contrasts as were planned."""
     if len(records) != 1 or records[0].looks is None or variants.crossed or "seed" not in variants.seeds:
         return {}
-    planned, now = records[0].looks, dict[str, Decisions]()
+    planned, now, ended = records[0].looks, dict[str, Decisions](), _at_first_look(variants, records[0])
     for family, of in pairs.items():
         equal = [k for k, other in enumerate(controls.equal_variants(variants, of)) if other is not None]
         looks = Looks(
             at=planned.taken,
             pairs=of,
             equal=equal,
+            once=[k for k, pair in enumerate(of) if ended & {*pair}],
             contrasts=max(len(of) - len(equal), planned.contrasts if family == "primary" else 1),
             metric=variants.metric,
             margin=margin,
@@ -183,6 +184,16 @@ def decisions(
         in_order = _in_order(looks, variants, variants.values, np.nan)
         now[family] = looks.decide(in_order, _in_order(looks, variants, variants.diverged, False))
     return now
+
+
+def _at_first_look(variants: Variants, record: StudyRecord) -> set[int]:
+    """The variants of which a study trains no more than the first look takes (Decisions.seeds_wanted)."""
+    own, free = own_values(variants)
+    pairs, _ = primary_pairs(variants, record.primary, own, free=free)
+    compared = {side for pair in pairs for side in pair}
+    beside = controls.counterparts(variants, record.equal_start)
+    going_on = compared | {beside[side] for side in compared & beside.keys()}
+    return {*own} - going_on if compared else set()
 
 
 def that_count(variants: Variants, now: Mapping[str, Decisions]) -> Variants:
@@ -201,6 +212,13 @@ def that_count(variants: Variants, now: Mapping[str, Decisions]) -> Variants:
         values=np.where(counted_CS, variants.values, np.nan),
         diverged=variants.diverged & counted_CS,
     )
+
+
+def seeds_that_count(variants: Variants, pairs: int, now: Decisions | None) -> stats.Array:
+    """(K, S) which seeds of each contrast count: up to the look at which it stands."""
+    if now is None:
+        return np.ones((pairs, len(variants.seeds)), bool)
+    return counted_seeds(variants, now.looks, now.seeds)
 
 
 def counted_seeds(variants: Variants, looks: Looks, seeds_K: stats.Array) -> stats.Array:

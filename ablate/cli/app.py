@@ -172,13 +172,13 @@ def main() -> None:
 
 
 def _is_busy() -> bool:
-    """Whether threads of other processes want a processor now; not known of systems other than Linux."""
+    """Whether threads of other processes want half of the processors now; not known but on Linux."""
     waiting = list[int]()
     for _ in range(5):
         with contextlib.suppress(OSError, ValueError, IndexError):
             waiting.append(int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1)
         time.sleep(0.001)
-    return sum(map(bool, waiting)) > 2
+    return sum(2 * count >= (os.cpu_count() or 1) for count in waiting) > 2
 
 
 def _print_anything() -> None:

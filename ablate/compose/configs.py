@@ -47,7 +47,8 @@ def corpora(own: str | None = None) -> dict[str, dict[str, Any]]:
 def _with_defaults(name: str, keys: Mapping[str, dict[str, Any]], seen: set[str]) -> dict[str, Any]:
     """The keys of a preset over those of the presets that it begins with; seen: those that are under way."""
     own, inherited = {**keys[name]}, dict[str, Any]()
-    for base in own.pop("defaults", ()):
+    bases = own.pop("defaults", ())
+    for base in bases if isinstance(bases, list) else ():
         if isinstance(base, str) and base in keys and base not in seen:
             inherited |= _with_defaults(base, keys, {*seen, base})
     return {**own, **inherited, **{key: value for key, value in own.items() if key != "name"}}

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -33,11 +34,14 @@ LONGEST = 1 << 20  # characters in a paragraph; where none ends earlier, it ends
 
 @dataclass(frozen=True)
 class Divided:
-    """parts: the text by split, as (number of the split, name of the document, chunk), training first; the
-    name is empty if documents are cut. sha256: of all of it as UTF-8. fingerprint: of the text and, unless it
-    is cut at two places, of its division. alphabet: its characters, sorted."""
+    """parts: the text by split, as (number of the split, number of the document, chunk), training first.
+    names: of the documents, each its own; none unless they are whole. layout: a digest of those that are held
+    out and of their sizes. sha256: of all of it as UTF-8. fingerprint: of the text and, unless it is cut at
+    two places, of its division. alphabet: its characters, sorted."""
 
-    parts: Callable[[], Iterator[tuple[int, str, str]]]
+    parts: Callable[[], Iterator[tuple[int, int, str]]]
+    names: Sequence[str]
+    layout: str
     sha256: str
     fingerprint: str
     characters: int
@@ -55,7 +59,7 @@ def divide(text: Text, shares: Sequence[float]) -> Divided:
         sha256, characters, alphabet = scan(text.chunks())
         lengths = split_lengths(characters, shares)
         parts = functools.partial(_cut, text, lengths)
-        return Divided(parts, sha256, sha256, characters, alphabet, len(documents))
+        return Divided(parts, (), "", sha256, sha256, characters, alphabet, len(documents))
     units = _Units(documents, by_paragraph=text.unique == "paragraph")
     if given:
         split_U = np.array([SPLITS.index(document.split) for document in documents])[units.document_U]
@@ -84,14 +88,28 @@ def divide(text: Text, shares: Sequence[float]) -> Divided:
                 f" nothing of it remains (characters: {rest}); use corpus.unique=none, or give other text"
             )
 
-    def parts() -> Iterator[tuple[int, str, str]]:
+    def parts() -> Iterator[tuple[int, int, str]]:
         for split in range(3):
             for unit, chunk in units.of(split_U, split):
-                yield split, documents[units.document_U[unit]].name, chunk
+                yield split, units.document_U[unit], chunk
 
     sha256, characters, alphabet = scan(chunk for *_, chunk in parts())
     fingerprint = digest([sha256, *lengths])
-    return Divided(parts, sha256, fingerprint, characters, alphabet, len(documents))
+    names = _names(documents) if given or whole else []
+    size_U = np.where(split_U > TRAIN, units.size_U, 0)
+    held_D = np.bincount(units.document_U, size_U, len(documents)).astype(int).tolist()
+    layout = digest([one for one in zip(names, held_D, strict=False) if one[1]])
+    return Divided(parts, names, layout, sha256, fingerprint, characters, alphabet, len(documents))
+
+
+def _names(documents: Iterable[Document]) -> list[str]:
+    """The names of these, printable; one that comes again gets a number."""
+    names, seen = list[str](), Counter[str]()
+    for document in documents:
+        name = document.name if document.name.isprintable() else ascii(document.name)
+        seen[name] += 1
+        names.append(name if seen[name] == 1 and name else f"{name} ({seen[name]})".strip())
+    return names
 
 
 def by_document(names: Sequence[str], sizes: np.ndarray, shares: Sequence[float]) -> list[int]:
@@ -239,8 +257,8 @@ def split_lengths(characters: int, shares: Iterable[float]) -> list[int]:
     return [first, second, characters - first - second]
 
 
-def _cut(text: Text, lengths: list[int]) -> Iterator[tuple[int, str, str]]:
-    """(number of the split, no name, part of its text). The last split takes all text beyond the lengths."""
+def _cut(text: Text, lengths: list[int]) -> Iterator[tuple[int, int, str]]:
+    """(number of the split, 0, part of its text). The last split takes all text beyond the lengths."""
     index, room = 0, lengths[0]
     for chunk in text.chunks():
         start = 0
@@ -250,4 +268,4 @@ def _cut(text: Text, lengths: list[int]) -> Iterator[tuple[int, str, str]]:
                 room = lengths[index] if index < len(lengths) - 1 else sys.maxsize
             part = chunk[start : start + room]
             start, room = start + len(part), room - len(part)
-            yield index, "", part
+            yield index, 0, part

@@ -21,7 +21,7 @@ from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
 from ablate.files import cache
 from ablate.files.owned import create
 
-FORMAT = 5  # the format that `write` produces: raise it when the files, or the ids in them, change
+FORMAT = 6  # the format that `write` produces: raise it when the files, or the ids in them, change
 PIECE = 1 << 16  # characters encoded at a time
 
 
@@ -47,11 +47,13 @@ def open_text(text: Text, config: CorpusConfig) -> tuple[str, Tokenizer, dict[st
 
 def _entry(text: Text, config: CorpusConfig) -> tuple[str, tuple[Path, dict]]:
     """(fingerprint, (directory of the cache entry, what `write` returned))."""
-    about = [text.stamp, text.split, text.unique, config.splits]
+    about = [FORMAT, text.stamp, text.split, text.unique, config.splits]
     memo = "" if text.stamp is None else f"fingerprint-{digest(about)}"
     memoized = cache.find(memo) if memo else None
-    if memoized and (entry := cache.find(_key(memoized[1], config))):
-        return memoized[1], entry
+    if memoized:
+        sha256, layout = memoized[1]
+        if entry := cache.find(_key(sha256, layout, config)):
+            return sha256, entry
     try:
         divided = divide(text, config.splits)
     except CorpusError:
@@ -62,15 +64,15 @@ def _entry(text: Text, config: CorpusConfig) -> tuple[str, tuple[Path, dict]]:
         raise CorpusError(f"corpus={config.name}: {config.called} is empty; give text to train on")
     if memo:
         with contextlib.suppress(OSError):
-            cache.publish(memo, lambda _: divided.fingerprint)
-    key = _key(divided.fingerprint, config)
+            cache.publish(memo, lambda _: [divided.fingerprint, divided.layout])
+    key = _key(divided.fingerprint, divided.layout, config)
     entry = cache.find(key) or cache.publish(key, lambda part: write(part, divided, config))
     return divided.fingerprint, entry
 
 
-def _key(sha256: str, config: CorpusConfig) -> str:
+def _key(sha256: str, layout: str, config: CorpusConfig) -> str:
     vocab = config.bpe_vocab if config.tokenizer == "bpe" else None
-    return digest([FORMAT, sha256, config.tokenizer, vocab, config.splits])
+    return digest([FORMAT, sha256, layout, config.tokenizer, vocab, config.splits])
 
 
 def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, Any]:
@@ -91,17 +93,19 @@ def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, 
         tokens, size, first = 0, 0, 0  # how many tokens; the UTF-8 bytes of all of them, and of the first
         documents = _Documents()
         with (directory / f"{split}.bin").open("xb") as file:
-            for piece in pieces(documents.noting(parts) if index else (chunk for *_, chunk in parts)):
+            counts = index > 0 and bool(divided.names)
+            for piece in pieces(documents.noting(parts) if counts else (chunk for *_, chunk in parts)):
                 ids = tokenizer.encode(piece)
                 file.write(ids.data)
                 lengths_of_ids = tokenizer.byte_lengths[ids]
                 first = first if tokens else int(lengths_of_ids[0])
-                documents.count(size + np.cumsum(lengths_of_ids, dtype=np.int64))
+                if counts:
+                    documents.count(size + np.cumsum(lengths_of_ids, dtype=np.int64))
                 tokens, size = tokens + len(ids), size + int(lengths_of_ids.sum())
         splits[split] = {
             "tokens": tokens,
             "predicted_bytes": size - first,
-            "documents": [*zip(documents.names, documents.tokens, strict=True)],
+            "documents": [(divided.names[d], count) for d, count in documents.tokens.items()],
         }
     if sha256.hexdigest() != divided.sha256:
         raise CorpusError(f"corpus={config.name}: the text changed while it was being read; run again")
@@ -109,28 +113,24 @@ def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, 
 
 
 class _Documents:
-    """The documents of a split, in order, and the tokens that begin in each."""
+    """The documents of a split, by number, in order. tokens: how many end in each."""
 
     def __init__(self) -> None:
-        self.names, self.sizes, self.tokens = list[str](), list[int](), list[int]()
+        self.tokens = dict[int, int]()
+        self._sizes = dict[int, int]()  # in bytes, of what has been noted
 
-    def noting(self, parts: Iterable[tuple[int, str, str]]) -> Iterator[str]:
-        """The chunks of these parts. What has no name is no document."""
-        for _, name, chunk in parts:
-            if name and name not in self.names[-1:]:
-                self.names.append(name)
-                self.sizes.append(0)
-                self.tokens.append(0)
-            if name:
-                self.sizes[-1] += len(utf8(chunk))
+    def noting(self, parts: Iterable[tuple[int, int, str]]) -> Iterator[str]:
+        """The chunks of these parts."""
+        for _, number, chunk in parts:
+            self._sizes[number] = self._sizes.get(number, 0) + len(utf8(chunk))
             yield chunk
 
     def count(self, ends_K: np.ndarray) -> None:
         """Count tokens by where they end, in bytes of the split: of text that has been noted."""
-        if self.names:
-            of_K = np.searchsorted(np.cumsum(self.sizes)[:-1], ends_K - 1, "right")
-            for document, tokens in zip(*np.unique(of_K, return_counts=True), strict=True):
-                self.tokens[document] += int(tokens)
+        numbers = [*self._sizes]
+        of_K = np.searchsorted(np.cumsum([*self._sizes.values()])[:-1], ends_K - 1, "right")
+        for at, tokens in zip(*np.unique(of_K, return_counts=True), strict=True):
+            self.tokens[numbers[at]] = self.tokens.get(numbers[at], 0) + int(tokens)
 
 
 def read(directory: Path, split: str, tokens: int, tokenizer: Tokenizer) -> np.ndarray:
@@ -166,7 +166,7 @@ def _cut_before(text: str, start: int, stop: int) -> int:
     return next(places, stop)
 
 
-def _hashed(parts: Iterable[tuple[int, str, str]], sha256: Any) -> Iterator[tuple[int, str, str]]:
+def _hashed(parts: Iterable[tuple[int, int, str]], sha256: Any) -> Iterator[tuple[int, int, str]]:
     for part in parts:
         sha256.update(utf8(part[-1]))
         yield part

@@ -128,6 +128,7 @@ class Attempt:
     def trained(self, model: Model, final: Final) -> None:
         """The model after its last step, with its scores."""
         assert self._last is not None, "training ends with an evaluation"
+        memory_mb = device.peak_memory_mb(self.run.device) / self._together
         row = formulas.at_end(self.run, model, self._last, self._metrics, final)
         if by_document := formulas.of_documents(self.run, final, self._last):
             self.writer.write(documents.FILE, csv_text(by_document, documents.OF_A_RUN))
@@ -135,7 +136,6 @@ class Attempt:
             row |= self._translated(model)
         if self.run.config.train.save == "model":
             self.writer.write_weights(arrays(model.state_dict()))
-        memory_mb = device.peak_memory_mb(self.run.device) / self._together
         row |= {"status": Status.DONE, "peak_memory_mb": round(memory_mb, 1)}
         if lost := [column for column, value in row.items() if not _is_finite(value)]:  # of averages
             error = f"{' and '.join(lost)} not finite after the last step"

@@ -18,7 +18,8 @@ from ablate.analysis.stats import BETTER, EQUIVALENT, WITHIN, WORSE
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import write_atomically
 from ablate.ledger.entry import Entry, Prediction
-from ablate.phrases import counted
+from ablate.phrases import counted, lines_if
+from ablate.store import documents
 from ablate.store.columns import RESULTS as ENDED
 from ablate.store.columns import Status
 from ablate.store.record import StudyRecord
@@ -84,10 +85,9 @@ def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord, alpha: float = 
 
 
 def keep(entry: Entry, study: Path) -> Judged:
-    """Judge a finished study, and copy its results.csv and study.json. Raises ConfigError if runs are
-    missing."""
+    """Judge a finished study, and copy its tables and study.json. Raises ConfigError if runs are missing."""
     judged = judge(entry, *read_kept(study))
-    for name in ("results.csv", "study.json"):
+    for name in ("results.csv", "study.json", *lines_if((study / documents.FILE).is_file(), documents.FILE)):
         write_atomically(RESULTS / entry.name / name, (study / name).read_bytes())
     return judged
 

@@ -246,14 +246,16 @@ def _circuit(page: Page) -> Iterator[Figure]:
     """The loss of each run against how far the induction circuit has formed in it."""
     rows, metric = page.reported[page.reported["status"].isin(USABLE)], page.comparison.metric
     scores = [column for column in CIRCUIT if column in rows and rows[column].notna().any()]
+    if not scores or column_named(metric).unit != "nats":
+        return
     shown = in_colour(page.comparison)
     data = rows[[metric, "seed", *scores]].assign(variant=names(rows, page.comparison.shown))
-    data = data[data["variant"].isin(shown)].dropna().rename(columns={metric: "value"})
+    data = data[data["variant"].isin(shown)].dropna().rename(columns={metric: "value"}).round(5)
     data = data[(data[scores] > 0).all(axis=1)]  # a logarithm
-    if not scores or data["variant"].nunique() < 2 or column_named(metric).unit != "nats":
+    if data["variant"].nunique() < 2:
         return
     label = Labels(page.comparison, among=shown)
-    drawn = data.round(5).assign(label=[label(name) for name in data["variant"]])
+    drawn = data.assign(label=[label(name) for name in data["variant"]])
     order = [label(name) for name in shown if name in {*data["variant"]}]
     charts = {}
     for score in scores:

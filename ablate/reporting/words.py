@@ -98,9 +98,9 @@ def remarks(one: Finding, equal_start: Mapping[str, Any]) -> str:
     words = lines_if(one.same_class, "both can learn the same functions, so all of it is parametrization")
     if remains := remaining(one.controlled, one.controlled_low, one.controlled_high):
         words.append(f"with {as_line(equal_start)}, {remains} remains of {signed(one.diff)}")
-    if one.documents:
-        ends = interval(one.documents_low, one.documents_high)
-        words.append(f"over {counted(one.documents, 'document')} {ends}")
+    if one.documents and not one.is_undecided:
+        ends = " to ".join(map(number, (one.documents_low, one.documents_high)))
+        words.append(f"with these seeds, other documents would give {ends} (95 %, {one.documents} documents)")
     return "".join(f"; {part}" for part in words)
 
 

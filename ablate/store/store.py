@@ -38,8 +38,7 @@ BELOW = 150  # the most characters of a path below the directory of results, by 
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
 OF_A_STUDY = ("study.json", ".versions", "plan.json")  # one of them is in the directory of any
 # By which a table of any version is known.
-FIRST_COLUMNS = {documents.FILE: ",".join(documents.DOCUMENT).encode()}
-OF_RESULTS = ",".join(COLUMNS[:3]).encode()
+OF_RESULTS, OF_DOCUMENTS = (",".join(first).encode() for first in (COLUMNS[:3], documents.DOCUMENT))
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
 
 
@@ -211,7 +210,8 @@ class Store:
         """Raises ConfigError unless a study of this name can be kept: where somebody else's files lie, or for
         a new name that differs from that of a study only in case, as on macOS and Windows both name one
         directory."""
-        for table in (self.results_path(name), self.root / "results.csv"):
+        by_document = self.study_directory(name) / documents.FILE
+        for table in (self.results_path(name), self.root / "results.csv", by_document):
             _require_own_table(table)
         runs, known = self._names(), names(self.root / "studies")
         own = any(RUN.fullmatch(one.strip(".").removesuffix(PART)) for one in runs) or any(
@@ -254,6 +254,8 @@ class Store:
         has the results of both.
         """
         until = time.monotonic() + TABLES_S
+        if study:
+            self._write_documents(study)
         tables = self._tables(study)
         *_, path = tables
         while True:
@@ -268,13 +270,16 @@ class Store:
 
     def _tables(self, study: str | None) -> dict[Path, str]:
         rows = self.rows()
-        tables = {self.root / "results.csv": csv_text(rows)}
-        if study:
-            members = self._members(study, rows)
-            if by_document := documents.of_study(self.directories(row["run_id"] for row in members)):
-                tables[self.study_directory(study) / documents.FILE] = by_document
-            tables[self.results_path(study)] = csv_text(members)
-        return tables
+        of_study = {self.results_path(study): csv_text(self._members(study, rows))} if study else {}
+        return {self.root / "results.csv": csv_text(rows)} | of_study
+
+    def _write_documents(self, study: str) -> None:
+        """Update the losses by document of a study's finished runs, if they have any."""
+        names = {short_id(name): name for name in self.finished()}
+        record = self.read_study(study)
+        of_runs = {run: names[run[:8]] for run in (record.runs if record else ()) if run[:8] in names}
+        if text := documents.of_study({run: self.root / "store" / name for run, name in of_runs.items()}):
+            write_atomically(self.study_directory(study) / documents.FILE, text)
 
     def _members(self, study: str, rows: list[Row]) -> list[Row]:
         roles = _roles(self.read_study(study))
@@ -293,7 +298,7 @@ def _require_own_table(path: Path) -> None:
     with explained(path):
         if path.is_file():
             with path.open("rb") as file:
-                first = FIRST_COLUMNS.get(path.name, OF_RESULTS)
+                first = OF_DOCUMENTS if path.name == documents.FILE else OF_RESULTS
                 if first.startswith(file.read(len(first))):
                     return
         if os.path.lexists(path):

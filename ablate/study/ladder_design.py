@@ -118,8 +118,7 @@ class LadderDesign(TunedDesign):
                     f"study.rungs: {rung.name} reads {rung.tokens:,} tokens, {self.tokens:g} for each"
                     f" of its {rung.size:,} parameters, and this text has {size:,} to train on: that is"
                     f" {epochs:.2f} epochs, more than study.epochs={self.epochs:g};"
-                    f" {largest if at else 'it carries no rung'}; lower study.tokens, or take a larger text,"
-                    " as corpus=study"
+                    f" {largest if at else 'it carries no rung'}; lower study.tokens, or take a larger text"
                 )
 
     # --- what follows from the rows -------------------------------------------------------------------

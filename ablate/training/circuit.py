@@ -6,6 +6,8 @@ See: Olsson et al., "In-context learning and induction heads", arXiv 2209.11895.
 legend: B rows, T positions of the queries, S of the keys, H heads.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,20 +18,34 @@ from ablate.model.models import Model, inputs_of_attention
 from ablate.rng import generator
 from ablate.training.evaluate import in_eval_mode
 
-ROWS = 32  # of text, and of repeated tokens
+ROWS, FEWEST = 32, 4  # of text, and of repeated tokens; the most, and the fewest where they are long
 
 
 def circuit(model: Model, split: Split, *, context: int, vocab: int) -> dict[str, float]:
     """`previous` on rows of the split and `induction` on random tokens that come twice, each of the head that
     has most of it; by column. Whatever a method raises where it has no patterns."""
     device = next(model.parameters()).device
-    text = next(split.windows(context=context, windows=ROWS, most=ROWS * context)).to(device)
-    again = Batch(*[twice(vocab, context, ROWS, generator(0, "probe", "twice"))] * 2).to(device)
+    rows = min(ROWS, max(FEWEST, ROWS * 64 // context))
+    text = next(split.windows(context=context, windows=rows, most=rows * context)).to(device)
+    again = Batch(*[twice(vocab, context, rows, generator(0, "probe", "twice"))] * 2).to(device)
     with in_eval_mode(model, lambda: dict(model.named_buffers())):
         return {
-            "previous_token": max(max(previous(layer)) for layer in patterns_of(model, text)),
-            "induction": max(max(induction(layer)) for layer in patterns_of(model, again)),
+            "previous_token": _largest(model, text, previous),
+            "induction": _largest(model, again, induction),
         }
+
+
+@torch.no_grad()
+def _largest(model: Model, batch: Batch, of: Callable[[Tensor], list[float]]) -> float:
+    """The largest value of any head. One row of one attention is looked at at a time, since patterns of all
+    would take more memory than a training step."""
+    largest = -np.inf
+    inputs = inputs_of_attention(model, batch.inputs, batch.source)
+    for site, (x_BTC, source_BSC, _) in zip(model.sites(), inputs, strict=True):
+        rows = zip(x_BTC.split(1), source_BSC.split(1), strict=True)  # of a decoder, without padding
+        each = [of(site.attention.probabilities(x, source)) for x, source in rows]
+        largest = max(largest, *np.mean(each, axis=0))
+    return float(largest)
 
 
 @torch.no_grad()

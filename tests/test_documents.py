@@ -43,9 +43,9 @@ def folder(tmp_path) -> Path:
 def test_tokens_are_counted_to_the_document_that_they_are_of(folder, tokenizer):
     config = make_config("corpus=file", f"corpus.path={folder}", f"corpus.tokenizer={tokenizer}")
     corpus = open_corpus(config.corpus)
-    assert not corpus.splits["train"].documents  # pyright: ignore[reportAttributeAccessIssue]
+    assert not corpus.splits["train"].documents
     for split in ("validation", "test"):
-        documents = corpus.splits[split].documents  # pyright: ignore[reportAttributeAccessIssue]
+        documents = corpus.splits[split].documents
         tokens, start = corpus.tokens(split), 0
         for name, count in documents:
             text = (folder / name).read_text(encoding="utf-8")
@@ -163,12 +163,12 @@ def test_a_document_that_was_renamed_or_moved_is_not_the_one_in_the_cache(folder
         forget()
         config = make_config("corpus=file", f"corpus.path={folder}", "corpus.tokenizer=char")
         splits = open_corpus(config.corpus).splits
-        return dict(splits["test"].documents)  # pyright: ignore[reportAttributeAccessIssue]
+        return dict(splits["test"].documents)
 
     before = documents()
     moved, *_ = before
     (folder / moved).rename(folder / f"{moved}x")
-    assert documents().keys() != before.keys() or f"{moved}x" in documents()
+    assert moved not in documents()
 
 
 def test_an_answer_calls_arms_by_the_words_of_the_study(tmp_path, monkeypatch):

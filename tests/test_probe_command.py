@@ -23,12 +23,13 @@ from ablate.execution.reopen import reopened
 from ablate.execution.run import prepare
 from ablate.execution.trained import in_float64, weights_of
 from ablate.probes.measure import Value
+from ablate.probes.patterns import patterns_of
 from ablate.probes.study import probe_runs
 from ablate.reporting.charts import figures
 from ablate.reporting.page import gather
 from ablate.store.run_files import weights_on_the_way
 from ablate.store.store import Store
-from ablate.training.circuit import patterns_of, previous
+from ablate.training.circuit import previous
 from tests.helpers import call_cli, make_config
 from tests.synthetic import small_study, synthetic_probes
 

@@ -15,8 +15,8 @@ from ablate.model.models import Model, build_model, draw_weights, inputs_of_atte
 from ablate.probes import grammar, outputs, patterns
 from ablate.probes.measure import prediction
 from ablate.probes.needed import deviating, gradient_norms, loss_added, loss_without, pruned, sensitivity
-from ablate.probes.patterns import look
-from ablate.training.circuit import induction, patterns_of, previous
+from ablate.probes.patterns import look, patterns_of
+from ablate.training.circuit import induction, previous
 from ablate.training.circuit import twice as repeated
 from tests.helpers import SEEDS, make_config, make_spec
 

@@ -172,13 +172,16 @@ def main() -> None:
 
 
 def _is_busy() -> bool:
-    """Whether threads of other processes want half of the processors now; not known but on Linux."""
-    waiting = list[int]()
-    for _ in range(5):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            waiting.append(int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1)
-        time.sleep(0.001)
-    return sum(2 * count >= (os.cpu_count() or 1) for count in waiting) > 2
+    """Whether threads of other processes want half of the processors, at each of some looks within
+    milliseconds: one look where they don't. Not known but on Linux."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for _ in range(5):
+            runnable = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+            if 2 * (runnable - 1) < (os.cpu_count() or 1):
+                return False
+            time.sleep(0.001)
+        return True
+    return False
 
 
 def _print_anything() -> None:

@@ -36,12 +36,12 @@ def corpora(own: str | None = None) -> dict[str, dict[str, Any]]:
     keys = {}
     for name, path in sorted(paths.items()):
         try:
-            keys[name] = {"name": name, **_read(path)}
+            keys[name] = _read(path)
         except (OSError, UnicodeError, TypeError, yaml.YAMLError) as error:
             raise ConfigError(
                 f"{path}: no config can be read from it ({' '.join(str(error).split())}); mend it"
             ) from None
-    return {name: _with_defaults(name, keys, {name}) for name in keys}
+    return {name: {"name": name, **_with_defaults(name, keys, {name})} for name in keys}
 
 
 def _with_defaults(name: str, keys: Mapping[str, dict[str, Any]], seen: set[str]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _with_defaults(name: str, keys: Mapping[str, dict[str, Any]], seen: set[str]
     for base in bases if isinstance(bases, list) else ():
         if isinstance(base, str) and base in keys and base not in seen:
             inherited |= _with_defaults(base, keys, {*seen, base})
-    return {**own, **inherited, **{key: value for key, value in own.items() if key != "name"}}
+    return inherited | own
 
 
 def downloads(own: str | None = None) -> list[str]:

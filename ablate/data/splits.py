@@ -37,11 +37,13 @@ class Batch(NamedTuple):
 class Split(ABC):
     """Rows to train on or to evaluate.
 
-    predicted_bytes: the UTF-8 bytes that its targets stand for; None where they are no text.
+    predicted_bytes: the UTF-8 bytes that its targets stand for; None where they are no text. documents: the
+    name of each whole document of a held-out text and its tokens, in order.
     target_share: the share of positions that have a target. is_ragged: whether rows differ in length.
     """
 
     predicted_bytes: int | None = None
+    documents: Sequence[tuple[str, int]] = ()
     target_share: float = 1.0
     is_ragged: bool = False
 
@@ -68,8 +70,6 @@ class Stream(Split):
     """A text, read in windows: the target of each token is the next token.
 
     tokens: (tokens,) ids, memory-mapped, read-only. predicted_bytes: UTF-8 bytes of all tokens but the first.
-    documents: the name of each whole document and its tokens, in order; none in training, or of a text that
-    is cut.
     """
 
     def __init__(

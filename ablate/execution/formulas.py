@@ -10,7 +10,6 @@ import numpy as np
 
 from ablate.data.counting import mixture
 from ablate.data.paired import Paired
-from ablate.data.splits import Stream
 from ablate.data.text_statistics import text_statistics
 from ablate.execution.run import PlacedRun, Run
 from ablate.model.attention import form
@@ -85,12 +84,9 @@ def of_documents(run: Run, final: "Final", last: Evaluation) -> list[Row]:
     evaluation."""
     rows = []
     for name, score in {"validation": final.validation or last.validation, "test": final.test}.items():
-        split = run.corpus.splits[name]
-        documents = split.documents if isinstance(split, Stream) else ()
+        documents = run.corpus.splits[name].documents
         ends = np.cumsum([tokens for _, tokens in documents], dtype=int) - 1  # the first token is no target
-        for (document, _), nats in zip(
-            documents, np.split(score.nats_J, np.maximum(ends[:-1], 0)), strict=False
-        ):
+        for (document, _), nats in zip(documents, np.split(score.nats_J, ends[:-1]), strict=False):
             if len(nats):
                 loss = round(float(nats.mean(dtype=np.float64)), 5)
                 rows.append({"split": name, "document": document, "targets": len(nats), "loss": loss})

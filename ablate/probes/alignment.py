@@ -12,7 +12,7 @@ from ablate.data.corpora.base import PairTask
 from ablate.data.corpus import Corpus
 from ablate.data.paired import Paired
 from ablate.model.models import Model
-from ablate.training.circuit import patterns_of
+from ablate.probes.patterns import patterns_of
 
 PAIRS = 256  # the most pairs that are read
 

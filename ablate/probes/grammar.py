@@ -12,7 +12,7 @@ from ablate.data.corpora.grammar import Grammar, Word, words
 from ablate.data.splits import Batch, spread
 from ablate.execution.run import PlacedRun
 from ablate.model.models import Model
-from ablate.training.circuit import patterns_of
+from ablate.probes.patterns import patterns_of
 
 ROWS = 512
 SHUFFLES = 200

@@ -18,9 +18,9 @@ from ablate.execution.trained import in_float64
 from ablate.model.models import Model, draw_weights
 from ablate.probes import alignment, grammar, outputs, patterns
 from ablate.probes.needed import gradient_norms, loss_added, pruned, sensitivity
-from ablate.probes.patterns import Heads, look
+from ablate.probes.patterns import Heads, look, patterns_of
 from ablate.rng import generator
-from ablate.training.circuit import induction, patterns_of, previous, twice
+from ablate.training.circuit import induction, previous, twice
 
 TOKENS = 16_384  # tokens of the validation split for probes that predict one thing from another
 ROWS = 32  # rows for patterns, and for probes that compute the loss once per head

@@ -77,6 +77,13 @@ def _fused(attention: Attention, x_BTC: Tensor, read_BTHV: Tensor) -> Tensor:
     return without_bias(attention.out_proj, attention.fusion(read_BTHV, *attention.besides(x_BTC)))
 
 
+@torch.no_grad()
+def patterns_of(model: Model, batch: Batch) -> list[Tensor]:
+    """The patterns of each attention, A_BHTS, which is cheaper than `look`."""
+    inputs = inputs_of_attention(model, batch.inputs, batch.source)
+    return [site.attention.probabilities(*given) for site, given in zip(model.sites(), inputs, strict=True)]
+
+
 def real_at(site: Site, batch: Batch) -> Tensor:
     """(B, T), true where a query of this attention is no padding. In a row with targets at some positions
     only, all positions after the last of them count as padding."""

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -290,9 +290,12 @@ def place(rows: pd.DataFrame) -> str:
     """The conditions that all rows share: `On docs (GPT-2's backbone, 2 layers, 64 wide, 1,000 steps)`."""
     one = {c: rows[c].dropna().unique() for c in ("corpus", "layers", "d_model", "steps") if c in rows}
     shared = {column: values[0] for column, values in one.items() if len(values) == 1}
-    words = {"layers": "{}", "d_model": "{:,} wide", "steps": "{}"}
-    numbers = {c: int(shared[c]) for c in words if c in shared}
-    sizes = [words[c].format(n if c == "d_model" else counted(n, c[:-1])) for c, n in numbers.items()]
+    words: dict[str, Callable[[int], str]] = {
+        "layers": lambda layers: counted(layers, "layer"),
+        "d_model": "{:,} wide".format,
+        "steps": lambda steps: counted(steps, "step"),
+    }
+    sizes = [say(int(shared[column])) for column, say in words.items() if column in shared]
     text = f"On {shared['corpus']}" if "corpus" in shared else "At this size" if sizes else ""
     conditions = [words for words in (backbone(rows), *sizes) if words]
     return f"{text} ({', '.join(conditions)})" if conditions else text

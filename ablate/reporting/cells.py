@@ -92,15 +92,15 @@ def verdicts(comparison: Comparison, rows: pd.DataFrame, *, with_why: bool = Fal
     return [tell(one) if one else text or "" for one, text in zip(found, rows["verdict"], strict=True)]
 
 
-def intervals(table: pd.DataFrame, low: str, high: str, digits: str = ".4f") -> list[str]:
+def intervals(table: pd.DataFrame, low: str, high: str) -> list[str]:
     """The interval of each row, from these columns."""
-    return [interval(*ends, digits) for ends in zip(table[low].tolist(), table[high].tolist(), strict=True)]
+    return [interval(*ends, DIGITS) for ends in zip(table[low].tolist(), table[high].tolist(), strict=True)]
 
 
-def differences(table: pd.DataFrame, digits: str) -> list[str]:
+def differences(table: pd.DataFrame) -> list[str]:
     """The difference of each row with its interval; empty for a row without."""
-    each = zip(table["diff"].tolist(), intervals(table, "low", "high", digits), strict=True)
-    return ["" if diff != diff else f"{diff:+{digits}} {ends}".rstrip() for diff, ends in each]
+    each = zip(table["diff"].tolist(), intervals(table, "low", "high"), strict=True)
+    return ["" if diff != diff else f"{diff:+{DIGITS}} {ends}".rstrip() for diff, ends in each]
 
 
 def step_ratio(row: Mapping[Any, Any]) -> str:
@@ -147,9 +147,9 @@ def short_table(comparison: Comparison, tuned: str = "", *, marginal: bool = Fal
 
 
 def _of_contrasts(comparison: Comparison, rows: pd.DataFrame, *, marginal: bool) -> pd.DataFrame:
-    read = {"n": numbers_of_seeds(rows), "difference [low, high]": differences(rows, DIGITS)}
+    read = {"n": numbers_of_seeds(rows), "difference [low, high]": differences(rows)}
     if marginal:
-        ends = intervals(rows, "low_marginal", "high_marginal", DIGITS)
+        ends = intervals(rows, "low_marginal", "high_marginal")
         read[f"marginal {confidence(comparison)}"] = ends
     return pd.DataFrame({**read, "verdict": verdicts(comparison, rows)})
 

@@ -128,7 +128,7 @@ def short_table(comparison: Comparison, family: str, drawn: Mapping[Method, str]
     columns = comparison.varying or comparison.shown[:1]
     frame = pd.DataFrame({"variant": [called(variant, columns) for variant in variants]})
     if raw["diff"].notna().any():
-        frame["difference"] = [text.replace(", ", ",\u00a0") for text in cells.differences(raw, ".4f")]
+        frame["difference"] = [text.replace(", ", ",\u00a0") for text in cells.differences(raw)]
         if comparison.table["n"].max() > 1:
             frame["verdict"] = cells.verdicts(comparison, raw, with_why=True)
     frame = frame.assign(n=cells.numbers_of_seeds(raw), mean=raw["mean"].tolist())

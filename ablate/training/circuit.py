@@ -48,13 +48,6 @@ def _largest(model: Model, batch: Batch, of: Callable[[Tensor], list[float]]) ->
     return float(largest)
 
 
-@torch.no_grad()
-def patterns_of(model: Model, batch: Batch) -> list[Tensor]:
-    """The patterns of each attention, A_BHTS."""
-    inputs = inputs_of_attention(model, batch.inputs, batch.source)
-    return [site.attention.probabilities(*given) for site, given in zip(model.sites(), inputs, strict=True)]
-
-
 def previous(patterns_BHTS: Tensor) -> list[float]:
     """For each head, the mean weight on the position before."""
     return over_positions(patterns_BHTS.diagonal(-1, 2, 3))

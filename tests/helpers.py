@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from glob import glob
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -331,6 +332,11 @@ def call_cli(
             code = end.code or 0
     texts = [stream.seek(0) or stream.read() for stream in (out, err)]
     return subprocess.CompletedProcess(arguments, code, *texts)
+
+
+def present(directory: Path, pattern: str) -> list[Path]:
+    """The paths that match, as Path.glob gives them, which raises if a directory goes while it is listed."""
+    return [directory / name for name in glob(pattern, root_dir=directory)]
 
 
 def refusal(*arguments: str, cwd: Path) -> str:

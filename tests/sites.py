@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.kills import state
-from tests.helpers import Command, but, fork_cli
+from tests.helpers import Command, but, fork_cli, present
 from tests.machines import Cluster
 
 SOON = {"ABLATE_LEASE_EXPIRES_S": "5", "ABLATE_LOOK_EVERY_S": "2"}  # instead of two minutes, and 15 s
@@ -47,18 +47,18 @@ class Site:
 
     def hosts(self) -> set[str]:
         """The machines of all helpers."""
-        answers = self.directory.glob("runs/studies/*/jobs/*/*.json")
+        answers = present(self.directory, "runs/studies/*/jobs/*/*.json")
         return {json.loads(path.read_text())["host"] for path in answers}
 
     def arrays(self) -> list[dict]:
         found = []
-        for path in self.directory.glob("runs/studies/*/jobs.json"):
+        for path in present(self.directory, "runs/studies/*/jobs.json"):
             found += json.loads(path.read_text())["arrays"]
         return found
 
     def under_way(self) -> dict[str, str]:
         """The node of each run under way, by name."""
-        claims = self.directory.glob("runs/store/.*.part/*/*/lease.json")
+        claims = present(self.directory, "runs/store/.*.part/*/*/lease.json")
         found = {}
         for path in claims:
             with contextlib.suppress(OSError, ValueError):
@@ -66,10 +66,10 @@ class Site:
         return found
 
     def finished(self) -> set[str]:
-        return {path.parent.name for path in self.directory.glob("runs/store/[!.]*/result.json")}
+        return {path.parent.name for path in present(self.directory, "runs/store/[!.]*/result.json")}
 
     def checkpoints(self) -> list[Path]:
-        return [*self.directory.glob("runs/store/.*.part/*/*/checkpoint-*")]
+        return present(self.directory, "runs/store/.*.part/*/*/checkpoint-*")
 
     def result(self, name: str) -> Path:
         return self.directory / "runs/store" / name / "result.json"

@@ -34,7 +34,7 @@ from ablate.study.outcome import Outcome
 from ablate.study.study import Study
 from ablate.study.tuned import Tuned
 from tests import test_ray, test_slurm
-from tests.helpers import QUICK, Command, but, call_cli, make_record
+from tests.helpers import QUICK, Command, but, call_cli, make_record, present
 from tests.sites import Site
 from tests.test_compare import note, of_cells
 from tests.test_tuned import DECLARED
@@ -521,10 +521,10 @@ def test_kills_and_a_second_command_change_no_verdict(calm, tmp_path):
     for _ in range(3):
         command = Command(*STUDY, cwd=tmp_path)
         store = tmp_path / "runs/store"
-        before = len([*store.glob("[!.]*/result.json")])
+        before = len(present(store, "[!.]*/result.json"))
         until = time.monotonic() + 30
         while (
-            len([*store.glob("[!.]*/result.json")]) < before + moments.randint(1, 6)
+            len(present(store, "[!.]*/result.json")) < before + moments.randint(1, 6)
             and time.monotonic() < until
         ):
             time.sleep(0.02)

@@ -13,7 +13,7 @@ import pytest
 
 from ablate.config.schema import PARTS
 from ablate.execution import plugins
-from tests.helpers import SUM, but, call_cli, fork_cli
+from tests.helpers import SUM, but, call_cli, fork_cli, present
 from tests.test_pool import logs, wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.eval_every=3", "train.batch=4")
@@ -189,9 +189,8 @@ def test_a_killed_run_goes_on_with_the_same_file_and_with_no_other(tmp_path, sta
     path = write(tmp_path)
     long = ("train.steps=100000", "train.checkpoint_every=5", "train.eval_every=1000")
     again = ("run", "--plugin", "mine.py", "fusion=mine", *but(QUICK, *long))
-    attempts = tmp_path / "runs" / "store"
     process = start(*again, cwd=tmp_path)
-    wait_for(lambda: [*attempts.glob(".*/*/*/checkpoint-*")])
+    wait_for(lambda: present(tmp_path, "runs/store/.*/*/*/checkpoint-*"))
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     write(tmp_path, factor=2)

@@ -27,7 +27,7 @@ from ablate.config.rules import ConfigError
 from ablate.launch.pool import Listen, Queue, _Pool
 from ablate.launch.processes import READY, Worker, _answer
 from ablate.store.store import Store
-from tests.helpers import QUICK, ROOT, SUM, call_cli, fork_cli, refusal
+from tests.helpers import QUICK, ROOT, SUM, call_cli, fork_cli, present, refusal
 
 # A run that lasts until it is ended.
 LONG = (*QUICK[:2], "train.batch=2", "train.steps=1000000", "train.eval_every=1000000")
@@ -49,7 +49,7 @@ def wait_for(condition, timeout_s: float = 60) -> None:
 
 def of_parts(name: str, cwd: Path) -> list[Path]:
     """The files of this name of the runs that are under way."""
-    return list((cwd / "runs" / "store").glob(f".*.part/*/*/{name}"))
+    return present(cwd, f"runs/store/.*.part/*/*/{name}")
 
 
 training, leases = (partial(of_parts, name) for name in ("checkpoint-*", "lease.json"))

@@ -22,6 +22,7 @@ from ablate.printing import console
 from ablate.probes.study import find as probed
 from ablate.store.columns import Status
 from ablate.store.removal import named, prunable, remove
+from ablate.store.run_files import checkpoints
 from ablate.store.store import Store, StoreError
 from tests.helpers import but, call_cli, refusal, write_study
 from tests.synthetic import small_study
@@ -291,6 +292,24 @@ def test_a_terminal_has_the_table_of_the_store_with_steps_that_only_the_command_
     assert "[1/4] other: failed, by hand" in shown
     assert "step 10: train_loss 1.0000, val_loss 2.0000, 3,000 tokens/s" in shown
     assert "evaluating" in shown and "200/200" in shown
+
+
+def test_a_directory_that_goes_while_it_is_listed_is_no_failure(tmp_path: Path, monkeypatch):
+    """Runs remove checkpoints, and their attempts as they end, while others list the store."""
+    store = small_study(tmp_path / "runs", seeds=1)
+    row = store.rows()[0]
+    scandir = os.scandir
+
+    def late(path: Any) -> Any:
+        if str(path) == str(gone):
+            raise FileNotFoundError(path)
+        return scandir(path)
+
+    with store.run("x-0123abcd").attempt({}, {**row, "run_id": "0123abcd" * 2}, known=[]) as at:
+        gone = at.path / "going"
+        gone.mkdir()
+        monkeypatch.setattr("os.scandir", late)
+        assert named(store, ["x-"])[0].size > 0 and checkpoints(gone) == []
 
 
 def test_a_process_that_is_at_a_deleted_run_hears_of_it(tmp_path: Path):

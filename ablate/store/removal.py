@@ -1,8 +1,10 @@
 """Remove runs and studies from the store. Loads no torch."""
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ablate.config.identity import short_id
 from ablate.files.atomic import explained
@@ -119,6 +121,15 @@ def _candidates(store: Store, names: Iterable[str]) -> Iterator[RemovalCandidate
         run, row = store.run(name), rows.get(short_id(name))
         if row and (is_run(run.directory) or run.attempts.exists()):
             run_id = row["run_id"]
-            files = (path for at in (run.directory, run.attempts) for path in at.rglob("*"))
-            size = sum(path.stat().st_size for path in files if path.is_file())
+            size = sum(map(_size, (run.directory, run.attempts)))
             yield RemovalCandidate(name, row, needed.get(run_id, []), listed.get(run_id, []), size)
+
+
+def _size(directory: Path) -> int:
+    """The bytes of all files below a directory, from which another process may remove some meanwhile."""
+    size = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                size += os.lstat(os.path.join(folder, name)).st_size
+    return size

@@ -20,6 +20,7 @@ import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,8 @@ def as_json(content: Any) -> bytes:
 
 def checkpoints(attempt: Path) -> list[Path]:
     """The checkpoint files of an attempt: usually one."""
-    return sorted(attempt.glob("checkpoint-*.safetensors"))
+    # Path.glob raises if the attempt goes while it is listed
+    return sorted(attempt / name for name in glob("checkpoint-*.safetensors", root_dir=attempt))
 
 
 def weights_on_the_way(directory: Path) -> dict[int, Path]:

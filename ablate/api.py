@@ -101,6 +101,7 @@ def compare(
     mixed: bool = False,
     pair_by: Sequence[str] | str = (),
     higher_is_better: bool | None = None,
+    label: Mapping[str, str] | Sequence[str] = (),
 ) -> ShownComparison:
     """Compare variants with their baselines over paired seeds, as `ablate compare` does. A notebook shows the
     result as tables; `.table` has every number.
@@ -110,7 +111,8 @@ def compare(
     other columns by which runs pair (pair_by). baseline: {"heads": 1} or "heads=1"; by default fusion=concat.
     where: a condition on the rows, as "heads=4", "heads <= d_model // 16" or {"heads": [1, 4]}, or several.
     margin: the largest difference that does not matter, in the metric's unit. higher_is_better: of a metric
-    that ablate does not know. Raises ConfigError.
+    that ablate does not know. label: what levels are called, as {"fusion=sum": "summed heads"}. Raises
+    ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
     from ablate.analysis.load import read
@@ -118,7 +120,7 @@ def compare(
     from ablate.reporting.answers import lines
 
     results = read(rows, metric)
-    options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better)
+    options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better, label)
     given = {"margin": margin, "records": results.records, "documents": results.documents}
     result = compare_rows(results.rows, **given, **options)
     answer = lines(result, results.records)
@@ -141,6 +143,7 @@ def report(
     mixed: bool = False,
     pair_by: Sequence[str] | str = (),
     higher_is_better: bool | None = None,
+    label: Mapping[str, str] | Sequence[str] = (),
 ) -> Path:
     """Write one HTML page about a study, a CSV file of results, or rows, as `ablate report` does; returns its
     path.
@@ -151,7 +154,7 @@ def report(
     from ablate.analysis.question import question
     from ablate.reporting.html import write_report
 
-    options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better)
+    options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better, label)
     return write_report(target, out=out, charts=charts, margin=margin, **options)
 
 

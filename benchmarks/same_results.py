@@ -146,7 +146,8 @@ def grow(directory: Path) -> Iterator[str]:
 
 
 def wrong_statuses(directory: Path, expected: dict[str, str]) -> Iterator[str]:
-    rows = json.loads(ablate(directory, "runs", "--format", "json"))
+    found = json.loads(ablate(directory, "runs", "--format", "json"))
+    rows = found["rows"] if isinstance(found, dict) else found  # as an older ablate has it
     listed = {row["run_id"]: row["status"] for row in rows}
     for run, status in expected.items():
         if listed.get(run) != status:

@@ -55,6 +55,13 @@ def _seeded():
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def two_seeds_decide(monkeypatch):
+    """Verdicts on as few seeds as a test reckons with by hand."""
+    for module in ("analysis.verdicts", "analysis.finding"):
+        monkeypatch.setattr(f"ablate.{module}.FEWEST", 2)
+
+
 @pytest.fixture(autouse=True)
 def _nothing_left_out():
     """What one test leaves out, another does not say."""

@@ -198,10 +198,10 @@ def test_a_preset_as_the_line_advises(tmp_path):
 @pytest.mark.parametrize(
     "typed, line",
     [
-        ((), "next: ablate run -m fusion=concat,sum seed=0,1,2 compares"),
+        ((), "next: ablate run -m fusion=concat,sum 'seed=range(6)' compares"),
         (
             ("-cd", "my configs", "fusion=max", "heads=2", "seed=5", "name=x"),
-            "next: ablate run -m fusion=concat,max seed=0,1,2 -cd 'my configs' heads=2 compares",
+            "next: ablate run -m fusion=concat,max 'seed=range(6)' -cd 'my configs' heads=2 compares",
         ),
         (("fusion=gated", "fusion.per=channel"), "next: ablate sample 12345678 shows"),
     ],
@@ -342,7 +342,7 @@ def test_compare_reads_studies_and_csv_files_alike(swept):
         for target in (study.name, str(study.relative_to(cwd)), str(study / "results.csv"))
     ]
     assert len(set(answers)) == 1
-    summary = json.loads(answers[0])
+    summary = json.loads(answers[0])["rows"]
     rows = pd.read_csv(study / "results.csv")
     means = rows.groupby(["fusion", "out_proj"])["val_loss"].agg(["mean", "std"])
     for variant in summary:
@@ -360,7 +360,7 @@ def test_compare_reads_studies_and_csv_files_alike(swept):
 @pytest.mark.slow
 def test_runs_and_sample(swept):
     cwd, _ = swept
-    listed = json.loads(call_cli("runs", "--format", "json", cwd=cwd).stdout)
+    listed = json.loads(call_cli("runs", "--format", "json", cwd=cwd).stdout)["rows"]
     assert {row["status"] for row in listed} == {"done"} and len(listed) == 8
     run = listed[0]["run_id"]
     texts = [
@@ -461,7 +461,7 @@ def test_an_interrupted_run_says_so_and_is_listed(tmp_path, start_python, number
     _, errors = process.communicate(timeout=60)
     assert time.monotonic() - began < 10
     assert process.returncode == code and "Traceback" not in errors
-    (row,) = json.loads(call_cli("runs", "--format", "json", cwd=tmp_path).stdout)
+    (row,) = json.loads(call_cli("runs", "--format", "json", cwd=tmp_path).stdout)["rows"]
     assert row["status"] == "interrupted"
     assert pd.read_csv(tmp_path / "runs" / "results.csv")["status"].tolist() == ["interrupted"]
     again = call_cli("run", *but(QUICK, "train.steps=1000000"), "train.lr=0", cwd=tmp_path)
@@ -580,7 +580,7 @@ def test_a_cell_that_cannot_begin_is_named_with_its_reason(tmp_path):
         done = call_cli("run", *sweep, *QUICK, cwd=tmp_path)
         assert done.returncode == 2 and "can't be written" in one_line(done.stderr) and done.stdout == ""
     nothing = call_cli("runs", "--format", "json", cwd=tmp_path)
-    assert nothing.returncode == 0 and json.loads(nothing.stdout) == []
+    assert nothing.returncode == 0 and json.loads(nothing.stdout)["rows"] == []
 
 
 @pytest.mark.slow

@@ -289,7 +289,7 @@ def test_the_command_shows_keys_as_a_table_and_as_rows(command):
     code, shown, _ = command("keys", "model.dropout")
     assert code == 0 and shown.splitlines()[0] == "model=tiny"
     assert re.search(r"model.dropout +0.0 +share of activations that are set to 0 in training", shown)
-    rows = json.loads(command("keys", "fusion.per", "--format", "json")[1])
+    rows = json.loads(command("keys", "fusion.per", "--format", "json")[1])["rows"]
     assert [row["choice"] for row in rows] == ["fusion=gated", "fusion=weighted_sum"]
     assert {row["default"] for row in rows} == {"head"}
     groups = command("keys", "scores", "--format", "csv")[1].splitlines()[1]

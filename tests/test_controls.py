@@ -16,6 +16,8 @@ from ablate.store.record import StudyRecord
 from tests.helpers import make_record
 from tests.test_compare import note, of_cells, table
 
+pytestmark = pytest.mark.usefixtures("two_seeds_decide")
+
 EQUAL_START = {"equal_start": {"value_scale": "matched"}}
 
 

@@ -66,7 +66,7 @@ def test_every_corpus_is_listed_with_how_it_is_read(command, cache):
     (cache / "downloads/text8").mkdir(parents=True)
     (cache / "downloads/text8/text8.zip").touch()
     code, out, _ = command("corpus", "list", "--format", "json")
-    rows = {row["name"]: row for row in json.loads(out)}
+    rows = {row["name"]: row for row in json.loads(out)["rows"]}
     assert code == 0 and [*rows] == sorted(path.stem for path in (configs_dir() / "corpus").glob("*.yaml"))
     assert all(row["consists of"] for row in rows.values())
     kinds = {name: row["kind"] for name, row in rows.items() if row["kind"] != "text"}
@@ -199,7 +199,7 @@ def test_what_can_not_be_shown_is_one_line(command):
 
 def test_a_text_is_fetched_once(command, play, server, cache):
     def here() -> bool:
-        rows = json.loads(command("corpus", "list", "-cd", "own", "--format", "json")[1])
+        rows = json.loads(command("corpus", "list", "-cd", "own", "--format", "json")[1])["rows"]
         return next(row["here"] for row in rows if row["name"] == "play")
 
     assert not here()

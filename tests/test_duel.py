@@ -167,7 +167,7 @@ def test_a_budget_is_a_time(budget, command):
 
 @pytest.mark.slow
 def test_a_budget_that_can_not_see_anything_says_what_it_would_take(command, monkeypatch):
-    monkeypatch.setattr("ablate.verify.contract.require_sound", lambda sides: None)  # it has tests of its own
+    monkeypatch.setattr("ablate.verify.contract.require_sound", lambda sides: [])  # it has tests of its own
     code, _, said = command("duel", "sum", "concat", *SMALL, "--budget", "0s")
     assert code == 2, said
     assert "--budget 0s: too short to detect anything; " in said

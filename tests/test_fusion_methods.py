@@ -113,7 +113,8 @@ def test_by_hand(name, options, params, z_BTHV, fused):
 
 def test_every_method_has_an_answer_by_hand():
     """A new method adds what only it does to BY_HAND."""
-    assert {case.values[0] for case in BY_HAND} == {*methods()}
+    missing = {*methods()} - {case.values[0] for case in BY_HAND}
+    assert not missing, f"{missing}: add to BY_HAND what it makes of two heads, reckoned by hand"
 
 
 @pytest.mark.parametrize("name", ["weighted_sum", "head_scale"])

@@ -304,7 +304,7 @@ def test_the_same_bytes_twice_and_bleu_is_sacrebleu_s(tmp_path):
     command = [sys.executable, "-m", "sacrebleu", str(stores[0] / "test.target")]
     command += ["-i", str(stores[0] / "test.translation"), "-m", "bleu", "chrf", "-w", "6"]
     said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    (found,) = json.loads(row.stdout)
+    (found,) = json.loads(row.stdout)["rows"]
     for column, of in zip(("test_bleu", "test_chrf"), said, strict=True):
         assert found[column] == pytest.approx(of["score"], abs=1e-5)
     signature = json.loads((stores[0] / "environment.json").read_text())["sacrebleu"]["test_bleu"]

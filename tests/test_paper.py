@@ -12,6 +12,8 @@ from ablate.reporting import paper, tables
 from tests.helpers import call_cli
 from tests.test_answers import at
 
+pytestmark = pytest.mark.usefixtures("two_seeds_decide")
+
 
 def grid() -> pd.DataFrame:
     """Three fusions at 4 and 16 heads; mean at 16 is missing."""
@@ -102,7 +104,7 @@ def test_captions_speak_english():
 
 def test_cells_hold_one_variant():
     two = pd.concat([grid(), grid().assign(out_proj=False, run_id=lambda r: r["run_id"] + "x")])
-    differ = r"--pivot fusion,heads: variants differ in out_proj too; add it, or --where"
+    differ = r"--pivot fusion,heads: variants differ in out_proj too; add that, or --where"
     with pytest.raises(ConfigError, match=differ):
         paper.pivot(compare(two), ["fusion", "heads"])
     found = paper.pivot(compare(two), ["out_proj", "fusion", "heads"])
@@ -125,7 +127,7 @@ def test_the_command(tmp_path):
     assert latex.returncode == 0 and latex.stdout.startswith("% needs \\usepackage{booktabs}\n\\begin{table}")
     text = pivot().stdout
     assert "heads=16" in text and "2.440 ± 0.184†" in text
-    numbers = json.loads(pivot("--format", "json").stdout)
+    numbers = json.loads(pivot("--format", "json").stdout)["rows"]
     assert {row["fusion"]: round(row["mean"], 3) for row in numbers if row["heads"] == "4"} == {
         **{"concat": 2.19, "mean": 2.19, "sum": 2.44}
     }

@@ -210,7 +210,7 @@ def test_it_is_said_under_the_answer_and_in_the_report(command):
         code, out, err = command("compare", "rows.csv", *asked)
         assert code == 0 and " ".join((out + err).split()).count(line) == 1
     _, out, _ = command("compare", "rows.csv", "--format", "json")
-    assert {row["fusion"]: row["clears_floor"] for row in json.loads(out)}["median"] is True
+    assert {row["fusion"]: row["clears_floor"] for row in json.loads(out)["rows"]}["median"] is True
     code, out, _ = command("report", "rows.csv", "--out", "page.html")
     with open("page.html", encoding="utf-8") as page:
         text = page.read()

@@ -144,7 +144,7 @@ def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
     assert "up to 8 seeds" in command("plan", "pilot.csv", "--mixed")[2]
     asked = ("--where", "numerics=2", "--difference", str(SD), "--contrasts", "1", "--format", "json")
     code, printed, said = command("plan", "pilot.csv", *asked)
-    assert (code, json.loads(printed)[0]["seeds"]) == (0, 10)
+    assert (code, json.loads(printed)["rows"][0]["seeds"]) == (0, 10)
     assert "up to 4 seeds" in said and "power 0.8" in said
     optimizers = pd.concat([pilot(optimizer="a"), pilot(optimizer="b")])
     optimizers.to_csv(tmp_path / "pilot.csv", index=False)

@@ -45,7 +45,7 @@ def assert_refused(done: subprocess.CompletedProcess, *words: str) -> None:
 
 
 def rows(tmp_path: Path) -> list[dict]:
-    return json.loads(call_cli("runs", "--format", "json", cwd=tmp_path).stdout)
+    return json.loads(call_cli("runs", "--format", "json", cwd=tmp_path).stdout)["rows"]
 
 
 # --- from a template to a comparison ----------------------------------------------------------

@@ -27,7 +27,7 @@ from ablate.printing import console, put, say_what_is_warned
 from ablate.reporting.cells import short_table
 from ablate.reporting.commands import commands
 from ablate.reporting.html import called
-from ablate.reporting.tables import render
+from ablate.reporting.tables import records, render
 from ablate.store.columns import csv_text
 from tests.helpers import ROOT
 from tests.synthetic import small_study
@@ -144,8 +144,8 @@ def test_names_tell_all_variants_apart():
 
 def test_a_table_has_a_label_of_its_own_for_each_variant():
     result = ablate.compare(odd(), **ASKED)
-    labels = short_table(result)["variant"]  # without the only baseline
-    assert labels.nunique() == len(NAMES) - 1
+    labels = short_table(result)["variant"]
+    assert labels.nunique() == len(NAMES)
     assert {"method=relu", 'method="relu k=2"', 'method="relu k=3"'} <= {*labels}
     assert not OBEYED.search(str(result)) and not OBEYED.search(result._repr_html_())
     levels = ({"method": name, "scores": "softmax"} for name in NAMES)
@@ -192,7 +192,7 @@ def test_labels_break_no_row_of_latex_and_no_json(command):
         len(re.findall(r"(?<!\\)&", line)) for line in body.splitlines()
     } == {2}
     _, out, _ = command(*asked, "--format", "json")
-    assert sorted(row["method"] for row in json.loads(out)) == sorted(NAMES)
+    assert sorted(row["method"] for row in json.loads(out)["rows"]) == sorted(NAMES)
 
 
 # --- CSV for people ----------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_no_text_of_a_csv_for_people_is_a_formula(command):
     assert {"=HYPERLINK(1)", "+1+1", "@SUM(1)", "-3+1", "-3"} <= {*again["method"]}
     frame = pd.DataFrame({"=cmd": ["\t=1", "\r1", None], "n": [-1.5, np.inf, np.nan]})
     assert render(frame, "csv") == "'=cmd,n\n'\t=1,-1.5\n'\r1,inf\n,\n"
-    assert json.loads(render(frame, "json"))[1]["n"] is None
+    assert records(frame)[1]["n"] is None
 
 
 def test_what_programs_read_stays_as_it_is():

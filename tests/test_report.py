@@ -39,6 +39,8 @@ from ablate.store.store import Store
 from tests.helpers import call_cli, make_record, write_study
 from tests.synthetic import small_study, synthetic_probes, synthetic_study
 
+pytestmark = pytest.mark.usefixtures("two_seeds_decide")
+
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028|\u2029"
 SCREEN, NARROW = {"width": 1400, "height": 900}, {"width": 400, "height": 800}
 

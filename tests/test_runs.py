@@ -45,7 +45,7 @@ def four(tmp_path: Path) -> Path:
 def listed(where: Path, *options: str) -> pd.DataFrame:
     done = call_cli("runs", *options, "--format", "json", cwd=where)
     assert done.returncode == 0, done.stderr
-    return pd.DataFrame(json.loads(done.stdout))
+    return pd.DataFrame(json.loads(done.stdout)["rows"])
 
 
 def test_the_newest_is_last_and_ages_are_told(four: Path):
@@ -229,7 +229,7 @@ def test_results_lie_where_one_says(place: str, four: Path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert len(json.loads(call("runs", "synthetic", "--format", "json"))) == 4
+    assert len(json.loads(call("runs", "synthetic", "--format", "json"))["rows"]) == 4
     assert "1 run in kept" in call("run", *QUICK)
     if place == "environment":
         assert "sum" in call("compare", "synthetic")
@@ -269,7 +269,7 @@ def test_loose_runs_are_compared_with_their_like(tmp_path: Path):
     for command, _ in commands:
         rows = call_cli("runs", *command.split()[1:], "--format", "json", cwd=tmp_path)
         assert rows.returncode == 0
-        assert len({(row["corpus"], row["steps"]) for row in json.loads(rows.stdout)}) == 1
+        assert len({(row["corpus"], row["steps"]) for row in json.loads(rows.stdout)["rows"]}) == 1
 
 
 def test_a_terminal_has_the_table_of_the_store_with_steps_that_only_the_command_knows(four, monkeypatch):

@@ -73,6 +73,7 @@ OF_METHODS: dict[str, set[int]] = {
 def test_parameters_of_every_method_by_hand(kind):
     for name in KINDS[kind].methods():
         parts = variants_of(kind, name)
+        assert name in OF_METHODS, f"{name}: write its parameters into OF_METHODS, reckoned by hand"
         assert {attention_params(model_of(attention_spec(**{kind: part}))) for part in parts} == {
             2 * count
             for count in OF_METHODS[name]  # in two layers

@@ -301,10 +301,11 @@ def test_a_dry_run_says_what_bfloat16_would_gain_and_where_it_is_slower(planned,
 def test_what_evaluation_takes_is_counted_by_its_tokens(monkeypatch):
     evaluated = ("train.eval_every=4", "train.eval_tokens=200", "train.average=0.5")
     run = prepare(config := make_config(*QUICK, "train.steps=10", *evaluated))
-    monkeypatch.setattr("ablate.study.estimate._time", lambda *_: (2.0, 0.25))
+    monkeypatch.setattr("ablate.study.estimate._time", lambda *_: (2.0, 0.25, 3.0))
     validation, test = (run.corpus.splits[name].size or 0 for name in ("validation", "test"))
     times = total([(run, 3)], 1)
     assert (times.steps, times.evaluations) == (60.0, 0.25 * 3 * 200 * 4)  # at 0, 4, 8 and 10
+    assert times.busy == 3.0
     assert times.ends == 0.25 * 3 * 2 * (validation + test)
     whole = replace(run, config=replace(config, train=replace(config.train, eval_tokens=None, average=None)))
     times = total([(whole, 1)], 1)

@@ -640,7 +640,7 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
     pd.testing.assert_frame_equal(rows_of(other), rows)
 
     json_ = call_cli("compare", "tuned", "--format", "json", cwd=whole)
-    primary = [row for row in json.loads(json_.stdout) if row["family"] == "primary"]
+    primary = [row for row in json.loads(json_.stdout)["rows"] if row["family"] == "primary"]
     assert {row["fusion"]: row["n"] for row in primary} == {"concat": 2, "sum": 2}
     assert all(row["metric"] == "test_loss" for row in primary)
 
@@ -669,7 +669,9 @@ def test_arms_side_by_side_and_what_cannot_be_built_is_named(tmp_path):
     arms = ("run", "study=arms", "fusion=concat,sum", *QUICK)
     assert call_cli(*arms, "seed=0,1", cwd=tmp_path).returncode == 0
     result = call_cli("compare", "arms", "--format", "json", cwd=tmp_path)
-    rows = {(r["fusion"], r["normalize"], r["match"], r["match_by"]): r for r in json.loads(result.stdout)}
+    rows = {
+        (r["fusion"], r["normalize"], r["match"], r["match_by"]): r for r in json.loads(result.stdout)["rows"]
+    }
     matches = [("none", match, by) for match in ("params", "flops") for by in ("mlp", "value_width")]
     sums = [key[1:] for key in rows if key[0] == "sum"]
     assert sorted(sums) == sorted([("none", "none", ""), ("variance", "none", ""), *matches])

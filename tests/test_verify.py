@@ -167,7 +167,7 @@ def test_the_command(tmp_path):
     )
     assert "Q2: Does the output projection matter?" in shown.stderr
     plain = json.loads(call_cli("verify", "--format", "json", cwd=tmp_path).stdout)
-    assert {*plain} == {"identities"} and len(plain["identities"]) > 30
+    assert {*plain} == {"schema", "identities"} and len(plain["identities"]) > 30
     refused = call_cli("verify", "--only", "99", cwd=tmp_path)
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1
     assert not [*tmp_path.iterdir()]

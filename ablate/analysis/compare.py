@@ -20,7 +20,7 @@ from ablate.analysis.frames import reported
 from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
 from ablate.analysis.looks import Decisions
 from ablate.analysis.placebo import Floor, clears, placebo_floor
-from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
+from ablate.analysis.question import Question, direction, labelled, margin_of, metric_of, varied
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, collect
 from ablate.analysis.verdicts import (
@@ -169,12 +169,13 @@ def compare(
         table["verdict"] = None
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
     arms = {run_id: name for record in records for run_id, name in record.arm_of.items()}
+    called = labelled(variants.each, asked.get("label", {}))
     comparison = Comparison(
         rows=rows,
         table=table,
         variants={
             name: replace(one, arm=arms.get(runs[name], ""))
-            for name, one in zip(variants.names, variants.each, strict=True)
+            for name, one in zip(variants.names, called, strict=True)
         },
         metric=metric,
         higher_is_better=variants.higher_is_better,

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.variant import Variant
+from ablate.config.contrast import FEWEST
 
 BEYOND = (stats.BETTER, stats.WORSE, stats.HIGHER, stats.LOWER)
 
@@ -65,6 +66,12 @@ class Finding:
     @property
     def is_undecided(self) -> bool:
         return self.verdict == stats.UNDECIDED
+
+    @property
+    def is_too_few(self) -> bool:
+        """Whether it has no verdict as it has fewer seeds than one takes that no study named beforehand."""
+        is_planned = self.is_primary or self.look is not None
+        return self.is_undecided and self.is_tested and not is_planned and self.seeds < FEWEST
 
     @property
     def is_perhaps_within(self) -> bool:

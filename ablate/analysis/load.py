@@ -57,9 +57,10 @@ class Source:
     @cached_property
     def record(self) -> StudyRecord | None:
         """The record, without the command that it holds if that is not ablate's."""
-        if self.stored is None or _is_ours(self.stored):
-            return self.stored
-        return replace(self.stored, command="", typed=[], config_dir=None)
+        if self.stored is None:
+            return None
+        known = replace(self.stored, is_copy=self.store is None)
+        return known if _is_ours(known) else replace(known, command="", typed=[], config_dir=None)
 
 
 @dataclass(frozen=True)
@@ -256,7 +257,7 @@ def _remembered(rows: pd.DataFrame) -> Source | None:
 
 def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[Note]:
     """A line if rows are of studies whose declarations are not known, or whose command is not shown."""
-    if source and source.record is not source.stored:
+    if source and source.stored and not _is_ours(source.stored):
         line = f"{source.directory / 'study.json'}: holds a command that is not ablate's, which is not shown"
         return [Note(line, "doubt", "a command that is not ablate's")]
     if is_foreign(rows) or (source and (source.record or not (source.study or source.table))):

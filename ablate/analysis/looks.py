@@ -31,6 +31,7 @@ MOST = 48
 # Of paired differences in docs/noise.csv, taken for every text.
 USUAL_SD = {"val_loss": 0.0147, "test_loss": 0.0274, "mix_loss": 0.0152}
 DRAWS = 4_000
+LEAST, MOST_RUNS = "least", "most"  # of what a study may cost
 
 
 def usual(seeds: int) -> list[int]:
@@ -151,9 +152,9 @@ class Looks:
         simulated = expected(tuple(self.at), self.contrasts, effect, bound)
         return float(simulated.overstated[self.at.index(seeds)])
 
-    def cost_lines(self, runs_a_seed: Mapping[Any, int], seconds: float) -> list[str]:
-        """Lines on what the study will cost, if differences scatter as they usually do. runs_a_seed: of each
-        arm. seconds: of a run; NaN if unknown."""
+    def costs(self, runs_a_seed: Mapping[Any, int]) -> dict[str, float]:
+        """How many runs the study takes, as in `costs`, if differences scatter as they usually do.
+        runs_a_seed: of each arm."""
         arms = [*self.arms]
         compared = [one for k, (one, _) in enumerate(self.pairs) if k not in self.equal]
         variants = {arms[one] for one in (*compared, *self.beside)}
@@ -162,10 +163,8 @@ class Looks:
             sum(map(runs_a_seed.__getitem__, side)) for side in (variants - bases, bases)
         )
         apart = self.at[0] * (sum(runs_a_seed[arm] for arm in arms) - of_variants - of_bases)
-        costs = (of_variants, of_bases, apart)
         sd = USUAL_SD.get(self.metric)
-        lines = cost_lines(self.at, self.contrasts, costs, self.margin, self.margin, sd, seconds)
-        return [*lines[:-1], f"{lines[-1]}, as in docs/noise.csv"] if len(lines) > 1 else lines
+        return costs(self.at, self.contrasts, (of_variants, of_bases, apart), self.margin, self.margin, sd)
 
 
 @dataclass(frozen=True)
@@ -298,33 +297,30 @@ def least_difference(seeds: int, sd: float, *, power: float = 0.8, alpha: float 
     return high * sd
 
 
-def cost_lines(
+def costs(
     looks: Sequence[int],
     contrasts: int,
     runs_a_seed: tuple[float, float, float],
     difference: float,
     margin: float,
     sd: float | None,
-    seconds: float,
-) -> list[str]:
-    """Lines on how many runs a study with looks takes, and how long. runs_a_seed: of the variants, and of
-    their baselines; and how many runs arms without a contrast have in all. sd: of a paired difference, None
-    if unknown. seconds: of a run; NaN if unknown."""
+) -> dict[str, float]:
+    """How many runs a study with looks takes: at least, at most and, if sd is known, to be expected if each
+    difference is `difference`, and if there is none. runs_a_seed: of the variants, and of their baselines;
+    and how many runs arms without a contrast have in all. sd: of a paired difference."""
     of_variants, of_bases, apart = runs_a_seed
-
-    def cost(seeds: float, of_base: float) -> str:
-        runs = of_variants * seeds + of_bases * of_base + apart
-        return counted(round(runs), "run") + ("" if seconds != seconds else f", {duration(runs * seconds)}")
-
-    least, most = (cost(n, n) for n in (looks[0], looks[-1]))
-    lines = [f"looks at {', '.join(map(str, looks))} seeds: at least {least}; at most {most}"]
+    seeds: dict[str, tuple[float, float]] = {LEAST: (looks[0], looks[0])}
     if sd and contrasts:
-        of_it, of_none = (expected(tuple(looks), contrasts, d / sd, margin / sd) for d in (difference, 0))
-        lines.append(
-            f"expected: {cost(of_it.seeds, of_it.of_baseline)}, if each difference is {difference:g};"
-            f" {cost(of_none.seeds, of_none.of_baseline)}, if there is none; differences scatter by {sd:.2g}"
-        )
-    return lines
+        for name, true in ((f"if each differs by {difference:g}", difference), ("if none differs", 0.0)):
+            of = expected(tuple(looks), contrasts, true / sd, margin / sd)
+            seeds[name] = (of.seeds, of.of_baseline)
+    seeds[MOST_RUNS] = (looks[-1], looks[-1])
+    return {name: of_variants * own + of_bases * base + apart for name, (own, base) in seeds.items()}
+
+
+def runs_in_words(runs: float, seconds: float) -> str:
+    """So many runs, with their time. seconds: of a run; NaN if unknown."""
+    return counted(round(runs), "run") + ("" if seconds != seconds else f", {duration(runs * seconds)}")
 
 
 # --- helpers ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.finding import Finding
 from ablate.analysis.frames import is_foreign, seconds_a_run
-from ablate.analysis.looks import cost_lines, usual, usual_seeds
+from ablate.analysis.looks import costs, runs_in_words, usual, usual_seeds
 from ablate.analysis.question import Question
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
@@ -88,7 +88,9 @@ def seeds_needed(
     looks = usual(usual_seeds(k))
     others = 1 if contrasts or not family else len({one.baseline for one in family})
     bound = result.margin if result.margin == result.margin else difference
-    lines += cost_lines(looks, k, (arms - others, others, 0), difference, bound, sd, run_s / at_once)
+    runs = costs(looks, k, (arms - others, others, 0), difference, bound, sd)
+    each = (f"{name} {runs_in_words(count, run_s / at_once)}" for name, count in runs.items())
+    lines.append(f"looks at {', '.join(map(str, looks))} seeds: {'; '.join(each)}")
     if budget_min is not None:
         if math.isnan(run_s):
             raise ConfigError(f"--budget {budget_min:g}: the rows have no wall_s, so runs have no known time")

@@ -1,6 +1,7 @@
 """What is asked of a table: its metric, the margin, what was varied, what pairs. It loads no torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypedDict
 
 import numpy as np
@@ -9,8 +10,9 @@ import pandas as pd
 from ablate.analysis.contrasts import parse_baseline
 from ablate.analysis.frames import LARGEST, is_foreign, is_numeric
 from ablate.analysis.incomparable import metrics_of
+from ablate.analysis.variant import Variant
 from ablate.analysis.variants import variant_columns
-from ablate.config.conditions import Where, spelled
+from ablate.config.conditions import Where, column_for, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, option
@@ -21,8 +23,8 @@ NOT_VARIED = (*of_role("identity", "seed", "metric", "resource"), "git", "code",
 
 
 class Question(TypedDict, total=False):
-    """Arguments of `compare`: which rows are compared, by which metric, grouped into which variants, and what
-    pairs their runs."""
+    """Arguments of `compare`: which rows are compared, by which metric, grouped into which variants, what
+    pairs their runs, and what levels are called, as {"fusion=sum": "summed heads"}."""
 
     metric: str | None
     by: Sequence[str]
@@ -31,6 +33,7 @@ class Question(TypedDict, total=False):
     where: Sequence[str]
     higher_is_better: bool | None
     mixed: bool
+    label: Mapping[str, str]
 
 
 def question(
@@ -41,9 +44,10 @@ def question(
     mixed: bool,
     pair_by: Sequence[str] | str | None = None,
     higher_is_better: bool | None = None,
+    label: Mapping[str, str] | Sequence[str] | None = None,
 ) -> Question:
     """The question as people ask it: columns as a list or as COL,COL, the baseline as a mapping or as
-    K=V,K=V, and one condition or several. Raises ConfigError."""
+    K=V,K=V, one condition or several, and labels as a mapping or as K=V:WORDS each. Raises ConfigError."""
     several = [where] if isinstance(where, str | Mapping) else where or ()
 
     def columns(given: Sequence[str] | str | None) -> Sequence[str]:
@@ -57,7 +61,38 @@ def question(
         "where": [*map(spelled, several)],
         "higher_is_better": higher_is_better,
         "mixed": mixed,
+        "label": label if isinstance(label, Mapping) else dict(map(_label, label or ())),
     }
+
+
+def _label(text: str) -> tuple[str, str]:
+    level, _, words = text.partition(":")
+    if not words or "=" not in level:
+        raise ConfigError(
+            f"--label {text}: give K=V:WORDS, such as {option('--label', 'fusion=sum:summed heads')}"
+        )
+    return level, words
+
+
+def labelled(variants: Iterable[Variant], label: Mapping[str, str]) -> list[Variant]:
+    """The variants with these words for their levels. Raises ConfigError for a level that none has, and for
+    words that two levels of a column would share."""
+    variants, words = [*variants], dict[str, dict[str, str]]()
+    for key, called in label.items():
+        name, _, level = key.partition("=")
+        column, where = column_for(name), f"--label {key}:{called}"
+        levels = [*dict.fromkeys(one.levels[column] for one in variants if column in one.levels)]
+        if level not in levels:
+            having = f"{name} is {', '.join(levels)}" if levels else f"{name} tells no variants apart"
+            raise ConfigError(f"{where}: {having} here")
+        of = words.setdefault(column, {})
+        if called in of.values() or called in {*levels} - {level}:
+            raise ConfigError(f"{where}: another level of {name} is called so; give other words")
+        of[level] = called
+    return [
+        replace(one, words={c: of[one.levels[c]] for c, of in words.items() if one.levels[c] in of})
+        for one in variants
+    ]
 
 
 def metric_of(

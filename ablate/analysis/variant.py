@@ -4,8 +4,9 @@ import functools
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
@@ -23,10 +24,12 @@ BY_ITSELF = ("fusion",)  # a level of these columns needs no column beside it
 @dataclass(frozen=True, eq=False)
 class Variant:
     """levels: of each column that tells variants apart, as text, in the order of a comparison. arm: its name
-    in a tuned study; empty if it has none."""
+    in a tuned study; empty if it has none. words: what its level of a column is called, if a reader asks for
+    other words (--label)."""
 
     levels: Mapping[str, str]
     arm: str = ""
+    words: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def name(self) -> str:
@@ -49,12 +52,19 @@ class Variant:
             return terms[self.arm]
         kept = [(c, level) for c, level in self.levels.items() if level and (columns is None or c in columns)]
         return between.join(
-            terms.get(level) or (in_name(level) if c in bare else pattern.format(c, in_name(level)))
+            self.words.get(c)
+            or terms.get(level)
+            or (in_name(level) if c in bare else pattern.format(c, in_name(level)))
             for c, level in kept
         )
 
+    def title(self, columns: Collection[str], **how: Any) -> str:
+        """Its name in a row or a chart: that of its arm or, without one, the levels of these columns. how: as
+        of `label`."""
+        return self.arm or self.label(columns, **how)
+
     def without(self, column: str) -> "Variant":
-        return Variant({key: level for key, level in self.levels.items() if key != column}, self.arm)
+        return replace(self, levels={key: level for key, level in self.levels.items() if key != column})
 
     def differing(self, other: "Variant") -> list[str]:
         """The columns in which the two differ."""

@@ -12,12 +12,14 @@ from ablate.analysis import controls, documents, stats
 from ablate.analysis.contrasts import EQUAL, Pair, differing, own_values, primary_pairs
 from ablate.analysis.looks import Decisions, Looks
 from ablate.analysis.variants import Variants
+from ablate.config.contrast import FEWEST
 from ablate.phrases import counted
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
 POWER = 0.8
 NEVER = "no number of seeds would decide it"
+TOO_FEW = "too few seeds for a verdict, {} of at least {}"
 NUMBERS = (
     *("pairs", "n_baseline", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal"),
     *("sd_diff", "p_tost", "p_tost_holm", "ratio", "skew", "correlation", "p_welch"),
@@ -75,10 +77,13 @@ def contrast_table(
     by_interval = table["verdict"].to_numpy()
     table["verdict"] = np.where(is_equal, EQUAL, stats.withheld(by_interval, more))
     is_lost = (table["verdict"] != by_interval) & ~is_equal
-    table["verdict"] = table["verdict"].mask(is_identical, stats.IDENTICAL)
+    seeds_K = np.where(apart, np.minimum(n, n_base), pairs_K)
+    fewest = FEWEST if family == "exploratory" and now is None else 0
+    is_few = (seeds_K < fewest) & in_family & ~is_lost & table["p"].notna()
+    table["verdict"] = table["verdict"].mask(is_few, stats.UNDECIDED).mask(is_identical, stats.IDENTICAL)
     _add_looks(table, family, now)
     open_ = (table["verdict"] == stats.UNDECIDED) & in_family & ~is_lost & (now is None)
-    table["more_seeds"] = _more_seeds(table, open_, np.where(apart, np.minimum(n, n_base), pairs_K), margin)
+    table["more_seeds"] = _more_seeds(table, open_, seeds_K, fewest, margin)
     never = np.isinf(table["more_seeds"])
     table["more_seeds"] = table["more_seeds"].mask(never)
     reasons = zip(table.to_dict("records"), is_lost, equal, more, strict=True)
@@ -86,6 +91,8 @@ def contrast_table(
         _why(variants, row, more if lost else 0, same, alpha) for row, lost, same, more in reasons
     ]
     table["why"] = table["why"].mask(never, NEVER)
+    few = pd.Series([TOO_FEW.format(count, fewest) for count in seeds_K], table.index)
+    table["why"] = table["why"].mask(is_few & (table["verdict"] == stats.UNDECIDED), few)
     return table
 
 
@@ -105,14 +112,16 @@ def _add_looks(table: pd.DataFrame, family: str, now: Decisions | None) -> None:
         ]
 
 
-def _more_seeds(table: pd.DataFrame, open_: pd.Series, seeds: stats.Array, margin: float) -> pd.Series:
+def _more_seeds(
+    table: pd.DataFrame, open_: pd.Series, seeds: stats.Array, fewest: int, margin: float
+) -> pd.Series:
     """How many more seeds would decide each open contrast, if its difference is the true one: NaN for any
-    other, infinity if no number would. seeds: (K,) that there are."""
+    other, infinity if no number would. seeds: (K,) that there are. fewest: that a verdict takes."""
     more = pd.Series(np.nan, table.index)
     if open_.any():
         diff, sd, level = (table[column][open_] for column in ("diff", "sd_diff", "level"))
         needed = stats.seeds_to_claim(diff, sd, 1 - level, power=POWER, margin=margin)
-        more[open_] = np.maximum(needed - seeds[open_], 1)
+        more[open_] = np.maximum(np.maximum(needed, fewest) - seeds[open_], 1)
     return more
 
 

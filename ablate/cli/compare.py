@@ -14,6 +14,7 @@ from ablate.cli.shared import (
     ByOption,
     Format,
     FormatOption,
+    LabelOption,
     MarginOption,
     MetricOption,
     MixedOption,
@@ -23,6 +24,7 @@ from ablate.cli.shared import (
     WhereOption,
     WideOption,
     print_table,
+    put_json,
     remark,
     use_plugins,
 )
@@ -60,6 +62,7 @@ def compare(
     ] = False,
     higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
+    label: LabelOption = None,
     pivot: Annotated[
         str | None,
         typer.Option(
@@ -90,7 +93,7 @@ def compare(
       base,0,3.214           --baseline method=base --lower-is-better
       ours,0,3.170
       base,1,3.209
-      ours,1,3.168
+      ours,1,3.168           and so on, for six seeds or more
     """
     from dataclasses import replace
 
@@ -103,7 +106,7 @@ def compare(
     if pivot is not None and cost:
         raise typer.BadParameter("shows means alone; leave --cost out", param_hint="--pivot")
     results = load(targets or [], metric)
-    chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better)
+    chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better, label)
     asked = list[str]()  # lines on what an option adds
     missing = [line for record in results.records for line in not_begun(results.rows, record)]
     result = compare(
@@ -123,6 +126,11 @@ def compare(
         _for_a_paper(result, pivot, format, wide=wide)
         shown += lines_if(is_short and answers.doubts(notes), f"{answers.doubts(notes)}.")
         shown += texts(note for note in notes if is_short and note.kind == "taken")
+    elif format == "json":
+        from ablate.reporting.tables import records
+
+        answer = answers.lines(result, results.records)
+        put_json(answer=answer, rows=records(result.table), notes=texts(notes))
     elif format not in READ:
         print_table(result.table, format, wide=wide)
     elif is_short:
@@ -213,13 +221,14 @@ def report(
     margin: MarginOption = None,
     higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
+    label: LabelOption = None,
     runs_dir: RunsOption = None,
 ) -> None:
     """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
     from ablate.analysis.question import question
     from ablate.reporting.html import write_report
 
-    chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better)
+    chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better, label)
     put(write_report(target, out=out, charts=charts, margin=margin, **chosen))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ablate.cli import completion
-from ablate.cli.shared import FormatOption, WideOption, print_table
+from ablate.cli.shared import FormatOption, JsonOption, WideOption, print_table, put_json
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import counted
@@ -66,6 +66,7 @@ def show(
             autocompletion=completion.overrides,
         ),
     ] = None,
+    format: JsonOption = "table",
     config_dir: ConfigDirOption = None,
 ) -> None:
     """Show what is known of a corpus before training.
@@ -81,7 +82,7 @@ def show(
     from ablate.data.text_statistics import text_statistics
     from ablate.execution.formulas import before_training
     from ablate.execution.run import resolve
-    from ablate.reporting.tables import render_row
+    from ablate.reporting.tables import records, render_row
 
     given = overrides or []
     run = resolve(_config([*_choice(text, given, config_dir), *given], config_dir))
@@ -98,8 +99,12 @@ def show(
         row["documents"] = f"{opened.documents:,}"
         row["counting"] = f"n-grams of {counted(statistics.order, 'token')}{part}"
     row["sha256"] = opened.sha256
+    splits = pd.DataFrame([figures(opened, split, statistics) for split in opened.splits])
+    if format == "json":
+        put_json(about=row, rows=records(splits))
+        return
     put(render_row(pd.Series(row, dtype=object)))
-    print_table(pd.DataFrame([figures(opened, split, statistics) for split in opened.splits]), "table")
+    print_table(splits, "table")
     for split in opened.splits:
         if lines := beginning(opened, split, run.config.resolved_seeds()["data"]):
             put("\n  ".join([f"\n{split}", *lines]))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ablate.cli.shared import RunsOption, resumable, say_loading, use_plugins
+from ablate.cli.shared import JsonOption, RunsOption, put_json, resumable, say_loading, use_plugins
 from ablate.cli.train import say_lines
 from ablate.config.overrides import as_value
 from ablate.phrases import texts
@@ -50,6 +50,7 @@ def duel(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what the budget buys here; train nothing.")
     ] = False,
+    format: JsonOption = "table",
     runs_dir: RunsOption = None,
 ) -> None:
     """Say which of two methods is better on a text, at equal parameters.
@@ -77,7 +78,8 @@ def duel(
     words += [word for flag, given in (("--a", a), ("--b", b)) for one in given or () for word in (flag, one)]
     command = shlex.join([*words, "--budget", budget])
     between = Duel(*sides, settings, command)
-    require_sound([between.one.method, between.other.method])
+    for line in require_sound([between.one.method, between.other.method]):
+        say(line)
     with resumable():
         plan = between.plan(budget_s, keep=not dry_run)
         say(str(plan))
@@ -96,8 +98,14 @@ def duel(
     comparison, sentences = between.result()
     if doubts := answers.doubts(comparison.notes, f"ablate compare {between.study} --why explains"):
         say(f"{doubts}.")
-    put(sentences)
-    put(write_report(between.study))
+    page = write_report(between.study)
+    if format == "json":
+        from ablate.reporting.tables import records
+
+        put_json(answer=[sentences], rows=records(comparison.table), report=str(page))
+    else:
+        put(sentences)
+        put(page)
 
 
 def _seconds(budget: str) -> float:

@@ -1,9 +1,9 @@
 """`ablate new`, `ablate check` and `ablate verify`: a method of your own, its contract, and which ways of
 combining heads are the same."""
 
+import ast
 import dataclasses
 import importlib.util
-import json
 import keyword
 import re
 from collections import defaultdict
@@ -13,26 +13,56 @@ from typing import Annotated, Literal
 import typer
 
 from ablate.cli import completion
-from ablate.cli.shared import PluginOption, RunsOption, WideOption, print_table, say_loading, use_plugins
+from ablate.cli.shared import (
+    JsonOption,
+    PluginOption,
+    RunsOption,
+    WideOption,
+    print_table,
+    put_json,
+    say_loading,
+    use_plugins,
+)
 from ablate.config.rules import DEVICE, ConfigError
 from ablate.files.owned import create
 from ablate.phrases import counted
 from ablate.printing import put, say
 
-TEMPLATES = Path(__file__).parent.parent / "verify" / "templates"
+PACKAGE = Path(__file__).parent.parent
+TEMPLATES = PACKAGE / "verify" / "templates"
+
+
+SEAMS = """\
+Which seam does an idea fit? docs/plugins.md has the smallest example of each.
+
+fusion   how heads are combined: sees what each head read, the layer's input, on request the token's values
+scores   where heads look, and what they read there: sees queries, keys, values and what is visible
+readout  what stands in place of out_proj: sees the fused heads; linear, each token by itself
+none     positions, norms, MLPs, sizes, sharing: keys of a config; ablate keys model
+
+ablate new KIND NAME writes a file that works, to change."""
 
 
 def new(
     kind: Annotated[
-        Literal["fusion", "scores", "readout"],
-        typer.Argument(
-            help="A way to combine heads (fusion), a rule on attention scores (scores), or a map in place of"
-            " out_proj (readout)."
-        ),
-    ],
-    name: Annotated[str, typer.Argument(help="Its name in configs; the file will be NAME.py.")],
+        Literal["fusion", "scores", "readout"] | None,
+        typer.Argument(help="What it is; without it, what each of them sees is printed.", show_default=False),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Its name in configs; the file will be NAME.py.", show_default=False),
+    ] = None,
+    builtin: Annotated[
+        bool,
+        typer.Option("--builtin", help="In a checkout of ablate: begin a method of ablate's there."),
+    ] = False,
 ) -> None:
-    """Write a Python file with a working method of your own, for you to change."""
+    """Write a Python file with a working method of your own, for you to change; without arguments, say which
+    kind of method an idea is."""
+    if kind is None:
+        return put(SEAMS)
+    if name is None:
+        raise typer.BadParameter(f"name it, as: ablate new {kind} mine", param_hint="NAME")
     title = "".join(part.capitalize() for part in name.split("_"))
     words = name, title  # of the file, and of its class
     if not name.isascii() or not all(word.isidentifier() and not keyword.iskeyword(word) for word in words):
@@ -41,8 +71,13 @@ def new(
         )
     if DEVICE.fullmatch(name):
         raise ConfigError(f"{name}: a device on Windows, where no file can have that name; give another")
-    if (TEMPLATES.parent.parent / "model" / kind / f"{name}.py").exists():
+    if (PACKAGE / "model" / kind / f"{name}.py").exists():
         raise ConfigError(f"{name}: ablate has a {kind} of this name; give yours another")
+    template = (TEMPLATES / f"{kind}.py").read_text(encoding="utf-8")
+    named = template.replace("MineOptions", f"{title}Options").replace("class Mine(", f"class {title}(")
+    named = re.sub(r"\bmine\b", name, named)
+    if builtin:
+        return _begin_builtin(kind, name, named)
     if importlib.util.find_spec(name):
         raise ConfigError(
             f"{name}: a package of Python has that name, which {name}.py would hide; give another"
@@ -50,14 +85,45 @@ def new(
     path = Path(f"{name}.py")
     if path.exists():
         raise ConfigError(f"{path}: is there already; give another name, or move it away")
-    template = (TEMPLATES / f"{kind}.py").read_text(encoding="utf-8")
-    named = template.replace("MineOptions", f"{title}Options").replace("class Mine(", f"class {title}(")
-    create(path, re.sub(r"\bmine\b", name, named))
+    create(path, named)
     put(f"{path}: it passes; change it, then: ablate check {path}")
+
+
+def _begin_builtin(kind: str, name: str, text: str) -> None:
+    """Write the files of a method of ablate's, from a template that works. Raises ConfigError outside of a
+    checkout."""
+    from ablate.compose.configs import configs_dir
+
+    if not (PACKAGE.parent / "pyproject.toml").exists():
+        raise ConfigError(
+            "--builtin: ablate is installed here; take a checkout of it, as pip install -e gives"
+        )
+    exported = ast.parse((PACKAGE / "methods.py").read_text(encoding="utf-8")).body
+    homes = {one.name: f.module or "" for f in exported if isinstance(f, ast.ImportFrom) for one in f.names}
+    homes |= dict.fromkeys(("register", kind.capitalize()), f"ablate.model.{kind}.base")
+    head, names, body = re.split(r"^from ablate\.methods import (.*)\n", text, flags=re.M)
+    imports = defaultdict(list)
+    for each in names.split(", "):
+        imports[homes[each]].append(each)
+    lines = [f"from {home} import {', '.join(of)}\n" for home, of in sorted(imports.items())]
+    options, mark, method = body.partition("@register")
+    keys = [("name", name), *re.findall(r"^    (\w+): .* = (.*)$", options, re.M)]
+    options = re.sub(r"^(    \w+: .*) = .*$", r"\1", options, flags=re.M)  # its defaults are in the YAML
+    method = method.replace("ablate.methods.Linear", "ablate.model.layers.Linear")
+    source = "".join([head.split('"""\n\n', 1)[1], *lines, options, mark, method])
+    files = {PACKAGE / "model" / kind / f"{name}.py": source}
+    files[PACKAGE / "model" / kind / f"{name}.svg"] = (TEMPLATES / "new.svg").read_text(encoding="utf-8")
+    if kind != "readout":
+        files[configs_dir() / kind / f"{name}.yaml"] = "".join(f"{key}: {value}\n" for key, value in keys)
+    for path, content in files.items():
+        create(path, content)
+        put(path)
+    put("scripts/check fails until the rest is there, and says what; docs/architecture.md has the list")
 
 
 def check(
     file: Annotated[str, typer.Argument(help="A Python file with methods, such as ablate new writes.")],
+    format: JsonOption = "table",
 ) -> None:
     """Test a method of your own: shapes, causality, gradients, seeds, parameter and FLOP counts, and the
     properties that it declares. Exit code 1 if a check fails."""
@@ -65,22 +131,26 @@ def check(
     from ablate.study.run import use_plugins
     from ablate.verify.contract import check_results
 
-    failed = False
+    failed, rows = False, []
     for method in use_plugins([file]):
         results = list(check_results(method.kind, method.name))
+        rows += [{"kind": method.kind, "method": method.name, **dataclasses.asdict(each)} for each in results]
         for variant in dict.fromkeys(result.variant for result in results):
             own = [result for result in results if result.variant == variant]
-            broken: defaultdict[str, list[str]] = defaultdict(list)
+            broken: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
             for result in own:
                 if result.broken:
-                    broken[result.broken].append(result.check)
+                    broken[result.broken, result.spoils].append(result.check)
             lost = sum(map(len, broken.values()))
             held = f"{len(own) - lost} checks of {len(own)}" if lost else f"all {counted(len(own), 'check')}"
-            put(f"{variant}: {held} hold")
-            for why, checks in broken.items():
+            if format == "table":
+                put(f"{variant}: {held} hold")
+            for (why, spoiled), checks in broken.items():
                 others = f"; so do {len(checks) - 1} more" if len(checks) > 1 else ""
-                say(f"failed: {checks[0]}: {why}{others}")
+                say(f"failed: {checks[0]}: {why}{others}; so {spoiled}")
             failed = failed or bool(broken)
+    if format == "json":
+        put_json(rows=rows)
     if failed:
         raise typer.Exit(1)
 
@@ -108,7 +178,7 @@ def verify(
         ),
     ] = None,
     plugin: PluginOption = None,
-    format: Annotated[Literal["table", "json"], typer.Option(help="How to print it.")] = "table",
+    format: JsonOption = "table",
     wide: WideOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
@@ -136,7 +206,7 @@ def verify(
         tables["run"] = of_run(run)
     failed = [verdict for verdict in verdicts if verdict.verdict == FAIL]
     if format == "json":
-        put(json.dumps(tables, indent=2, ensure_ascii=False))
+        put_json(**tables)
     else:
         for name, rows in tables.items():
             say(CAPTIONS[name])
@@ -168,7 +238,7 @@ def _compare_classes(one: str, other: str, *, format: str, wide: bool) -> None:
     ours, theirs = result.classes
     folded = [{"fold": way, "largest difference": f"{error:.1e}"} for way, error in result.errors.items()]
     if format == "json":
-        put(json.dumps(dataclasses.asdict(result), indent=2, ensure_ascii=False))
+        put_json(**dataclasses.asdict(result))
     elif result.same:
         say(f"one class ({'; '.join(dict.fromkeys(ours.values()))}), in float64:")
         print_table(pd.DataFrame(folded), "table", wide=wide)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ablate.cli.shared import JsonOption, put_json
 from ablate.printing import put
 
 # Inside the installed package, or in docs/ of a checkout.
@@ -17,14 +18,20 @@ def questions(
     number: Annotated[
         int | None, typer.Argument(min=0, max=4, help="Show all of one answer: 0 to 4.")
     ] = None,
+    format: JsonOption = "table",
 ) -> None:
     """Show five questions about attention heads with what is proved, measured and unknown of each."""
     page = next(path for path in PAGES if path.is_file()).read_text(encoding="utf-8")
     _, *sections = re.split(r"^## (?=Q\d)", LINK.sub(r"\1", page), flags=re.M)
-    if number is not None:
-        put(sections[number].strip())
+    chosen = sections if number is None else [sections[number]]
+    if format == "json":
+        parts = [section.strip().split("\n\n", 2) for section in chosen]
+        put_json(rows=[dict(zip(("question", "answer", "evidence"), part, strict=True)) for part in parts])
         return
-    for section in sections:
+    if number is not None:
+        put(chosen[0].strip())
+        return
+    for section in chosen:
         heading, answer, *_ = section.split("\n\n")
         put(f"{heading}\n{answer}\n")
     put("ablate questions N shows what is proved, what was measured, what is unknown, and how to see it.")

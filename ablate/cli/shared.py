@@ -2,11 +2,13 @@
 
 import contextlib
 import importlib.metadata
+import json
+import math
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,6 +30,10 @@ Format = Literal["table", "csv", "json", "md", "latex"]
 READ = ("table", "md", "latex")
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the table.")]
+JsonOption = Annotated[
+    Literal["table", "json"], typer.Option("--format", help="How to print it, for people or for programs.")
+]
+SCHEMA = 1  # raised when a program that reads the JSON of a command has to change (AGENTS.md)
 WideOption = Annotated[
     bool, typer.Option("--wide", help="Show every column, however narrow the terminal is.")
 ]
@@ -78,6 +84,13 @@ BetterOption = Annotated[
 ]
 MixedOption = Annotated[
     bool, typer.Option("--mixed", help="Allow rows from several corpora or versions of the code.")
+]
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="K=V:WORDS",
+        help="What a level is called in tables and charts, as fusion=sum:'summed heads'. May be repeated.",
+    ),
 ]
 MarginOption = Annotated[
     float | None,
@@ -135,8 +148,10 @@ def print_table(
 
     spare: columns of this table that may be left out too, the first one first.
     """
-    from ablate.reporting.tables import lines_of, render
+    from ablate.reporting.tables import lines_of, records, render
 
+    if format == "json":
+        return put_json(rows=records(frame))
     if format != "table":
         put(render(frame, format), end="")
         return
@@ -146,6 +161,20 @@ def print_table(
     put(text, end="", bold=in_terminal)
     if left_out:
         say(f"no room for {', '.join(left_out)}; --wide shows {'it' if len(left_out) == 1 else 'them'}")
+
+
+def put_json(**parts: Any) -> None:
+    """Print what came of the command as one JSON object, with the version of its schema."""
+    put(json.dumps(_finite({"schema": SCHEMA, **parts}), indent=2, ensure_ascii=False))
+
+
+def _finite(value: Any) -> Any:
+    """The value without numbers that JSON has not."""
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [*map(_finite, value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def remark(text: str, format: Format) -> None:

@@ -15,14 +15,17 @@ import typer
 from ablate.cli import completion
 from ablate.cli.shared import (
     INTERRUPTED,
+    JsonOption,
     PluginOption,
     RunsOption,
     WideOption,
     print_table,
+    put_json,
     resumable,
     say_loading,
     use_plugins,
 )
+from ablate.config.contrast import FEWEST
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import counted, duration, lines_if, texts
 from ablate.printing import put, say
@@ -65,6 +68,7 @@ def run(
         bool,
         typer.Option("--quiet", help="Print only the results and what failed: no progress, no remarks."),
     ] = False,
+    format: JsonOption = "table",
     wide: WideOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
@@ -99,7 +103,10 @@ def run(
             say_loading()
             outcome = run_sweep(sweep, dry_run=dry_run, begun=begun)
     with _silence(quiet):
-        failed = _show(outcome, sweep.typed, wide=wide)
+        with contextlib.redirect_stdout(io.StringIO()) if format == "json" else contextlib.nullcontext():
+            failed = _show(outcome, sweep.typed, wide=wide)
+        if format == "json":
+            _put_json(outcome)
     for line in _failures(outcome) if quiet and outcome.run_ids else ():
         say(line)
     if failed:
@@ -126,6 +133,17 @@ def _show(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
     else:
         return _show_results(outcome, typed, wide=wide)
     return 0
+
+
+def _put_json(outcome: "Outcome") -> None:
+    """Print the runs of the command, or what a dry run found, for programs."""
+    from ablate.reporting.tables import records
+
+    if (estimate := outcome.estimate) is not None:
+        names = ("runs", "finished", "workers", "threads", "seconds", "untimed")
+        put_json(**{name: getattr(estimate, name) for name in names})
+    else:
+        put_json(rows=records(outcome.rows()) if outcome.run_ids else [], study=outcome.study)
 
 
 def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
@@ -214,7 +232,7 @@ def next_step(row: "pd.Series", typed: Sequence[str]) -> str:
         return f"next: ablate sample {row['run_id'][:8]} shows what it writes"
     others = [word for word in typed if not word.startswith(("fusion=", "seed=", "name="))]
     fusions = STANDARD_FUSION, "sum" if row["fusion"] == STANDARD_FUSION else row["fusion"]
-    command = ["ablate", "run", "-m", f"fusion={','.join(fusions)}", "seed=0,1,2"]
+    command = ["ablate", "run", "-m", f"fusion={','.join(fusions)}", f"seed=range({FEWEST})"]
     return f"next: {shlex.join([*command, *words(), *others])} compares two ways to combine heads"
 
 
@@ -244,7 +262,8 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     """Print what a dry run found."""
     for line in remarks:
         say(line)
-    for key, levels in estimate.record.factors.items():
+    named = {"arms": [*estimate.record.arms]} if estimate.record.arms else {}
+    for key, levels in {**named, **estimate.record.factors}.items():
         put(f"{key}: {_some(levels)}")
     put(f"seeds: {_some([*map(str, estimate.record.seeds)])}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
@@ -255,6 +274,10 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     else:
         where = "each, as timed here; the queue is not counted" if estimate.cluster else FROM_STEPS
         put(f"about {duration(estimate.seconds)} {where}{_evaluating(estimate)}")
+        if estimate.seconds_when_quiet:
+            put(
+                f"about {duration(estimate.seconds_when_quiet)} if nothing else computed here, as it does now"
+            )
     limit_min = getattr(estimate.cluster, "timeout_min", None)
     if limit_min and estimate.times.longest > limit_min * 60:
         say(
@@ -263,8 +286,29 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
         )
     if estimate.in_bfloat16 is not None:
         put(f"about {duration(estimate.in_bfloat16)} with train.precision=bfloat16; docs/precision.md")
+    if estimate.phases:
+        print_table(_phases(estimate), "table", wide=True)
     for line in estimate.forecast:
         put(line)
+
+
+def _phases(estimate: "Estimate") -> "pd.DataFrame":
+    """The runs of each phase of a study, and of all, with their time: least, to be expected, most."""
+    import pandas as pd
+
+    from ablate.analysis.looks import LEAST, MOST_RUNS, runs_in_words
+
+    columns = [*dict.fromkeys(name for costs in estimate.phases.values() for name in costs)]
+    columns.sort(key=lambda name: (name == MOST_RUNS, name != LEAST))
+    runs = pd.DataFrame(
+        [[costs.get(name, costs[LEAST]) for name in columns] for costs in estimate.phases.values()],
+        index=[*estimate.phases],
+        columns=columns,
+    )
+    if len(runs) > 1:
+        runs.loc["all"] = runs.sum()
+    words = runs.map(lambda count: runs_in_words(count, estimate.seconds_a_run))
+    return words.rename_axis("phase").reset_index()
 
 
 def _jobs(estimate: "Estimate") -> str:

@@ -9,6 +9,8 @@ from ablate.config.rules import ConfigError, ErrorText, Rule
 
 # The largest difference that does not matter, in nats a token, by default (docs/statistics.md).
 MARGIN = 0.02
+# The fewest seeds for a verdict that no study named beforehand: the earliest first look of the shipped ones.
+FEWEST = 6
 EXAMPLE = "{vary: fusion, baseline: concat}"
 BY_NAMES = "sum - concat"  # the same by the names of two arms
 

@@ -250,6 +250,11 @@ class Attention(nn.Module):
         compared = self.compared(x_BTC, self.latent(source_BSC))
         return self.share.patterns(self.scores.probabilities(*compared, self._mask(padding_mask_BS)))
 
+    def shown(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
+        """The patterns A_BHTS, for probes: NaN where they don't say all that heads read."""
+        patterns_BHTS = self.probabilities(x_BTC, source_BSC, padding_mask_BS)
+        return torch.full_like(patterns_BHTS, torch.nan) if self.scores.reads_more else patterns_BHTS
+
     def compared(self, x_BTC: Tensor, held_BSX: Tensor) -> tuple[Tensor, Tensor]:
         """The queries and keys of each pattern as its rule compares them: q_BPTK, k_BPSK. held_BSX: what keys
         are made of, self.latent(source_BSC)."""

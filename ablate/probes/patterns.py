@@ -58,7 +58,7 @@ def look(model: Model, batch: Batch) -> list[Heads]:
         seen.append(
             Heads(
                 site=site,
-                patterns=attention.probabilities(x_BTC, source_BSC, padding_mask_BS),
+                patterns=attention.shown(x_BTC, source_BSC, padding_mask_BS),
                 read=read_BTHV,
                 written=without_bias(
                     attention.out_proj, attention.fusion.contributions(read_BTHV, *attention.besides(x_BTC))
@@ -81,7 +81,7 @@ def _fused(attention: Attention, x_BTC: Tensor, read_BTHV: Tensor) -> Tensor:
 def patterns_of(model: Model, batch: Batch) -> list[Tensor]:
     """The patterns of each attention, A_BHTS, which is cheaper than `look`."""
     inputs = inputs_of_attention(model, batch.inputs, batch.source)
-    return [site.attention.probabilities(*given) for site, given in zip(model.sites(), inputs, strict=True)]
+    return [site.attention.shown(*given) for site, given in zip(model.sites(), inputs, strict=True)]
 
 
 def real_at(site: Site, batch: Batch) -> Tensor:

@@ -28,11 +28,12 @@ from ablate.execution.trained import TrainedModel, in_float64, load_model, requi
 from ablate.execution.translate import translated
 from ablate.files.atomic import write_atomically
 from ablate.launch.processes import map_in_workers
+from ablate.model import scores
 from ablate.model.models import EncoderDecoder
 from ablate.probes.measure import Value, layer_names, measure
 from ablate.probes.outputs import likeness
 from ablate.probes.patterns import divergence, look
-from ablate.store.run_files import weights_on_the_way
+from ablate.store.run_files import read_started, weights_on_the_way
 from ablate.store.store import Store
 
 DIGITS = 4  # of the numbers in attention maps
@@ -98,7 +99,8 @@ def probe_runs(
             report(f"{progress} {table}")
             continue
         parts.append(table.assign(run_id=run_id)[[*COLUMNS]])
-        report(f"{progress} {titles.get(name := directories[run_id].name, name)}")
+        directory = directories[run_id]
+        report(f"{progress} {titles.get(directory.name, directory.name)}{_abstaining(directory)}")
         _write(path, parts)
     if len(parts) == 1:
         raise ConfigError("none of the runs could be probed, for the reasons above")
@@ -125,6 +127,14 @@ def _values_of_run(directory: Path, *, prune: bool) -> pd.DataFrame | ConfigErro
     place = ["layer", "head", "probe"]
     twin = untrained[[*place, "value"]].rename(columns={"value": "untrained"})
     return pd.concat(tables, ignore_index=True).merge(twin, "left", on=place)
+
+
+def _abstaining(directory: Path) -> str:
+    """That probes of patterns say nothing of a run, as the end of a line; empty if they do."""
+    rule = read_started(directory)["scores"]
+    method = scores.methods().get(rule)
+    more = method is not None and method.reads_more
+    return f"; scores={rule} reads more than its patterns, so probes of these abstain" if more else ""
 
 
 def _table(values: Iterable[Value]) -> pd.DataFrame:

@@ -1,6 +1,5 @@
 """What would make an answer surer, with the command to type and its time on this machine. Prints nothing."""
 
-import math
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,53 +9,50 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
-from ablate.analysis.frames import seconds_a_run
 from ablate.analysis.variants import USABLE
 from ablate.analysis.verdicts import NEVER
-from ablate.compute.limits import available_cores
+from ablate.config.contrast import FEWEST
 from ablate.config.overrides import as_value
-from ablate.phrases import counted, duration, joined, lines_if
+from ablate.phrases import counted, joined
 from ablate.reporting.commands import is_duel, whole_study, with_budget, with_seeds
+from ablate.reporting.follow_ups import FollowUp, FollowUps, seconds_here, time_here
+from ablate.store.columns import Status
 from ablate.store.record import StudyRecord
 
 if TYPE_CHECKING:
     from ablate.analysis.ladder import LadderResult
-    from ablate.reporting.follow_ups import FollowUp
 
-FIRST_SEEDS = 8  # how many seeds to advise for a grid of one seed
 MANY_SEEDS = 64  # for more, no command lists them
 A_DEMONSTRATION = "A demonstration: `{}` asks it properly, and --dry-run says how long that takes."
 
 
-def seconds_here(runs: float, rows: pd.DataFrame) -> float:
-    """How long so many runs like these take on this machine; NaN if the rows do not say."""
-    seconds, at_once = seconds_a_run(rows, available_cores())
-    return runs * seconds / at_once
-
-
-def time_here(runs: float, rows: pd.DataFrame) -> str:
-    """The time in words, as `about 5 min here`; empty if the rows do not say."""
-    seconds = seconds_here(runs, rows)
-    return "" if math.isnan(seconds) else f"about {duration(seconds)} here"
-
-
 def of_one_seed(rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
     """Advice for a grid with one seed. rows: of finished runs. variants: how many there are."""
-    return _with_seeds(FIRST_SEEDS, "{} would show how large a difference has to be", rows, record, variants)
+    return _with_seeds(FEWEST, "{} would be enough for a verdict", rows, record, variants)
 
 
 def to_decide(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord) -> list[str]:
-    """What would decide the tested contrasts, or narrow their intervals."""
+    """What would decide the contrasts that are undecided; nothing if there are none. More seeds come last:
+    they mend neither runs that are elsewhere nor models that are worse than counting."""
     tested, variants = comparison.tested, len(comparison.variants)
+    undecided = [one for one in tested if one.is_undecided]
     if record.demonstration:
         return [A_DEMONSTRATION.format(whole_study(record))]
-    undecided = [one for one in tested if one.is_undecided]
-    if record.looks:
-        return _until_last_look(undecided, rows, record)
-    seeds = max(one.seeds for one in tested)
     if not undecided:
-        line = "{} would narrow the intervals by a third"
-        return _with_seeds(2 * seeds, line, rows, record, variants)
+        return []
+    if record.is_copy or (rows["status"] == Status.STALE).any():
+        return _anew(record)
+    if record.looks and (line := _to_the_next_look(undecided, rows, record)):
+        return [line]
+    if longer := _longer(comparison, rows, record):
+        return [longer]
+    if record.looks:
+        stays = "It stays" if len(undecided) == 1 else "They stay"
+        return [f"{stays} undecided: a study goes on beyond its last look only under another name."]
+    seeds = max(one.seeds for one in tested)
+    if all(one.is_too_few for one in undecided):
+        line = f"Too few seeds for a verdict, {seeds} of at least {FEWEST}: {{}}"
+        return _with_seeds(FEWEST, line, rows, record, variants)
     needed = [one.more_seeds for one in undecided if one.more_seeds is not None]
     if not needed and (whys := {one.why for one in undecided if one.why} - {NEVER}):
         return [f"No verdict: {'; '.join(sorted(whys))}."]
@@ -70,21 +66,36 @@ def to_decide(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord) -
     return _with_seeds(seeds + max(needed), line, rows, record, variants)
 
 
-def _until_last_look(undecided: Sequence[Finding], rows: pd.DataFrame, record: StudyRecord) -> list[str]:
-    """What a study with looks does about undecided contrasts, with the time to its next look."""
-    assert record.looks
-    if not undecided:
+def _anew(record: StudyRecord) -> list[str]:
+    """How to make runs that are not in this store, or no longer count, and so take no more seeds."""
+    if not (record.typed or record.command):
         return []
-    if going_on := [one for one in undecided if (one.look or 0) < (one.last_look or 0)]:
-        arms = {side.name for one in going_on for side in (one.variant, one.baseline)}
-        look = min(one.look or 0 for one in going_on)
-        more = min(at for at in record.looks.taken if at > look) - look
-        time = _time(len(arms) * more, rows)
-        return [
-            f"{_again(record)} goes on with what is undecided{f'{time} to the next look' if time else ''}."
-        ]
-    stays = "It stays" if len(undecided) == 1 else "They stay"
-    return [f"{stays} undecided: a study goes on beyond its last look only under another name."]
+    return [
+        f"These runs were made elsewhere, or by another version: {_again(record)} makes all of them anew."
+    ]
+
+
+def _to_the_next_look(undecided: Sequence[Finding], rows: pd.DataFrame, record: StudyRecord) -> str:
+    """What a study with looks does about undecided contrasts, with the time to its next look; empty if all
+    are beyond their last one."""
+    going_on = [one for one in undecided if (one.look or 0) < (one.last_look or 0)]
+    if not (record.looks and going_on):
+        return ""
+    arms = {side.name for one in going_on for side in (one.variant, one.baseline)}
+    look = min(one.look or 0 for one in going_on)
+    more = min(at for at in record.looks.taken if at > look) - look
+    time = _time(len(arms) * more, rows)
+    return f"{_again(record)} goes on with what is undecided{f'{time} to the next look' if time else ''}."
+
+
+def _longer(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord) -> str:
+    """The command that trains for longer, if models are worse than counting; empty if they are not, or if
+    there is no such command."""
+    is_worse = any(one.about == "counting" and one.is_doubt for one in comparison.caveats)
+    longer = FollowUps(comparison, record, rows).longer() if is_worse else FollowUp()
+    if not longer.command:
+        return ""
+    return f"Train for longer before more seeds, as these models are worse than counting: {longer}."
 
 
 def _with_seeds(count: int, line: str, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
@@ -93,7 +104,8 @@ def _with_seeds(count: int, line: str, rows: pd.DataFrame, record: StudyRecord, 
     if is_duel(record):  # which begins anew with another budget
         command, time = with_budget(record, seconds_here(len(record.runs) + more, rows)), ""
     else:
-        command, time = with_seeds(record, count), _time(more, rows)
+        command = with_seeds(record, count)
+        time = _time(more, rows) if command else ""
     return [f"{line.format(f'`{command}`' if command else f'{count} seeds')}{time}."]
 
 
@@ -114,10 +126,11 @@ def _again(record: StudyRecord) -> str:
 def of_ladder(comparison: Comparison, ladder: "LadderResult") -> list[str]:
     """To go on, or to climb again with more seeds: a ladder itself takes no more of them."""
     from ablate.analysis.ladder import places_of
-    from ablate.reporting.follow_ups import FollowUp
 
     if ladder.record.demonstration:
         return [A_DEMONSTRATION.format(whole_study(ladder.record))]
+    if ladder.record.is_copy:
+        return _anew(ladder.record)
     record, is_at_top = ladder.record, any(ladder.has_top(arm) for arm in ladder.arms)
     if not is_at_top or {*places_of(record)} - {*comparison.rows["run_id"]}:
         return [f"{_again(record)} goes on with it."]
@@ -133,15 +146,12 @@ def of_ladder(comparison: Comparison, ladder: "LadderResult") -> list[str]:
         f" would decide {which} undecided"
     )
     again = _climb_again(comparison, ladder, counts) if max(counts) <= MANY_SEEDS else FollowUp()
-    command = lines_if(again.command, f": `{again.command}`")
-    return ["".join([line, *command, *lines_if(again.time, f", {again.time}"), "."])]
+    return [f"{line}{f': {again}' if again.command else ''}."]
 
 
-def _climb_again(comparison: Comparison, ladder: "LadderResult", counts: Sequence[int]) -> "FollowUp":
+def _climb_again(comparison: Comparison, ladder: "LadderResult", counts: Sequence[int]) -> FollowUp:
     """Another ladder with so many fresh seeds at its rungs: runs of the old ones' tops are there already, and
     nothing predicts them."""
-    from ablate.reporting.follow_ups import FollowUps
-
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
     first = max(ladder.record.seeds) + 1
     seeds = [*range(first, first + max(counts))]

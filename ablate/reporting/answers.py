@@ -15,7 +15,6 @@ from ablate.analysis.variants import USABLE
 from ablate.phrases import Note, capital, counted, lines_if, texts
 from ablate.reporting import advice
 from ablate.reporting.backbone import backbone
-from ablate.reporting.cells import without_baselines
 from ablate.reporting.words import (
     Voice,
     confidence,
@@ -153,9 +152,7 @@ def brief_lines(comparison: Comparison, records: Sequence[StudyRecord], notes: S
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record, brief=True)
     why = _why(comparison, notes, is_claim=bool(record.claim))
-    other = "" if comparison.ladder else without_baselines(comparison)
-    against = lines_if(other, f"Each is against {other}, otherwise equal.")
-    paragraph = " ".join([*parts.findings, *against, *parts.trust, *why])
+    paragraph = " ".join([*parts.findings, *parts.trust, *why])
     room = max(2, HEIGHT - _height(paragraph))
     taken = texts(note for note in notes if note.kind == "taken")
     return [paragraph, *(_next(line, record, room) for line in parts.more), *taken]

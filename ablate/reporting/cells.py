@@ -1,6 +1,6 @@
 """The tables of a comparison, a full one of each family and a short one, and the cells that others share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -17,7 +17,6 @@ from ablate.reporting.words import confidence, interval, look, p_value, remainin
 if TYPE_CHECKING:
     from ablate.analysis.ladder import LadderResult
 
-MOST_ROWS = 10  # of the short table; for more, baselines have none
 DIGITS = ".4f"  # of metrics in tables
 
 
@@ -25,7 +24,7 @@ def full_table(comparison: Comparison, family: str, *, marginal: bool = False) -
     """One family for readers: the columns that distinguish the variants, and the numbers behind the
     verdict."""
     table = comparison.family(family)
-    read = table[comparison.varying or comparison.shown[:1]].copy()
+    read = as_called(comparison, table, comparison.varying or comparison.shown[:1])
     read["n"] = numbers_of_seeds(table)
     if "match_error" in table:  # the difference in cost that remains after matching
         read["params"] = table["params"]
@@ -55,6 +54,15 @@ def full_table(comparison: Comparison, family: str, *, marginal: bool = False) -
     if table["best"].any():
         read["best"] = table["best"]
     return read
+
+
+def as_called(comparison: Comparison, table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """These columns of a table of variants, with what a reader asked to call their levels."""
+    variants = [comparison.variants[name] for name in table["variant"]]
+    return pd.DataFrame(
+        {c: [one.words.get(c, cell) for one, cell in zip(variants, table[c], strict=True)] for c in columns},
+        index=table.index,
+    )
 
 
 def caption(comparison: Comparison, family: str) -> str:
@@ -120,9 +128,8 @@ def _with_why(one: Finding) -> str:
 
 
 def short_table(comparison: Comparison, tuned: str = "", *, marginal: bool = False) -> pd.DataFrame:
-    """Each contrast in a row: variant, n, mean, difference [low, high], verdict; each baseline above those
-    that are compared with it. Baselines have no rows where there would be too many and names suffice. If
-    nothing is compared: variant, n, mean.
+    """Each contrast in a row: variant, n, mean, difference [low, high], verdict; each baseline once, above
+    those that are compared with it. If nothing is compared: variant, n, mean.
 
     tuned: the column of which each variant has its own value; it is in no name. marginal: with
     marginal intervals, too. Of a ladder, each arm has a row for each rung.
@@ -131,10 +138,7 @@ def short_table(comparison: Comparison, tuned: str = "", *, marginal: bool = Fal
         return _of_ladder(comparison, comparison.ladder, marginal=marginal)
     family = comparison.family(_family(comparison))
     rows = family[family["baseline"].notna()]
-    if rows.empty:
-        rows = family
-    elif not without_baselines(comparison):
-        rows = _with_baselines(family, rows)
+    rows = family if rows.empty else _with_baselines(family, rows)
     read = _of_contrasts(comparison, rows, marginal=marginal)
     if rows["diff"].isna().all():
         read = read[["n"]]
@@ -192,16 +196,6 @@ def _family(comparison: Comparison) -> str:
     return comparison.families[0]
 
 
-def without_baselines(comparison: Comparison) -> str:
-    """What the baselines of the short table are, if they need no rows: they would make the table too long,
-    and are the same but for what each variant shares with its own. Else empty."""
-    contrasts = [one for one in comparison.findings if one.family == _family(comparison)]
-    others = {one.sides()[1] for one in contrasts}
-    variants, baselines = {one.variant for one in contrasts}, {one.baseline for one in contrasts}
-    is_short = len(contrasts) + len(baselines) <= MOST_ROWS
-    return "" if is_short or len(others) > 1 or len(variants) < len(contrasts) else others.pop()
-
-
 def _with_baselines(family: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows and their baselines, best first; below its baseline each, if there are several."""
     bases = family[(family["verdict"] == BASELINE) & family["variant"].isin(rows["baseline"])]
@@ -215,8 +209,9 @@ def _with_baselines(family: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _names(comparison: Comparison, names: pd.Series, tuned: str) -> list[str]:
-    """What variants are called here: without what all of them share; a fusion is named by itself."""
+    """What variants are called here: by their arms, else without what all of them share; a fusion is named by
+    itself."""
     variants = [comparison.variants[name].without(tuned) for name in names]
     columns = varying(variants) or [*variants[0].levels][:1]
-    called = [one.label(columns) for one in variants]
+    called = [one.title(columns) for one in variants]
     return called if len({*called}) == names.nunique() else [one.name for one in variants]

@@ -212,10 +212,10 @@ def heat_map(
 
 
 class Labels:
-    """Names variants by the levels of the varying columns. title: the names of these columns.
+    """Names variants by their arms or the levels of the varying columns. title: the names of these columns.
 
-    without: a column to leave out. among: the names of the variants in the chart; by default all. variants:
-    by name, if not those of the comparison.
+    without: a column to leave out, and then arms have no names. among: the names of the variants in the
+    chart; by default all. variants: by name, if not those of the comparison.
     """
 
     def __init__(
@@ -229,15 +229,16 @@ class Labels:
         self.variants = {**comparison.variants, **(variants or {})}
         among = {*comparison.variants} if among is None else {*among}
         drawn = [variant for name, variant in comparison.variants.items() if name in among]
+        self.named = Variant.label if without else Variant.title
         self.columns = [column for column in varying(drawn) if column != without]
         self.title = self.join(*self.columns)
 
     def __call__(self, variant: str) -> str:
-        return self.variants[variant].label(self.columns, between=" · ", pattern="{1}")
+        return self.named(self.variants[variant], self.columns, between=" · ", pattern="{1}")
 
     def full(self, variant: str) -> str:
         """A name such as `sum · heads 4`, for charts in which no axis says what the numbers are."""
-        return self.variants[variant].label(self.columns, between=" · ", pattern="{} {}")
+        return self.named(self.variants[variant], self.columns, between=" · ", pattern="{} {}")
 
     def of_layers(self, data: pd.DataFrame) -> list[str]:
         """A name such as `sum · layer 1` for each row, by its variant and its layer."""

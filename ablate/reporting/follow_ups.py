@@ -1,5 +1,6 @@
 """The commands of studies that would go on from one, with how long they take here. Loads no torch."""
 
+import math
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -8,9 +9,10 @@ from functools import cached_property
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import as_texts, option_names
+from ablate.analysis.frames import as_texts, option_names, seconds_a_run
+from ablate.compute.limits import available_cores
 from ablate.config.overrides import as_value
-from ablate.reporting.advice import time_here
+from ablate.phrases import duration
 from ablate.reporting.commands import is_duel
 from ablate.reporting.compared import compared, method_of
 from ablate.reporting.relations import STANDARD
@@ -23,6 +25,7 @@ OF_A_RUNG = ("model", "heads", "train.steps")
 DEVELOPMENT = 20  # runs of each method of study=tuned before its reporting ones
 ON_LADDER = ("concat", "sum", "mean", "gated")  # fusions that are arms of configs/study/ladder.yaml
 DUEL_TAKES = "90 min, or what --budget says"
+LONGER = 4  # times the steps of a longer training
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,21 @@ class FollowUp:
 
     command: str = ""
     time: str = ""
+
+    def __str__(self) -> str:
+        return f"`{self.command}`{f', {self.time}' if self.time else ''}"
+
+
+def seconds_here(runs: float, rows: pd.DataFrame) -> float:
+    """How long so many runs like these take on this machine; NaN if the rows do not say."""
+    seconds, at_once = seconds_a_run(rows, available_cores())
+    return runs * seconds / at_once
+
+
+def time_here(runs: float, rows: pd.DataFrame) -> str:
+    """The time in words, as `about 5 min here`; empty if the rows do not say."""
+    seconds = seconds_here(runs, rows)
+    return "" if math.isnan(seconds) else f"about {duration(seconds)} here"
 
 
 @dataclass(frozen=True)
@@ -43,6 +61,8 @@ class FollowUps:
 
     def taking(self, command: str, times: float = 1) -> FollowUp:
         """A command that takes `times` as long as the study did."""
+        if self.record.is_copy:  # its times are of another machine
+            return FollowUp(command)
         return FollowUp(command, time_here(times * max(len(self.record.runs), len(self.rows)), self.rows))
 
     def changed(self, name: str, *settings: str, times: float = 1) -> FollowUp:
@@ -58,6 +78,12 @@ class FollowUps:
         words = [*_without(self.record.typed, [*keys, "name"]), *settings]
         named = f"name={as_value(f'{self.record.name}-{name}')}"
         return self.taking(shlex.join(["ablate", "run", *words, named]), times)
+
+    def longer(self) -> FollowUp:
+        """The study with LONGER times the steps; without a command if its runs differ in steps."""
+        if self.record.rungs or self.rows["steps"].nunique() != 1:
+            return FollowUp()
+        return self.changed("longer", f"train.steps={LONGER * int(self.rows['steps'].iloc[0])}", times=LONGER)
 
     def at_own_rates(self) -> FollowUp:
         """The same methods, each at its own learning rate: a duel of two, study=tuned of more."""

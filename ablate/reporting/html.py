@@ -147,7 +147,7 @@ def called(variant: Variant, columns: Sequence[str]) -> str:
     """A variant as in `sum · heads 4`; softmax, the standard rule on scores, is not named."""
     if variant.levels.get("scores") == STANDARD["scores"]:
         variant = variant.without("scores")
-    return variant.label(columns, pattern="{} {}", between=" · ", bare=("fusion", "scores"))
+    return variant.title(columns, pattern="{} {}", between=" · ", bare=("fusion", "scores"))
 
 
 def comparison_table(comparison: Comparison, family: str) -> Table:

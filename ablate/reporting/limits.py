@@ -13,6 +13,7 @@ from ablate.analysis.frames import is_foreign
 from ablate.analysis.ladder import places_of
 from ablate.analysis.variant import names
 from ablate.analysis.variants import USABLE
+from ablate.config.contrast import FEWEST
 from ablate.config.schema import ENCODER_DECODER
 from ablate.model.spec import GPT2, LLAMA
 from ablate.phrases import capital, counted_between
@@ -23,7 +24,6 @@ from ablate.reporting.follow_ups import FollowUp, FollowUps
 from ablate.reporting.methods import levels_in_words
 from ablate.store.record import StudyRecord
 
-FEW_SEEDS = 5
 FEW_DIMENSIONS = 16  # key width of a head below which there is a warning
 WELL_BEFORE = 0.9  # share of the steps before which a best step counts as early
 LARGER = 2  # times the layers and the width of a larger model
@@ -79,7 +79,7 @@ def _seeds(further: FollowUps) -> Limit:
     record, seeds = further.record, further.comparison.table["n"]
     low, high = int(seeds.min()), int(seeds.max())
     each = f"{counted_between(low, high, 'seed')} a variant"
-    few = ": few, so intervals are wide and only large differences show" if low < FEW_SEEDS else ""
+    few = ": few, so intervals are wide and only large differences show" if low < FEWEST else ""
     count = len(record.looks.seeds) if record.looks else max(2, high)
     count = max([count, *(len(rung.seeds) for rung in record.rungs)])
     first = max(record.seeds, default=0) + 1
@@ -220,7 +220,8 @@ def _standing(further: FollowUps) -> Iterator[Limit]:
     caveats, record = further.comparison.caveats, further.record
     for one in caveats:
         if one.is_doubt:
-            yield Limit(one.brief, f"{capital(one.text)}.", "Do text and budget carry a verdict?")
+            next_ = further.longer() if one.about == "counting" else NO_FOLLOW_UP
+            yield Limit(one.brief, f"{capital(one.text)}.", "Do text and budget carry a verdict?", next_)
     if not any(one.about == "fixed places" for one in caveats):
         command = "" if record.rungs else with_fixed_places(record)
         yield Limit(

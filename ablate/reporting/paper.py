@@ -21,6 +21,7 @@ from ablate.config.rules import ConfigError
 from ablate.phrases import counted_between, joined, lines_if, option
 from ablate.reporting import tables
 from ablate.reporting.answers import place
+from ablate.reporting.cells import as_called
 from ablate.reporting.ladder import sizes
 from ablate.reporting.tables import escaped
 from ablate.reporting.words import confidence, interval
@@ -55,11 +56,12 @@ def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
         raise ConfigError(f"{where}: give different keys, as fusion,heads: the last goes across")
     others = [c for c in comparison.varying if c not in columns]
     if table.duplicated(columns).any():
-        first = option("--where", f"{others[0]}={table[others[0]].iloc[0]}")
-        raise ConfigError(f"{where}: variants differ in {', '.join(others)} too; add it, or {first}")
+        one = " ".join(option("--where", f"{column}={table[column].iloc[0]}") for column in others)
+        raise ConfigError(f"{where}: variants differ in {joined(others)} too; add that, or {one}")
     if len(columns) == 1:
         return _as_rows(comparison, table, columns)
     *down, across = columns
+    table[columns] = as_called(comparison, table, columns)
     for column in columns:
         table[column] = pd.Categorical(table[column], _in_order(table[column]), ordered=True)
     frame = table.pivot(index=down, columns=across, values="cell").fillna("")
@@ -72,8 +74,7 @@ def by_variant(comparison: Comparison) -> PaperTable:
     arm: its difference at each rung, and what was predicted of the top."""
     if comparison.ladder:
         return _by_rung(comparison, comparison.ladder)
-    table = _variants(comparison)
-    return _as_rows(comparison, table, comparison.varying or comparison.shown[:1])
+    return _as_rows(comparison, _variants(comparison), comparison.varying or comparison.shown[:1])
 
 
 def _by_rung(comparison: Comparison, ladder: LadderResult) -> PaperTable:
@@ -101,13 +102,17 @@ def _by_rung(comparison: Comparison, ladder: LadderResult) -> PaperTable:
 
 
 def _as_rows(comparison: Comparison, table: pd.DataFrame, stub: Sequence[str]) -> PaperTable:
-    """One row per variant, named by the columns of the stub: the number of seeds where it varies, mean,
-    difference."""
+    """One row per variant, named by its arm or the columns of the stub: the number of seeds where it varies,
+    mean, difference."""
+    arms = [comparison.variants[name].arm for name in table["variant"]]
+    named = pd.DataFrame({"arm": arms}, table.index) if all(arms) else as_called(comparison, table, stub)
     seeds = {"seeds": table["n"].astype(str)} if table["n"].nunique() > 1 else {}
     difference = [_difference(row) for row in table.to_dict("records")]
-    frame = table[[*stub]].assign(**seeds, mean=table["cell"], difference=difference)
+    frame = named.assign(**seeds, mean=table["cell"], difference=difference)
     about = _about_differences(table) if any(difference) else ""
-    return PaperTable(" ".join([_caption(comparison, table), *lines_if(about, about)]), frame, len(stub))
+    return PaperTable(
+        " ".join([_caption(comparison, table), *lines_if(about, about)]), frame, len(named.columns)
+    )
 
 
 def _about_differences(table: pd.DataFrame) -> str:
@@ -232,7 +237,8 @@ def _shared(comparison: Comparison, baselines: Sequence[Variant]) -> str:
     first, *rest = [one.levels for one in baselines]
     common = {key: level for key, level in first.items() if all(other.get(key) == level for other in rest)}
     told = {key: level for key, level in common.items() if key in comparison.varying} or common or first
-    return joined([_in_english(key, level) for key, level in told.items() if level])
+    words = baselines[0].words
+    return joined([words.get(key) or _in_english(key, level) for key, level in told.items() if level])
 
 
 def _in_english(column: str, level: str) -> str:

@@ -2,7 +2,6 @@
 
 import bisect
 import itertools
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,16 +25,12 @@ LEAST = (
 
 
 def render(frame: pd.DataFrame, format: str) -> str:
-    """`frame` as text. csv and json keep full precision; table and md round for reading.
+    """`frame` as text. csv keeps full precision; table and md round for reading.
 
-    format: table, csv, json, md or latex.
+    format: table, csv, md or latex.
     """
     if format == "csv":
         return _as_texts(frame).to_csv(index=False, lineterminator="\n")
-    if format == "json":
-        records = frame.astype(object).where(frame.notna() & ~frame.isin([np.inf, -np.inf]), None)
-        records = records.to_dict("records")
-        return json.dumps(records, indent=2, ensure_ascii=False) + "\n"
     cells = [[readable(name, value) for name, value in row.items()] for row in frame.to_dict("records")]
     names = [visible(str(name)) for name in frame.columns]
     if format == "md":
@@ -48,6 +43,12 @@ def render(frame: pd.DataFrame, format: str) -> str:
         align = "".join("r" if _is_number(frame[name]) else "l" for name in frame.columns)
         return latex([*map(escaped, names)], align, [[*map(escaped, line)] for line in cells])
     return lines_of(frame, None)[0]
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows as JSON takes them: with None for what is missing or not finite."""
+    plain = frame.astype(object).where(frame.notna() & ~frame.isin([np.inf, -np.inf]), None)
+    return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
 
 
 def _as_texts(frame: pd.DataFrame) -> pd.DataFrame:

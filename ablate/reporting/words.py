@@ -10,6 +10,7 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.finding import Finding
 from ablate.analysis.verdicts import POWER
+from ablate.config.contrast import FEWEST
 from ablate.config.overrides import as_line
 from ablate.phrases import counted, counted_between, joined, lines_if
 from ablate.store.columns import column_named
@@ -188,12 +189,14 @@ def setting_of(
 
 
 def seeds_in_words(tested: Sequence[Finding]) -> str:
-    """How many seeds some contrasts have: 8 paired seeds, or 5 to 8 seeds a variant, not paired."""
+    """How many seeds some contrasts have: 8 paired seeds, or 5 to 8 runs a variant, not paired; and whether
+    these are too few."""
     pairs = [one.seeds for one in tested if one.n_baseline is None]
     parts = [counted_between(min(pairs), max(pairs), "paired seed")] if pairs else []
     if runs := [n for one in tested if one.n_baseline is not None for n in (one.n, one.n_baseline)]:
         parts.append(f"{counted_between(min(runs), max(runs), 'run')} a variant, not paired")
-    return "; ".join(parts)
+    few = lines_if(any(one.is_too_few for one in tested), f", too few for a verdict (at least {FEWEST})")
+    return "".join(["; ".join(parts), *few])
 
 
 def perplexity(ratio: float) -> str:

@@ -151,8 +151,9 @@ class StudyRecord:
     advance (StudyConfig); `declared` has the keys that only its kind has. answer: names of arms or levels for
     use in a sentence. typed: the arguments of the last `ablate run` that asked for the study, with -m;
     command: the command, if it was another. claim: the digest of the entry of the ledger that it tests.
-    study: NAME of study=NAME. config_dir: the value of -cd. grew: the numbers of seeds of a study without
-    looks, if there were results each time before it got more. left_out: by variant, why it can't be built.
+    study: NAME of study=NAME. config_dir: the value of -cd. is_copy: whether it was read outside its store.
+    grew: the numbers of seeds of a study without looks, if there were results each time before it got more.
+    left_out: by variant, why it can't be built.
     roles: by run id; chosen: by arm. rungs: the sizes of a ladder; prediction: of the last one.
     """
 
@@ -177,6 +178,7 @@ class StudyRecord:
     command: str = field(default="", compare=False)
     demonstration: bool = False
     config_dir: str | None = None
+    is_copy: bool = field(default=False, compare=False)
     machine: Machine | None = None
     looks: PlannedLooks | None = None
     grew: list[int] = field(default_factory=list)

@@ -244,6 +244,12 @@ class Design:
         """Lines for a dry run about what will follow after the first runs."""
         return []
 
+    def costs(self) -> dict[str, dict[str, float]]:
+        """How many runs each phase takes: least, to be expected, most; empty if that is fixed."""
+        if not (looks := self.looks):
+            return {}
+        return {"report": looks.costs({arm: self.runs_a_seed(arm) for arm in looks.arms})}
+
     def stages(self) -> list[tuple[str, list[Overrides], int]]:
         """The parts of a study whose runs differ in size: what each is, its arms, how many runs it has."""
         return []

@@ -3,11 +3,12 @@
 import math
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
+import torch
 
 from ablate.clusters import Cluster
 from ablate.compute.device import with_threads
@@ -35,18 +36,21 @@ WINDOWS = 64  # the most windows to evaluate
 MOST_WORK = {"cpu": 1e10, "cuda": 1e13}
 # Work besides matrix products, as FLOPs that take as long: per layer and step, and per layer and token.
 WORK_A_LAYER, WORK_A_TOKEN = 2e7, 2e4
+BUSY = 1.25  # mention what a quiet machine would need if a step takes so many times its processor time
 WORTH_SAYING = 0.9  # mention bfloat16 if it takes less than this share of the time in float32
 
 
 @dataclass(frozen=True)
 class Times:
     """Seconds of runs, if made one after the other: for training steps, for evaluations during training, and
-    for evaluating whole splits at the end. longest: of the longest run, all in all."""
+    for evaluating whole splits at the end. longest: of the longest run, all in all. busy: how much longer a
+    step took than its processor time, as other processes compute too."""
 
     steps: float = 0.0
     evaluations: float = 0.0
     ends: float = 0.0
     longest: float = 0.0
+    busy: float = 1.0
 
     @property
     def total(self) -> float:
@@ -59,7 +63,8 @@ class Estimate:
     runs as one likes. in_bfloat16: the
     same with train.precision=bfloat16, if that is faster and was not asked for. times: what the time is
     spent on. cluster: the jobs on other machines that train them. untimed: why nothing could be timed on this
-    machine; empty if it could. forecast: lines about what will follow after these runs."""
+    machine; empty if it could. forecast: lines about what will follow after these runs. phases: how many runs
+    each phase of the study takes (Design.costs)."""
 
     record: StudyRecord
     runs: int
@@ -72,10 +77,16 @@ class Estimate:
     cluster: Cluster | None = None
     untimed: str = ""
     forecast: Sequence[str] = ()
+    phases: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
         return self.times.total / self.workers
+
+    @property
+    def seconds_when_quiet(self) -> float | None:
+        """The same on a machine on which nothing else computes; None if that would be about as long."""
+        return self.seconds / self.times.busy if self.times.busy > BUSY else None
 
     @property
     def seconds_a_run(self) -> float:
@@ -134,7 +145,7 @@ def stage_lines(
     members: as in Queue. Raises ConfigError if this machine can't place one."""
     runs = [run if isinstance(run, PlacedRun) else place(run) for _, run, _ in stages]
     counts = [count for _, _, count in stages]
-    each_S = _seconds([*zip(runs, counts, strict=True)], threads, members).sum(1).tolist()
+    each_S = _seconds([*zip(runs, counts, strict=True)], threads, members)[:, :3].sum(1).tolist()
     lines, together = [], 0.0
     for (about, _, count), run, each in zip(stages, runs, each_S, strict=True):
         step = needed_for_a_step(run.spec, run.config.train, run.attention)
@@ -148,14 +159,18 @@ def stage_lines(
 
 def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None = 1) -> Times:
     """The times of all runs. kinds: runs, with how many there are of each. members: as in Queue."""
-    seconds_K3 = _seconds(kinds, threads, members)
+    measured_K4 = _seconds(kinds, threads, members)
+    seconds_K3 = measured_K4[:, :3]
     of_all = [count for _, count in kinds] @ seconds_K3
-    return Times(*of_all.tolist(), longest=float(seconds_K3.sum(1).max()))
+    return Times(
+        *of_all.tolist(), longest=float(seconds_K3.sum(1).max()), busy=float(measured_K4[:, 3].max())
+    )
 
 
 def _seconds(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None) -> np.ndarray:
-    """(K, 3) seconds of one run of each kind, its share where several are trained as one, as in Times: the
-    cheapest and the costliest are timed, the others interpolated by their FLOPs."""
+    """(K, 4) seconds of one run of each kind, its share where several are trained as one, and how busy the
+    machine was, as in Times: the cheapest and the costliest are timed, the others interpolated by their
+    FLOPs."""
     flops = [run.step_flops for run, _ in kinds]
     cheapest, dearest = min(flops), max(flops)
     timed = {}
@@ -163,13 +178,14 @@ def _seconds(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int 
         for f in {cheapest, dearest}:
             run = kinds[flops.index(f)][0]
             timed[f] = _time(run, as_one(run, kinds, members))
-    seconds_K3 = np.empty((len(kinds), 3))  # of one run of each kind
-    for row, (run, _), f in zip(seconds_K3, kinds, flops, strict=True):
+    measured_K4 = np.empty((len(kinds), 4))
+    for row, (run, _), f in zip(measured_K4, kinds, flops, strict=True):
         share = (f - cheapest) / (dearest - cheapest) if dearest > cheapest else 0.0
-        step_s, token_s = (a + share * (b - a) for a, b in zip(timed[cheapest], timed[dearest], strict=True))
+        both = zip(timed[cheapest], timed[dearest], strict=True)
+        step_s, token_s, busy = (a + share * (b - a) for a, b in both)
         meanwhile, at_end = _evaluated(run)
-        row[:] = run.config.train.steps * step_s, meanwhile * token_s, at_end * token_s
-    return seconds_K3
+        row[:] = run.config.train.steps * step_s, meanwhile * token_s, at_end * token_s, busy
+    return measured_K4
 
 
 def _evaluated(run: PlacedRun) -> tuple[int, int]:
@@ -191,14 +207,18 @@ def as_one(run: PlacedRun, kinds: Sequence[tuple[PlacedRun, int]], members: int 
     return min(most, waiting, that_fit(run))
 
 
-def _time(run: PlacedRun, members: int) -> tuple[float, float]:
-    """Seconds per training step, and per evaluated token, of each of so many runs as one. If that would take
-    long, smaller runs are timed and their seconds scaled up by the ratio of their work."""
+def _time(run: PlacedRun, members: int) -> tuple[float, float, float]:
+    """Seconds per training step, and per evaluated token, of each of so many runs as one, and how much longer
+    a step took than its processor time (1 where several threads or a GPU compute). If that would take long,
+    smaller runs are timed and their seconds scaled up by the ratio of their work."""
     small = _smaller(run, members)
     steps, seconds = endless_steps(small, members), []
     group = build_group([small] * members)  # before the clock starts
+    computing = time.process_time()
     while len(seconds) < STEPS and sum(seconds) <= LONG_S:
         seconds.append(seconds_each(steps, 1))
+    computing = time.process_time() - computing
+    is_alone = torch.get_num_threads() == 1 and small.device.type == "cpu"
     context, most = small.spec.context, MOST_WORK[small.device.type]
     windows = max(1, min(WINDOWS, int(most / _work_a_token(small) / context / members)))
     split, most = run.corpus.splits["validation"], windows * context
@@ -208,6 +228,7 @@ def _time(run: PlacedRun, members: int) -> tuple[float, float]:
     return (
         statistics.median(seconds[WARM_UP:] or seconds) * _work(run) / _work(small) / members,
         token_s * _work_a_token(run) / _work_a_token(small) / members,
+        max(1.0, sum(seconds) / computing) if is_alone and computing else 1.0,
     )
 
 

@@ -89,10 +89,7 @@ class Loop:
         unique = [*_unique(runs).values()]
         remarks, forecast = [*self.study.left_out, *self.slower], self.study.design.forecast()
         expected = estimate(record, unique, self.launcher, settings, forecast)
-        if looks := self.study.design.looks:
-            runs_a_seed = {arm: self.study.design.runs_a_seed(arm) for arm in looks.arms}
-            costs = looks.cost_lines(runs_a_seed, expected.seconds_a_run)
-            expected = replace(expected, forecast=[*forecast, *costs])
+        expected = replace(expected, phases=self.study.design.costs())
         stages = [
             (about, max(map(self.study.run_of, arms), key=lambda run: run.cost), count)
             for about, arms, count in self.study.design.stages()

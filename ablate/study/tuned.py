@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
-from ablate.analysis.looks import Looks
+from ablate.analysis.looks import LEAST, MOST_RUNS, Looks
 from ablate.compose.composer import Composer
 from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
@@ -199,14 +199,27 @@ class TunedDesign(Design):
         most = "at most " if self.looks else ""
         if now.choices:
             return Phase("reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}")
+        _, grown, report = self._most(now, rows)
+        return Phase(f"{self.values}, {now.round}", f"{most}about {counted(grown + report, 'run')}")
+
+    @property
+    def values(self) -> str:
+        return "rates" if self.key == "train.lr" else f"values of {self.key}"
+
+    def costs(self) -> dict[str, dict[str, float]]:
+        least, grown, report = self._most(self.found({}), {})
+        of_looks = super().costs().get("report", {LEAST: report})
+        return {self.values: {LEAST: least, MOST_RUNS: grown}, "report": {**of_looks, MOST_RUNS: report}}
+
+    def _most(self, now: Found, rows: Rows) -> tuple[int, int, int]:
+        """How many runs develop, as it is and with grids that grow, and the most that report."""
         points = {arm: len(of_arm) for arm, of_arm in now.points.items()}
         octaves = min(EXTENSIONS, self.search.extend) if {*points.values()} == {len(self.search.grid)} else 0
-        develop = (sum(points.values()) + octaves * len(points)) * len(self.search.seeds)
+        least, more = (n * len(self.search.seeds) for n in (sum(points.values()), octaves * len(points)))
         looked, seeds = self.decisions(rows), len(self.levels["seed"])
         at_most = dict(zip(looked.looks.arms, looked.seeds_wanted("most"), strict=True)) if looked else {}
         report = sum(self.runs_a_seed(arm) * int(at_most.get(arm, seeds)) for arm in points)
-        values = "rates" if self.key == "train.lr" else f"values of {self.key}"
-        return Phase(f"{values}, {now.round}", f"{most}about {counted(develop + report, 'run')}")
+        return least, least + more, report
 
     def closing(self, rows: Rows) -> list[str]:
         """The chosen value, in one line per arm; or why nothing could be chosen."""

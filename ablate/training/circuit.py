@@ -23,7 +23,8 @@ ROWS, FEWEST = 32, 4  # of text, and of repeated tokens; the most, and the fewes
 
 def circuit(model: Model, split: Split, *, context: int, vocab: int) -> dict[str, float]:
     """`previous` on rows of the split and `induction` on random tokens that come twice, each of the head that
-    has most of it; by column. Whatever a method raises where it has no patterns."""
+    has most of it; by column, NaN where patterns don't say all that heads read. Whatever a method raises
+    where it has no patterns."""
     device = next(model.parameters()).device
     rows = min(ROWS, max(FEWEST, ROWS * 64 // context))
     text = next(split.windows(context=context, windows=rows, most=rows * context)).to(device)
@@ -43,7 +44,7 @@ def _largest(model: Model, batch: Batch, of: Callable[[Tensor], list[float]]) ->
     inputs = inputs_of_attention(model, batch.inputs, batch.source)
     for site, (x_BTC, source_BSC, _) in zip(model.sites(), inputs, strict=True):
         rows = zip(x_BTC.split(1), source_BSC.split(1), strict=True)  # of a decoder, without padding
-        each = [of(site.attention.probabilities(x, source)) for x, source in rows]
+        each = [of(site.attention.shown(x, source)) for x, source in rows]
         largest = max(largest, *np.mean(each, axis=0))
     return float(largest)
 

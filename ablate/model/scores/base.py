@@ -34,6 +34,7 @@ class Scores(Part):
     order_free: ClassVar[bool] = False  # the order of sources has no effect, so they may be another text's
     bilinear: ClassVar[bool] = False  # queries and keys matter by their products q·k alone
     compares: ClassVar[bool] = True  # whether the method uses queries and keys at all
+    reads_more: ClassVar[bool] = False  # forward reads more than A v, so probes of patterns abstain
 
     def __init__(self, shape: HeadShape, options: Any) -> None:
         super().__init__(shape, options)
@@ -63,7 +64,8 @@ class Scores(Part):
 
     @abstractmethod
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        """The patterns A_BPTS with which forward reads the values: z = A v, apart from dropout."""
+        """The patterns A_BPTS with which forward reads the values: z = A v, apart from dropout, unless the
+        method reads_more."""
 
 
 _registry: Registry[Scores] = Registry("scores", Scores, package="ablate.model.scores")

@@ -1,7 +1,7 @@
 """A fusion of your own. It passes `ablate check mine.py` as it stands; change it, and check it again.
 
     ablate run --plugin mine.py fusion=mine
-    ablate run --plugin mine.py -m fusion=concat,mine seed=0,1,2
+    ablate run --plugin mine.py -m fusion=concat,mine 'seed=range(6)'
 
 The letters after a name are the sizes of its dimensions: B batch, T time, H heads, V value width of a head,
 C model width.

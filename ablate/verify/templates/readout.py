@@ -2,7 +2,7 @@
 check it again.
 
     ablate run --plugin mine.py out_proj=mine
-    ablate run --plugin mine.py -m out_proj=true,mine seed=0,1,2
+    ablate run --plugin mine.py -m out_proj=true,mine 'seed=range(6)'
 
 The letters after a name are the sizes of its dimensions: B batch, T time, F fused width, C model width.
 """

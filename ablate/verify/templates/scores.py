@@ -1,7 +1,7 @@
 """A rule on scores of your own. It passes `ablate check mine.py` as it stands; change it, and check it again.
 
     ablate run --plugin mine.py scores=mine
-    ablate run --plugin mine.py -m scores=softmax,mine seed=0,1,2 name=mine
+    ablate run --plugin mine.py -m scores=softmax,mine 'seed=range(6)' name=mine
     ablate compare mine --baseline scores=softmax
 
 The letters after a name are the sizes of its dimensions: B batch, P patterns (one for each head, unless heads
@@ -38,6 +38,10 @@ class Mine(Scores):
     #     scale_folds = True  # scaling the queries by c > 0 has the same effect as scaling the scores by c
     #     sums_to_one = True  # each row of a pattern sums to 1
     #     order_free = True  # the order of keys and values has no effect; cross-attention needs this
+    #
+    # If it reads more than its probabilities times the values, say so; probes of patterns then abstain:
+    #
+    #     reads_more = True
 
     def __init__(self, shape: HeadShape, options: MineOptions) -> None:
         super().__init__(shape, options)

@@ -1,0 +1,119 @@
+"""Advice: one command that helps, by what is known of the rows; nothing where nothing would."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ablate.analysis.compare import compare
+from ablate.reporting.answers import answer, lines
+from tests.helpers import call_cli, make_record
+from tests.test_compare import table
+
+PRIMARY = {"primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "val_loss", "margin": 0.02}
+TYPED = ["-m", "fusion=concat,sum", "train.steps=1000", "name=s"]
+SIZE = {"steps": 1000, "wall_s": 30.0, "threads": 1, "lr": 0.01, "match": "none"}
+NOISE = (0.05, -0.08, 0.06, -0.02, 0.0, 0.07, -0.04, -0.04)
+
+
+@pytest.fixture(autouse=True)
+def _two_cores(monkeypatch):
+    monkeypatch.setattr("ablate.reporting.follow_ups.available_cores", lambda: 2)
+
+
+def concat_and_sum(seeds: int, apart: float, noise: Sequence[float] = NOISE, **columns: Any) -> pd.DataFrame:
+    """Losses at these seeds, of which those of sum are so much higher, on average and but for noise."""
+    return table(
+        *({"seed": seed, "val_loss": 3 + seed / 10, **SIZE, **columns} for seed in range(seeds)),
+        *(
+            {
+                "fusion": "sum",
+                "seed": seed,
+                "val_loss": 3 + seed / 10 + apart + noise[seed],
+                **SIZE,
+                **columns,
+            }
+            for seed in range(seeds)
+        ),
+    )
+
+
+def advised(rows: pd.DataFrame, **of: Any) -> str:
+    record = make_record(**{"seeds": [*range(rows["seed"].nunique())], "typed": TYPED, **of})
+    return " ".join(answer(compare(rows, records=[record]), record).more)
+
+
+def test_too_few_seeds_come_to_no_verdict_but_for_what_was_named_beforehand():
+    rows = concat_and_sum(3, 0.5)
+    found = compare(rows)
+    (one,) = found.tested
+    assert one.low > found.margin and one.is_undecided and one.more_seeds == 3
+    assert one.why == "too few seeds for a verdict, 3 of at least 6"
+    assert "3 paired seeds, too few for a verdict (at least 6)" in " ".join(lines(found, []))
+    assert advised(rows) == (
+        "Too few seeds for a verdict, 3 of at least 6: `ablate run -m fusion=concat,sum train.steps=1000"
+        " name=s 'seed=range(0,6)'`, about 2 min here."  # 6 runs of 30 s, two at a time
+    )
+    assert compare(rows, records=[make_record(**PRIMARY)]).tested[0].verdict == "worse"
+    assert compare(concat_and_sum(6, 0.5)).tested[0].verdict == "worse"
+
+
+def test_what_is_decided_or_has_no_effect_asks_for_nothing():
+    assert advised(concat_and_sum(8, 0.5)) == ""
+    assert advised(concat_and_sum(8, 0.0, [0.0] * 8)) == ""
+
+
+def test_more_seeds_are_for_what_they_would_decide():
+    more = advised(concat_and_sum(8, 0.03))
+    assert more.startswith("About ") and "more seeds would decide it: `ablate run" in more
+
+
+def test_models_worse_than_counting_are_trained_for_longer_first():
+    """Whether there are too few seeds or enough of them, and only if something is undecided."""
+    behind = {"ngram_val_loss": 2.0, "ngram_order": 4}
+    longer = "`ablate run -m fusion=concat,sum train.steps=4000 name=s-longer`, about 16 min here"
+    for seeds in (3, 8):
+        more = advised(concat_and_sum(seeds, 0.03, **behind), runs=["a"] * 16)
+        assert (
+            more == f"Train for longer before more seeds, as these models are worse than counting: {longer}."
+        )
+    assert advised(concat_and_sum(8, 0.3, **behind)) == ""
+    assert "longer" not in advised(concat_and_sum(8, 0.03, ngram_val_loss=5.0, ngram_order=4))
+
+
+def test_runs_that_are_elsewhere_or_of_another_version_are_made_anew():
+    """To add seeds to them would take all of their seeds, and their times are of another machine."""
+    rows, anew = (
+        concat_and_sum(8, 0.03),
+        "`ablate run -m fusion=concat,sum train.steps=1000 name=s` makes all",
+    )
+    for more in (advised(rows, is_copy=True), advised(rows.assign(status="stale"))):
+        assert anew in more and " here" not in more
+    assert advised(rows, is_copy=True, typed=[]) == ""
+
+
+def test_a_demonstration_leads_to_its_study():
+    assert "`ablate run study=fusion` asks it properly" in advised(
+        concat_and_sum(3, 0.3),
+        demonstration=True,
+        study="fusion",
+        typed=["study=fusion", "size=demo"],
+        **PRIMARY,
+    )
+
+
+def test_a_table_of_another_program_gets_a_number_of_seeds(tmp_path):
+    rows = [
+        f"{how},{seed},{3 + seed / 10 + (0.1 + seed / 500) * (how == 'ours')}"
+        for how in ("base", "ours")
+        for seed in range(4)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["method,seed,loss", *rows]))
+    asked = ("--by", "method", "--metric", "loss", "--baseline", "method=base", "--lower-is-better")
+    done = call_cli("compare", "t.csv", *asked, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "4 paired seeds, too few for a verdict (at least 6)" in " ".join(done.stdout.split())
+    assert (
+        "Too few seeds for a verdict, 4 of at least 6: 6 seeds." in done.stdout and "worse" not in done.stdout
+    )

@@ -1,0 +1,110 @@
+"""What rows are called: the level that is asked about, then what else differs; words of a reader's; arms."""
+
+import pandas as pd
+import pytest
+
+from ablate.analysis.compare import compare
+from ablate.analysis.question import question
+from ablate.config.rules import ConfigError
+from ablate.reporting import answers, cells, paper
+from ablate.reporting.figures import Labels
+from ablate.reporting.html import called
+from ablate.store.record import Role
+from tests.helpers import call_cli, make_record
+from tests.test_compare import of_cells
+
+SEEDS = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+WORDS = {"fusion=sum": "summed heads", "heads=4": "four heads"}
+
+
+def crossed() -> pd.DataFrame:
+    """Two fusions × heads × projections × rates: 24 variants, of which twelve are compared with others."""
+    return of_cells(
+        (
+            {"fusion": fusion, "heads": heads, "key_width": 64 // heads, "out_proj": projection, "lr": rate},
+            [3 + seed + (fusion == "sum") * (0.1 + seed / 50) for seed in SEEDS],
+        )
+        for fusion in ("concat", "sum")
+        for heads in (1, 2, 4)
+        for projection in (True, False)
+        for rate in (0.01, 0.02)
+    )
+
+
+def test_each_row_says_what_is_asked_about_and_each_baseline_is_a_row():
+    short = cells.short_table(compare(crossed(), baseline={"fusion": "concat"}))
+    names, verdicts = short["variant"].tolist(), short["verdict"].tolist()
+    assert len({*names}) == len(names) == 24
+    assert all(name.startswith(("sum heads=", "concat heads=")) for name in names)
+    assert [name.startswith("concat") for name in names] == [verdict == "baseline" for verdict in verdicts]
+
+
+def test_levels_are_called_as_a_reader_asks():
+    rows = crossed().query("lr == 0.01 and out_proj and heads > 1")
+    found = compare(rows, label=WORDS)
+    assert cells.short_table(found)["variant"].tolist() == [
+        *("concat heads=2", "summed heads heads=2", "concat four heads", "summed heads four heads")
+    ]
+    assert "summed heads costs" in " ".join(answers.findings(found)).lower()
+    full = cells.full_table(found, found.families[0])
+    assert {*full["fusion"]} == {"concat", "summed heads"} and {*full["heads"]} == {"2", "four heads"}
+    assert "summed heads & four heads" in paper.latex(paper.by_variant(found))
+    assert [*paper.pivot(found, ["fusion", "heads"]).frame.columns] == ["fusion", "2", "four heads"]
+    sum_ = next(name for name in found.variants if name.startswith("fusion=sum heads=4"))
+    assert Labels(found)(sum_) == called(found.variants[sum_], found.varying) == "summed heads · four heads"
+    assert found.table["fusion"].isin(["concat", "sum"]).all()  # for programs
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ("fusion", "--label fusion: give K=V:WORDS"),
+        ("fusion=sum:", "give K=V:WORDS"),
+        ("fusion=max:Largest", "--label fusion=max:Largest: fusion is concat, sum here"),
+        ("lr=0.01:slow", "lr tells no variants apart here"),
+        ("fusion=sum:concat", "another level of fusion is called so"),
+    ],
+)
+def test_a_label_for_nothing_is_refused(given, words):
+    rows = crossed().query("lr == 0.01 and out_proj and heads == 1")
+    with pytest.raises(ConfigError) as refused:
+        compare(rows, **question(None, None, None, None, False, label=[given]))
+    assert words in str(refused.value)
+
+
+def test_arms_are_called_by_their_names():
+    rows = crossed().query("lr == 0.01 and heads == 1")
+    rows = rows[(rows["fusion"] == "sum") != rows["out_proj"]]
+    arms = {True: "plain", False: "bare_sum"}
+    roles = {
+        run: Role(phase="report", role="variant", tuned="tuned", values={"tuned": [arms[projection]]})
+        for run, projection in zip(rows["run_id"], rows["out_proj"], strict=True)
+    }
+    record = make_record(runs=[*rows["run_id"]], roles=roles, primary=["bare_sum - plain"], arms={})
+    found = compare(rows, records=[record], baseline={"fusion": "concat", "out_proj": "true"})
+    assert [one.arm for one in found.variants.values()] == ["plain", "bare_sum"]
+    assert cells.short_table(found)["variant"].tolist() == ["plain", "bare_sum"]
+    table = paper.by_variant(found)
+    assert table.stub == 1 and table.frame["arm"].tolist() == ["plain", "bare_sum"]
+
+
+def test_the_commands_take_labels(tmp_path):
+    losses = "".join(
+        f"{how},{seed},{3 + seed / 10 + (how == 'b') * seed / 7}\n" for how in "ab" for seed in range(6)
+    )
+    (tmp_path / "t.csv").write_text(f"method,seed,loss\n{losses}")
+    asked = (
+        "t.csv",
+        "--by",
+        "method",
+        "--metric",
+        "loss",
+        "--baseline",
+        "method=a",
+        "--label",
+        "method=b:Ours & more",
+    )
+    done = call_cli("compare", *asked, cwd=tmp_path)
+    assert done.returncode == 0 and "\nOurs & more " in done.stdout, (done.stdout, done.stderr)
+    assert "Ours \\& more" in call_cli("compare", *asked, "--format", "latex", cwd=tmp_path).stdout
+    assert "\nmethod=b,b," in call_cli("compare", *asked, "--format", "csv", cwd=tmp_path).stdout

@@ -1,0 +1,138 @@
+"""Which seam an idea fits, with the examples of docs/plugins.md; how a method becomes built in."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ablate.verify.contract import PROBES, require_sound
+from tests.helpers import ROOT, call_cli, refusal
+
+PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+EXAMPLES = dict(
+    zip(
+        ("gate", "exclusive", "differential", "hadamard"),
+        re.findall("```python\n(.*?)```", PAGE, re.S),
+        strict=True,
+    )
+)
+KINDS = {"gate": "fusion", "exclusive": "fusion", "differential": "scores", "hadamard": "readout"}
+
+
+def write(kind: str, example: str, cwd: Path) -> None:
+    """mine.py as `ablate new` writes it, with the definitions of an example in place of its own."""
+    assert call_cli("new", kind, "mine", cwd=cwd).returncode == 0
+    text = (cwd / "mine.py").read_text().replace("HeadShape, Options", "HeadShape, Linear, Options")
+    for function in re.findall(r"    def (\w+)", example):
+        own = rf"(    @classmethod\n)?    def {function}\(.*?(?=\n    (?:@|def |# )|\Z)"
+        text = re.sub(own, "", text, flags=re.S)
+    (cwd / "mine.py").write_text(f"{text.rstrip()}\n\n{example}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_smallest_example_of_each_seam_passes(name, tmp_path):
+    write(KINDS[name], EXAMPLES[name], tmp_path)
+    done = call_cli("check", "mine.py", cwd=tmp_path)
+    assert done.returncode == 0 and "hold" in done.stdout, (done.stdout, done.stderr)
+
+
+def test_without_a_kind_it_says_what_each_sees(tmp_path):
+    said = call_cli("new", cwd=tmp_path).stdout
+    assert all(f"\n{kind} " in said for kind in ("fusion", "scores", "readout", "none"))
+    assert "name it, as: ablate new fusion mine" in refusal("new", "fusion", cwd=tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+MORE = """
+    reads_more = True
+
+    def forward(self, q_BPTK, k_BPSK, v_BPSW, mask, dropout):
+        return self.probabilities(q_BPTK, k_BPSK, mask) @ v_BPSW + v_BPSW
+"""
+
+
+@pytest.mark.slow
+def test_probes_abstain_where_patterns_do_not_say_all(tmp_path):
+    """A rule that adds the token's own value: its losses count, and its patterns are not what it reads."""
+    write("scores", MORE, tmp_path)
+    assert call_cli("check", "mine.py", cwd=tmp_path).returncode == 0
+    small = (
+        "model.d_model=16",
+        "heads=2",
+        "model.context=8",
+        "train.steps=4",
+        "train.batch=2",
+        "corpus=grammar",
+    )
+    done = call_cli(
+        "run", "--plugin", "mine.py", "scores=mine", *small, "corpus.characters=20000", "name=m", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    probed = call_cli("probe", "m", "--plugin", "mine.py", cwd=tmp_path)
+    assert probed.returncode == 0, probed.stderr
+    assert "scores=mine reads more than its patterns, so probes of these abstain" in probed.stderr
+    values = (tmp_path / "runs/studies/m/probes.csv").read_text()
+    assert "loss_added" in values and not re.search("entropy|distance|previous|jsd|induction", values)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "body, code, words",
+    [
+        (MORE.replace("reads_more = True", ""), 1, f"probabilities · v, by .*; so {PROBES}"),
+        (MORE.replace(" + v_BPSW", ""), 1, "reads_more is true, and forward reads probabilities · v alone"),
+        (
+            MORE.replace("+ v_BPSW", "+ v_BPSW.roll(-1, 2)"),
+            1,
+            "sees the future.*; so its losses mean nothing",
+        ),
+    ],
+)
+def test_a_failing_check_says_what_does_not_count(body, code, words, tmp_path):
+    write("scores", body, tmp_path)
+    done = call_cli("check", "mine.py", cwd=tmp_path)
+    assert done.returncode == code and re.search(words, done.stderr), done.stderr
+
+
+@pytest.mark.slow
+def test_a_built_in_method_begins_with_all_its_files(tmp_path):
+    """In a copy of the checkout: it can be chosen at once, and the tests say what it lacks."""
+    copy = tmp_path / "ablate-copy"
+    for part in ("ablate", "configs", "tests", "docs"):
+        shutil.copytree(
+            ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__", "*.png", "results")
+        )
+    for part in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / part, copy / part)
+
+    def inside(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=copy,
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(copy)},
+            capture_output=True,
+            text=True,
+        )
+
+    for kind, name, written in (("fusion", "mixed", 3), ("scores", "warm", 3), ("readout", "turned", 2)):
+        done = inside("-m", "ablate", "new", kind, name, "--builtin")
+        assert done.returncode == 0 and len(done.stdout.splitlines()) == written + 1, done.stderr
+        assert "ablate.methods" not in (copy / f"ablate/model/{kind}/{name}.py").read_text()
+    shown = inside("-m", "ablate", "run", "fusion=mixed", "scores=warm", "out_proj=turned", "--cfg", "job")
+    assert shown.returncode == 0 and "start: 1.0" in shown.stdout, shown.stderr
+    lacking = inside(
+        "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_sizing.py", "-k", "by_hand"
+    )
+    assert lacking.returncode == 1 and "mixed: write its parameters into OF_METHODS" in lacking.stdout, (
+        lacking.stdout
+    )
+    again = inside("-m", "ablate", "new", "fusion", "mixed", "--builtin")
+    assert again.returncode == 2 and "ablate has a fusion of this name" in again.stderr
+
+
+def test_sound_methods_have_nothing_to_say():
+    assert require_sound([]) == []

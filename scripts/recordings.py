@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-STUDY = "# ablate run -m fusion=concat,sum seed=0,1,2,3,4 train.steps=200 name=first"
+STUDY = "# ablate run -m fusion=concat,sum 'seed=range(6)' train.steps=200 name=first"
 # The commands of each picture. Of a command that begins with # only the results are kept.
 RECORDINGS = {"compare": [STUDY, "ablate compare first"], "report": [STUDY, "# ablate report first"]}
 PAGES = {"report": "runs/studies/first/report.html"}  # recordings of a page, not of the terminal

@@ -864,3 +864,22 @@ def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
     assert {"study.tune=train.lr", "study.extend=2", "study.margin=0.01"} <= {*words}
     assert "study.primary=[{baseline:{fusion:concat},where:{heads:4,out_proj:true}}]" in words
     assert """study.where=["normalize == 'none'","heads <= 4"]""" in words
+
+
+def test_several_studies_are_one_page_with_the_questions_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, asked in (("one", "Is a sum worse?"), ("two", HOSTILE)):
+        small_study(tmp_path / "runs", name=name, question=asked, fusions=("concat", "sum"), seeds=6)
+    done = call_cli("report", "one", "two", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout == "runs/report.html\n", done.stderr
+    text = (tmp_path / "runs" / "report.html").read_text()
+    questions, _, behind = text.partition('<section id="study-1"')
+    assert "<h1>2 questions</h1>" in text and "Is a sum worse?" in questions and "Is a sum worse?" in behind
+    assert "costs" in questions or "undecided" in questions
+    assert behind.count("The rows, ") >= 2 and behind.count("Limits of this answer") == 2
+    assert "<script>alert" not in text and not re.search(r'(?:src|href)="(?!#|data:)', text)
+    refused = call_cli("report", "one", "two", "--charts", "figures", cwd=tmp_path)
+    assert refused.returncode == 2 and "charts are those of one study" in refused.stderr
+    (tmp_path / "mine.html").write_text("mine")
+    assert call_cli("report", "one", "two", "--out", "mine.html", cwd=tmp_path).returncode == 2
+    assert (tmp_path / "mine.html").read_text() == "mine"

@@ -201,10 +201,11 @@ def _for_a_paper(result: "Comparison", pivot: str | None, format: Format, *, wid
 
 
 def report(
-    target: Annotated[
-        str,
+    targets: Annotated[
+        list[str],
         typer.Argument(
-            help="A study by name or directory, or a CSV file of results.", autocompletion=completion.studies
+            help="A study by name or directory, or a CSV file of results; of several, one page about all.",
+            autocompletion=completion.studies,
         ),
     ],
     out: Annotated[
@@ -224,12 +225,18 @@ def report(
     label: LabelOption = None,
     runs_dir: RunsOption = None,
 ) -> None:
-    """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
+    """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it. Of
+    several studies, it has all questions with their answers, and the rows behind."""
     from ablate.analysis.question import question
-    from ablate.reporting.html import write_report
+    from ablate.reporting.html import write_report, write_reports
 
     chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better, label)
-    put(write_report(target, out=out, charts=charts, margin=margin, **chosen))
+    if len(targets) == 1:
+        put(write_report(targets[0], out=out, charts=charts, margin=margin, **chosen))
+    elif charts is not None:
+        raise typer.BadParameter("charts are those of one study; name one", param_hint="--charts")
+    else:
+        put(write_reports(targets, out=out, margin=margin, **chosen))
 
 
 def _between(low: float, high: float) -> Callable[[float | None], float | None]:

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.load import read
+from ablate.analysis.load import PAGE, read
 from ablate.analysis.question import Question
 from ablate.analysis.variant import Variant
 from ablate.config.extras import require
@@ -25,10 +25,11 @@ from ablate.phrases import cleaned, texts
 from ablate.reporting import cells, own_files, words
 from ablate.reporting.compared import Method, drawings, method_of
 from ablate.reporting.ladder_details import details
-from ablate.reporting.page import gather
+from ablate.reporting.page import Page, gather
 from ablate.reporting.relations import STANDARD
 from ablate.reporting.tables import readable, render
 from ablate.reporting.terms import GLOSSARY, anchor, coded, explained, occurring
+from ablate.store.store import Store
 
 HERE = Path(__file__).parent
 
@@ -78,10 +79,9 @@ def write_report(
     drawn, comparison = figures(page), page.comparison
     by_method = drawings(subject.rows, subject.directories)
     specs = {stem: spec for figure in drawn for stem, spec in figure.charts.items()}
-    bundle, script = _bundle() if drawn else "", (HERE / "script.js").read_text(encoding="utf-8")
+    bundle = _bundle() if drawn else ""
     content = _template("page.html.j2").render(
         page=page,
-        generator=Markup(own_files.GENERATOR),
         figures=drawn,
         drawings={method: Markup(drawing) for method, drawing in by_method.items()},
         short=[short_table(comparison, family, by_method) for family in comparison.families[:1]],
@@ -96,14 +96,51 @@ def write_report(
         reviewed=[limit for limit in page.limits if limit.next.command],
         hyperparameters=table(page.hyperparameters, "Hyper-parameters"),
         latex=render(page.hyperparameters, "latex"),
-        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
-        scripts=[Markup(text) for text in (bundle, script) if text],
-        digests=[_digest(text) for text in (bundle, script) if text],
+        **_frame(page, bundle),
     )
     if charts is not None:
         own_files.write_charts(specs, Path(charts))
     own_files.write(path, cleaned(content).encode(), "html")
     return path
+
+
+def write_reports(
+    targets: Sequence[str],
+    *,
+    out: str | Path | None = None,
+    margin: float | None = None,
+    **question: Unpack[Question],
+) -> Path:
+    """Write one page about several studies: the questions with their answers first, and their rows behind;
+    returns its path. out: by default report.html of the store in the current directory. Otherwise as
+    write_report."""
+    subjects = [read(target, question.get("metric")) for target in targets]
+    path = Store().root / PAGE if out is None else Path(out)
+    own_files.check_file(path, "html")
+    pages = [gather(subject, margin=margin, **question) for subject in subjects]
+    content = _template("studies.html.j2").render(
+        pages=pages,
+        tables=[
+            [comparison_table(page.comparison, family) for family in page.comparison.families]
+            for page in pages
+        ],
+        specs={},
+        **_frame(pages[0]),
+    )
+    own_files.write(path, cleaned(content).encode(), "html")
+    return path
+
+
+def _frame(page: Page, *bundles: str) -> dict[str, Any]:
+    """What every page has around it (base.html.j2). bundles: scripts that its own one needs."""
+    scripts = [*filter(None, bundles), (HERE / "script.js").read_text(encoding="utf-8")]
+    return {
+        "ablate": page.facts.get("ablate", ""),
+        "generator": Markup(own_files.GENERATOR),
+        "style": Markup((HERE / "style.css").read_text(encoding="utf-8")),
+        "scripts": [*map(Markup, scripts)],
+        "digests": [*map(_digest, scripts)],
+    }
 
 
 def _ladder(comparison: Comparison) -> tuple[list[str], Table] | None:

@@ -25,7 +25,6 @@ STUDENT = (
         "18 not",
         "concat with a projection is a sum over heads",
     ),
-    ("7 not", "one head ≠ many, same weights"),
 )
 AUTHOR = (
     ("weighted_sum", "a demonstration", "32 runs in runs/studies/fusion-demo/results.csv"),
@@ -34,7 +33,6 @@ AUTHOR = (
     ("32 runs in runs/studies/ours/results.csv",),
     ("On book.txt", "concatenating them", "95 % confidence for all 3 together", "--why explains"),
     ("booktabs", r"mean over 8 seeds $\pm$ half of its 95 \% t-interval", "fusion & 4"),
-    ("fusion & mean & difference",),
     ("runs/studies/ours/report.html",),
 )
 ENGINEER = (
@@ -43,11 +41,9 @@ ENGINEER = (
     ("mine    4      true", "12 runs in runs/studies/mine/results.csv"),
     ("as measured", "if lower", "if higher"),
     ("train.lr", "runs/studies/mine-tuned/results.csv"),
-    ("8 runs in runs/studies/mine-deep/results.csv",),
     ("concat", "mine"),
     ("kept", "previous", "untrained", "probes.csv"),
     ("val_loss", "mine"),
-    ("mine-h4-d64x3-s1", "--yes"),
 )
 # For each command of the README that starts with ablate.
 SEEN = {

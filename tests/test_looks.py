@@ -459,6 +459,11 @@ def test_a_fixed_design_that_grew_after_results_says_so():
     assert grown(first, dataclasses.replace(first, seeds=[0, 1, 2, 3]), lambda study: False).grew == []
     assert "grew from 2 to 4 seeds" in note(compare(frame, records=[second]), "no longer hold together")
     assert not any("grew" in line for line in texts(compare(frame, records=[first]).notes))
+    develops = dataclasses.replace(first, seeds=[8, 9], declared={"develop": ["8", "9"]})
+    reports = dataclasses.replace(develops, seeds=[0, 1, 2, 8, 9])
+    assert grown(develops, reports).grew == [] and grown(
+        reports, dataclasses.replace(reports, seeds=[0, 3])
+    ).grew == [3, 4]
 
 
 # --- studies that are trained -----------------------------------------------------------------------

@@ -5,13 +5,18 @@ from typing import Any
 
 import pytest
 
+from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import primary_pairs
+from ablate.analysis.incomparable import Incomparable
 from ablate.compose.sweep import compose
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.execution.run import resolve
+from ablate.reporting.answers import findings
 from ablate.store.record import as_plain, read_record
 from ablate.study.study import Study, settings
+from tests.helpers import make_record
+from tests.test_compare import of_cells
 
 SMALL = ("corpus=grammar", "corpus.characters=5000", "model.context=16", "heads=8")
 ARMS = {
@@ -121,3 +126,32 @@ def test_a_study_without_arms_has_no_contrast_by_names():
         ConfigError, match=r"sum - concat: this study names no arms; list them as study\.arms"
     ):
         study("sum - concat", arms={}, factors={"fusion": ["concat", "sum"]})
+
+
+def test_a_study_of_several_texts_compares_within_each():
+    """Of a study that varies the text; rows of several texts are refused otherwise."""
+    rows = of_cells(
+        (
+            {
+                "fusion": fusion,
+                "corpus": text,
+                "corpus_sha256": f"{text}-hash",
+                "tokenizer": tokenizer,
+                "vocab": size,
+            },
+            [level + seed / 10 + (fusion == "sum") * (apart + seed / 50) for seed in range(6)],
+        )
+        for text, tokenizer, size, level, apart in (
+            ("stdlib", "bpe", 1024, 3.0, 0.2),
+            ("grammar", "char", 30, 0.5, -0.2),
+        )
+        for fusion in ("concat", "sum")
+    )
+    with pytest.raises(Incomparable, match="these rows come from 2 texts"):
+        compare(rows)
+    study = make_record(factors={"fusion": ["concat", "sum"], "corpus": ["stdlib", "grammar"]})
+    found = compare(rows, records=[study])
+    apart = {one.variant.levels["corpus"]: one for one in found.tested}
+    assert apart.keys() == {"stdlib", "grammar"} and apart["stdlib"].diff > 0 > apart["grammar"].diff
+    assert all(one.variant.differing(one.baseline) == ["fusion"] for one in found.tested)
+    assert "corpus=grammar" in " ".join(findings(found))

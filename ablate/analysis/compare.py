@@ -324,7 +324,8 @@ def _variants(
     by, lines = varied(rows, by, [*pair_by, asked.get("metric")])
     metric, why = metric_of(rows, records, asked.get("metric"), [*by, *pair_by])
     better = direction(metric, asked.get("higher_is_better"))
-    variants = collect(rows, metric, by=by, pair_by=pair_by, mixed=mixed)
+    texts = any(record.varies_text for record in records)
+    variants = collect(rows, metric, by=by, pair_by=pair_by, mixed=mixed, texts=texts)
     if clash := [name for name in variants.shown if name in (*NUMBERS, *OF_ROWS)]:
         raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
     return replace(variants, higher_is_better=better), [*why, *lines]

@@ -67,11 +67,12 @@ def refuse_no_metric(rows: pd.DataFrame, metric: str) -> None:
         raise Incomparable(f"--metric {metric}: no such column; {choices}")
 
 
-def refuse_mixed(rows: pd.DataFrame) -> None:
-    """Raises Incomparable if the rows are of several texts or programs."""
+def refuse_mixed(rows: pd.DataFrame, texts: bool = False) -> None:
+    """Raises Incomparable if the rows are of several programs, or of several texts, unless a study varies
+    these (texts)."""
     hashed = "corpus_sha256" in rows and rows["corpus_sha256"].notna().any()
     text = TEXT_COLUMNS if hashed else ("corpus", *TEXT_COLUMNS)
-    for columns, what in ((text, "texts"), (CODE_COLUMNS, "programs")):
+    for columns, what in ((() if texts else text, "texts"), (CODE_COLUMNS, "programs")):
         kinds = rows[rows.columns.intersection([*columns], sort=False)].drop_duplicates()
         kinds = kinds.astype(object).where(kinds.notna(), "unknown").astype(str).drop_duplicates()
         differing = [column for column in columns if column in kinds and kinds[column].nunique() > 1]

@@ -14,6 +14,7 @@ import pandas as pd
 from ablate.analysis.frames import LARGEST, as_texts, is_foreign, is_own_value, option_names, with_options
 from ablate.analysis.incomparable import (
     OF_EVALUATION,
+    TEXT_COLUMNS,
     Incomparable,
     refuse_duplicates,
     refuse_mixed,
@@ -139,18 +140,24 @@ def mean_interval(table: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
 
 
 def collect(
-    rows: pd.DataFrame, metric: str, by: Sequence[str] = (), pair_by: Sequence[str] = (), mixed: bool = False
+    rows: pd.DataFrame,
+    metric: str,
+    by: Sequence[str] = (),
+    pair_by: Sequence[str] = (),
+    mixed: bool = False,
+    texts: bool = False,
 ) -> Variants:
     """The variants of these rows, except those of which no run finished or diverged.
 
     by: further columns that define variants, shown instead of those that differ. pair_by: the columns by
     which runs pair, in place of their seeds. mixed: allow rows of several corpora, versions of the code or of
-    torch. Raises Incomparable, and ConfigError for a missing column.
+    torch. texts: whether a study varies the text, which then tells variants apart by its name. Raises
+    Incomparable, and ConfigError for a missing column.
     """
     rows = _usable_rows(rows, metric)
     if not mixed:
-        refuse_mixed(rows.drop(columns=metric))
-    placed = _place(rows, metric, by, pair_by)
+        refuse_mixed(rows.drop(columns=metric), texts)
+    placed = _place(rows, metric, by, pair_by, texts)
     keyed, value = placed.rows, _numbers(placed, metric)
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
     if not usable.any():
@@ -233,13 +240,18 @@ def _no_result(rows: pd.DataFrame, metric: str) -> str:
     return f"{metric}: no finished run has it{way_out}"
 
 
-def _place(rows: pd.DataFrame, metric: str, by: Sequence[str], pair_by: Sequence[str]) -> _Placed:
+def _place(
+    rows: pd.DataFrame, metric: str, by: Sequence[str], pair_by: Sequence[str], texts: bool
+) -> _Placed:
     """Raises Incomparable if two rows have one place, or if there are more places than fit."""
     by = [column_of(key, rows.columns, f"--by {key}") for key in dict.fromkeys(by)]
     pair_by = [column_of(key, rows.columns, f"--pair-by {key}") for key in dict.fromkeys(pair_by)]
     looks = [column for column in OF_EVALUATION if column in rows]
     apart = looks if column_named(metric).by_evaluation else []
-    columns = [key for key in dict.fromkeys([*variant_columns(rows), *apart, *by]) if key != metric]
+    config = variant_columns(rows)
+    if texts:
+        config = [*(column for column in config if column not in TEXT_COLUMNS), "corpus"]
+    columns = [key for key in dict.fromkeys([*config, *apart, *by]) if key != metric]
     seeds = pair_by or [column for column in SEED_COLUMNS if column in rows and rows[column].notna().any()]
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *looks]})
     if (foreign := is_foreign(rows)) and by:  # a level is missing where a CSV file, or pandas, has None

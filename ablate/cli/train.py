@@ -244,7 +244,7 @@ def _variants(rows: "pd.DataFrame", record: "StudyRecord") -> "Variants":
 
     reports = at_own_value(rows[rows["phase"] == "report"])
     shown, metric = (rows, None) if reports.empty else (reports, record.metric)
-    variants = collect(shown, metric or "val_loss")
+    variants = collect(shown, metric or "val_loss", texts=record.varies_text)
     if not record.looks:
         return variants
     from ablate.analysis.compare import counted_variants

@@ -200,6 +200,11 @@ class StudyRecord:
         return {name_at(rung, arm): (at, arm) for at, rung in enumerate(self.rungs) for arm in self.arms}
 
     @property
+    def varies_text(self) -> bool:
+        """Whether it compares within several texts."""
+        return "corpus" in self.factors
+
+    @property
     def is_one_by_one(self) -> bool:
         """Whether it lists single runs."""
         return self.kind == ONE_BY_ONE

@@ -51,7 +51,7 @@ COMMANDS = {
         "methods",
         *("verify", "verify --only 7"),
     ),
-    "new": ("methods", "new fusion mine"),
+    "new": ("new", "new", "new fusion mine"),
     "check": ("methods", "check mine.py"),
     "probe": (
         "trained",

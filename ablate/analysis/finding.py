@@ -70,7 +70,7 @@ class Finding:
     @property
     def is_too_few(self) -> bool:
         """Whether it has no verdict as it has fewer seeds than one takes that no study named beforehand."""
-        is_planned = self.is_primary or self.look is not None
+        is_planned = self.family != "exploratory" or self.look is not None
         return self.is_undecided and self.is_tested and not is_planned and self.seeds < FEWEST
 
     @property

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import dataclasses
 import importlib
+import importlib.util
 import json
 import math
 import os
@@ -55,6 +56,12 @@ def quick_report(monkeypatch):
         return out
 
     monkeypatch.setattr(trackers, "write_report", write)
+
+
+def needs(package: str) -> None:
+    """Skip the test without this package. It is not imported, since Trackio would take its directory then."""
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs {package}")
 
 
 def add(store: Store, seed: int, end: Row | None, loss: float = 1.25, study: str = STUDY) -> Path:
@@ -308,6 +315,48 @@ def test_mlflow_has_every_value_of_the_store(store, command, quick_report):
     assert [m.value for m in client.get_metric_history(changed.info.run_id, "grad_norm")] == []
 
 
+# --- Trackio --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _trackio_elsewhere(monkeypatch):
+    """Trackio takes its directory as it is imported: each test imports it anew."""
+    monkeypatch.setenv("TRACKIO_DIR", "")
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "trackio"]:
+        del sys.modules[name]
+
+
+def trackio_runs(place: Path) -> dict[str, tuple[Any, list[dict[str, Any]]]]:
+    """The runs of all projects with what was logged of them, by the ids of ablate's."""
+    storage = importlib.import_module("trackio.sqlite_storage").SQLiteStorage
+    api = importlib.import_module("trackio").Api()
+    runs = [run for path in place.glob("*.db") for run in api.runs(path.stem)]
+    ids = [(run.config or {}).get("ablate.run_id", "report") for run in runs]  # a report has nothing logged
+    found = {id: (run, storage.get_logs(run.project, run.name)) for id, run in zip(ids, runs, strict=True)}
+    assert len(found) == len(runs)
+    return found
+
+
+def test_trackio_has_every_value_of_the_store(store, command, quick_report):
+    needs("trackio")
+    code, out, err = command("export", STUDY, "--to", "trackio")
+    assert (code, out) == (0, f"trackio: 5 runs of {STUDY} in runs/exports/trackio: 5 new\n"), err
+    shown = trackio_runs(Path("runs/exports/trackio"))
+    stored = {run_id(path): path for path in ended(store)}
+    assert shown.keys() == stored.keys() | {"report"}
+    for id, directory in stored.items():
+        run, points = shown[id]
+        settings = {key: value for key, value in run.config.items() if not key.startswith(("_", "ablate."))}
+        assert {key: value for key, value in settings.items() if value is not None} == config(directory)
+        for name, curve in curves(directory).items():
+            logged = [(point["step"], float(point[name])) for point in points if name in point]
+            assert repr(logged[: len(curve)]) == repr(curve), name
+        last = {name: point[name] for point in points for name in point}
+        assert {name: last[name] for name in results(directory)} == results(directory)
+    assert f"<p>{STUDY}".encode() in files(Path("runs/exports/trackio")).values()  # the report, as a blob
+
+
 # --- once, whatever happens -----------------------------------------------------------------------
 
 
@@ -342,13 +391,14 @@ def torn(kind: type[Exporter]) -> Iterator[None]:
 
 READERS: Mapping[str, Callable[[Path], Mapping[str, Any]]] = {
     "tensorboard": tensorboard_runs,
+    "trackio": trackio_runs,
     "wandb": wandb_logs,
 }
 
 
 @pytest.mark.parametrize("target", READERS)
 def test_a_run_is_there_once_whatever_happens(store, command, quick_report, target):
-    pytest.importorskip(target, reason=f"needs {target}")
+    needs(target)
     place, export = Path("out"), ("export", STUDY, "--to", target, "--out", "out")
     with torn(exporter(target)):
         code, out, err = command(*export)
@@ -417,7 +467,10 @@ def test_an_installed_exporter_is_a_target(store, command, notes):
     text = (place / f"{directory.name}.txt").read_text()
     assert "'seed': 8" in text and "'ngram_loss'" in text
     assert {path.name for path in ended(store)} < {path.stem for path in place.glob("*.txt")}
-    assert "choices: hf, mlflow, notes, tensorboard, wandb" in command("export", STUDY, "--to", "note")[2]
+    assert (
+        "choices: hf, mlflow, notes, tensorboard, trackio, wandb"
+        in command("export", STUDY, "--to", "note")[2]
+    )
 
 
 def test_runs_without_a_result_are_left_out_and_counted(store, command, notes):

@@ -18,6 +18,7 @@ GROUP = "ablate.exporters"
 BUILT_IN = {
     "tensorboard": "ablate.export.tensorboard:TensorBoard",
     "mlflow": "ablate.export.mlflow:Mlflow",
+    "trackio": "ablate.export.trackio:Trackio",
     "wandb": "ablate.export.wandb:Wandb",
 }
 HF = "hf"  # no tracker: one model, written by ablate.export.hf

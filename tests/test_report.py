@@ -29,7 +29,7 @@ from ablate.reporting.charts import VERDICTS, figures
 from ablate.reporting.commands import commands, with_budget
 from ablate.reporting.compared import about, drawings
 from ablate.reporting.follow_ups import FollowUp
-from ablate.reporting.html import comparison_html, comparison_table, short_table
+from ablate.reporting.html import comparison_html, comparison_table, short_table, write_reports
 from ablate.reporting.limits import limits
 from ablate.reporting.page import Page, gather
 from ablate.reporting.relations import RELATIONS, relations
@@ -296,12 +296,13 @@ def test_axe_finds_no_violation(browser, tmp_path, seeds, schemes):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
     store = synthetic_study(tmp_path / "runs", heads=(2, 4, 8), out_proj=(True,), seeds=seeds)
     synthetic_probes(store)
-    page = ablate.report(store.root / "studies" / "synthetic")
-    violations = []
+    study = store.root / "studies" / "synthetic"
+    shutil.copytree(study, other := study.with_name("other"))
+    pages, violations = [ablate.report(study), write_reports([study, other], out=tmp_path / "s.html")], []
     # axe is a script of its own, which the page's policy would refuse.
     with browser.new_page(viewport=SCREEN, bypass_csp=True) as tab:
-        show(tab, page)
-        for scheme in schemes:
+        for page, scheme in itertools.product(pages, schemes):
+            show(tab, page)
             tab.emulate_media(color_scheme=scheme)
             violations += axe.Axe().run(tab).response["violations"]
     assert [(found["id"], found["nodes"][0]["html"]) for found in violations] == []

@@ -72,12 +72,18 @@ def test_more_seeds_are_for_what_they_would_decide():
 def test_models_worse_than_counting_are_trained_for_longer_first():
     """Whether there are too few seeds or enough of them, and only if something is undecided."""
     behind = {"ngram_val_loss": 2.0, "ngram_order": 4}
-    longer = "`ablate run -m fusion=concat,sum train.steps=4000 name=s-longer`, about 16 min here"
-    for seeds in (3, 8):
-        more = advised(concat_and_sum(seeds, 0.03, **behind), runs=["a"] * 16)
+    command = "`ablate run -m fusion=concat,sum train.steps=4000{} name=s-longer`, about {} min here"
+    for seeds, more, minutes in (
+        (3, " 'seed=range(6)'", 32),
+        (8, "", 16),
+    ):  # from the start with enough seeds
+        found = advised(concat_and_sum(seeds, 0.03, **behind), runs=["a"] * 16)
+        longer = command.format(more, minutes)
         assert (
-            more == f"Train for longer before more seeds, as these models are worse than counting: {longer}."
+            found == f"Train for longer before more seeds, as these models are worse than counting: {longer}."
         )
+    often = advised(concat_and_sum(8, 0.03, **behind, epochs=2.0))
+    assert "more seeds would decide it" in often and "longer" not in often  # as --why says: a longer text
     assert advised(concat_and_sum(8, 0.3, **behind)) == ""
     assert "longer" not in advised(concat_and_sum(8, 0.03, ngram_val_loss=5.0, ngram_order=4))
 
@@ -93,12 +99,22 @@ def test_runs_that_are_elsewhere_or_of_another_version_are_made_anew():
     assert advised(rows, is_copy=True, typed=[]) == ""
 
 
+def test_nobody_is_advised_to_train_more_seeds_than_one_can():
+    more = advised(concat_and_sum(8, 0.0005), margin=1e-9)
+    assert more.startswith("It would take about ") and "more than one trains" in more and "`" not in more
+
+
+def test_runs_that_share_no_seed_do_not_pair():
+    rows = table({"val_loss": 3.0, "seed": 0}, {"fusion": "sum", "val_loss": 3.1, "seed": 1})
+    assert "no two share a seed" in " ".join(lines(compare(rows), []))
+
+
 def test_a_demonstration_leads_to_its_study():
     assert "`ablate run study=fusion` asks it properly" in advised(
         concat_and_sum(3, 0.3),
         demonstration=True,
         study="fusion",
-        typed=["study=fusion", "size=demo"],
+        typed=["study=fusion", "size=demo", "study.looks=[]"],
         **PRIMARY,
     )
 
@@ -115,5 +131,5 @@ def test_a_table_of_another_program_gets_a_number_of_seeds(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "4 paired seeds, too few for a verdict (at least 6)" in " ".join(done.stdout.split())
     assert (
-        "Too few seeds for a verdict, 4 of at least 6: 6 seeds." in done.stdout and "worse" not in done.stdout
+        "Too few seeds for a verdict, 4 of at least 6: add 2." in done.stdout and "worse" not in done.stdout
     )

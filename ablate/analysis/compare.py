@@ -192,6 +192,7 @@ def compare(
     )
     is_ladder = any(record.rungs for record in records)
     lines = [
+        *(one for one in comparison.caveats if one.is_doubt),  # the gravest first
         *chosen,
         *left_out,
         *([] if is_ladder else map(Note, missing)),  # what lies above is not there yet
@@ -203,7 +204,6 @@ def compare(
         *notes.at_looks(every, variants, now, records),
         *([] if variants.is_foreign else controls.parametrization(comparison.tested, equal_start)),
         *controls.on_uniform_attention(variants, worth),
-        *(one for one in comparison.caveats if one.is_doubt),
     ]
     return replace(comparison, notes=lines)
 

@@ -22,6 +22,7 @@ from ablate.store.record import StudyRecord
 if TYPE_CHECKING:
     from ablate.analysis.ladder import LadderResult
 
+MOST_SEEDS = 1_000  # that anybody would add
 MANY_SEEDS = 64  # for more, no command lists them
 A_DEMONSTRATION = "A demonstration: `{}` asks it properly, and --dry-run says how long that takes."
 
@@ -51,8 +52,10 @@ def to_decide(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord) -
         return [f"{stays} undecided: a study goes on beyond its last look only under another name."]
     seeds = max(one.seeds for one in tested)
     if all(one.is_too_few for one in undecided):
-        line = f"Too few seeds for a verdict, {seeds} of at least {FEWEST}: {{}}"
-        return _with_seeds(FEWEST, line, rows, record, variants)
+        line = f"Too few seeds for a verdict, {seeds} of at least {FEWEST}"
+        if not record.typed:
+            return [f"{line}: add {FEWEST - seeds}."]
+        return _with_seeds(FEWEST, f"{line}: {{}}", rows, record, variants)
     needed = [one.more_seeds for one in undecided if one.more_seeds is not None]
     if not needed and (whys := {one.why for one in undecided if one.why} - {NEVER}):
         return [f"No verdict: {'; '.join(sorted(whys))}."]
@@ -62,6 +65,8 @@ def to_decide(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord) -
     which = "it" if len(undecided) == 1 else f"all {len(needed)}"
     if len(needed) < len(undecided):
         which = f"{len(needed)} of the {len(undecided)} undecided"
+    if max(needed) > MOST_SEEDS:
+        return [f"It would take about {max(needed):,} more seeds to decide {which}, more than one trains."]
     line = f"About {counted(max(needed), 'more seed')} would decide {which}: {{}}"
     return _with_seeds(seeds + max(needed), line, rows, record, variants)
 
@@ -92,7 +97,7 @@ def _longer(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord) -> 
     """The command that trains for longer, if models are worse than counting; empty if they are not, or if
     there is no such command."""
     is_worse = any(one.about == "counting" and one.is_doubt for one in comparison.caveats)
-    longer = FollowUps(comparison, record, rows).longer() if is_worse else FollowUp()
+    longer = FollowUps(comparison, record, rows).longer(FEWEST) if is_worse else FollowUp()
     if not longer.command:
         return ""
     return f"Train for longer before more seeds, as these models are worse than counting: {longer}."

@@ -37,6 +37,7 @@ MOST = 3  # the most sentences
 MOST_DOUBTS = 3
 WIDTH, HEIGHT = 80, 5  # in short, of the lines above the table
 LEAD = Note("not named beforehand", "doubt")
+NO_PAIR = "Each variant has one run, and no two share a seed, so nothing pairs: give them equal seeds."
 ONE_SEED = "One seed shows nothing: the same variant with another seed differs as well."
 PLAIN = Voice(
     untested="",  # no answer is about what was not tested
@@ -91,6 +92,8 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
     if comparison.ladder:
         return _of_ladder(comparison, comparison.ladder, brief=brief)
     if int(comparison.table["n"].max()) < 2:
+        if rows["seed"].nunique() > 1:
+            return Answer([NO_PAIR], [], [])
         return Answer([ONE_SEED], [], advice.of_one_seed(rows, record, len(comparison.variants)))
     sentences = findings(comparison, record.answer, record.tuned_column, brief=brief)
     if not comparison.tested and comparison.identical:

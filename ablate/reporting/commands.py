@@ -114,8 +114,8 @@ def with_fixed_places(record: StudyRecord) -> str:
 
 
 def whole_study(record: StudyRecord) -> str:
-    """The command of the full study that this demonstration belongs to."""
-    typed = [word for word in record.typed if word.partition("=")[0] not in ("size", "seed", "name")]
+    """The command of the full study that this demonstration belongs to, without what made it small."""
+    typed = [word for word in record.typed if not word.startswith(("size=", "seed=", "name=", "study."))]
     return shlex.join(["ablate", "run", *(typed or [f"study={record.study}"])])
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import pandas as pd
 
+from ablate.analysis.caveats import MOST_EPOCHS
 from ablate.analysis.compare import Comparison
 from ablate.analysis.frames import as_texts, option_names, seconds_a_run
 from ablate.compute.limits import available_cores
@@ -79,11 +80,16 @@ class FollowUps:
         named = f"name={as_value(f'{self.record.name}-{name}')}"
         return self.taking(shlex.join(["ablate", "run", *words, named]), times)
 
-    def longer(self) -> FollowUp:
-        """The study with LONGER times the steps; without a command if its runs differ in steps."""
-        if self.record.rungs or self.rows["steps"].nunique() != 1:
+    def longer(self, fewest: int = 0) -> FollowUp:
+        """The study with LONGER times the steps, and with at least so many seeds; without a command if its
+        runs differ in steps, or if it would read its text too often."""
+        steps, epochs = self.rows["steps"].unique(), pd.to_numeric(self.rows["epochs"]).max()
+        if self.record.rungs or len(steps) != 1 or LONGER * epochs > MOST_EPOCHS:
             return FollowUp()
-        return self.changed("longer", f"train.steps={LONGER * int(self.rows['steps'].iloc[0])}", times=LONGER)
+        seeds = self.rows["seed"].nunique()
+        more = [f"seed=range({fewest})"] if seeds < fewest and not self.record.primary else []
+        times = LONGER * (fewest / max(1, seeds) if more else 1)
+        return self.changed("longer", f"train.steps={LONGER * int(steps[0])}", *more, times=times)
 
     def at_own_rates(self) -> FollowUp:
         """The same methods, each at its own learning rate: a duel of two, study=tuned of more."""
@@ -136,6 +142,8 @@ class FollowUps:
     def _settings(self) -> list[str] | None:
         """The settings that the compared methods share; None if more than the methods varies, and if the
         command had options such as --plugin."""
+        if not self.record.typed:  # then nothing says on which text, and of which size
+            return None
         varying = {*self.comparison.varying}
         words = [word for word in self.record.typed if word != "-m"]
         if len({*self._methods}) < max(2, len(self._methods)) or any("=" not in word for word in words):

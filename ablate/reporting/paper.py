@@ -13,6 +13,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
+from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variant import Variant
 from ablate.analysis.variants import mean_interval
@@ -109,22 +110,24 @@ def _as_rows(comparison: Comparison, table: pd.DataFrame, stub: Sequence[str]) -
     seeds = {"seeds": table["n"].astype(str)} if table["n"].nunique() > 1 else {}
     difference = [_difference(row) for row in table.to_dict("records")]
     frame = named.assign(**seeds, mean=table["cell"], difference=difference)
-    about = _about_differences(table) if any(difference) else ""
+    about = _about_differences(comparison, table) if any(difference) else ""
     return PaperTable(
         " ".join([_caption(comparison, table), *lines_if(about, about)]), frame, len(named.columns)
     )
 
 
-def _about_differences(table: pd.DataFrame) -> str:
-    """What the intervals of the differences are."""
+def _about_differences(comparison: Comparison, table: pd.DataFrame) -> str:
+    """What the differences are to, and what their intervals are."""
     tested = table[table["p"].notna()]
+    bases = [comparison.variants[name] for name in sorted({*table["baseline"].dropna()})]
+    to = f"to {_shared(comparison, bases)}{', otherwise equal' if len(bases) > 1 else ''}"
     if tested.empty:
-        return "difference: to the baseline."
+        return f"difference: {to}."
     least, most = (f"{100 * level:.4g} %" for level in (tested["level"].min(), tested["level"].max()))
     each = least if least == most else f"{least} to {most}"
     pairs = tested["pairs"].dropna().astype(int)
     over = f" over {counted_between(pairs.min(), pairs.max(), 'paired seed')}" if len(pairs) else ""
-    return f"difference: to the baseline{over}, with its simultaneous interval (each at {each})."
+    return f"difference: {to}{over}, with its simultaneous interval (each at {each})."
 
 
 def latex(table: PaperTable) -> str:
@@ -198,8 +201,8 @@ def _cell(row: Mapping[Hashable, Any]) -> str:
 
 
 def _difference(row: Mapping[Hashable, Any]) -> str:
-    if row["verdict"] == stats.IDENTICAL:
-        return stats.IDENTICAL
+    if row["verdict"] in (stats.IDENTICAL, EQUAL):
+        return row["verdict"]
     return (
         ""
         if row["diff"] != row["diff"]

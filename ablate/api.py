@@ -39,11 +39,11 @@ def run(*, plugins: Files = (), config_dir: str | Path | None = None, **keys: An
     from ablate.compute.ambient import undisturbed
     from ablate.study.run import run as run_sweep
     from ablate.study.run import use_plugins
-    from ablate.verify.contract import CAUSAL, require_sound
+    from ablate.verify.contract import BEFORE_A_RUN, require_sound
 
     arguments = [*([] if config_dir is None else ["-cd", str(config_dir)]), *as_overrides(keys)]
     with undisturbed(), own_hydra():
-        require_sound(use_plugins(plugins), only=CAUSAL)
+        require_sound(use_plugins(plugins), only=BEFORE_A_RUN)
         sweep = compose(arguments)
         assert sweep is not None, "only options of Hydra's show something instead"
         outcome = run_sweep(sweep)

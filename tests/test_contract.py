@@ -149,6 +149,10 @@ WEIGHT_OF_ALL = nn.Parameter(torch.ones(1))  # the same in all layers
 
 Shrunk = fusing(lambda self, z, x: z.flatten(-2)[..., 1:])
 LooksAhead = fusing(lambda self, z, x: (z + z.roll(-1, 1)).flatten(-2))
+Detached = fusing(lambda self, z, x: (z + x.detach().roll(-1, 1).mean(-1)[..., None, None]).flatten(-2))
+FarAhead = fusing(lambda self, z, x: (z + z.roll(-40, 1) * (z.shape[1] > 40)).flatten(-2))
+InTraining = fusing(lambda self, z, x: (z + z.roll(-1, 1) * self.training).flatten(-2))
+DrawsAlways = fusing(lambda self, z, x: (z + torch.rand(4, 1)[: z.shape[2]]).flatten(-2))
 Crowd = fusing(lambda self, z, x: (z - z.mean(0, keepdim=True)).flatten(-2))
 Several = fusing(lambda self, z, x: (z.flatten(-2), x))
 NoNumber = fusing(
@@ -232,7 +236,11 @@ def broken(monkeypatch):
     "method, check, words",
     [
         (Shrunk, "shape", "forward returns (2, 11, 19); with slots of 4 and value_width=5 it has to be"),
-        (LooksAhead, "No position", "it sees the future: position 0 changes with position 1 (gradient"),
+        (LooksAhead, "No position", "it sees the future: position 0 changes with positions after 0, by"),
+        (Detached, "No position", "it sees the future: position 0 changes with positions after 0, by"),
+        (FarAhead, "No position", "it sees the future: position 0 changes with positions after 0, by"),
+        (InTraining, "No position", "it sees the future: position 0 changes with positions after 0, by"),
+        (DrawsAlways, "The rows of a batch", "it draws while it is evaluated, too"),
         (Idle, "gradient", "blocks.0.attention.fusion.weight gets no gradient"),
         (Drawn, "same seed", "fusion.weight starts differently each time"),
         (Common, "Each layer", "a parameter is used by several layers"),

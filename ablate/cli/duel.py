@@ -84,6 +84,8 @@ def duel(
         plan = between.plan(budget_s, keep=not dry_run)
         say(str(plan))
         if dry_run:
+            if format == "json":
+                put_json(answer=[str(plan)])
             return
         outcome = between.train(plan)
     say_lines(outcome)

@@ -80,9 +80,11 @@ def _begin_builtin(kind: str, name: str, text: str) -> None:
     checkout."""
     from ablate.compose.configs import configs_dir
 
-    if not (PACKAGE.parent / "pyproject.toml").exists():
+    checkout = PACKAGE.parent
+    if not (checkout / "pyproject.toml").exists() or checkout not in (here := Path.cwd(), *here.parents):
         raise ConfigError(
-            "--builtin: ablate is installed here; take a checkout of it, as pip install -e gives"
+            f"--builtin: it writes into ablate's own files, and those that run are in {checkout}; type it in"
+            " a checkout that is installed with pip install -e"
         )
     exported = ast.parse((PACKAGE / "methods.py").read_text(encoding="utf-8")).body
     homes = {one.name: f.module or "" for f in exported if isinstance(f, ast.ImportFrom) for one in f.names}

@@ -84,9 +84,9 @@ def run(
     with resumable():
         with _silence(quiet), warnings.catch_warnings(record=True) as caught:
             if methods := use_plugins(plugin):
-                from ablate.verify.contract import CAUSAL, require_sound
+                from ablate.verify.contract import BEFORE_A_RUN, require_sound
 
-                require_sound(methods, only=CAUSAL)
+                require_sound(methods, only=BEFORE_A_RUN)
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 try:
                     sweep = compose(overrides or [])
@@ -141,7 +141,7 @@ def _put_json(outcome: "Outcome") -> None:
 
     if (estimate := outcome.estimate) is not None:
         names = ("runs", "finished", "workers", "threads", "seconds", "untimed")
-        put_json(**{name: getattr(estimate, name) for name in names})
+        put_json(**{name: getattr(estimate, name) for name in names}, phases=estimate.phases)
     else:
         put_json(rows=records(outcome.rows()) if outcome.run_ids else [], study=outcome.study)
 

@@ -71,17 +71,17 @@ def measure(
     values = []
     for layer, heads in zip(names, look(model, _rows(split, context, TOKENS)), strict=True):
         values += _written(layer, heads, briefly=briefly)
-    if not split.is_ragged:
-        values += _patterns(run, model, ranges=ranges)
+    if shown := not any(site.attention.scores.reads_more for site in model.sites()):
+        values += [] if split.is_ragged else _patterns(run, model, ranges=ranges)
     batch = _rows(split, context, ROWS * context)
     for probe, of in (("loss_added", loss_added), ("sensitivity", sensitivity)):
         for layer, of_heads, adds_up in zip(names, of(model, batch), exact, strict=True):
             values += _of_heads(layer, probe, of_heads, exact=adds_up)
     for layer, norms in zip(names, gradient_norms(model, batch), strict=True):
         values += [Value(layer, None, f"grad_{name}", norm) for name, norm in norms.items()]
-    if isinstance(run.corpus.recipe, grammar.Grammar):
+    if shown and isinstance(run.corpus.recipe, grammar.Grammar):
         values += _grammar(run, model)
-    if pairs := alignment.read(run.corpus, model):
+    if shown and (pairs := alignment.read(run.corpus, model)):
         values += _alignments(pairs)
     if prune:
         for at, head, loss in pruned(model, batch):

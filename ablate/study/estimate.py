@@ -86,7 +86,8 @@ class Estimate:
     @property
     def seconds_when_quiet(self) -> float | None:
         """The same on a machine on which nothing else computes; None if that would be about as long."""
-        return self.seconds / self.times.busy if self.times.busy > BUSY else None
+        is_worth_saying = self.times.busy > BUSY and self.seconds > 60
+        return self.seconds / self.times.busy if is_worth_saying else None
 
     @property
     def seconds_a_run(self) -> float:

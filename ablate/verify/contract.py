@@ -6,6 +6,7 @@ message about what fails, with numbers. They compute in float64, with drawn weig
 
 import copy
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
@@ -18,7 +19,7 @@ from ablate.config.schema import PartConfig
 from ablate.execution.plugins import KINDS, Method
 from ablate.model import fusion
 from ablate.model.attend import EVERYTHING, FORMULATIONS
-from ablate.model.attention import head_shape, value_start
+from ablate.model.attention import Attention, head_shape, value_start
 from ablate.model.costs import flops_per_token, total_params
 from ablate.model.function_class import function_class, slots_of
 from ablate.model.spec import AttentionSpec
@@ -41,6 +42,7 @@ from ablate.verify.fold import readout as readout_matrix
 
 EXACT = 1e-10  # relative to the largest entry
 IN_FLOAT32 = 1e-6  # the same, of weights that start as float32
+LONG = 70  # positions, where 11 might not be enough
 NEAR = 0.1  # the same in bfloat16, through a whole attention
 Check = Callable[[str, AttentionSpec], None]  # of one attention with a method of this kind
 
@@ -51,8 +53,8 @@ class Broken(AssertionError):
 
 @dataclasses.dataclass(frozen=True)
 class CheckResult:
-    """The result of one check of one variant. broken: what fails; empty if the check holds. spoils: what does
-    not count if it fails."""
+    """The result of one check of one variant. broken: what fails; spoils: what does not count for it. Both
+    are empty if the check holds."""
 
     variant: str
     check: str
@@ -65,14 +67,14 @@ def check_results(kind: str, name: str, only: Sequence[Check] = ()) -> Iterator[
     for part in variants_of(kind, name):
         label = " ".join([f"{kind}={name}", *(f"{key}={value}" for key, value in part.options.items())])
         for check in only or checks_of(kind, name):
-            broken = ""
+            broken, spoils = "", SPOILED.get(check, PROBES)
             try:
                 require(check, kind, part)
             except Broken as error:
                 broken = str(error)
-            except Exception as error:
-                broken = error_line(error, plugin_files())
-            yield CheckResult(label, words_of(check), broken, SPOILED.get(check, PROBES))
+            except Exception as error:  # of code that a run would meet, too
+                broken, spoils = error_line(error, plugin_files()), LOSSES
+            yield CheckResult(label, words_of(check), broken, spoils if broken else "")
 
 
 def require(check: Check, kind: str, part: PartConfig) -> None:
@@ -125,22 +127,32 @@ def shapes(kind: str, spec: AttentionSpec) -> None:
 def no_leak(kind: str, spec: AttentionSpec) -> None:
     """No position sees later ones."""
     built, x_BTC = attention(spec), _input(spec).requires_grad_()
-    for position in (0, 4, 9):
-        (grad,) = torch.autograd.grad(built(x_BTC, x_BTC)[:, position].square().sum(), x_BTC)
-        later = grad[:, position + 1 :].abs().amax((0, 2))
-        if not grad.isfinite().all():
-            raise Broken("the gradient of its input is not finite")
-        if later.max() > 0:
-            source = position + 1 + int(later.argmax())
-            raise Broken(
-                f"it sees the future: position {position} changes with position {source}"
-                f" (gradient {later.max():.2g})"
-            )
+    (grad,) = torch.autograd.grad(built(x_BTC, x_BTC).square().sum(), x_BTC)
+    if not grad.isfinite().all():
+        raise Broken("the gradient of its input is not finite")
+    # By values, as a gradient may be detached; at a length like that of runs, as a leak may be far ahead.
+    for T, is_training in itertools.product((11, LONG), (False, True)):
+        built.train(is_training)
+        x_BTC = _input(spec, T)
+        before_BTC = _computed(built, x_BTC)
+        if not torch.equal(_computed(built, x_BTC), before_BTC):
+            return  # it keeps state, as `resumable` says
+        for position in (0, 4, T - 2):
+            other_BTC = torch.cat([x_BTC[:, : position + 1], _input(spec, T)[:, position + 1 :]], 1)
+            so_far = slice(0, position + 1)
+            change = (_computed(built, other_BTC)[:, so_far] - before_BTC[:, so_far]).abs().amax((0, 2))
+            if change.max() > EXACT * before_BTC.abs().max():
+                raise Broken(
+                    f"it sees the future: position {int(change.argmax())} changes with positions after"
+                    f" {position}, by {change.max():.2g}"
+                )
 
 
 def no_mixing(kind: str, spec: AttentionSpec) -> None:
     """The rows of a batch do not affect each other."""
     built, x_BTC = attention(spec), _input(spec)
+    if relative_error(built(x_BTC, x_BTC), built(x_BTC, x_BTC)) > EXACT:
+        raise Broken("it draws while it is evaluated, too: draw if self.training alone")
     alone = built(x_BTC[:1], x_BTC[:1])
     _require_equal(built(x_BTC, x_BTC)[:1], alone, "a text gives another result in a batch than alone,")
 
@@ -218,13 +230,13 @@ def flops(kind: str, spec: AttentionSpec) -> None:
         return
     method, options = KINDS[kind].method_of(getattr(spec, kind))
     own, off = method.count_flops(head_shape(spec), options), (counted - declared) / len(model.blocks)
-    at = f"{_sizes(spec)} key_width={spec.key_width}"
-    if kind == "scores":
-        own += 11 * method.count_flops_per_source(head_shape(spec), options)
-        at += ", with count_flops_per_source for each of 11 sources"
+    name, of = "count_flops", "per token and layer"
+    if kind == "scores" and off % 11 == 0:  # of each of the sources, as products of scores or patterns are
+        name, of, off = "count_flops_per_source", "per token, layer and source", off / 11
+        own = method.count_flops_per_source(head_shape(spec), options)
     raise Broken(
-        f"count_flops gives {own:,.0f} per token and layer, and the matrix products take"
-        f" {own + off:,.0f}: let it return that number ({at})"
+        f"{name} gives {own:,.0f} {of}, and the matrix products take {own + off:,.0f}: let it return that"
+        f" number ({_sizes(spec)} key_width={spec.key_width})"
     )
 
 
@@ -364,7 +376,6 @@ COMMON: tuple[Check, ...] = (
     *(shapes, no_leak, no_mixing, gradients, pairing, determinism, parameters, flops),
     *(resumable, bfloat16),
 )
-CAUSAL: tuple[Check, ...] = (no_leak, no_mixing)  # neither future positions nor other texts
 CHECKS: dict[str, tuple[Check, ...]] = {
     "fusion": (*COMMON, variance),
     "scores": (*COMMON, patterns),
@@ -377,6 +388,8 @@ SPOILED: dict[Check, str] = {
     **dict.fromkeys((shapes, no_leak, no_mixing, pairing, determinism, resumable, bfloat16), LOSSES),
     **dict.fromkeys((gradients, parameters, flops), SIZES),
 }
+# What `ablate run` tries before it trains a method of one's own; a duel, which compares sizes, tries all.
+BEFORE_A_RUN: tuple[Check, ...] = (shapes, no_leak, no_mixing, gradients, resumable)
 CLAIMS: dict[str, Check] = {
     "one_head_passes": one_head,
     "homogeneous": homogeneous,
@@ -460,8 +473,15 @@ def _fused(spec: AttentionSpec) -> Tensor:
     return torch.randn(2, 2, 11, head_shape(spec).fused, dtype=torch.float64)
 
 
-def _input(spec: AttentionSpec) -> Tensor:
-    return torch.randn(2, 11, spec.d_model, dtype=torch.float64)
+def _input(spec: AttentionSpec, T: int = 11) -> Tensor:
+    return torch.randn(2, T, spec.d_model, dtype=torch.float64)
+
+
+@torch.no_grad()
+def _computed(built: Attention, x_BTC: Tensor) -> Tensor:
+    """What it makes of this input, with the same draws each time."""
+    with rng.drawing(0, "data", "leak"):
+        return built(x_BTC, x_BTC)
 
 
 def _sizes(spec: AttentionSpec) -> str:

@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
 EXAMPLES = dict(
     zip(
         ("gate", "exclusive", "differential", "hadamard"),
-        re.findall("```python\n(.*?)```", PAGE, re.S),
+        re.findall("```python\nclass Mine.*?\n(.*?)```", PAGE, re.S),
         strict=True,
     )
 )

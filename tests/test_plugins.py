@@ -97,7 +97,8 @@ def test_check_says_what_fails(tmp_path):
     assert checked.stdout == "fusion=mine: 11 checks of 12 hold\n"
     assert checked.stderr == (
         "failed: With one head, fused = z at the start (one_head_passes): one_head_passes is true, and"
-        " with one head it is off by 1, relatively\n"
+        " with one head it is off by 1, relatively; so what probes and classes say of it may be wrong, and"
+        " its losses stand\n"
     )
 
 

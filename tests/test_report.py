@@ -216,8 +216,6 @@ QUESTIONS = {
         "#answer li",
         r"8 paired seeds; all 3 intervals hold together with 95 % confidence",
     ),
-    "What would make it certain?": (1, "#answer li", r"ablate run study=synthetic 'seed=range\(0,16\)'"),
-    "How long would that take?": (1, "#answer li", r"about \d+ (s|min) here"),
     "On which text, at which size?": (
         1,
         ".found",

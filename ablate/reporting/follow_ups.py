@@ -142,7 +142,7 @@ class FollowUps:
     def _settings(self) -> list[str] | None:
         """The settings that the compared methods share; None if more than the methods varies, and if the
         command had options such as --plugin."""
-        if not self.record.typed:  # then nothing says on which text, and of which size
+        if not self.record.name:  # of several studies, or of none: nothing says on which text
             return None
         varying = {*self.comparison.varying}
         words = [word for word in self.record.typed if word != "-m"]

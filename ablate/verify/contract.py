@@ -95,7 +95,8 @@ def require_sound(methods: Iterable[Method], only: Sequence[Check] = ()) -> list
     ConfigError where they don't."""
     lines = []
     for one in (one for method in methods for one in check_results(method.kind, method.name, only)):
-        line = f"{one.variant} fails its check, so {one.spoils}: {one.broken}; ablate check tries all of them"
+        why = f"{one.variant} fails its check, so {one.spoils}: {one.broken}"
+        line = f"{why}; ablate check tries all that it has to do"
         if one.broken and one.spoils in (LOSSES, SIZES):
             raise ConfigError(line)
         lines += [line] if one.broken else []

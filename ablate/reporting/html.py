@@ -105,7 +105,7 @@ def write_report(
 
 
 def write_reports(
-    targets: Sequence[str],
+    targets: Sequence[str | Path],
     *,
     out: str | Path | None = None,
     margin: float | None = None,

@@ -236,7 +236,7 @@ def broken(monkeypatch):
     "method, check, words",
     [
         (Shrunk, "shape", "forward returns (2, 11, 19); with slots of 4 and value_width=5 it has to be"),
-        (LooksAhead, "No position", "it sees the future: position 0 changes with positions after 0, by"),
+        (LooksAhead, "No position", "it sees the future: position 0 changes with position 1 (gradient"),
         (Detached, "No position", "it sees the future: position 0 changes with positions after 0, by"),
         (FarAhead, "No position", "it sees the future: position 0 changes with positions after 0, by"),
         (InTraining, "No position", "it sees the future: position 0 changes with positions after 0, by"),

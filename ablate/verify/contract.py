@@ -128,10 +128,18 @@ def shapes(kind: str, spec: AttentionSpec) -> None:
 def no_leak(kind: str, spec: AttentionSpec) -> None:
     """No position sees later ones."""
     built, x_BTC = attention(spec), _input(spec).requires_grad_()
-    (grad,) = torch.autograd.grad(built(x_BTC, x_BTC).square().sum(), x_BTC)
-    if not grad.isfinite().all():
-        raise Broken("the gradient of its input is not finite")
-    # By values, as a gradient may be detached; at a length like that of runs, as a leak may be far ahead.
+    for position in (0, 4, 9):
+        (grad,) = torch.autograd.grad(built(x_BTC, x_BTC)[:, position].square().sum(), x_BTC)
+        later = grad[:, position + 1 :].abs().amax((0, 2))
+        if not grad.isfinite().all():
+            raise Broken("the gradient of its input is not finite")
+        if later.max() > 0:
+            source = position + 1 + int(later.argmax())
+            raise Broken(
+                f"it sees the future: position {position} changes with position {source}"
+                f" (gradient {later.max():.2g})"
+            )
+    # By values, too, as a gradient may be detached; at a length like that of runs, as it may see far ahead.
     for T, is_training in itertools.product((11, LONG), (False, True)):
         built.train(is_training)
         x_BTC = _input(spec, T)

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import pandas as pd
 
@@ -15,9 +15,11 @@ from ablate.analysis import controls, notes, stats
 from ablate.analysis.caveats import Caveat, caveats
 from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
 from ablate.analysis.documents import over_documents
+from ablate.analysis.effects import projection_and_heads
 from ablate.analysis.finding import Finding, finding
 from ablate.analysis.frames import reported
 from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
+from ablate.analysis.ladder import LadderResult, ladder_result
 from ablate.analysis.looks import Decisions
 from ablate.analysis.placebo import Floor, clears, placebo_floor
 from ablate.analysis.question import Question, direction, labelled, margin_of, metric_of, varied
@@ -37,9 +39,6 @@ from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Note
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
-
-if TYPE_CHECKING:
-    from ablate.analysis.ladder import LadderResult
 
 ALPHA = 0.05
 BASELINE, NO_BASELINE = "baseline", "no baseline"
@@ -77,7 +76,7 @@ class Comparison:
     equal_start: Mapping[str, str]
     floor: Floor | None
     caveats: list[Caveat]
-    ladder: "LadderResult | None"
+    ladder: LadderResult | None
 
     @property
     def shown(self) -> list[str]:
@@ -184,11 +183,11 @@ def compare(
         runs=runs,
         nothing=nothing,
         notes=[],
-        interaction=_interaction(variants, contrasts, equal_start, alpha),
+        interaction=projection_and_heads(variants, contrasts, equal_start, alpha=alpha),
         equal_start=equal_start,
         floor=floor,
         caveats=[*caveats(variants, bases)],
-        ladder=_ladder(rows, table, runs, metric, records),
+        ladder=ladder_result(rows, table, runs, metric, records),
     )
     is_ladder = any(record.rungs for record in records)
     lines = [
@@ -273,32 +272,6 @@ def _families(
             counted_KS = seeds_that_count(variants, len(of), now.get(name))
             compared = compared.join(over_documents(variants, of, counted_KS, documents))
             yield _family(variants, name, of, rest, compared)
-
-
-def _interaction(
-    variants: Variants, contrasts: Sequence[Contrast], equal_start: Mapping[str, Any], alpha: float
-) -> pd.DataFrame:
-    """The interaction of projection and heads, if a contrast is about the projection; few studies are."""
-    if not any("out_proj" in contrast.baseline for contrast in contrasts):
-        return pd.DataFrame()
-    from ablate.analysis.effects import projection_and_heads
-
-    return projection_and_heads(variants, equal_start, alpha=alpha)
-
-
-def _ladder(
-    rows: pd.DataFrame,
-    table: pd.DataFrame,
-    runs: Mapping[str, str],
-    metric: str,
-    records: Sequence[StudyRecord],
-) -> "LadderResult | None":
-    """The ladder that these are the results of, if they are of one. Nothing else needs forecasts."""
-    if len(records) != 1 or not records[0].rungs:
-        return None
-    from ablate.analysis.ladder import ladder_result
-
-    return ladder_result(rows, table, runs, metric, records[0])
 
 
 def _baseline(

@@ -14,15 +14,17 @@ from ablate.analysis import stats
 from ablate.analysis.contrasts import own_values, pair_up
 from ablate.analysis.controls import counterparts, more_diverged
 from ablate.analysis.variants import Variants
+from ablate.config.contrast import Contrast
 from ablate.config.schema import STANDARD_FUSION
 
 Block = tuple[tuple[int, ...], tuple[int, ...]]  # the variants with weight +1, and those with weight −1
 
 
 def projection_and_heads(
-    variants: Variants, equal_start: Mapping[str, Any], *, alpha: float = 0.05
+    variants: Variants, contrasts: Sequence[Contrast], equal_start: Mapping[str, Any], *, alpha: float
 ) -> pd.DataFrame:
-    """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h.
+    """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h;
+    empty if no contrast is about the projection.
 
     The fewest heads in the rows, few, take the place of 1. Columns: effect, blocks, few, n (seeds), diff, sd,
     low, high (simultaneous; these rows are a family of their own), low_marginal, high_marginal, p, p_holm.
@@ -30,6 +32,8 @@ def projection_and_heads(
     heads, at an equal start where there is one; at one head that is parametrization alone. If more_diverged,
     on how many more seeds one variant diverged than another, is above 0, these two are NaN.
     """
+    if not any("out_proj" in contrast.baseline for contrast in contrasts):
+        return pd.DataFrame()
     own, tuned = own_values(variants)
     has_both = all(variants.table[factor].nunique() > 1 for factor in ("heads", "out_proj"))
     groups: dict[str, list[Block]] = {}

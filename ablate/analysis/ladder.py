@@ -78,13 +78,18 @@ class LadderResult:
 
 
 def ladder_result(
-    rows: pd.DataFrame, table: pd.DataFrame, runs: Mapping[str, str], metric: str, record: StudyRecord
+    rows: pd.DataFrame,
+    table: pd.DataFrame,
+    runs: Mapping[str, str],
+    metric: str,
+    records: Sequence[StudyRecord],
 ) -> LadderResult | None:
-    """The ladder of this study in the rows and the table of a comparison; None if the study is none, if
+    """The ladder in the rows and the table of a comparison; None if they are not of one study that is one, if
     another metric is compared than it predicts, and if no arm is compared with its baseline. runs: a run of
     each variant."""
-    if not record.rungs or metric != record.metric:
+    if len(records) != 1 or not records[0].rungs or metric != records[0].metric:
         return None
+    (record,) = records
     places = places_of(record)
     variants = {place: variant for variant, run in runs.items() for place in places.get(run, ())}
     baseline = str(record.declared["baseline"])

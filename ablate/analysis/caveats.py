@@ -73,7 +73,7 @@ def _counting(variants: Variants, bases: Sequence[int], figures: pd.DataFrame) -
 
 
 def _fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
-    partner = dict(otherwise_equal(variants, {"scores": FIXED_PLACES}))
+    partner = otherwise_equal(variants, {"scores": FIXED_PLACES})
     if not (having := [base for base in bases if base in partner]):
         return
     fixed = variants.values[[partner[base] for base in having]]

@@ -82,7 +82,7 @@ def uniform_attention_gap(variants: Variants, bases: Iterable[int]) -> Attention
         or "scores" not in variants.columns
     ):
         return {}
-    partner = dict(otherwise_equal(variants, {"scores": NO_ATTENTION}, free=MATCH))
+    partner = otherwise_equal(variants, {"scores": NO_ATTENTION}, free=MATCH)
     if not (having := [base for base in bases if base in partner]):
         return {}
     uniform = variants.values[[partner[base] for base in having]]
@@ -110,18 +110,13 @@ def on_uniform_attention(variants: Variants, references: AttentionGaps) -> list[
     ]
 
 
-def counterparts(variants: Variants, equal_start: Mapping[str, Any]) -> dict[int, int]:
-    """For each variant that has one, the variant that is equal but for its start. equal_start: overrides that
-    give a variant about the start of its baseline, such as {value_scale: matched}."""
-    return dict(otherwise_equal(variants, equal_start)) if equal_start else {}
-
-
 def controlled(
     variants: Variants, pairs: Sequence[Pair], equal_start: Mapping[str, Any], level: pd.Series
 ) -> pd.DataFrame:
     """(K, 3) CONTROLLED: the difference of each pair that remains at an equal start, with its interval at the
-    pair's own level; NaN without one, and if one of the two diverged on more seeds."""
-    partner = counterparts(variants, equal_start)
+    pair's own level; NaN without one, and if one of the two diverged on more seeds. equal_start: overrides
+    that give a variant about the start of its baseline, such as {value_scale: matched}."""
+    partner = otherwise_equal(variants, equal_start)
     table = pd.DataFrame(np.nan, index=range(len(pairs)), columns=[*CONTROLLED])
     for at, (variant, base) in enumerate(pairs):
         both = [partner.get(variant), partner.get(base, base)]  # the baseline too, if it has a counterpart
@@ -160,11 +155,13 @@ def parametrization(tested: Sequence[Finding], equal_start: Mapping[str, Any]) -
     return lines_if(len(lacking), Note(line))
 
 
-def otherwise_equal(variants: Variants, wanted: Mapping[str, Any], free: Sequence[str] = ()) -> list[Pair]:
-    """Each variant with the one that has these values and is otherwise equal; of a tuned study, both at their
-    own value. free: further columns that may differ."""
+def otherwise_equal(
+    variants: Variants, wanted: Mapping[str, Any], free: Sequence[str] = ()
+) -> dict[int, int]:
+    """For each variant that has one, the variant that has these values and is otherwise equal; of a tuned
+    study, both at their own value. free: further columns that may differ."""
     own, tuned = own_values(variants)
     try:
-        return pair_up(variants, wanted, own, free=[*tuned, *free])
+        return dict(pair_up(variants, wanted, own, free=[*tuned, *free]))
     except ConfigError:  # none has them
-        return []
+        return {}

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import own_values, pair_up
-from ablate.analysis.controls import counterparts, more_diverged
+from ablate.analysis.controls import more_diverged, otherwise_equal
 from ablate.analysis.variants import Variants
 from ablate.config.contrast import Contrast
 from ablate.config.schema import STANDARD_FUSION
@@ -34,21 +33,17 @@ def projection_and_heads(
     """
     if not any("out_proj" in contrast.baseline for contrast in contrasts):
         return pd.DataFrame()
-    own, tuned = own_values(variants)
     has_both = all(variants.table[factor].nunique() > 1 for factor in ("heads", "out_proj"))
     groups: dict[str, list[Block]] = {}
     few = ""
     if has_both and "true" in set(variants.table["out_proj"]):
         few = min(variants.table["heads"].unique(), key=int)
-        partners = [
-            dict(pair_up(variants, {f: level}, own, free=tuned))
-            for f, level in (("heads", few), ("out_proj", "true"))
-        ]
+        partners = (otherwise_equal(variants, wanted) for wanted in ({"heads": few}, {"out_proj": "true"}))
         for block in _crossings(*partners):
             row = variants.table.iloc[block[0][0]]
             if (row["fusion"], row["out_proj"]) == (STANDARD_FUSION, "false"):  # a readout by name is neither
                 groups.setdefault(f"heads={row['heads']} − heads={few}", []).append(block)
-    partner = counterparts(variants, equal_start)
+    partner = otherwise_equal(variants, equal_start)
     under: dict[str, list[Block]] = {
         key: [
             ((partner[many_off], few_on), (partner[few_off], many_on))

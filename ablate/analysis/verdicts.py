@@ -200,7 +200,7 @@ def _at_first_look(variants: Variants, record: StudyRecord) -> set[int]:
     own, free = own_values(variants)
     pairs, _ = primary_pairs(variants, record.primary, own, free=free)
     compared = {side for pair in pairs for side in pair}
-    beside = controls.counterparts(variants, record.equal_start)
+    beside = controls.otherwise_equal(variants, record.equal_start)
     going_on = compared | {beside[side] for side in compared & beside.keys()}
     return {*own} - going_on if compared else set()
 

@@ -2,13 +2,13 @@
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
+from ablate.analysis.ladder import LadderResult, places_of
 from ablate.analysis.variants import USABLE
 from ablate.analysis.verdicts import NEVER
 from ablate.config.contrast import FEWEST
@@ -18,9 +18,6 @@ from ablate.reporting.commands import is_duel, whole_study, with_budget, with_se
 from ablate.reporting.follow_ups import FollowUp, FollowUps, seconds_here, time_here
 from ablate.store.columns import Status
 from ablate.store.record import StudyRecord
-
-if TYPE_CHECKING:
-    from ablate.analysis.ladder import LadderResult
 
 MOST_SEEDS = 1_000  # that anybody would add
 MANY_SEEDS = 64  # for more, no command lists them
@@ -128,10 +125,8 @@ def _again(record: StudyRecord) -> str:
 # --- of a ladder ------------------------------------------------------------------------------------------
 
 
-def of_ladder(comparison: Comparison, ladder: "LadderResult") -> list[str]:
+def of_ladder(comparison: Comparison, ladder: LadderResult) -> list[str]:
     """To go on, or to climb again with more seeds: a ladder itself takes no more of them."""
-    from ablate.analysis.ladder import places_of
-
     if ladder.record.demonstration:
         return [A_DEMONSTRATION.format(whole_study(ladder.record))]
     if ladder.record.is_copy:
@@ -154,7 +149,7 @@ def of_ladder(comparison: Comparison, ladder: "LadderResult") -> list[str]:
     return [f"{line}{f': {again}' if again.command else ''}."]
 
 
-def _climb_again(comparison: Comparison, ladder: "LadderResult", counts: Sequence[int]) -> FollowUp:
+def _climb_again(comparison: Comparison, ladder: LadderResult, counts: Sequence[int]) -> FollowUp:
     """Another ladder with so many fresh seeds at its rungs: runs of the old ones' tops are there already, and
     nothing predicts them."""
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]

@@ -4,13 +4,13 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
+from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variants import USABLE
 from ablate.phrases import Note, capital, counted, lines_if, texts
 from ablate.reporting import advice
@@ -29,9 +29,6 @@ from ablate.reporting.words import (
     verdict,
 )
 from ablate.store.record import LEVEL, NO_STUDY, StudyRecord
-
-if TYPE_CHECKING:
-    from ablate.analysis.ladder import LadderResult
 
 MOST = 3  # the most sentences
 MOST_DOUBTS = 3
@@ -114,7 +111,7 @@ def _nothing(comparison: Comparison, record: StudyRecord) -> str:
     return f"Nothing was tested: {next(filter(None, why))}."
 
 
-def _of_ladder(comparison: Comparison, result: "LadderResult", *, brief: bool) -> Answer:
+def _of_ladder(comparison: Comparison, result: LadderResult, *, brief: bool) -> Answer:
     """The answer of a ladder, which may be under way."""
     from ablate.reporting import ladder
 

@@ -1,21 +1,19 @@
 """The tables of a comparison, a full one of each family and a short one, and the cells that others share."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from ablate.analysis.compare import BASELINE, Comparison
 from ablate.analysis.controls import CONTROLLED
 from ablate.analysis.finding import Finding
+from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variant import varying
 from ablate.config.overrides import as_line
 from ablate.phrases import counted
 from ablate.reporting.tables import lines_of
 from ablate.reporting.words import confidence, interval, look, p_value, remaining, unit, verdict
-
-if TYPE_CHECKING:
-    from ablate.analysis.ladder import LadderResult
 
 DIGITS = ".4f"  # of metrics in tables
 
@@ -158,7 +156,7 @@ def _of_contrasts(comparison: Comparison, rows: pd.DataFrame, *, marginal: bool)
     return pd.DataFrame({**read, "verdict": verdicts(comparison, rows)})
 
 
-def _of_ladder(comparison: Comparison, ladder: "LadderResult", *, marginal: bool) -> pd.DataFrame:
+def _of_ladder(comparison: Comparison, ladder: LadderResult, *, marginal: bool) -> pd.DataFrame:
     """Each arm at each rung in a row, with the predicted interval at the top."""
     from ablate.reporting.ladder import sizes
 

@@ -147,14 +147,13 @@ def not_shown(
 
 def with_role(variants: Variants, *roles: str) -> list[int]:
     """The variants that have one of the roles."""
-    given = [] if variants.is_foreign else variants.table["role"]
-    return [at for at, text in enumerate(given) if {*text.split()} & {*roles}]
+    return [at for at, text in enumerate(variants.known("role")) if {*text.split()} & {*roles}]
 
 
 def own_values(variants: Variants) -> tuple[list[int], list[str]]:
     """The variants that are at their arm's own value, all of a study that is not tuned; and the columns of
     the tuned keys, which may differ between such variants."""
-    keys = {*variants.table["tuned"]} - {""} if not variants.is_foreign else set[str]()
+    keys = {*variants.known("tuned")} - {""}
     tuned = sorted({column_of(key, variants.columns, "tune") for key in keys})
     return with_role(variants, "tuned") or [*range(len(variants.table))], tuned
 

@@ -38,10 +38,8 @@ def equal_forms(variants: Settings) -> list[tuple[str, ...]]:
 def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
     """For each pair, whether both variants can learn the same functions although they are parametrized
     differently: equal function_class, and no other difference in what can be learned."""
-    table = variants.table
-    rest = table[[column for column in OF_THE_MODEL if column in variants.columns]]
-    classes = [""] * len(table) if variants.is_foreign else table["function_class"]
-    keys = list(zip(classes, *(rest[column] for column in rest), strict=True))
+    rest = (variants.table[column] for column in OF_THE_MODEL if column in variants.columns)
+    keys = list(zip(variants.known("function_class"), *rest, strict=True))
     return [
         bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})
         for (one, base), apart in zip(pairs, differing(variants, pairs), strict=True)
@@ -160,6 +158,8 @@ def otherwise_equal(
 ) -> dict[int, int]:
     """For each variant that has one, the variant that has these values and is otherwise equal; of a tuned
     study, both at their own value. free: further columns that may differ."""
+    if not wanted:  # a study without an equal start
+        return {}
     own, tuned = own_values(variants)
     try:
         return dict(pair_up(variants, wanted, own, free=[*tuned, *free]))

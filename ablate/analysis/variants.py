@@ -57,8 +57,13 @@ class Settings:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another program made them, whose words for form, match or role mean something else."""
+        """Whether another program made them."""
         return not self.table["fusion"].any()
+
+    def known(self, column: str) -> pd.Series:
+        """(C,) a carried column; empty if another program made them, whose words for it mean something
+        else."""
+        return pd.Series("", self.table.index) if self.is_foreign else self.table[column]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +123,7 @@ class Variants(Settings):
         none with one seed, and of a metric of which that is not known)."""
         n, mean, sd = moments(self.values)
         # In a tuned study, only a variant at its own arm's value is a result.
-        roles = [""] * len(n) if self.is_foreign else self.table["role"]
-        own = np.array([*map(is_own_value, roles)], bool)
+        own = np.array([*map(is_own_value, self.known("role"))], bool)
         rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
         first = rivals.transform("max" if self.higher_is_better else "min")
         best = own & (mean == first) & (rivals.transform("count") > 1) & (n.max() > 1)
@@ -200,11 +204,9 @@ def collect(
 class _Placed:
     """Rows with their places among C variants and S seeds. rows: with the text of the columns by which they
     are placed: columns, which define a variant, of which `differing` suffice; by, those that --by names; and
-    seeds. named: those that name a row in a message. is_foreign: as of Settings. variant, seed: (N,) the
-    places."""
+    seeds. named: those that name a row in a message. variant, seed: (N,) the places."""
 
     rows: pd.DataFrame
-    is_foreign: bool
     columns: list[str]
     differing: list[str]
     by: list[str]
@@ -254,7 +256,7 @@ def _place(
     columns = [key for key in dict.fromkeys([*config, *apart, *by]) if key != metric]
     seeds = pair_by or [column for column in SEED_COLUMNS if column in rows and rows[column].notna().any()]
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *looks]})
-    if (foreign := is_foreign(rows)) and by:  # a level is missing where a CSV file, or pandas, has None
+    if is_foreign(rows) and by:  # a level is missing where a CSV file, or pandas, has None
         keyed[by] = keyed[by].replace("", "None")
     for column in pair_by:
         if lacking := int((keyed[column] == "").sum()):
@@ -273,7 +275,6 @@ def _place(
         raise Incomparable(f"{cells} that fit; choose rows with --where, or other columns with --pair-by")
     return _Placed(
         rows=keyed,
-        is_foreign=foreign,
         columns=columns,
         differing=differing,
         by=by,
@@ -306,7 +307,7 @@ def _table(placed: _Placed, usable: Array) -> pd.DataFrame:
     table = table.groupby([placed.variant[finished_first]]).first()
     for column in ("form", "function_class", "role", "tuned"):
         if column not in placed.columns:  # by which others may name variants
-            table[column] = "" if placed.is_foreign else as_texts(table[column])
+            table[column] = as_texts(table[column])
     return table
 
 

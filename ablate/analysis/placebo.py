@@ -47,11 +47,12 @@ def placebo_pairs(variants: Variants) -> list[Pair]:
     """The pairs of arms that can learn the same functions and differ only in how attention is written, in a
     tuned study also in their own values. Two names of one form are one arm; and no pair has an arm that
     diverged on more seeds than the other."""
+    if not (classes := variants.known("function_class")).any():
+        return []
     own, tuned = own_values(variants)
     of_attention = {*config_about(""), *itertools.chain(*variants.options.values())} - {*tuned}
     forms = equal_forms(replace(variants, columns=[c for c in variants.columns if c in of_attention]))
     rest = [column for column in variants.columns if column not in (*of_attention, *tuned)]
-    classes = variants.known("function_class")
     settings = [*zip(classes, *(variants.table[column] for column in rest), strict=True)]
     alike: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
     for arm in (arm for arm in own if classes[arm]):

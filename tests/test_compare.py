@@ -403,7 +403,7 @@ def test_forms_of_rows_say_what_is_equal_whatever_the_method_is_called():
     unknown = compare(rows)
     assert by_fusion(unknown)["plus"]["verdict"] != equal
     assert "equal forms are not known for fusion=plus (rows without the column form)" in texts(unknown.notes)
-    without = compare(rows.drop(columns="form"))
+    without = compare(rows.assign(form=None))
     assert by_fusion(without)["join"]["verdict"] != equal
     unknown_forms = "equal forms are not known for fusion=concat, fusion=sum, fusion=plus, "
     assert note(without, "forms").startswith(unknown_forms)
@@ -750,7 +750,7 @@ def test_what_a_table_of_somebody_elses_brings_is_said():
     assert "optimizer (a, b) defines no variants here; --by fusion,optimizer makes it do so" in notes
     assert not any("ablate's" in note or "optimizer" in note for note in texts(compare(grid()).notes))
     corpora = [f"text {i % 2}" for i in range(len(grid()))]
-    unhashed = grid().drop(columns="corpus_sha256", errors="ignore").assign(corpus=corpora)
+    unhashed = grid().assign(corpus=corpora, corpus_sha256=None)
     with pytest.raises(Incomparable, match=r"2 texts.* corpus text 0 / text 1"):
         compare(unhashed)
 

@@ -32,7 +32,7 @@ def as_before(cells: Mapping[str, pd.Series]) -> pd.DataFrame:
     rows = pd.DataFrame(cells)
     ours = rows["run_id"].notna() & rows["fusion"].notna()
     for column in TABLE:
-        if column.before is not None and column.name in rows:
+        if column.before is not None:
             rows[column.name] = rows[column.name].mask(ours & rows[column.name].isna(), column.before)
     return rows
 
@@ -140,7 +140,7 @@ def reported(rows: pd.DataFrame, where: Sequence[str] = ()) -> tuple[pd.DataFram
     """The rows to report on that meet `where`, with_options, and lines on those left out: rows of development
     seeds, which were used to choose values, and rows at values that the study has since replaced. Raises
     ConfigError."""
-    if "phase" not in rows or rows.empty or is_foreign(rows):
+    if rows.empty or is_foreign(rows):
         return select(with_options(rows), where), []
     kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
     if not kept.any():
@@ -148,14 +148,12 @@ def reported(rows: pd.DataFrame, where: Sequence[str] = ()) -> tuple[pd.DataFram
     left = int((~kept).sum())
     lines = lines_if(left, Note(f"left out: {counted(left, 'row')} of development seeds (phase)"))
     rows = rows[kept]
-    if "role" in rows and "tuned" in rows:
-        replaced = as_texts(rows["tuned"]).ne("") & as_texts(rows["role"]).eq("")
-        if old := int(replaced.sum()):
-            lines.append(
-                Note(f"left out: {counted(old, 'row')} at values that are no longer an arm's own (role)")
-            )
-        rows = rows[~replaced]
-    return select(with_options(rows), where), lines
+    replaced = as_texts(rows["tuned"]).ne("") & as_texts(rows["role"]).eq("")
+    if old := int(replaced.sum()):
+        lines.append(
+            Note(f"left out: {counted(old, 'row')} at values that are no longer an arm's own (role)")
+        )
+    return select(with_options(rows[~replaced]), where), lines
 
 
 def matching(rows: pd.DataFrame, where: Where, option: str, columns: Iterable[object]) -> np.ndarray:
@@ -195,10 +193,7 @@ def with_options(rows: pd.DataFrame) -> pd.DataFrame:
 def option_names(rows: pd.DataFrame, kind: str) -> list[str]:
     """The names of all options of this kind of part in the rows. Options are JSON; other text is one
     option."""
-    column = f"{kind}_options"
-    if column not in rows:
-        return []
-    return sorted({name for text in rows[column].unique() for name in _options(text, kind)})
+    return sorted({name for text in rows[f"{kind}_options"].unique() for name in _options(text, kind)})
 
 
 def is_own_value(role: str) -> bool:
@@ -208,8 +203,6 @@ def is_own_value(role: str) -> bool:
 
 def at_own_value(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of a tuned study that are at their own arm's value; rows of any other study unchanged."""
-    if "role" not in rows or rows["role"].isna().all():
-        return rows
     return rows[[is_own_value(role) for role in as_texts(rows["role"])]]
 
 

@@ -70,8 +70,7 @@ def refuse_no_metric(rows: pd.DataFrame, metric: str) -> None:
 def refuse_mixed(rows: pd.DataFrame, texts: bool = False) -> None:
     """Raises Incomparable if the rows are of several programs, or of several texts, unless a study varies
     these (texts)."""
-    hashed = "corpus_sha256" in rows and rows["corpus_sha256"].notna().any()
-    text = TEXT_COLUMNS if hashed else ("corpus", *TEXT_COLUMNS)
+    text = TEXT_COLUMNS if rows["corpus_sha256"].notna().any() else ("corpus", *TEXT_COLUMNS)
     for columns, what in ((() if texts else text, "texts"), (CODE_COLUMNS, "programs")):
         kinds = rows[rows.columns.intersection([*columns], sort=False)].drop_duplicates()
         kinds = kinds.astype(object).where(kinds.notna(), "unknown").astype(str).drop_duplicates()
@@ -87,8 +86,6 @@ def refuse_mixed(rows: pd.DataFrame, texts: bool = False) -> None:
 def refuse_mixed_parts(keyed: pd.DataFrame, differing: Sequence[str], columns: Sequence[str]) -> None:
     """Raises Incomparable if one variant has rows from several versions of its methods' code. differing: the
     columns that make variants, among all that define one."""
-    if "parts" not in keyed:
-        return
     parts = keyed["parts"].astype(object).where(keyed["parts"].notna(), "unknown")
     versions = parts.groupby([keyed[column] for column in differing], sort=False).unique()
     first = keyed.drop_duplicates(differing)
@@ -134,7 +131,7 @@ def refuse_duplicates(
             way_out = f"{option('--pair-by', *pair_by, 'seed')} pairs by the seed, too"
         elif others:
             way_out = f"drop one, or {option('--by', *by, others[0])} if {others[0]} makes a variant"
-        if looked := [column for column in OF_EVALUATION if column in same and same[column].nunique() > 1]:
+        if looked := [column for column in OF_EVALUATION if same[column].nunique() > 1]:
             way_out = f"choose with {option('--where', f'{looked[0]}={row[looked[0]]}')}"
         ids = " and ".join(map(str, same["run_id"].dropna()))
         raise Incomparable(
@@ -167,7 +164,7 @@ def require_equal_settings(
     if not records or not all(record.is_one_by_one for record in records):
         return
     free = {*map(column_for, compared)}
-    columns = [name for name in (*TEXT_COLUMNS, *SETTINGS) if name in rows and name not in free]
+    columns = [name for name in (*TEXT_COLUMNS, *SETTINGS) if name not in free]
     known = rows.dropna(subset=columns, how="all")  # a damaged run has its id alone
     texts = [known[name].map(lambda value: "null" if is_empty(value) else as_text(value)) for name in columns]
     groups = [group for _, group in known.groupby(texts, sort=False)] if len(known) else []

@@ -105,7 +105,7 @@ def metric_of(
     planned = {record.metric for record in records}
     if len(planned) == 1 and (chosen := planned.pop()):
         return chosen, [Note(f"metric: {chosen}, on which this study reports; --metric takes another")]
-    if "phase" in rows and (rows["phase"] == "report").all() and rows["test_loss"].notna().any():
+    if (rows["phase"] == "report").all() and rows["test_loss"].notna().any():
         line = "metric: test_loss, on which every row reports (phase); --metric takes another"
         return "test_loss", [Note(line)]
     choices = [name for name in metrics_of(rows) if name not in keys and column_named(name).role == "metric"]

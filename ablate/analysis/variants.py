@@ -151,7 +151,8 @@ def collect(
     mixed: bool = False,
     texts: bool = False,
 ) -> Variants:
-    """The variants of these rows, except those of which no run finished or diverged.
+    """The variants of these rows, which have all columns of results, except those of which no run finished or
+    diverged.
 
     by: further columns that define variants, shown instead of those that differ. pair_by: the columns by
     which runs pair, in place of their seeds. mixed: allow rows of several corpora, versions of the code or of
@@ -178,11 +179,8 @@ def collect(
         refuse_pooling(table, placed.by, placed.differing)
     numbers = keyed.filter([*of_role("metric")]).select_dtypes("number")
     learned = pd.util.hash_pandas_object(numbers, index=False).to_numpy()
-    ids = (
-        keyed["run_id"].astype(str).to_numpy(object) if "run_id" in keyed else np.full(len(keyed), "", object)
-    )
-    kinds = keyed["processor"].astype(object) if "processor" in keyed else pd.Series(None, keyed.index)
-    kinds = kinds.where(kinds.notna(), "unknown").to_numpy(object)
+    ids = keyed["run_id"].astype(str).to_numpy(object)
+    kinds = keyed["processor"].astype(object).where(keyed["processor"].notna(), "unknown").to_numpy(object)
     return Variants(
         metric=metric,
         higher_is_better=column_named(metric).higher_is_better,
@@ -248,14 +246,13 @@ def _place(
     """Raises Incomparable if two rows have one place, or if there are more places than fit."""
     by = [column_of(key, rows.columns, f"--by {key}") for key in dict.fromkeys(by)]
     pair_by = [column_of(key, rows.columns, f"--pair-by {key}") for key in dict.fromkeys(pair_by)]
-    looks = [column for column in OF_EVALUATION if column in rows]
-    apart = looks if column_named(metric).by_evaluation else []
+    apart = OF_EVALUATION if column_named(metric).by_evaluation else ()
     config = variant_columns(rows)
     if texts:
         config = [*(column for column in config if column not in TEXT_COLUMNS), "corpus"]
     columns = [key for key in dict.fromkeys([*config, *apart, *by]) if key != metric]
-    seeds = pair_by or [column for column in SEED_COLUMNS if column in rows and rows[column].notna().any()]
-    keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *looks]})
+    seeds = pair_by or [column for column in SEED_COLUMNS if rows[column].notna().any()]
+    keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *OF_EVALUATION]})
     if is_foreign(rows) and by:  # a level is missing where a CSV file, or pandas, has None
         keyed[by] = keyed[by].replace("", "None")
     for column in pair_by:
@@ -265,9 +262,8 @@ def _place(
     variant = keyed.groupby(differing, sort=False).ngroup().to_numpy()
     of_seed = keyed.groupby(seeds).ngroup() if seeds else pd.Series(variant).groupby(variant).cumcount()
     seed = of_seed.to_numpy()
-    if looks:
-        once = ~_evaluated_again(keyed, [variant, seed], looks, metric)
-        keyed, variant, seed = keyed[once], variant[once], seed[once]
+    once = ~_evaluated_again(keyed, [variant, seed], metric)
+    keyed, variant, seed = keyed[once], variant[once], seed[once]
     named = [*dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])]
     refuse_duplicates(keyed, variant, seed, metric, named, by, pair_by)
     if (C := int(variant.max()) + 1) * (S := int(seed.max()) + 1) > MOST_CELLS:
@@ -335,7 +331,7 @@ def for_reading(summary: pd.DataFrame) -> pd.DataFrame:
 def variant_columns(rows: pd.DataFrame) -> list[str]:
     """The columns that define a variant: those of the config, with a column for each option of its parts, but
     neither seeds nor OF_EVALUATION."""
-    config = [column for column in CONFIG_COLUMNS if column in rows.columns and column not in OF_EVALUATION]
+    config = [column for column in CONFIG_COLUMNS if column not in OF_EVALUATION]
     options = {f"{kind}_options": names for kind, names in _options(rows).items()}
     return list(dict.fromkeys(name for column in config for name in options.get(column, [column])))
 
@@ -352,17 +348,15 @@ def identified(rows: pd.DataFrame) -> pd.DataFrame:
 def diverged(rows: pd.DataFrame, value: Array) -> Array:
     """Which runs diverged: by status; stale ones without a result but with a reason; and those with an
     infinite result, which another program may call done."""
-    gone = rows["status"].eq(Status.STALE) & np.isnan(value)
-    if "error" in rows:
-        gone &= rows["error"].notna()
+    gone = rows["status"].eq(Status.STALE) & np.isnan(value) & rows["error"].notna()
     return (rows["status"].eq(Status.DIVERGED) | gone).to_numpy() | np.isinf(value)
 
 
-def _evaluated_again(keyed: pd.DataFrame, run: list[Array], looks: Sequence[str], metric: str) -> Array:
+def _evaluated_again(keyed: pd.DataFrame, run: list[Array], metric: str) -> Array:
     """Which rows repeat a run that another row, evaluated differently, reports as well or better."""
     empty = keyed[metric].isna().to_numpy()
     agree = pd.Series(keyed[metric].to_numpy()).groupby(run).transform("nunique").to_numpy() < 2
-    rows = keyed[[*looks]].reset_index(drop=True).assign(variant=run[0], seed=run[1])
+    rows = keyed[[*OF_EVALUATION]].reset_index(drop=True).assign(variant=run[0], seed=run[1])
     rows = rows.iloc[np.argsort(empty, kind="stable")]
     again = rows.duplicated(["variant", "seed"]) & ~rows.duplicated()
     return agree & again.sort_index().to_numpy()

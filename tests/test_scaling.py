@@ -123,9 +123,9 @@ def test_variants_that_are_equal_by_construction_and_missing_seeds_do_no_harm():
     assert at.mean[0, 3] == pytest.approx((pairs[1] - pairs[0]).mean())
     assert [values[1] for values in as_below(rungs, PAIRS, 4)] == [0, 0]
     of_equal = slopes(rungs, PAIRS)
-    assert of_equal.low[1] == of_equal.slope[1] == of_equal.high[1] == 0
+    assert of_equal.low[1] == of_equal.value[1] == of_equal.high[1] == 0
     ratio = parameter_ratio(rungs, PAIRS)
-    assert ratio is not None and ratio.ratio[0] < 1
+    assert ratio is not None and ratio.value[0] < 1
 
 
 def test_two_seeds_a_rung_are_enough():
@@ -155,7 +155,7 @@ def test_noise_that_falls_with_size_is_seen():
 def test_slopes_are_those_of_least_squares_and_their_intervals_hold_95_percent():
     rungs = of_law("log", noise=0.01)
     expected = np.polyfit(np.log(SIZES), seen(rungs, PAIRS).mean.T, 1, w=np.sqrt(SEEDS))[0]
-    assert slopes(rungs, PAIRS).slope == pytest.approx(expected)
+    assert slopes(rungs, PAIRS).value == pytest.approx(expected)
     true = np.array([0.03, -0.1]) / -np.log(11)
     made = [slopes(of_law("log", noise=0.01, rng=rng), PAIRS) for rng in range(150)]
     held = np.mean([(of.low <= true) & (true <= of.high) for of in made])
@@ -167,14 +167,14 @@ def test_the_parameter_ratio_is_the_size_at_which_the_baseline_is_as_good():
     worse, better = 0.2 * 1.7 * RELATIVE**-ALPHA, -0.1 * 1.7 * RELATIVE**-ALPHA
     exact = parameter_ratio(ladder(worse, better), PAIRS)
     assert exact is not None
-    assert exact.ratio == pytest.approx([1.2 ** (-1 / ALPHA), 0.9 ** (-1 / ALPHA)], rel=5e-4)
-    baseline = 1.8 + 1.7 * (exact.ratio[0] * RELATIVE) ** -ALPHA
+    assert exact.value == pytest.approx([1.2 ** (-1 / ALPHA), 0.9 ** (-1 / ALPHA)], rel=5e-4)
+    baseline = 1.8 + 1.7 * (exact.value[0] * RELATIVE) ** -ALPHA
     assert baseline == pytest.approx(1.8 + 1.7 * RELATIVE**-ALPHA + worse, abs=1e-3)
     held = []
     for rng in range(40):
         noisy = parameter_ratio(ladder(worse, better, noise=0.01, rng=rng), PAIRS, draws=400)
         assert noisy is not None
-        held.append((noisy.low <= exact.ratio) & (exact.ratio <= noisy.high))
+        held.append((noisy.low <= exact.value) & (exact.value <= noisy.high))
     assert np.mean(held) > 0.85
 
 

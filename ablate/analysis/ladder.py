@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.rungs import Rungs, slopes
+from ablate.analysis.rungs import Estimates, Rungs, slopes
 from ablate.analysis.scaling import parameter_ratio
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import USABLE
@@ -64,12 +64,8 @@ class LadderResult:
         return self.record.declared["baseline"]
 
     @property
-    def is_changed(self) -> bool:
-        """Whether the prediction is not the one that was frozen, so that it counts for nothing."""
-        return self.record.prediction is not None and not self.record.prediction.is_intact
-
-    @property
     def is_predicted(self) -> bool:
+        """Whether there is a prediction that is the one that was frozen; any other counts for nothing."""
         return self.record.prediction is not None and self.record.prediction.is_intact
 
     def has_top(self, arm: Arm) -> bool:
@@ -97,8 +93,7 @@ def ladder_result(
     losses = _losses(rows, metric, record, places, names)
     whole, kept = _whole(record, losses)
     pairs, prediction = [(at, 0) for at in range(1, len(kept))], record.prediction
-    times = parameter_ratio(whole, pairs) if whole and column_named(metric).unit else None
-    ratio = (times.ratio, times.low, times.high) if times else None
+    ratio = parameter_ratio(whole, pairs) if whole and column_named(metric).unit else None
     arms = []
     for at, name in enumerate(names[1:], 1):
         steps = _steps(table, variants, record, name)
@@ -199,14 +194,15 @@ def _slope(record: StudyRecord, losses: Sequence[Array], arm: int) -> Estimate |
     if len(at) < 2:
         return None
     of = slopes(Rungs(_sizes(record)[at], [losses[r][[0, arm]] for r in at]), [(1, 0)])
-    return Estimate(*(float(value[0]) * math.log(2) for value in (of.slope, of.low, of.high)))
+    return Estimate(*(float(value[0]) * math.log(2) for value in (of.value, of.low, of.high)))
 
 
-def _one(values: tuple[Array, Array, Array] | None, at: int | None) -> Estimate | None:
+def _one(values: Estimates | None, at: int | None) -> Estimate | None:
     """The estimate in this place; None if there is none, or if it is not a number."""
-    if values is None or at is None or not all(math.isfinite(value[at]) for value in values):
+    if values is None or at is None:
         return None
-    return Estimate(*(float(value[at]) for value in values))
+    ends = [float(value[at]) for value in (values.value, values.low, values.high)]
+    return Estimate(*ends) if all(map(math.isfinite, ends)) else None
 
 
 def _sizes(record: StudyRecord) -> Array:

@@ -65,10 +65,10 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Slopes:
-    """(K,) by how many nats a difference grows when ln N grows by 1, and the limits of its interval."""
+class Estimates:
+    """(K,) values, and the limits of their intervals."""
 
-    slope: Array
+    value: Array
     low: Array
     high: Array
 
@@ -99,9 +99,9 @@ def noise_trend(at: Seen, x_R: Array) -> float:
     return float((counted * x_KR * y_KR).sum() / ((counted * x_KR**2).sum() + TREND_SD**-2))
 
 
-def slopes(rungs: Rungs, pairs: Pairs, *, level: float = 0.95) -> Slopes:
-    """The slope of each difference on ln N, by least squares with rungs weighted by their seeds. The
-    interval takes the noise of each rung by itself, with the degrees of freedom of Welch and
+def slopes(rungs: Rungs, pairs: Pairs, *, level: float = 0.95) -> Estimates:
+    """By how many nats each difference grows when ln N grows by 1, by least squares with rungs weighted by
+    their seeds. The interval takes the noise of each rung by itself, with the degrees of freedom of Welch and
     Satterthwaite."""
     from scipy.stats import t
 
@@ -113,7 +113,7 @@ def slopes(rungs: Rungs, pairs: Pairs, *, level: float = 0.95) -> Slopes:
     df = variance_KR.sum(1) ** 2 / np.maximum((variance_KR**2 / (at.n - 1)).sum(1), 1e-300)
     slope, se = at.mean @ coefficient_R, np.sqrt(variance_KR.sum(1))
     half = t.isf((1 - level) / 2, np.maximum(df, 1)) * se
-    return Slopes(slope, slope - half, slope + half)
+    return Estimates(slope, slope - half, slope + half)
 
 
 def as_below(rungs: Rungs, pairs: Pairs, seeds: int, *, level: float = 0.9) -> tuple[Array, Array]:

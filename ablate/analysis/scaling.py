@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablate.analysis import stats
-from ablate.analysis.rungs import Pairs, Rungs, Seen, noise_trend, seen
+from ablate.analysis.rungs import Estimates, Pairs, Rungs, Seen, noise_trend, seen
 from ablate.analysis.stats import Array
 
 FORMS = ("power", "constant", "log")
@@ -43,16 +43,6 @@ class Forecast:
     high: Array
     weights: Array
     exponent: float
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """(K,) how many times the variant's parameters its baseline needs for the variant's loss: above 1, the
-    variant is better. low, high: the limits of its interval. All are NaN if a fit gives no ratio."""
-
-    ratio: Array
-    low: Array
-    high: Array
 
 
 def forecast(
@@ -170,11 +160,14 @@ def fit_power(level_MVR: Array, x_R: Array, weight_R: Array) -> tuple[Array, Arr
     return alpha_M, A_MV * form_MR[:, -1:]
 
 
-def parameter_ratio(rungs: Rungs, pairs: Pairs, *, level: float = 0.95, draws: int = DRAWS) -> Ratio | None:
+def parameter_ratio(
+    rungs: Rungs, pairs: Pairs, *, level: float = 0.95, draws: int = DRAWS
+) -> Estimates | None:
     """(A_v/A_b)^(−1/α), the equivalent-parameters ratio of variant v and baseline b, in the form "power".
 
-    The baseline reaches at ratio·N parameters what the variant reaches at N. None with fewer than FEWEST
-    sizes, or with less than a DECADE between the smallest and the largest, which fix no exponent.
+    The baseline reaches at ratio·N parameters what the variant reaches at N: above 1, the variant is better.
+    NaN if a fit gives no ratio. None with fewer than FEWEST sizes, or with less than a DECADE between the
+    smallest and the largest, which fix no exponent.
     """
     x_R = np.log(rungs.sizes / rungs.sizes[-1])
     if len(x_R) < FEWEST or rungs.sizes[-1] < DECADE * rungs.sizes[0]:
@@ -189,7 +182,7 @@ def parameter_ratio(rungs: Rungs, pairs: Pairs, *, level: float = 0.95, draws: i
 
     tail = (1 - level) / 2
     low, high = np.quantile(ratios(drawn(rungs.losses, draws)), (tail, 1 - tail), axis=0)
-    return Ratio(ratios(rungs.levels()[None])[0], low, high)
+    return Estimates(ratios(rungs.levels()[None])[0], low, high)
 
 
 # --- helpers ----------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def _of_arm(arm: Arm, ladder: LadderResult, nats: str) -> list[str]:
 
 
 def _frozen(ladder: LadderResult) -> list[str]:
-    if not (prediction := ladder.record.prediction) or ladder.is_changed:
+    if not (prediction := ladder.record.prediction) or not prediction.is_intact:
         return []
     return [
         f"{prediction.rung} was predicted on {prediction.date}, before a run of it began: intervals of"

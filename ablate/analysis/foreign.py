@@ -53,11 +53,8 @@ def read_table(path: Path, metric: str | None = None) -> tuple[pd.DataFrame, lis
     header, rows, separator = _split(text, path)
     if not rows:
         raise ConfigError(f"{path}: {'only a header' if header else 'empty'}, so there is nothing to compare")
-    plain = io.StringIO()
-    csv.writer(plain).writerows([header, *rows.values()])
-    plain.seek(0)
-    table = pd.read_csv(plain, dtype=str, keep_default_na=False, na_values=[""], low_memory=False)
-    table.index = pd.Index([*rows], name="line")
+    table = pd.DataFrame([*rows.values()], pd.Index([*rows], name="line"), header, dtype=str)
+    table = table.mask(table == "")
     results, lines = as_results(table, str(path), metric, commas=separator == ";")
     cut = f"{path}: its last line has no end; if it was cut off there, its last value is wrong"
     return results, [*lines, *lines_if(text[-1] not in "\r\n", Note(cut, "taken"))]
@@ -146,9 +143,8 @@ def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[Not
         return table, []
     if not any(known.values()):
         raise ConfigError(
-            f"{name}: {column}: none of its words is known ({first_few([*known])}); write finished,"
-            f" running or"
-            " failed, or give the column another name if it is no status"
+            f"{name}: {column}: none of its words is known ({first_few([*known])}); write finished, running"
+            " or failed, or give the column another name if it is no status"
         )
     taken, out = counted(int(ours.isin(RESULTS).sum()), "row"), list[str]()
     for word, count in words.value_counts(sort=False).items():

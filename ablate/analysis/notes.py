@@ -1,7 +1,7 @@
 """Remarks that go with a table of results, one line each: what is missing, stale or doubtful."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -152,31 +152,28 @@ def doubts(record: StudyRecord) -> list[Note]:
     return lines
 
 
-def foreign_columns(rows: pd.DataFrame, variants: Variants) -> list[Note]:
+def foreign_columns(rows: pd.DataFrame, variants: Variants) -> Iterator[Note]:
     """Lines on what ablate does not know of a foreign table: which way its metric is better, its columns, and
     its empty cells."""
-    metric, lines = variants.metric, list[Note]()
+    metric, foreign = variants.metric, is_foreign(rows)
     if variants.higher_is_better is None:
         what = "has no better side" if metric in COLUMNS else "is no metric of ablate's"
         line = f"{metric} {what}: --higher-is-better or --lower-is-better says what is better"
-        lines.append(Note(line, "taken"))
-    foreign = is_foreign(rows)
+        yield Note(line, "taken")
     for column in variants.shown if foreign else []:
         if empty := int(rows[column].isna().sum()):
-            lines.append(Note(f"{counted(empty, 'row')} without {column} count as {column}=None", "taken"))
+            yield Note(f"{counted(empty, 'row')} without {column} count as {column}=None", "taken")
     for column in variants.columns if foreign and variants.shown else []:
         levels = variants.table[column].unique()
         if column not in variants.shown and len(levels) > 1:
             line = f"{column} ({first_few(levels)}) differs along with {', '.join(variants.shown)}"
-            lines.append(Note(f"{line}: a difference may be its doing", "doubt", f"{column} differs, too"))
+            yield Note(f"{line}: a difference may be its doing", "doubt", f"{column} differs, too")
     ours = {*COLUMNS, *variant_columns(rows), *variants.shown, *variants.seeds, metric}
     for column in rows.columns.difference([*ours], sort=False):
         kinds = rows[column].dropna().unique()
         if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
             way_out = option("--by", *variants.shown if foreign else ["fusion"], column)
-            line = f"{column} ({first_few(kinds)}) defines no variants here; {way_out} makes it do so"
-            lines.append(Note(line))
-    return lines
+            yield Note(f"{column} ({first_few(kinds)}) defines no variants here; {way_out} makes it do so")
 
 
 def unpaired(table: pd.DataFrame, variants: Variants) -> list[Note]:
@@ -184,33 +181,26 @@ def unpaired(table: pd.DataFrame, variants: Variants) -> list[Note]:
     apart = table[table["n_baseline"].notna()]
     why = "there is no seed and no --pair-by" if not variants.paired else "no two seeds are in both"
     line = (
-        f"not paired, as {why} ({first_few([*apart['variant'].unique()])}): test and interval are Welch's,"
-        f" of two"
-        " groups; --pair-by COL pairs runs by a column"
+        f"not paired, as {why} ({first_few([*apart['variant'].unique()])}): test and interval are Welch's, of"
+        " two groups; --pair-by COL pairs runs by a column"
     )
     return lines_if(len(apart), Note(line, "taken"))
 
 
-def doubtful_values(variants: Variants) -> list[Note]:
+def doubtful_values(variants: Variants) -> Iterator[Note]:
     """Lines on losses that are exactly 0, as where a crash was logged, and on values of a coarse grid, which
     hides differences. Not of a metric of which more is better, such as an accuracy."""
     values, metric = variants.values[np.isfinite(variants.values)], variants.metric
     if variants.higher_is_better or not (values % 1).any():  # or one that counts
-        return []
-    zeros, distinct = int((values == 0).sum()), [len({*row[np.isfinite(row)]}) for row in variants.values]
-    crash = f"{metric} is exactly 0 in {counted(zeros, 'run')}, as where a crash is logged so"
-    coarse = (
-        f"{metric} has {len({*values})} different values in {len(values)} runs, as where bfloat16 is printed"
-    )
-    is_coarse = len(values) >= 6 and len(values) >= 2 * sum(distinct) > 2 * len(distinct)
-    return [
-        *lines_if(
-            zeros, Note(f"{crash}; --where '{metric} != 0' leaves it out", "doubt", f"{metric} of exactly 0")
-        ),
-        *lines_if(
-            is_coarse, Note(f"{coarse}: smaller differences are lost", "doubt", f"{metric} on a coarse grid")
-        ),
-    ]
+        return
+    if zeros := int((values == 0).sum()):
+        crash = f"{metric} is exactly 0 in {counted(zeros, 'run')}, as where a crash is logged so"
+        yield Note(f"{crash}; --where '{metric} != 0' leaves it out", "doubt", f"{metric} of exactly 0")
+    distinct = [len({*row[np.isfinite(row)]}) for row in variants.values]
+    if len(values) >= 6 and len(values) >= 2 * sum(distinct) > 2 * len(distinct):
+        coarse = f"{metric} has {len({*values})} different values in {len(values)} runs"
+        why = "as where bfloat16 is printed: smaller differences are lost"
+        yield Note(f"{coarse}, {why}", "doubt", f"{metric} on a coarse grid")
 
 
 def budgets(variants: Variants) -> list[Note]:
@@ -283,36 +273,30 @@ def weaknesses(table: pd.DataFrame) -> list[Note]:
 
 
 def at_looks(
-    before: Variants, after: Variants, now: Mapping[str, Decisions], records: Iterable[StudyRecord]
-) -> list[Note]:
+    before: Variants, after: Variants, now: Mapping[str, Decisions], records: Sequence[StudyRecord]
+) -> Iterator[Note]:
     """Lines on results that do not count, and on promises that are off. before, after: with and without the
     results beyond their looks."""
-    if not now:
-        several = any(record.looks for record in records)
-        grew = [(record.name, record.grew) for record in records if record.grew]
-        return [
-            *lines_if(
-                several,
-                Note(
-                    "looks are a promise of one study by itself: these rows are of several, so each interval"
-                    " is as if its number of seeds had been fixed",
-                    "doubt",
-                    "looks of several studies",
-                ),
-            ),
-            *(
-                Note(
-                    f"{name}: grew from {' to '.join(map(str, sizes))} seeds although there were results, so"
-                    " its intervals no longer hold together; study.looks names the numbers of seeds"
-                    " beforehand",
-                    "doubt",
-                    f"{name} grew after results",
-                )
-                for name, sizes in grew
-            ),
-        ]
-    looks = next(iter(now.values())).looks
-    beyond, late = int((before.ran & ~after.ran).sum()), first_few(looks.late)
-    line = f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of its arm stand"
-    first = f"a late seed in development ({late}): the first look is at {looks.at[0]} seeds"
-    return [*lines_if(late, Note(first)), *lines_if(beyond, Note(line))]
+    if now:
+        looks = next(iter(now.values())).looks
+        if looks.late:
+            late = f"a late seed in development ({first_few(looks.late)})"
+            yield Note(f"{late}: the first look is at {looks.at[0]} seeds")
+        if beyond := int((before.ran & ~after.ran).sum()):
+            runs = counted(beyond, "run")
+            yield Note(f"not judged: {runs} beyond the look at which the contrasts of its arm stand")
+        return
+    if any(record.looks for record in records):
+        line = (
+            "looks are a promise of one study by itself: these rows are of several, so each interval is as if"
+            " its number of seeds had been fixed"
+        )
+        yield Note(line, "doubt", "looks of several studies")
+    for record in records:
+        if record.grew:
+            line = (
+                f"{record.name}: grew from {' to '.join(map(str, record.grew))} seeds although there were"
+                " results, so its intervals no longer hold together; study.looks names the numbers of seeds"
+                " beforehand"
+            )
+            yield Note(line, "doubt", f"{record.name} grew after results")

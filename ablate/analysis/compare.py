@@ -1,7 +1,4 @@
-"""Compare variants with their baselines: families of comparisons with verdicts, as one table.
-
-It reads no files, prints nothing, and loads no torch.
-"""
+"""Compare variants with their baselines: families of comparisons with verdicts, as one table."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""A ladder as its results stand: differences at each rung, how they change with size, and what was predicted.
-
-It reads no files, prints nothing, and loads no torch.
-"""
+"""A ladder as its results stand: differences at each rung, their change with size, and what was predicted."""
 
 import math
 import re

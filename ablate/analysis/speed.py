@@ -1,5 +1,4 @@
-"""The time of a training step of each variant, as further columns of a comparison. It reads no files, prints
-nothing, and loads no torch."""
+"""The time of a training step of each variant, as further columns of a comparison."""
 
 import math
 import statistics

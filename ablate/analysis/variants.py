@@ -1,7 +1,4 @@
-"""Group rows into variants with a value per seed.
-
-It reads no files, prints nothing, and loads no torch.
-"""
+"""Group rows into variants with a value per seed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

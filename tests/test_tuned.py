@@ -116,6 +116,29 @@ def test_arms_report_only_where_the_study_says():
     assert roles == {"tuned"}
 
 
+def test_values_are_chosen_at_one_level_for_all():
+    """The lengths share the rate of the long one, which itself need not report."""
+    factors = {**DECLARED["factors"], "train.steps": [10, 20]}
+    design = study(factors=factors, tune_at={"train.steps": 40}, report_at=["tuned", "octaves"])
+    rows = run(design, parabolas(concat=0.002, sum=0.0025))
+    where = {(at(one)["train.steps"], int(at(one)["seed"]) < 100) for one in rows}
+    assert where == {("40", True), ("10", False), ("20", False)}
+    own = {at(arm)["fusion"]: choice.value for arm, choice in design.choices(rows).items()}
+    assert own == {"concat": "0.002", "sum": "0.0025"} and len(design.choices(rows)) == 4
+    assert len(rows) == 2 * 3 * 2 + 2 * 2 * 3 * 2  # arms × rates × seeds, then arms × steps × rates × seeds
+    assert design.later == {"report": [*design.arms]}
+
+
+@pytest.mark.parametrize(
+    ("level", "why"),
+    [("heads: 4", "no such factor"), ("train.lr: 0.1", "is tuned")],
+)
+def test_values_are_chosen_at_a_level_of_a_factor(level, why):
+    key, value = level.split(": ")
+    with pytest.raises(ConfigError, match=why):
+        study(tune_at={key: float(value)})
+
+
 def at(one: Overrides) -> dict[str, str]:
     return dict(override.split("=") for override in one)
 

@@ -278,8 +278,8 @@ def _families(
 def _interaction(
     variants: Variants, contrasts: Sequence[Contrast], equal_start: Mapping[str, Any], alpha: float
 ) -> pd.DataFrame:
-    """The interaction of projection and heads, if a contrast is about the projection; few studies are."""
-    if not any("out_proj" in contrast.baseline for contrast in contrasts):
+    """The interaction of projection and heads, if a contrast is about one of them; few studies are."""
+    if not any({"out_proj", "heads"} & contrast.baseline.keys() for contrast in contrasts):
         return pd.DataFrame()
     from ablate.analysis.effects import projection_and_heads
 

@@ -13,7 +13,9 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.contrasts import own_values, pair_up
 from ablate.analysis.controls import counterparts, more_diverged
+from ablate.analysis.variant import varying
 from ablate.analysis.variants import Variants
+from ablate.config.conditions import column_for
 from ablate.config.schema import STANDARD_FUSION
 
 Block = tuple[tuple[int, ...], tuple[int, ...]]  # the variants with weight +1, and those with weight −1
@@ -22,7 +24,8 @@ Block = tuple[tuple[int, ...], tuple[int, ...]]  # the variants with weight +1, 
 def projection_and_heads(
     variants: Variants, equal_start: Mapping[str, Any], *, alpha: float = 0.05
 ) -> pd.DataFrame:
-    """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h.
+    """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h and
+    setting of all else, such as the steps.
 
     The fewest heads in the rows, few, take the place of 1. Columns: effect, blocks, few, n (seeds), diff, sd,
     low, high (simultaneous; these rows are a family of their own), low_marginal, high_marginal, p, p_holm.
@@ -40,10 +43,12 @@ def projection_and_heads(
             dict(pair_up(variants, {f: level}, own, free=tuned))
             for f, level in (("heads", few), ("out_proj", "true"))
         ]
-        for block in _crossings(*partners):
-            row = variants.table.iloc[block[0][0]]
-            if (row["fusion"], row["out_proj"]) == (STANDARD_FUSION, "false"):  # a readout by name is neither
-                groups.setdefault(f"heads={row['heads']} − heads={few}", []).append(block)
+        blocks = [block for block in _crossings(*partners) if _is_of_concat(variants, block)]
+        many = [variants.each[block[0][0]] for block in blocks]
+        settings = [c for c in varying(many) if c not in ("heads", *tuned, *map(column_for, equal_start))]
+        for one, block in zip(many, blocks, strict=True):
+            at = f" at {label}" if (label := one.label(settings)) else ""
+            groups.setdefault(f"heads={one.levels['heads']} − heads={few}{at}", []).append(block)
     partner = counterparts(variants, equal_start)
     under: dict[str, list[Block]] = {
         key: [
@@ -65,6 +70,12 @@ def projection_and_heads(
         part = _table(variants, sound, alpha).set_index("effect").reindex(table["effect"])
         table[[name, f"{name}_low", f"{name}_high"]] = part[["diff", "low", "high"]].to_numpy()
     return table
+
+
+def _is_of_concat(variants: Variants, block: Block) -> bool:
+    """Whether it is of concat without the projection; a readout by name is neither with nor without it."""
+    row = variants.table.iloc[block[0][0]]
+    return (row["fusion"], row["out_proj"]) == (STANDARD_FUSION, "false")
 
 
 def _more_diverged(variants: Variants, blocks: Sequence[Block]) -> int:

@@ -306,10 +306,12 @@ def _phases(estimate: "Estimate") -> "pd.DataFrame":
         index=[*estimate.phases],
         columns=columns,
     )
+    each = [estimate.later.get(phase, estimate.seconds_a_run) for phase in runs.index]
+    seconds = runs.mul(each, axis="index")
     if len(runs) > 1:
-        runs.loc["all"] = runs.sum()
-    words = runs.map(lambda count: runs_in_words(count, estimate.seconds_a_run))
-    return words.rename_axis("phase").reset_index()
+        runs.loc["all"], seconds.loc["all"] = runs.sum(), seconds.sum(skipna=False)
+    words = runs.combine(seconds, lambda n, s: n.combine(s, runs_in_words))
+    return words[columns].rename_axis("phase").reset_index()
 
 
 def _jobs(estimate: "Estimate") -> str:

@@ -244,6 +244,12 @@ class Design:
         """Lines for a dry run about what will follow after the first runs."""
         return []
 
+    @property
+    def later(self) -> dict[str, list[Overrides]]:
+        """By phase, the ones of `compared` whose runs it trains, where they are unlike those that come
+        first."""
+        return {}
+
     def costs(self) -> dict[str, dict[str, float]]:
         """How many runs each phase takes: least, to be expected, most; empty if that is fixed."""
         if not (looks := self.looks):

@@ -64,7 +64,8 @@ class Estimate:
     same with train.precision=bfloat16, if that is faster and was not asked for. times: what the time is
     spent on. cluster: the jobs on other machines that train them. untimed: why nothing could be timed on this
     machine; empty if it could. forecast: lines about what will follow after these runs. phases: how many runs
-    each phase of the study takes (Design.costs)."""
+    each phase of the study takes (Design.costs). later: seconds of a run of each phase whose runs are unlike
+    those to train first, as `seconds_a_run`."""
 
     record: StudyRecord
     runs: int
@@ -78,6 +79,7 @@ class Estimate:
     untimed: str = ""
     forecast: Sequence[str] = ()
     phases: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    later: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -156,6 +158,13 @@ def stage_lines(
         takes = f"about {duration(each)} and at least {memory / 1e6:,.0f} MB"
         lines.append(f"{about}; {counted(count, 'run')}, each {takes}: {duration(seconds)}")
     return [*lines, f"all of them: about {duration(together)}"]
+
+
+def of_phase(runs: Sequence[Run], threads: int, members: int | None) -> float:
+    """The mean seconds of these runs, if made one after the other. Raises ConfigError if this machine can't
+    place one."""
+    kinds = [(run if isinstance(run, PlacedRun) else place(run), 1) for run in runs]
+    return total(kinds, threads, members).total / len(kinds)
 
 
 def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None = 1) -> Times:

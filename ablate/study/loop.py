@@ -76,7 +76,7 @@ class Loop:
 
     def dry_run(self) -> Outcome:
         """Estimate the runs that would be trained first, without training any."""
-        from ablate.study.estimate import estimate, stage_lines
+        from ablate.study.estimate import estimate, of_phase, stage_lines
 
         runs = self._next()
         record = self.study.record(runs, self.rows, self.ids)
@@ -90,6 +90,13 @@ class Loop:
         remarks, forecast = [*self.study.left_out, *self.slower], self.study.design.forecast()
         expected = estimate(record, unique, self.launcher, settings, forecast)
         expected = replace(expected, phases=self.study.design.costs())
+        if not expected.untimed:
+            members = self.launcher.settings.members
+            later = {
+                phase: of_phase([*map(self.study.run_of, arms)], expected.threads, members)
+                for phase, arms in self.study.design.later.items()
+            }
+            expected = replace(expected, later={p: s / expected.at_once for p, s in later.items()})
         stages = [
             (about, max(map(self.study.run_of, arms), key=lambda run: run.cost), count)
             for about, arms, count in self.study.design.stages()

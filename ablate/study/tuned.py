@@ -16,6 +16,7 @@ from ablate.store.columns import Row, column_named, on_validation
 from ablate.store.record import Choice, Role
 from ablate.study.config import (
     Absent,
+    Arm,
     Design,
     Overrides,
     Phase,
@@ -33,8 +34,9 @@ EXTENSIONS = 1  # octaves by which grids grow in most studies, for forecasts
 @dataclass(frozen=True, kw_only=True)
 class Tuned(StudyConfig):
     """tune: the key for which each arm gets its own value. develop: the seeds used to choose it. extend: by
-    how many octaves the grid may grow on either side. report_at: the values at which arms report: their own
-    (tuned), that of their baseline, and an octave to either side of their own."""
+    how many octaves the grid may grow on either side. tune_at: levels of factors at which values are chosen,
+    for all levels of these. report_at: the values at which arms report: their own (tuned), that of their
+    baseline, and an octave to either side of their own."""
 
     kind: ClassVar[str] = "tuned"
     example: ClassVar[str] = "tuned"
@@ -42,6 +44,7 @@ class Tuned(StudyConfig):
     tune: str
     develop: Seeds
     extend: Annotated[int, AtLeast(0), ErrorText("how many octaves the grid may grow by; use 0, 1, 2, …")]
+    tune_at: Arm = field(default_factory=dict)
     report_at: Annotated[
         list[Literal["tuned", "baseline_rate", "octaves"]],
         ErrorText("write [tuned], with baseline_rate and octaves if arms are to report there too"),
@@ -82,12 +85,16 @@ class Tuned(StudyConfig):
             )
         grid = _octaves(key, levels[key])
         factors = {k: values for k, values in levels.items() if k not in (key, "seed")}
+        if unknown := sorted(self.tune_at.keys() - {*self.factors} | {*self.tune_at} & {key}):
+            why = "it is what is tuned" if unknown[0] == key else "the study has no such factor"
+            raise ConfigError(f"study.tune_at.{unknown[0]}: {why}; name a factor, with one of its levels")
         arms = combinations(factors, self.named_arms)
         return TunedDesign(
             {**levels, key: grid, "seed": report},
             arms,
             named=self.named_arms,
             search=self.search(grid),
+            tune_at=self.tune_at,
             report_at=self.report_at,
         )
 
@@ -95,12 +102,13 @@ class Tuned(StudyConfig):
 @dataclass(frozen=True, kw_only=True)
 class TunedDesign(Design):
     """The design of a tuned study. arms: overrides without the key and the seed, a name's first. named: what
-    each named arm sets, with its name. search: where values of the key are looked for. report_at: of the
-    study. baselines: of each arm that reports at their values, contrast by contrast."""
+    each named arm sets, with its name. search: where values of the key are looked for. tune_at, report_at: of
+    the study. baselines: of each arm that reports at their values, contrast by contrast."""
 
     named: Mapping[Overrides, str]
     search: Search
     report_at: Sequence[str]
+    tune_at: Mapping[str, str] = field(default_factory=dict)
     baselines: Mapping[Overrides, Sequence[Overrides]] = field(default_factory=dict)
     needs_test_split: ClassVar[bool] = True
 
@@ -115,12 +123,24 @@ class TunedDesign(Design):
     def matched(self, looks: Looks | None, baselines: Mapping[Overrides, Sequence[Overrides]]) -> Design:
         return replace(self, looks=looks, baselines=baselines if self.reports_at_baselines else {})
 
+    def tuned_as(self, arm: Overrides) -> Overrides:
+        """The arm whose value it takes: itself, but at the levels of tune_at."""
+        keys = [override.partition("=")[0] for override in arm]
+        return tuple(
+            f"{key}={self.tune_at[key]}" if key in self.tune_at else override
+            for key, override in zip(keys, arm, strict=True)
+        )
+
     def found(self, rows: Rows) -> Found:
-        return tune(self.search, self.arms, rows)
+        return tune(self.search, [*dict.fromkeys(map(self.tuned_as, self.arms))], rows)
 
     def choices(self, rows: Rows) -> Mapping[Overrides, Choice]:
         """The value of each arm, as far as it is chosen."""
-        return self.found(rows).choices
+        return self._choices(self.found(rows))
+
+    def _choices(self, found: Found) -> dict[Overrides, Choice]:
+        sources = {arm: self.tuned_as(arm) for arm in self.arms}
+        return {arm: found.choices[of] for arm, of in sources.items() if of in found.choices}
 
     def members(self, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
         """First the grid on development seeds, then its extensions, then the report. With the roles of each
@@ -131,8 +151,9 @@ class TunedDesign(Design):
         members: dict[Overrides, dict[str, list[Overrides]]] = {
             run: {} for arm, points in now.points.items() for run in self.search.runs(arm, points)
         }
-        for arm, choice in now.choices.items():
-            for role, source, value in self._report(arm, now.choices) if choice.value else ():
+        choices = self._choices(now)
+        for arm, choice in choices.items():
+            for role, source, value in self._report(arm, choices) if choice.value else ():
                 for run in at_value(arm, self.key, value, self.levels["seed"]):
                     members.setdefault(run, {}).setdefault(role, []).append(source)
         return members
@@ -176,7 +197,8 @@ class TunedDesign(Design):
     def looks_after(self, rows: Rows) -> Looks | None:
         if self.looks is None:
             return None
-        return self.looks.after([*map(self.name, late_arms(self.search, self.found(rows), rows))])
+        late = late_arms(self.search, self.found(rows), rows)
+        return self.looks.after([self.name(arm) for arm in self.arms if self.tuned_as(arm) in late])
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs by run id, and the value chosen for each arm."""
@@ -211,6 +233,10 @@ class TunedDesign(Design):
         of_looks = super().costs().get("report", {LEAST: report})
         return {self.values: {LEAST: least, MOST_RUNS: grown}, "report": {**of_looks, MOST_RUNS: report}}
 
+    @property
+    def later(self) -> dict[str, list[Overrides]]:
+        return {"report": self.compared} if self.tune_at else {}
+
     def _most(self, now: Found, rows: Rows) -> tuple[int, int, int]:
         """How many runs develop, as it is and with grids that grow, and the most that report."""
         points = {arm: len(of_arm) for arm, of_arm in now.points.items()}
@@ -218,7 +244,8 @@ class TunedDesign(Design):
         least, more = (n * len(self.search.seeds) for n in (sum(points.values()), octaves * len(points)))
         looked, seeds = self.decisions(rows), len(self.levels["seed"])
         at_most = dict(zip(looked.looks.arms, looked.seeds_wanted("most"), strict=True)) if looked else {}
-        report = sum(self.runs_a_seed(arm) * int(at_most.get(arm, seeds)) for arm in points)
+        reporting = [arm for arm in self.arms if self.tuned_as(arm) in points]
+        report = sum(self.runs_a_seed(arm) * int(at_most.get(arm, seeds)) for arm in reporting)
         return least, least + more, report
 
     def closing(self, rows: Rows) -> list[str]:

@@ -4,6 +4,7 @@ legend: M members, K positions with a target, J all targets of the split, N voca
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -50,6 +51,11 @@ class Score:
     @property
     def exact_match(self) -> float | None:
         return self.exact / self.rows if self.rows else None
+
+    @property
+    def exact_logit(self) -> float | None:
+        """The log-odds of `exact_match`, with half a row more on either side, so that they are finite."""
+        return math.log((self.exact + 0.5) / (self.rows - self.exact + 0.5)) if self.rows else None
 
 
 def evaluate(model: Model, split: Split, *, context: int, most: int | None = None) -> Score:

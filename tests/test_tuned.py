@@ -51,9 +51,9 @@ def study(**changes) -> tuned.TunedDesign:
     declared = read_declared({**DECLARED, **changes})
     assert isinstance(declared, tuned.Tuned)
     design = declared.tuned_design(declared.levels)
-    design = design.matched(None, {arm: [(design.arms[0][0], *arm[1:])] for arm in design.arms})
-    assert isinstance(design, tuned.TunedDesign)
-    return design
+    if not design.reports_at_baselines:
+        return design
+    return replace(design, baselines={arm: [(design.arms[0][0], *arm[1:])] for arm in design.arms})
 
 
 def with_runs(*overrides: str, **changes) -> tuned.TunedDesign:

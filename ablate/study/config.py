@@ -123,13 +123,15 @@ class Design:
     """Which runs come next. This is the design of a grid, and of any sweep: every combination.
 
     levels: override key -> values, in the syntax of overrides, for all keys that were given. arms: what is
-    compared. looks: at which arms may stop before the last seed. rungs: the sizes of a ladder.
-    needs_test_split: whether it reports on the test split.
+    compared. looks: at which arms may stop before the last seed. baselines: of each arm that reports at their
+    values, contrast by contrast. rungs: the sizes of a ladder. needs_test_split: whether it reports on the
+    test split.
     """
 
     levels: Mapping[str, Sequence[str]]
     arms: Sequence[Overrides] = ((),)
     looks: Looks | None = None
+    baselines: Mapping[Overrides, Sequence[Overrides]] = field(default_factory=dict)
     rungs: Sequence[Rung] = ()
     needs_test_split: ClassVar[bool] = False
 
@@ -137,10 +139,6 @@ class Design:
     def reports_at_baselines(self) -> bool:
         """Whether its runs depend on what the baselines of its arms are."""
         return False
-
-    def matched(self, looks: Looks | None, baselines: Mapping[Overrides, Sequence[Overrides]]) -> "Design":
-        """The design with these looks, and with the baselines of each arm in the primary contrasts."""
-        return dataclasses.replace(self, looks=looks)
 
     def propose(self, rows: Rows) -> list[Overrides]:
         """The runs to train next; none when the study is complete, or waits for runs that are under way."""

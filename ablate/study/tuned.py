@@ -4,7 +4,7 @@ is on fresh seeds and the test split."""
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from ablate.analysis.looks import LEAST, MOST_RUNS, Looks
@@ -96,12 +96,11 @@ class Tuned(StudyConfig):
 class TunedDesign(Design):
     """The design of a tuned study. arms: overrides without the key and the seed, a name's first. named: what
     each named arm sets, with its name. search: where values of the key are looked for. report_at: of the
-    study. baselines: of each arm that reports at their values, contrast by contrast."""
+    study."""
 
     named: Mapping[Overrides, str]
     search: Search
     report_at: Sequence[str]
-    baselines: Mapping[Overrides, Sequence[Overrides]] = field(default_factory=dict)
     needs_test_split: ClassVar[bool] = True
 
     @property
@@ -111,9 +110,6 @@ class TunedDesign(Design):
     @property
     def reports_at_baselines(self) -> bool:
         return "baseline_rate" in self.report_at
-
-    def matched(self, looks: Looks | None, baselines: Mapping[Overrides, Sequence[Overrides]]) -> Design:
-        return replace(self, looks=looks, baselines=baselines if self.reports_at_baselines else {})
 
     def found(self, rows: Rows) -> Found:
         return tune(self.search, self.arms, rows)

@@ -440,7 +440,8 @@ def test_a_dry_run_tells_time_and_memory_of_each_rung(conf, command):
         assert re.search(
             rf"^{rung}: [\d,]+ parameters, [\d,]+ tokens a run; {runs} runs, each about .* MB", out, re.M
         )
-    assert "all of them: about" in out
+    assert "all of them: about" in out and "12 runs first; " in out
+    assert "phase " not in out  # rungs are its phases
 
 
 @pytest.mark.slow

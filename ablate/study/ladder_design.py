@@ -261,6 +261,9 @@ class LadderDesign(TunedDesign):
     def forecast(self) -> list[str]:
         return []  # `stages` says it
 
+    def costs(self) -> dict[str, dict[str, float]]:
+        return {}  # likewise: a run's time differs from rung to rung
+
     def stages(self) -> list[tuple[str, list[Overrides], int]]:
         return [
             (

@@ -30,7 +30,7 @@ from ablate.study import run as running
 from ablate.study.config import Design, Overrides, seed_of
 from ablate.study.growth import grown
 from ablate.study.kinds import read_declared
-from ablate.study.outcome import Outcome
+from ablate.study.run import Outcome
 from ablate.study.study import Study
 from ablate.study.tuned import Tuned
 from tests import test_ray, test_slurm

@@ -47,8 +47,7 @@ from ablate.study.config import Design, combinations
 from ablate.study.estimate import Times, total
 from ablate.study.kinds import read_declared
 from ablate.study.ladder import Ladder
-from ablate.study.outcome import Outcome
-from ablate.study.run import run
+from ablate.study.run import Outcome, run
 from ablate.study.study import Study, one_of_each, settings, values_of
 from tests.helpers import QUICK, ROOT, but, call_cli, hydra_at, make_config, write_study
 

@@ -22,7 +22,7 @@ from ablate.study import machine
 from ablate.study.config import Absent, Overrides
 from ablate.study.growth import grown, with_looks
 from ablate.study.launchers import Trained, Work, launcher_of
-from ablate.study.outcome import Outcome
+from ablate.study.run import Outcome
 from ablate.study.study import Study
 
 

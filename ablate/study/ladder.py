@@ -124,7 +124,7 @@ class Ladder(Tuned):
                 f" parameters at the"
                 f" top as at the bottom ({shown}); a prediction takes a factor of {SPAN}"
             )
-        return LadderDesign(**{**vars(tuned), "rungs": rungs}, study=self, configs=configs)
+        return LadderDesign(tuned.levels, tuned.arms, rungs=rungs, study=self, configs=configs)
 
     def _rung(self, name: str, config: RunConfig, seeds: Sequence[str]) -> Rung:
         """The rung of this preset. config: of the preset."""

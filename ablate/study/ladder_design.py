@@ -51,19 +51,19 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class LadderDesign(TunedDesign):
-    """The design of a ladder. study: what declares it. arms: without a rung. search: where the lowest rungs
-    look for values. configs: gives the config of a run."""
+    """The design of a ladder. arms: without a rung. search: where the lowest rungs look for values. configs:
+    gives the config of a run."""
 
     study: "Ladder"
     configs: Composer
 
     @cached_property
     def names(self) -> list[str]:
-        return [*self.named.values()]
+        return [*self.study.named_arms.values()]
 
     def at(self, rung: Rung) -> list[Overrides]:
         """The arms at this rung. What an arm sets itself counts, rather than what the rung gives it."""
-        own = [*self.named]
+        own = [*self.study.named_arms]
         keys = [{override.partition("=")[0] for override in arm} for arm in own]
         return [
             (*mine, *(o for o in rung.overrides if o.partition("=")[0] not in taken), *arm[len(mine) :])

@@ -5,6 +5,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from ablate.analysis.looks import LEAST, MOST_RUNS, Looks
@@ -55,11 +56,6 @@ class Tuned(StudyConfig):
     def free(self) -> list[str]:
         return [column_for(self.tune)]
 
-    def search(self, grid: Sequence[str]) -> Search:
-        """Where the values of the key are looked for, from this grid on."""
-        metric = on_validation(self.metric)
-        return Search(key=self.tune, grid=grid, extend=self.extend, seeds=self.develop, metric=metric)
-
     def design(self, levels: Mapping[str, Sequence[str]], configs: Composer) -> Design:
         return self.tuned_design(levels)
 
@@ -83,33 +79,31 @@ class Tuned(StudyConfig):
         grid = _octaves(key, levels[key])
         factors = {k: values for k, values in levels.items() if k not in (key, "seed")}
         arms = combinations(factors, self.named_arms)
-        return TunedDesign(
-            {**levels, key: grid, "seed": report},
-            arms,
-            named=self.named_arms,
-            search=self.search(grid),
-            report_at=self.report_at,
-        )
+        return TunedDesign({**levels, key: grid, "seed": report}, arms, study=self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunedDesign(Design):
-    """The design of a tuned study. arms: overrides without the key and the seed, a name's first. named: what
-    each named arm sets, with its name. search: where values of the key are looked for. report_at: of the
-    study."""
+    """The design of a tuned study. study: what declares it. arms: overrides without the key and the seed, a
+    name's first."""
 
-    named: Mapping[Overrides, str]
-    search: Search
-    report_at: Sequence[str]
+    study: Tuned
     needs_test_split: ClassVar[bool] = True
+
+    @cached_property
+    def search(self) -> Search:
+        """Where the values of the key are looked for."""
+        study, metric = self.study, on_validation(self.study.metric)
+        grid, seeds = self.levels[self.key], study.develop
+        return Search(key=self.key, grid=grid, extend=study.extend, seeds=seeds, metric=metric)
 
     @property
     def key(self) -> str:
-        return self.search.key
+        return self.study.tune
 
     @property
     def reports_at_baselines(self) -> bool:
-        return "baseline_rate" in self.report_at
+        return "baseline_rate" in self.study.report_at
 
     def found(self, rows: Rows) -> Found:
         return tune(self.search, self.arms, rows)
@@ -143,7 +137,7 @@ class TunedDesign(Design):
         for other in self.baselines.get(arm, ()):
             if (reference := choices.get(other)) and reference.value is not None:
                 yield "baseline_rate", other, reference.value
-        if "octaves" in self.report_at:
+        if "octaves" in self.study.report_at:
             if (half := self.search.text(float(own) / 2)) != own:
                 yield "octave_down", arm, half
             yield "octave_up", arm, self.search.text(float(own) * 2)
@@ -154,7 +148,7 @@ class TunedDesign(Design):
 
     def runs_a_seed(self, arm: Overrides) -> int:
         others = {*self.baselines.get(arm, ())} - {arm}
-        return 1 + len(others) + 2 * ("octaves" in self.report_at)
+        return 1 + len(others) + 2 * ("octaves" in self.study.report_at)
 
     def first_runs(self, arm: Overrides) -> list[Overrides]:
         first = self.levels["seed"][:1]
@@ -240,10 +234,11 @@ class TunedDesign(Design):
 
     def name(self, arm: Overrides) -> str:
         """The name of the arm, with the overrides that distinguish it from others of that name."""
-        own = max((one for one in self.named if arm[: len(one)] == one), key=len)
+        named = self.study.named_arms
+        own = max((one for one in named if arm[: len(one)] == one), key=len)
         shared = set(self.arms[0]).intersection(*self.arms)
         others = [override for override in arm[len(own) :] if override not in shared]
-        words = [*lines_if(self.named[own], self.named[own]), *others]
+        words = [*lines_if(named[own], named[own]), *others]
         return " ".join(words) or " ".join(arm)
 
 

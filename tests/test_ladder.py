@@ -183,7 +183,7 @@ def test_a_grid_that_grows_is_among_the_runs_to_come(conf):
     rows, _ = climbed(study, rows_of(lambda arm, size: 0.05))
     assert len(rows) > sum(count for _, _, count in study.design.stages())
     phase = study.design.phase(rows)
-    assert phase and phase.of == f"about {len(rows)} runs"
+    assert phase and phase[1] == f"about {len(rows)} runs"
 
 
 def test_an_arm_that_diverges_at_a_rung_has_no_value_above(usual):

@@ -110,15 +110,6 @@ def combinations(levels: Mapping[str, Sequence[str]], arms: Iterable[Overrides] 
 
 
 @dataclass(frozen=True)
-class Phase:
-    """Where a study with several phases is. name: what its next runs are for. of: how many runs the study has
-    in all, as `about 129 runs`."""
-
-    name: str
-    of: str
-
-
-@dataclass(frozen=True)
 class Design:
     """Which runs come next. This is the design of a grid, and of any sweep: every combination.
 
@@ -230,8 +221,9 @@ class Design:
         """The roles of the runs, by run id, and the choice for each arm. ids: the run ids, by overrides."""
         return {}, {}
 
-    def phase(self, rows: Rows) -> Phase | None:
-        """Where the study is; None if it is all one phase."""
+    def phase(self, rows: Rows) -> tuple[str, str] | None:
+        """Where the study is: what its next runs are for, and how many runs it has in all, as `about 129
+        runs`; None if it is all one phase."""
         return None
 
     def closing(self, rows: Rows) -> list[str]:

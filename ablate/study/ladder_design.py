@@ -25,7 +25,7 @@ from ablate.config.rules import ConfigError
 from ablate.execution.run import Run
 from ablate.phrases import counted
 from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Rung, frozen, name_at
-from ablate.study.config import Overrides, Phase, Rows, seed_of
+from ablate.study.config import Overrides, Rows, seed_of
 from ablate.study.contrasts import between
 from ablate.study.tuned import TunedDesign
 from ablate.study.tuning import HALF, SETTLED, at_value, minimum, tune
@@ -232,14 +232,14 @@ class LadderDesign(TunedDesign):
 
     # --- what is said ---------------------------------------------------------------------------------
 
-    def phase(self, rows: Rows) -> Phase:
+    def phase(self, rows: Rows) -> tuple[str, str]:
         progress = self.state(rows)
         new = [rung for run, rung in progress.runs.items() if run not in rows]
         last = max(new or [*progress.runs.values()])
         begun = Counter(progress.runs.values())
         runs = sum(max(count, begun[at]) for at, (_, _, count) in enumerate(self.stages()))
         where = "top rung" if last == len(self.rungs) - 1 else "rung"
-        return Phase(f"{where} {self.rungs[last].name}", f"about {counted(runs, 'run')}")
+        return f"{where} {self.rungs[last].name}", f"about {counted(runs, 'run')}"
 
     def closing(self, rows: Rows) -> list[str]:
         """The value of each arm at each rung and how it was chosen; or why the top waits."""

@@ -142,8 +142,8 @@ class Loop:
         """Let the lines say where the study is."""
         if phase := self.study.design.phase(self.rows):
             place = self.lines.place
-            is_new = phase.name != place.phase
-            place.phase, place.of = phase.name, phase.of
+            is_new = phase[0] != place.phase
+            place.phase, place.of = phase
             if is_new:
                 self.lines.say(self.lines.whereabouts)
 

@@ -19,7 +19,6 @@ from ablate.study.config import (
     Absent,
     Design,
     Overrides,
-    Phase,
     Rows,
     Seeds,
     StudyConfig,
@@ -182,15 +181,15 @@ class TunedDesign(Design):
                 roles[ids[overrides]] = Role(phase=phase, role=" ".join(of), tuned=self.key, values=of)
         return roles, {self.name(arm): choice for arm, choice in self.choices(rows).items()}
 
-    def phase(self, rows: Rows) -> Phase:
+    def phase(self, rows: Rows) -> tuple[str, str]:
         """Development, round by round, and then the report."""
         now = self.found(rows)
         known = len({run for run, row in rows.items() if row["status"] != Absent.EXCLUDED})
         most = "at most " if self.looks else ""
         if now.choices:
-            return Phase("reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}")
+            return "reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}"
         _, grown, report = self._most(now, rows)
-        return Phase(f"{self.values}, {now.round}", f"{most}about {counted(grown + report, 'run')}")
+        return f"{self.values}, {now.round}", f"{most}about {counted(grown + report, 'run')}"
 
     @property
     def values(self) -> str:
@@ -226,10 +225,11 @@ class TunedDesign(Design):
         return lines
 
     def forecast(self) -> list[str]:
+        _, in_all = self.phase({})
         return [
             f"these choose {self.key} for each arm, and may extend its grid by"
             f" {counted(self.search.extend, 'octave')} on either side; the runs that report follow from"
-            f" what they choose: {self.phase({}).of} in all"
+            f" what they choose: {in_all} in all"
         ]
 
     def name(self, arm: Overrides) -> str:

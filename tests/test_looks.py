@@ -438,19 +438,6 @@ def test_a_study_with_looks_keeps_its_levels_once_there_are_results():
     assert grown(begun, turned).looks == begun.looks
 
 
-@pytest.mark.slow
-def test_another_level_after_the_looks_have_decided_is_refused(calm):
-    directory, _ = calm
-    before = (directory / "runs/studies/fusion/study.json").read_bytes()
-    for words in ("--dry-run", "fusion=concat,gated"), ("fusion=concat,gated",):
-        done = call_cli(*STUDY, *words, cwd=directory)
-        assert done.returncode == 2, done.stderr
-        assert "name=fusion: fusion was ['concat', 'mean', 'sum', 'weighted_sum'] when the study began" in (
-            done.stderr
-        )
-    assert (directory / "runs/studies/fusion/study.json").read_bytes() == before
-
-
 def test_a_fixed_design_that_grew_after_results_says_so():
     frame = of_cells(({"fusion": fusion}, RNG.normal(size=4)) for fusion in ("concat", "sum"))
     first = dataclasses.replace(make_record(name="s", metric="val_loss", seeds=[0, 1]), runs=["a"])

@@ -268,7 +268,7 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     put(f"seeds: {_some([*map(str, estimate.record.seeds)])}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
-    first = " first" if estimate.phases else ""
+    first = " first" if estimate.phases or estimate.forecast else ""
     put(f"{counted(estimate.runs, 'run')}{first}{finished}; {_jobs(estimate)}{size}")
     if estimate.untimed:
         put(f"how long is not known: {estimate.untimed}")

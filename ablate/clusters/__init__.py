@@ -57,6 +57,7 @@ class Processes:
     threads: Number = None
     members: Number = None
     remote: ClassVar[bool] = False  # whether they are on other machines
+    cores_each: ClassVar[int | None] = None  # of a run that has its own; None where they share a machine's
 
 
 @dataclass(frozen=True, kw_only=True)

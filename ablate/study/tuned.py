@@ -4,7 +4,8 @@ is on fresh seeds and the test split."""
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from ablate.analysis.looks import LEAST, MOST_RUNS, Looks
@@ -19,7 +20,6 @@ from ablate.study.config import (
     Arm,
     Design,
     Overrides,
-    Phase,
     Rows,
     Seeds,
     StudyConfig,
@@ -58,11 +58,6 @@ class Tuned(StudyConfig):
     def free(self) -> list[str]:
         return [column_for(self.tune)]
 
-    def search(self, grid: Sequence[str]) -> Search:
-        """Where the values of the key are looked for, from this grid on."""
-        metric = on_validation(self.metric)
-        return Search(key=self.tune, grid=grid, extend=self.extend, seeds=self.develop, metric=metric)
-
     def design(self, levels: Mapping[str, Sequence[str]], configs: Composer) -> Design:
         return self.tuned_design(levels)
 
@@ -89,58 +84,45 @@ class Tuned(StudyConfig):
             why = "it is what is tuned" if unknown[0] == key else "the study has no such factor"
             raise ConfigError(f"study.tune_at.{unknown[0]}: {why}; name a factor, with one of its levels")
         arms = combinations(factors, self.named_arms)
-        return TunedDesign(
-            {**levels, key: grid, "seed": report},
-            arms,
-            named=self.named_arms,
-            search=self.search(grid),
-            tune_at=self.tune_at,
-            report_at=self.report_at,
-        )
+        return TunedDesign({**levels, key: grid, "seed": report}, arms, study=self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunedDesign(Design):
-    """The design of a tuned study. arms: overrides without the key and the seed, a name's first. named: what
-    each named arm sets, with its name. search: where values of the key are looked for. tune_at, report_at: of
-    the study. baselines: of each arm that reports at their values, contrast by contrast."""
+    """The design of a tuned study. study: what declares it. arms: overrides without the key and the seed, a
+    name's first."""
 
-    named: Mapping[Overrides, str]
-    search: Search
-    report_at: Sequence[str]
-    tune_at: Mapping[str, str] = field(default_factory=dict)
-    baselines: Mapping[Overrides, Sequence[Overrides]] = field(default_factory=dict)
+    study: Tuned
     needs_test_split: ClassVar[bool] = True
+
+    @cached_property
+    def search(self) -> Search:
+        """Where the values of the key are looked for."""
+        study, metric = self.study, on_validation(self.study.metric)
+        grid, seeds = self.levels[self.key], study.develop
+        return Search(key=self.key, grid=grid, extend=study.extend, seeds=seeds, metric=metric)
 
     @property
     def key(self) -> str:
-        return self.search.key
+        return self.study.tune
 
     @property
     def reports_at_baselines(self) -> bool:
-        return "baseline_rate" in self.report_at
-
-    def matched(self, looks: Looks | None, baselines: Mapping[Overrides, Sequence[Overrides]]) -> Design:
-        return replace(self, looks=looks, baselines=baselines if self.reports_at_baselines else {})
+        return "baseline_rate" in self.study.report_at
 
     def tuned_as(self, arm: Overrides) -> Overrides:
         """The arm whose value it takes: itself, but at the levels of tune_at."""
-        keys = [override.partition("=")[0] for override in arm]
-        return tuple(
-            f"{key}={self.tune_at[key]}" if key in self.tune_at else override
-            for key, override in zip(keys, arm, strict=True)
-        )
+        each = [(override, override.partition("=")[0]) for override in arm]
+        at = self.study.tune_at
+        return tuple(f"{key}={at[key]}" if key in at else override for override, key in each)
 
     def found(self, rows: Rows) -> Found:
         return tune(self.search, [*dict.fromkeys(map(self.tuned_as, self.arms))], rows)
 
-    def choices(self, rows: Rows) -> Mapping[Overrides, Choice]:
+    def choices(self, rows: Rows) -> dict[Overrides, Choice]:
         """The value of each arm, as far as it is chosen."""
-        return self._choices(self.found(rows))
-
-    def _choices(self, found: Found) -> dict[Overrides, Choice]:
-        sources = {arm: self.tuned_as(arm) for arm in self.arms}
-        return {arm: found.choices[of] for arm, of in sources.items() if of in found.choices}
+        chosen = self.found(rows).choices
+        return {arm: chosen[of] for arm in self.arms if (of := self.tuned_as(arm)) in chosen}
 
     def members(self, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
         """First the grid on development seeds, then its extensions, then the report. With the roles of each
@@ -151,7 +133,7 @@ class TunedDesign(Design):
         members: dict[Overrides, dict[str, list[Overrides]]] = {
             run: {} for arm, points in now.points.items() for run in self.search.runs(arm, points)
         }
-        choices = self._choices(now)
+        choices = self.choices(rows)
         for arm, choice in choices.items():
             for role, source, value in self._report(arm, choices) if choice.value else ():
                 for run in at_value(arm, self.key, value, self.levels["seed"]):
@@ -168,7 +150,7 @@ class TunedDesign(Design):
         for other in self.baselines.get(arm, ()):
             if (reference := choices.get(other)) and reference.value is not None:
                 yield "baseline_rate", other, reference.value
-        if "octaves" in self.report_at:
+        if "octaves" in self.study.report_at:
             if (half := self.search.text(float(own) / 2)) != own:
                 yield "octave_down", arm, half
             yield "octave_up", arm, self.search.text(float(own) * 2)
@@ -179,7 +161,7 @@ class TunedDesign(Design):
 
     def runs_a_seed(self, arm: Overrides) -> int:
         others = {*self.baselines.get(arm, ())} - {arm}
-        return 1 + len(others) + 2 * ("octaves" in self.report_at)
+        return 1 + len(others) + 2 * ("octaves" in self.study.report_at)
 
     def first_runs(self, arm: Overrides) -> list[Overrides]:
         first = self.levels["seed"][:1]
@@ -214,15 +196,15 @@ class TunedDesign(Design):
                 roles[ids[overrides]] = Role(phase=phase, role=" ".join(of), tuned=self.key, values=of)
         return roles, {self.name(arm): choice for arm, choice in self.choices(rows).items()}
 
-    def phase(self, rows: Rows) -> Phase:
+    def phase(self, rows: Rows) -> tuple[str, str]:
         """Development, round by round, and then the report."""
         now = self.found(rows)
         known = len({run for run, row in rows.items() if row["status"] != Absent.EXCLUDED})
         most = "at most " if self.looks else ""
         if now.choices:
-            return Phase("reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}")
+            return "reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}"
         _, grown, report = self._most(now, rows)
-        return Phase(f"{self.values}, {now.round}", f"{most}about {counted(grown + report, 'run')}")
+        return f"{self.values}, {now.round}", f"{most}about {counted(grown + report, 'run')}"
 
     @property
     def values(self) -> str:
@@ -235,7 +217,7 @@ class TunedDesign(Design):
 
     @property
     def later(self) -> dict[str, list[Overrides]]:
-        return {"report": self.compared} if self.tune_at else {}
+        return {"report": self.compared} if self.study.tune_at else {}
 
     def _most(self, now: Found, rows: Rows) -> tuple[int, int, int]:
         """How many runs develop, as it is and with grids that grow, and the most that report."""
@@ -263,18 +245,20 @@ class TunedDesign(Design):
         return lines
 
     def forecast(self) -> list[str]:
+        _, in_all = self.phase({})
         return [
             f"these choose {self.key} for each arm, and may extend its grid by"
             f" {counted(self.search.extend, 'octave')} on either side; the runs that report follow from"
-            f" what they choose: {self.phase({}).of} in all"
+            f" what they choose: {in_all} in all"
         ]
 
     def name(self, arm: Overrides) -> str:
         """The name of the arm, with the overrides that distinguish it from others of that name."""
-        own = max((one for one in self.named if arm[: len(one)] == one), key=len)
+        named = self.study.named_arms
+        own = max((one for one in named if arm[: len(one)] == one), key=len)
         shared = set(self.arms[0]).intersection(*self.arms)
         others = [override for override in arm[len(own) :] if override not in shared]
-        words = [*lines_if(self.named[own], self.named[own]), *others]
+        words = [*lines_if(named[own], named[own]), *others]
         return " ".join(words) or " ".join(arm)
 
 

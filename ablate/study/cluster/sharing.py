@@ -65,10 +65,6 @@ class ByHelpers(Launcher):
     def train(self, work: Work) -> Trained:
         """Keep helpers at the runs until each has a result. Raises ConfigError, before anything is submitted,
         for what can't be trained there."""
-        with work.board(len(work.runs)) as board:
-            return self._train(work, board)
-
-    def _train(self, work: Work, board: Board) -> Trained:
         cluster, record = self.settings, work.record
         if record.machine and cluster.cpus_per_task and record.machine.threads > cluster.cpus_per_task:
             raise ConfigError(
@@ -87,17 +83,18 @@ class ByHelpers(Launcher):
             plugins=plugins.used(),
             jobs=_jobs(work.runs, work.known),
         )
-        sharing = Sharing(phase, cluster, Store(), board)
-        try:
-            started = sharing.begin()
-            if cluster.wait:
-                sharing.wait(lambda spare: _jobs(work.request_runs(spare), work.known))
-                return Trained(sharing.refused)
-        except LauncherFailed as error:
-            return Trained(sharing.refused, str(error))
-        except KeyboardInterrupt:
-            sharing.interrupt()
-            raise
+        with work.board(len(work.runs)) as board:
+            sharing = Sharing(phase, cluster, Store(), board)
+            try:
+                started = sharing.begin()
+                if cluster.wait:
+                    sharing.wait(lambda spare: _jobs(work.request_runs(spare), work.known))
+                    return Trained(sharing.refused)
+            except LauncherFailed as error:
+                return Trained(sharing.refused, str(error))
+            except KeyboardInterrupt:
+                sharing.interrupt()
+                raise
         at_work = sum(array.at_work for array in sharing.arrays)
         new = counted(started, "job") if started else "no new job"
         left = f"{new} submitted, {at_work} at work or waiting; the same command waits for them"

@@ -16,7 +16,6 @@ claims = typer.Typer(
     help="List, freeze, run and check published claims about heads (claims/NNN-name.yaml).",
     invoke_without_command=True,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

@@ -32,11 +32,11 @@ ablate new KIND NAME writes a file that works, to change."""
 def new(
     kind: Annotated[
         Literal["fusion", "scores", "readout"] | None,
-        typer.Argument(help="What it is; without it, what each of them sees is printed.", show_default=False),
+        typer.Argument(help="What it is; without it, what each of them sees is printed."),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Argument(help="Its name in configs; the file will be NAME.py.", show_default=False),
+        typer.Argument(help="Its name in configs; the file will be NAME.py."),
     ] = None,
     builtin: Annotated[
         bool,

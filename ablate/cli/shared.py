@@ -41,7 +41,6 @@ MetricOption = Annotated[
     str | None,
     typer.Option(
         help="The column to compare; by default the study's metric, else val_loss.",
-        show_default=False,
     ),
 ]
 ByOption = Annotated[
@@ -71,7 +70,6 @@ PairByOption = Annotated[
     typer.Option(
         metavar="COL[,COL]",
         help="The columns by which runs pair, where that is not the seed.",
-        show_default=False,
     ),
 ]
 BetterOption = Annotated[
@@ -79,7 +77,6 @@ BetterOption = Annotated[
     typer.Option(
         "--higher-is-better/--lower-is-better",
         help="Which way a metric that is not ablate's is better; without it nothing is called better.",
-        show_default=False,
     ),
 ]
 MixedOption = Annotated[
@@ -119,7 +116,6 @@ RunsOption = Annotated[
         "--runs",
         metavar="DIR",
         help="Where results lie; by default as ABLATE_RUNS says, else in runs/.",
-        show_default=False,
         callback=_keep_results_in,
         is_eager=True,
     ),

@@ -133,7 +133,6 @@ def sample(
         str | None,
         typer.Option(
             help="The text to continue; by default a line end, or an example of a task.",
-            show_default=False,
         ),
     ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add.")] = 300,

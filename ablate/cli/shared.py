@@ -39,9 +39,7 @@ WideOption = Annotated[
 ]
 MetricOption = Annotated[
     str | None,
-    typer.Option(
-        help="The column to compare; by default the study's metric, else val_loss.",
-    ),
+    typer.Option(help="The column to compare; by default the study's metric, else val_loss."),
 ]
 ByOption = Annotated[
     str | None,
@@ -67,10 +65,7 @@ WhereOption = Annotated[
 ]
 PairByOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="COL[,COL]",
-        help="The columns by which runs pair, where that is not the seed.",
-    ),
+    typer.Option(metavar="COL[,COL]", help="The columns by which runs pair, where that is not the seed."),
 ]
 BetterOption = Annotated[
     bool | None,

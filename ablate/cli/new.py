@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ablate.config.rules import DEVICE, ConfigError
+from ablate.config.rules import NO_DEVICE, ConfigError
 from ablate.files.owned import create
 from ablate.printing import put
 
@@ -55,7 +55,7 @@ def new(
         raise ConfigError(
             f"{name}: can't name a file and a class of Python; use another word, of a to z and _"
         )
-    if DEVICE.fullmatch(name):
+    if not re.fullmatch(NO_DEVICE, name):
         raise ConfigError(f"{name}: a device on Windows, where no file can have that name; give another")
     if (PACKAGE / "model" / kind / f"{name}.py").exists():
         raise ConfigError(f"{name}: ablate has a {kind} of this name; give yours another")

@@ -106,7 +106,7 @@ def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
     shown = table[["variant", "probe", "layer", "n"]].copy()
     for name in SORTED:
         columns = table[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False, name=None)
-        shown[name] = [f"{_short(mean)} {interval(*ends, '.3g')}".rstrip() for mean, *ends in columns]
+        shown[name] = [f"{_short(mean)} {interval(low, high, '.3g')}".rstrip() for mean, low, high in columns]
     for name in ("untrained", "null"):
         shown[name] = [_short(value) for value in table[name]]
     if table["beyond"].notna().any():

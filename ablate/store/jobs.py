@@ -42,7 +42,7 @@ class Array:
 
 def arrays_of(study: Path) -> Versions[list[Array]]:
     """The arrays of a study, to read and to change."""
-    return Versions(study / "jobs.json", _arrays, _plain, [], study / "jobs" / ".versions")
+    return Versions(study / "jobs.json", study / "jobs" / ".versions", _arrays, _plain, [])
 
 
 def new_array(name: str, engine: str, phase: str, count: int) -> Array:

@@ -349,4 +349,4 @@ def read_study(directory: Path) -> StudyRecord | None:
 
 
 def _record_in(directory: Path) -> Versions[StudyRecord | None]:
-    return Versions(directory / "study.json", read_record, as_plain, None)
+    return Versions(directory / "study.json", directory / ".versions", read_record, as_plain, None)

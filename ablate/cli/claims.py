@@ -15,8 +15,6 @@ NumberArgument = Annotated[str, typer.Argument(metavar="NNN", help="The number o
 claims = typer.Typer(
     help="List, freeze, run and check published claims about heads (claims/NNN-name.yaml).",
     invoke_without_command=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

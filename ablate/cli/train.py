@@ -56,7 +56,6 @@ def run(
             " sweeps over values separated by commas, --cfg job shows the configuration, --info what it is"
             " composed from, -cd DIR and -cn NAME take configs of your own, --hydra-help explains them all.",
             autocompletion=completion.overrides,
-            show_default=False,
         ),
     ] = None,
     dry_run: Annotated[

@@ -17,7 +17,7 @@ from ablate.training.group import Group
 
 # Size of the widest activation of an evaluation pass, in numbers: a CPU is fastest while it fits the cache of
 # a core (2 MiB; a fifth slower at four times that), a GPU needs many.
-EVALUATION_NUMBERS = {"cpu": 2**19, "cuda": 2**26, "mps": 2**24}
+EVALUATION_NUMBERS = {"cpu": 2**19, "cuda": 2**26}
 
 
 @dataclass(frozen=True)

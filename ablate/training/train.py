@@ -114,7 +114,7 @@ class Training:
                 averaged = max(1, round(config.average * config.steps))
                 _average(self.average, self.group.weights, averaged - (config.steps - step))
             unread.append(loss_M.clone())
-            yield Step(step, loss_M, norm_M, lr_M)
+            yield Step(step, loss_M)
             last = step == config.steps
             due = last or step % config.eval_every == 0
             checkpoint = not last and config.checkpoint_every and step % config.checkpoint_every == 0

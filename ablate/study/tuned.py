@@ -246,8 +246,9 @@ class TunedDesign(Design):
 
     def forecast(self) -> list[str]:
         _, in_all = self.phase({})
+        at = "".join(f" at {key}={level}" for key, level in self.study.tune_at.items())
         return [
-            f"these choose {self.key} for each arm, and may extend its grid by"
+            f"these choose {self.key} for each arm{at}, and may extend its grid by"
             f" {counted(self.search.extend, 'octave')} on either side; the runs that report follow from"
             f" what they choose: {in_all} in all"
         ]

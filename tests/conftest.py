@@ -125,6 +125,14 @@ def server(monkeypatch):
 
 
 @pytest.fixture
+def root(tmp_path, monkeypatch) -> Path:
+    """A cache of its own for a test, with no text piped in before."""
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ABLATE_STDIN", "")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
 def start():
     """`ablate …` in a process group of its own, as a shell starts it; ended with the test."""
     with contextlib.ExitStack() as ends:

@@ -45,6 +45,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS, RunConfig
 from ablate.data.corpus import forget
 from ablate.execution import plugins
+from ablate.execution.events import Evaluated, Event, Listener
 from ablate.execution.plugins import KINDS
 from ablate.files.reading import left_out
 from ablate.model.sizing import resolve_spec
@@ -332,6 +333,16 @@ def call_cli(
             code = end.code or 0
     texts = [stream.seek(0) or stream.read() for stream in (out, err)]
     return subprocess.CompletedProcess(arguments, code, *texts)
+
+
+def stopping(step: int) -> Listener:
+    """Interrupts a run at the evaluation after this step."""
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Evaluated) and event.step == step:
+            raise KeyboardInterrupt
+
+    return listen
 
 
 def present(directory: Path, pattern: str) -> list[Path]:

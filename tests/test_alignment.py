@@ -78,7 +78,6 @@ def test_padding_counts_in_no_probe():
     for heads in look(model, batch):
         counts = heads.real.sum(1).tolist()
         assert counts == [n if heads.site.kind == "encoder" else n + 1 for n in lengths]
-        # Of a head that is put at its mean nothing but the mean is left.
     short = split.layout.batch(split.pairs.held_out[:1])
     assert real_at(model.sites()[0], short).all()
 

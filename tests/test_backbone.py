@@ -1,6 +1,5 @@
 """The parts of a backbone: positions, norms, MLPs. Together they are a Llama, and an error in one is seen."""
 
-import math
 from unittest import mock
 
 import pytest
@@ -174,21 +173,6 @@ def test_a_gain_after_the_turn_makes_scores_depend_on_the_place(monkeypatch):
     monkeypatch.setattr(QKNorm, "prepared", lambda self, q, k: (q, k))
     monkeypatch.setattr(QKNorm, "forward", lambda self, q, k, *rest: scores(self, *norm(self, q, k), *rest))
     assert shifted(("model.position=rope", "scores=qk_norm"), 1000) > 1e-3
-
-
-def test_a_turn_is_its_formula():
-    x = torch.randn(2, 3, 7, 6, dtype=torch.float64)
-    turned = Rotary(100.0)(x, first=4)
-    for t in range(7):
-        for j in range(3):
-            angle = (4 + t) * 100.0 ** (-2 * j / 6)
-            low, high = x[..., t, j], x[..., t, j + 3]
-            torch.testing.assert_close(
-                turned[..., t, j], low * math.cos(angle) - high * math.sin(angle), rtol=0, atol=1e-12
-            )
-            torch.testing.assert_close(
-                turned[..., t, j + 3], high * math.cos(angle) + low * math.sin(angle), rtol=0, atol=1e-12
-            )
 
 
 def test_the_table_of_turns_is_no_state():

@@ -145,26 +145,6 @@ def test_what_heads_write_has_a_rank_that_the_other_has_not(one, other, rank, he
     assert share_beyond(operators(drawn(other))[:heads].flatten(0, 1), rank) < 1e-10
 
 
-def test_without_out_proj_a_head_writes_its_slice_only():
-    for readout, share in (("out_proj=true", 0.5), ("out_proj=false", 0.0)):
-        written = operators(drawn("fusion=concat", readout))[0]
-        assert (written[:, 3:].norm() / written.norm() > 0.01) == bool(share)
-
-
-def residual_of_best_fit(wanted: Tensor, found: list[Tensor]) -> float:
-    """What is left of `wanted` when the closest combination of the others is taken off."""
-    basis = torch.stack([each.flatten() for each in found], 1)
-    rest = wanted.flatten() - basis @ torch.linalg.lstsq(basis, wanted.flatten()[:, None]).solution[:, 0]
-    return (rest.norm() / wanted.norm()).item()
-
-
-def test_two_patterns_are_not_one():
-    """With one pattern, outputs are its products with functions of x; no choice of values makes up for it."""
-    attention, x_BTC = drawn("fusion=concat"), torch.randn(1, 9, 12, dtype=torch.float64)
-    first, second = attention.probabilities(x_BTC, x_BTC)[0, :2]
-    assert residual_of_best_fit(second, [first]) > 0.01
-
-
 @pytest.mark.parametrize("name", ["gated", "head_norm", "max"])
 def test_these_are_not_linear_in_what_the_heads_read(name):
     """Concat is: the output for the sum of two values is the sum of the outputs."""

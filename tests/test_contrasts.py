@@ -93,6 +93,14 @@ def test_what_a_contrast_by_names_is_written_out_to():
     assert as_plain(record)["primary"][0]["arms"] == "sum_matched - concat"
 
 
+def test_arms_may_differ_in_auto_where_rows_have_that_word():
+    arms = {**ARMS, "one pattern": {"query_heads": 1, "key_heads": 1}}
+    (one,) = study("one pattern - concat", arms=arms).config.primary
+    assert one.baseline == {"key_heads": "auto", "query_heads": "auto"}
+    (other,) = study("sum - concat", arms=arms).config.primary
+    assert other.where["query_heads"] == ["auto"]  # so that no run with one pattern is meant
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [

@@ -155,6 +155,23 @@ def test_the_interaction_of_a_tuned_study_is_that_at_the_own_rates():
     assert found["at_few"] == pytest.approx(0.05, abs=0.003)
 
 
+def test_each_setting_of_all_else_has_its_interaction():
+    rows = cells(
+        *(
+            ({"heads": heads, "out_proj": on, "steps": steps}, [2 + more, 2.2 + more, 2.1 + more])
+            for steps in (100, 500)
+            for heads in (1, 4)
+            for on in (True, False)
+            for more in [0.05 * (steps == 500 and heads == 4 and not on)]
+        )
+    )
+    primary = [{"vary": "heads", "baseline": 1, "where": {"out_proj": on}} for on in (True, False)]
+    found = compare(rows, records=[of_study(primary=primary)]).interaction.set_index("effect")["diff"]
+    assert found.to_dict() == pytest.approx(
+        {"heads=4 − heads=1 at steps=100": 0, "heads=4 − heads=1 at steps=500": 0.05}
+    )
+
+
 def test_an_equal_start_is_given_to_both_sides_if_both_have_it():
     rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001).query("not out_proj")
     primary = [{"vary": "heads", "baseline": 1, "where": {"value_scale": 1}}]

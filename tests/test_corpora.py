@@ -40,6 +40,8 @@ from ablate.data.tokenizers import Bpe, load
 from ablate.files import cache
 from tests.helpers import ROOT, catalogue, forget, make_config
 
+pytestmark = pytest.mark.usefixtures("root")
+
 DIGITS = "0123456789" * 10
 COMMON = {"tokenizer": "char", "bpe_vocab": 300, "splits": (0.8, 0.1, 0.1)}
 
@@ -60,14 +62,6 @@ NAMES = sorted(
     path.stem for path in PATHS if "defaults:" not in path.read_text(encoding="utf-8")
 )  # no presets
 FROM_THE_NETWORK = ("download", "hub")  # test_downloads.py
-
-
-@pytest.fixture(autouse=True)
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own for each test, and no text piped in before."""
-    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("ABLATE_STDIN", "")
-    return tmp_path / "cache"
 
 
 @pytest.fixture

@@ -16,15 +16,10 @@ import yaml
 from ablate.compose.configs import configs_dir
 from tests.helpers import DOWNLOAD, ROOT, Server, forget, remote
 
+pytestmark = pytest.mark.usefixtures("root")
+
 SMALL = ("corpus.tokenizer=char", "model.context=16", "train.steps=50", "train.batch=8")
 PLAY = b"To be, or not to be.\n" * 99
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("ABLATE_STDIN", "")
-    return tmp_path / "cache"
 
 
 @pytest.fixture
@@ -62,9 +57,9 @@ def refused(command, *arguments: str) -> str:
 # --- list -----------------------------------------------------------------------------------------
 
 
-def test_every_corpus_is_listed_with_how_it_is_read(command, cache):
-    (cache / "downloads/text8").mkdir(parents=True)
-    (cache / "downloads/text8/text8.zip").touch()
+def test_every_corpus_is_listed_with_how_it_is_read(command, root):
+    (root / "downloads/text8").mkdir(parents=True)
+    (root / "downloads/text8/text8.zip").touch()
     code, out, _ = command("corpus", "list", "--format", "json")
     rows = {row["name"]: row for row in json.loads(out)["rows"]}
     assert code == 0 and [*rows] == sorted(path.stem for path in (configs_dir() / "corpus").glob("*.yaml"))
@@ -84,11 +79,11 @@ def test_every_corpus_is_listed_with_how_it_is_read(command, cache):
     }
 
 
-def test_a_list_loads_no_torch(cache):
+def test_a_list_loads_no_torch(root):
     code = "import sys; from ablate.cli.app import build; build('corpus')(['corpus', 'list'], 'ablate', "
     code += "standalone_mode=False); print({'torch', 'hydra', 'requests'} & {*sys.modules})"
     listed = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)
-    assert listed.endswith("\nset()\n") and not cache.exists()
+    assert listed.endswith("\nset()\n") and not root.exists()
 
 
 def test_a_list_of_ones_own(command, tmp_path):
@@ -197,14 +192,14 @@ def test_what_can_not_be_shown_is_one_line(command):
 # --- get ------------------------------------------------------------------------------------------
 
 
-def test_a_text_is_fetched_once(command, play, server, cache):
+def test_a_text_is_fetched_once(command, play, server, root):
     def here() -> bool:
         rows = json.loads(command("corpus", "list", "-cd", "own", "--format", "json")[1])["rows"]
         return next(row["here"] for row in rows if row["name"] == "play")
 
     assert not here()
     code, out, err = command("corpus", "get", "play", "-cd", "own")
-    place = cache / "downloads/play/play.txt"
+    place = root / "downloads/play/play.txt"
     assert (code, out) == (0, f"{place}\n") and place.read_bytes() == PLAY, err
     assert command("corpus", "get", "play", "-cd", "own") == (0, f"{place}\n", "")
     assert here() and server.requests == ["/play.txt"]

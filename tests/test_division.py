@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ablate.config.rules import ConfigError
-from ablate.data import division
+from ablate.data import matches
 from ablate.data.division import by_document, divide, paragraphs
 from ablate.data.matches import WIDTH, overlap
 from ablate.data.text import Document, Text, of_files
@@ -106,7 +106,7 @@ def test_paragraphs_do_not_depend_on_how_a_text_is_cut():
 
 @pytest.mark.parametrize("block", [200, 1 << 20])
 def test_unique_text_keeps_each_paragraph_once_and_no_match_between_splits(block, monkeypatch):
-    monkeypatch.setattr(division, "BLOCK", block)
+    monkeypatch.setattr(matches, "BLOCK", block)
     draws, contents = random.Random(1), []
     for number in range(80):
         own = sentences(12, number)

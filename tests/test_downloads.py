@@ -32,16 +32,10 @@ from ablate.data.text import CorpusError
 from ablate.files import cache
 from tests.helpers import COMMIT, DOWNLOAD, ROOT, Server, call_cli, forget, remote
 
+pytestmark = pytest.mark.usefixtures("root")
+
 TEXT = "To be, or not to be: that is the question.\n" * 50
 COMMON = {"tokenizer": "char", "bpe_vocab": 300, "splits": (0.8, 0.1, 0.1)}
-
-
-@pytest.fixture(autouse=True)
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own for each test, and no proxy on the way to the server."""
-    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    return tmp_path / "cache"
 
 
 def opened(*files: dict[str, Any], **changes: Any) -> Corpus:

@@ -107,13 +107,11 @@ def config(directory: Path) -> dict[str, Any]:
 
 def results(directory: Path) -> dict[str, float]:
     row = json.loads((directory / "result.json").read_text(encoding="utf-8"))
-    row = row.get("row", row)
     return {key: row[key] for key in NUMBERS if isinstance(row.get(key), int | float)}
 
 
 def run_id(directory: Path) -> str:
-    row = json.loads((directory / "result.json").read_text(encoding="utf-8"))
-    return row.get("row", row)["run_id"]
+    return json.loads((directory / "result.json").read_text(encoding="utf-8"))["run_id"]
 
 
 def ended(store: Store) -> list[Path]:

@@ -19,7 +19,7 @@ import ablate
 from ablate.config.schema import PartConfig
 from ablate.data.splits import Stream
 from ablate.execution import formulas
-from ablate.execution.events import Evaluated, Finished, Noticed, ignore
+from ablate.execution.events import Finished, Noticed, ignore
 from ablate.execution.execute import Task, execute, execute_group
 from ablate.execution.grouping import kind, why_alone
 from ablate.execution.run import PlacedRun, build, prepare, to_checkpoint, to_state, training
@@ -36,7 +36,7 @@ from ablate.training.events import Diverged, Evaluation, Event, Resumable, State
 from ablate.training.group import Alone, Group, Mapped
 from ablate.training.mapping import why_not_mapped
 from ablate.training.train import Training
-from tests.helpers import make_config
+from tests.helpers import make_config, stopping
 
 SMALL = ("model.d_model=12", "model.context=8", "model.layers=1", "heads=2", "device=cpu", "train.linear=mkl")
 SMALL += ("train.batch=2", "train.steps=100", "train.eval_every=50", "train.lr=1e-3", "train.warmup=0.1")
@@ -523,13 +523,8 @@ def test_a_group_writes_checkpoints_by_the_time_that_they_take():
 def test_an_interrupted_group_goes_on_member_by_member(tmp_path, monkeypatch):
     monkeypatch.setattr(train, "CHECKPOINTS", 1e9)
     runs = runs_of("train.steps=20", "train.eval_every=5", "train.checkpoint_every=4", members=MEMBERS)
-
-    def stopping(event: object) -> None:
-        if isinstance(event, Evaluated) and event.step == 10:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        execute_group([Task(run, stopping) for run in runs], tmp_path / "cut")
+        execute_group([Task(run, stopping(10)) for run in runs], tmp_path / "cut")
     rows = [execute(runs[0], ignore, tmp_path / "cut"), *stored(tmp_path / "cut", runs[1:], together=True)]
     whole = stored(tmp_path / "whole", runs, together=True)
     for run, row, other in zip(runs, rows, whole, strict=True):

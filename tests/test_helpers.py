@@ -19,7 +19,7 @@ from ablate.config.rules import ConfigError
 from ablate.files import atomic
 from ablate.live.board import Board
 from ablate.live.table import job_lines
-from ablate.store.jobs import Array, JobStatus, State, change_arrays, new_array, read_arrays, with_statuses
+from ablate.store.jobs import Array, JobStatus, State, arrays_of, new_array, with_statuses
 from ablate.store.store import Store
 from ablate.study.cluster import helper, sharing
 from ablate.study.estimate import Times
@@ -99,7 +99,7 @@ def test_jobs_that_train_nothing_are_given_up_after_three_starts(here, tmp_path)
     assert done.returncode == 1 and len(here.started) == 3
     assert "3 starts without progress; the last job: here ended; no answer from it in " in done.stderr
     assert "no module ablate" in done.stderr
-    assert len(read_arrays(tmp_path / "runs/studies/grid")) == 3
+    assert len(arrays_of(tmp_path / "runs/studies/grid").read()) == 3
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_what_can_not_be_trained_is_refused_before_anything_is(tmp_path, monkeyp
 
 def test_of_two_commands_one_lists_the_jobs(tmp_path):
     first = new_array("ablate-p-1", "slurm", "p", 3)
-    change_arrays(tmp_path, lambda arrays: [*arrays, first])
-    change_arrays(tmp_path, lambda arrays: arrays if sum(a.at_work for a in arrays) == 3 else [])
-    assert read_arrays(tmp_path) == [first]
+    arrays_of(tmp_path).change(lambda arrays: [*arrays, first])
+    arrays_of(tmp_path).change(lambda arrays: arrays if sum(a.at_work for a in arrays) == 3 else [])
+    assert arrays_of(tmp_path).read() == [first]
 
 
 def test_every_array_that_is_listed_is_started_whatever_other_commands_write(tmp_path, monkeypatch):
@@ -195,18 +195,18 @@ def test_every_array_that_is_listed_is_started_whatever_other_commands_write(tmp
     def outpaced(versions: atomic.Versions) -> int:
         newest = publish(versions)
         if next(mended, False):
-            change_arrays(one.study, lambda arrays: [*arrays, new_array("ablate-q-1", "slurm", "q", 1)])
+            arrays_of(one.study).change(lambda arrays: [*arrays, new_array("ablate-q-1", "slurm", "q", 1)])
         return publish(versions) or newest
 
     monkeypatch.setattr(atomic.Versions, "_publish", outpaced)
     assert one.start(work.jobs) == 1
-    listed = [array for array in read_arrays(one.study) if array.phase == "p"]
-    assert started == [(array.name, array.count) for array in listed] and len(started) == 1
+    listed = [array for array in arrays_of(one.study).read() if array.phase == "p"]
+    assert started == [(array.name, len(array.seen)) for array in listed] and len(started) == 1
     assert [array.job for array in listed] == ["7"]
 
 
 def test_a_helper_that_is_back_in_the_queue_is_not_counted():
-    array = Array("a", "slurm", "p", 2, seen=[JobStatus(n, State.QUEUED, "", "") for n in range(2)])
+    array = new_array("a", "slurm", "p", 2)
     assert array.at_work == 2
     waits, held = JobStatus(1, State.QUEUED, "", "Resources"), JobStatus(0, State.QUEUED, "", "BeginTime")
     running = with_statuses(array, {"a": [JobStatus(0, State.RUNNING, "n1", ""), waits]})
@@ -218,7 +218,7 @@ def test_a_helper_that_is_back_in_the_queue_is_not_counted():
 
 def test_a_line_says_how_the_jobs_are():
     states = ((State.RUNNING, "n1", ""), (State.QUEUED, "", "Resources"), (State.ENDED, "", ""))
-    array = Array("a", "slurm", "p", 3, "12", [JobStatus(n, *each) for n, each in enumerate(states)])
+    array = Array("a", "slurm", "p", [JobStatus(n, *each) for n, each in enumerate(states)], "12")
     assert job_lines([array]) == ["job 12: 1 running (n1), 1 queued (Resources), 1 ended"]
     assert job_lines([with_statuses(array, {})]) == []
 

@@ -183,7 +183,7 @@ def test_a_grid_that_grows_is_among_the_runs_to_come(conf):
     rows, _ = climbed(study, rows_of(lambda arm, size: 0.05))
     assert len(rows) > sum(count for _, _, count in study.design.stages())
     phase = study.design.phase(rows)
-    assert phase and phase.of == f"about {len(rows)} runs"
+    assert phase and phase[1] == f"about {len(rows)} runs"
 
 
 def test_an_arm_that_diverges_at_a_rung_has_no_value_above(usual):
@@ -440,7 +440,8 @@ def test_a_dry_run_tells_time_and_memory_of_each_rung(conf, command):
         assert re.search(
             rf"^{rung}: [\d,]+ parameters, [\d,]+ tokens a run; {runs} runs, each about .* MB", out, re.M
         )
-    assert "all of them: about" in out
+    assert "all of them: about" in out and "12 runs first; " in out
+    assert "phase " not in out  # rungs are its phases
 
 
 @pytest.mark.slow

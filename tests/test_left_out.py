@@ -59,6 +59,8 @@ CONTENTS = {
     "nothing": b"",
     "cut": b'{"name": "oth',
     "a list": b"[]",
+    "no keys": b"{}",
+    "a machine that is none": json.dumps(WHOLE | {"machine": 8}).encode(),
     "null": json.dumps(WHOLE | {"runs": None}).encode(),
     "another type": json.dumps(WHOLE | {"seeds": "one"}).encode(),
     "of a newer ablate": json.dumps(WHOLE | {"budget": 3}).encode(),

@@ -234,13 +234,6 @@ def test_how_many_fit_follows_from_the_card_and_the_first_step(monkeypatch):
 # --- what a person sees -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["0", "x", "1.5", "1025"])
-def test_a_number_of_members(tmp_path, value):
-    done = call_cli("run", "-m", "seed=0,1", *QUICK, f"hydra.launcher.members={value}", cwd=tmp_path)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
-    assert f"hydra.launcher.members={value}: use auto or a whole number from 1 to 1024" in done.stderr
-
-
 @pytest.mark.parametrize("prefix", ["", "+", "++"])
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
 def test_hydras_launchers_have_no_members(tmp_path, launcher, prefix):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ablate import rng
 from ablate.config.schema import PartConfig
-from ablate.execution.events import Evaluated, ignore
+from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import PlacedRun, build, prepare
 from ablate.execution.trained import load_model
@@ -24,7 +24,7 @@ from ablate.model.models import Model
 from ablate.store.columns import Row
 from ablate.store.run_files import weights_on_the_way
 from ablate.training.group import Alone
-from tests.helpers import make_config
+from tests.helpers import make_config, stopping
 
 QUICK = ("corpus=grammar", "corpus.characters=9000", "model.layers=1", "heads=2")
 QUICK += ("model.d_model=16", "train.batch=2", "train.steps=9", "train.checkpoint_every=4")
@@ -87,14 +87,9 @@ def of_fusion(model: Model) -> Counting:
 def trained(root: Path, *overrides: str, cut_at: int = 0) -> tuple[Row, Path]:
     """The row and the directory of a run, which is interrupted once after step `cut_at`."""
     run = prepared(*overrides)
-
-    def stopping(event: object) -> None:
-        if isinstance(event, Evaluated) and event.step == cut_at:
-            raise KeyboardInterrupt
-
     if cut_at:
         with pytest.raises(KeyboardInterrupt):
-            execute(run, stopping, root)
+            execute(run, stopping(cut_at), root)
         torch.manual_seed(cut_at)  # of whatever else the process does
         np.random.seed(cut_at)
         random.seed(cut_at)

@@ -246,21 +246,3 @@ def test_products_and_attention_can_be_replaced():
     model.use(product=product, attend=own_attend)
     torch.testing.assert_close(model(tokens), before)
     assert calls == {"product": 2 * (4 + 2) + 1, "attend": 2}  # q, k, v, out; up, down; the output layer
-
-
-def test_members_can_be_stacked_and_mapped():
-    """A later engine trains a group as one: forward and backward run under torch.func.vmap."""
-    spec = make_spec("fusion=weighted_sum", *PRIMES)
-    members = [build_model(spec, {**SEEDS, "backbone": seed}) for seed in (1, 2, 3)]
-    stacked, _ = torch.func.stack_module_state(members)
-    tokens = torch.randint(0, 59, (2, 13))
-    members[0].use(attend=lambda q, k, v, mask, dropout, scale: torch.softmax(q @ k.mT, -1) @ v)
-
-    def logits(params):
-        return torch.func.functional_call(members[0], params, (tokens,))
-
-    mapped = torch.func.vmap(torch.func.grad(lambda params: logits(params).square().sum()))(stacked)
-    params = {name: param.detach() for name, param in members[0].named_parameters()}
-    alone = torch.func.grad(lambda params: logits(params).square().sum())(params)
-    for name, grad in alone.items():
-        torch.testing.assert_close(mapped[name][0], grad, rtol=1e-3, atol=1e-5)

@@ -211,7 +211,8 @@ def test_a_table_that_was_cut_off_is_ours_and_one_behind_a_link_stays(made: Path
 
 
 def strangers(store: Path) -> Iterator[Path]:
-    """Directories in a store that are no runs."""
+    """Directories in a store that are no runs; and a file beside them."""
+    (store / "notes.txt").touch()
     for name, file in (
         ("pictures", "a.jpg"),
         ("photos-2024abcd", "a.jpg"),
@@ -237,7 +238,8 @@ def test_what_is_no_run_is_never_offered(made: Path):
         assert f"runs/store/{path.name}: no run of ablate's, so it is not deleted" in done.stderr
     assert call_cli("runs", "--delete-study", "single", "--yes", cwd=made).returncode == 0
     assert [contents(path) for path in no_runs] == before
-    assert {path for path in (made / "runs/store").iterdir() if path.name != ".rows.json"} == {*no_runs}
+    others = [path for path in (made / "runs/store").iterdir() if path not in no_runs]
+    assert {path.name for path in others} == {".rows.json", "notes.txt"}
 
 
 def test_a_damaged_run_is_moved_and_not_deleted(made: Path, caplog):

@@ -191,7 +191,8 @@ def test_a_worker_may_be_lost_before_it_is_ready():
         def messages(self) -> list[None]:
             return [READY]
 
-    pool = _Pool(Queue([], Store(), made=print), {}, cast(Listen, None), leaves=False)
+    queue, no_more = Queue([], Store(), made=print), lambda spare: []
+    pool = _Pool(queue, {}, cast(Listen, None), leaves=False, request_runs=no_more)
     starting = cast(Worker, Starting())
     for _ in range(3):
         pool.attend(0, starting)  # the next one is ready
@@ -296,10 +297,14 @@ def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatc
     assert again.returncode == 0 and "4 runs had finished before" in again.stderr, again.stderr
 
 
-@pytest.mark.parametrize("setting", ["workers=0", "workers=many", "threads=-1", "timeout=0"])
+WRONG = ("workers=0", "workers=many", "threads=-1", "members=0", "members=x", "members=1.5", "members=1025")
+
+
+@pytest.mark.parametrize("setting", [*WRONG, "timeout=0"])
 def test_wrong_settings_are_one_line(tmp_path, setting):
     line = refusal("run", "-m", "seed=0,1", f"hydra.launcher.{setting}", cwd=tmp_path)
-    assert line.startswith(f"ablate: hydra.launcher.{setting}: use ")
+    use = "use a number" if setting == "timeout=0" else "use auto or a whole number from 1 to 1024"
+    assert line.startswith(f"ablate: hydra.launcher.{setting}: {use}")
 
 
 def test_settings_by_hand():

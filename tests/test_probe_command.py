@@ -17,7 +17,7 @@ from ablate.analysis.load import read
 from ablate.analysis.probes import COLUMNS, PROBES, over_seeds, silent
 from ablate.compute.fastest import onednn, works
 from ablate.config.rules import ConfigError
-from ablate.execution.events import Evaluated, ignore
+from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.reopen import reopened
 from ablate.execution.run import prepare
@@ -30,7 +30,7 @@ from ablate.reporting.page import gather
 from ablate.store.run_files import weights_on_the_way
 from ablate.store.store import Store
 from ablate.training.circuit import previous
-from tests.helpers import call_cli, make_config
+from tests.helpers import call_cli, make_config, stopping
 from tests.synthetic import small_study, synthetic_probes
 
 QUICK = ("model.d_model=16", "heads=2", "model.context=16", "train.steps=20", "train.eval_every=20")
@@ -141,14 +141,9 @@ def test_weights_on_the_way_outlive_an_interruption(tmp_path: Path):
     run = prepare(
         make_config(*QUICK, *GRAMMAR, "train.probe_every=5", "train.checkpoint_every=6", "train.eval_every=7")
     )
-
-    def stopping(event: object) -> None:
-        if isinstance(event, Evaluated) and event.step == 14:
-            raise KeyboardInterrupt
-
     execute(run, ignore, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        execute(run, stopping, tmp_path / "cut")
+        execute(run, stopping(14), tmp_path / "cut")
     assert execute(run, ignore, tmp_path / "cut")["status"] == "done"
     assert "going on after step 12" in (tmp_path / "cut/store" / run.name / "log.txt").read_text()
     whole, cut = (tmp_path / root / "store" / run.name for root in ("whole", "cut"))

@@ -172,7 +172,7 @@ def test_a_plugin_beside_ablate_itself_is_followed_into_no_file_of_it(program):
 def test_a_plugin_that_is_no_python_is_refused(program):
     program.plugin.write_text("def")
     with pytest.raises(ConfigError, match=r"own\.py: can't be read as Python"):
-        provenance.tree_digests([str(program.plugin)])
+        provenance.parts_code(str(program.plugin))
 
 
 # --- what may stand in one table ------------------------------------------------------------------

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from scipy.linalg import hadamard
 from torch import Tensor
 
 from ablate.analysis.frames import as_texts, frame
@@ -24,15 +23,6 @@ from ablate.store.columns import COLUMNS, csv_value
 from ablate.verify.contract import check_results
 from tests.helpers import SEEDS, make_config, make_spec, refusal_of
 from tests.test_probes import batch, inputs, with_random_weights
-
-
-@pytest.mark.parametrize("width", [1, 2, 8, 64])
-def test_the_matrix_is_scipys(width):
-    spec = make_spec("out_proj=hadamard", f"model.d_model={width}", "heads=1")
-    model = build_model(spec, SEEDS).double()
-    matrix = model.sites()[0].attention.out_proj(torch.eye(width, dtype=torch.float64))
-    assert torch.equal(matrix, torch.from_numpy(hadamard(width)).double() / width**0.5)
-    assert torch.allclose(matrix @ matrix.mT, torch.eye(width, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("name", ["hadamard", "hadamard_scaled"])

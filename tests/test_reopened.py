@@ -18,7 +18,6 @@ import pytest
 import ablate
 from ablate.config.rules import ConfigError
 from ablate.data import corpus
-from ablate.execution.events import Evaluated
 from ablate.execution.execute import execute
 from ablate.execution.reopen import reopened, require_as_begun
 from ablate.execution.run import PlacedRun, prepare
@@ -27,7 +26,7 @@ from ablate.store import provenance
 from ablate.store.store import Store
 from ablate.study.cluster.helper import Job, _prepared
 from ablate.study.launchers import _job
-from tests.helpers import call_cli, make_config
+from tests.helpers import call_cli, make_config, stopping
 from tests.test_export_hf import reseal
 
 SIZES = ("model.d_model=16", "heads=2", "model.layers=1", "model.context=16")
@@ -248,13 +247,8 @@ def test_other_code_of_the_same_numerics_counts_as_before_and_is_told(made):
 def interrupted(made: Path, *overrides: str) -> PlacedRun:
     """A run that was interrupted after step 2."""
     run = prepare(make_config(*BOOK, *QUICK, "seed=1", *overrides))
-
-    def stopping(event: object) -> None:
-        if isinstance(event, Evaluated) and event.step == 4:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        execute(run, stopping)
+        execute(run, stopping(4))
     return run
 
 

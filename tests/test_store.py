@@ -99,13 +99,6 @@ def test_an_attempt_counts_only_when_it_is_whole(store, tmp_path):
     assert [path.name for path in (tmp_path / "store").glob("[!.]*")] == ["run"]
 
 
-def test_what_others_leave_in_the_store_is_no_run(store, tmp_path):
-    finished(store)
-    (tmp_path / "store" / "notes.txt").touch()
-    (tmp_path / "store" / "a directory").mkdir()
-    assert len(store.rows()) == 1
-
-
 def test_results_are_derived_from_the_runs(store, tmp_path):
     finished(store, "b", run_id="b" * 16, val_loss=0.1 + 0.2, out_proj=True)
     finished(store, "a", run_id="a" * 16)
@@ -277,16 +270,6 @@ def test_rows_are_read_again_only_where_a_run_changed(store, tmp_path, monkeypat
     assert [row.get("val_loss") for row in store.rows()] == [None, 1.0, None] and read == ["b"]
     (tmp_path / "store" / ".rows.json").write_text("[1, {")
     assert len(store.rows()) == 3 and read == ["b", "a", "b", "c"]
-
-
-def test_a_damaged_study_is_never_overwritten(store, tmp_path):
-    whole = as_plain(make_record(name="mine"))
-    edited = (json.dumps(whole | change) for change in ({"seeds": "one"}, {"machine": 8}))
-    for content in ("", "{}", "[1]", *edited):
-        (tmp_path / "studies" / "mine").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "studies" / "mine" / "study.json").write_text(content)
-        with pytest.raises(StoreError, match=r"mine.study\.json: can't be read"):
-            store.read_study("mine")
 
 
 def test_a_run_is_found_by_the_beginning_of_its_name_or_id(store):

@@ -21,7 +21,7 @@ from ablate.data.examples import BLOCK, Blocks, Examples, rows_of
 from ablate.data.splits import Batch
 from ablate.execution.run import prepare
 from ablate.model.models import build_model
-from ablate.training.evaluate import Score, evaluate
+from ablate.training.evaluate import Score, scores
 from ablate.training.group import Alone
 from tests.helpers import SEEDS, call_cli, make_config, make_spec
 
@@ -193,11 +193,14 @@ def test_exact_match_is_of_rows_that_ask():
     model = model_of(made(Copy, 10, 7))
     for param in model.parameters():
         param.data.zero_()  # all logits equal: word 0 is the answer everywhere
-    score = evaluate(model, Given(made(Copy, 10, 7), blocks(made(Copy, 10, 7), 2)), context=10)
+    given = Given(made(Copy, 10, 7), blocks(made(Copy, 10, 7), 2))
+    (score,) = scores(Alone(model), given, context=10)
     assert (score.targets, score.correct, score.rows, score.exact) == (2, 1, 1, 0)
     assert score.loss == pytest.approx(math.log(7)) and score.exact_match == 0
     assert score.loss_by_third == (*[pytest.approx(math.log(7))] * 2, None)  # places 3 and 4 of 10
-    assert Score(1.0, 1, 1).exact_match is None  # of a text
+    assert score.exact_logit == pytest.approx(-math.log(3))  # (0 + ½) / (1 + ½)
+    assert Score(1.0, 1, 1, rows=999, exact=999).exact_logit == pytest.approx(math.log(1999))
+    assert Score(1.0, 1, 1).exact_match is None and Score(1.0, 1, 1).exact_logit is None  # of a text
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -15,9 +15,9 @@ from torch._dynamo.backends.debugging import aot_eager
 from ablate.data.splits import IGNORE_INDEX, Batch, Stream
 from ablate.model.attend import unfused
 from ablate.model.models import Model, build_model
-from ablate.training.evaluate import evaluate
+from ablate.training.evaluate import Score, scores
 from ablate.training.events import Diverged, Evaluation, Event, Resumable, State, Step
-from ablate.training.group import Alone, Layout, in_precision
+from ablate.training.group import Alone, Layout
 from ablate.training.train import Member, Training
 from tests.helpers import make_config, make_spec
 
@@ -57,11 +57,16 @@ def evaluations(trained: Events) -> list[Evaluation]:
     return [event for event in trained if isinstance(event, Evaluation)]
 
 
+def evaluated(model: Model, split: Any, context: int, precision: str = "float32") -> Score:
+    (score,) = scores(Alone(model, precision), split, context=context)
+    return score
+
+
 def test_evaluates_before_every_so_often_and_at_the_end():
-    evaluated = evaluations(trained := events())
-    assert [event.step for event in evaluated] == [0, 4, 8, 9]
-    assert [event.tokens for event in evaluated] == [0, 4 * 3 * 7, 8 * 3 * 7, 9 * 3 * 7]
-    first, at_4, *_ = evaluated
+    seen = evaluations(trained := events())
+    assert [event.step for event in seen] == [0, 4, 8, 9]
+    assert [event.tokens for event in seen] == [0, 4 * 3 * 7, 8 * 3 * 7, 9 * 3 * 7]
+    first, at_4, *_ = seen
     assert (first.lr, first.train_loss, first.grad_norm) == (None, None, None)
     assert first.validation.loss == pytest.approx(math.log(11), abs=0.05)
     assert losses(trained)[0] == pytest.approx(math.log(11), abs=0.05)  # before the first update
@@ -89,7 +94,7 @@ def test_learns_a_text_that_repeats():
     model, tokens = untrained(), np.tile(np.arange(11, dtype=np.uint16), 50)
     for _ in started(model, "train.steps=300", tokens=tokens).events():
         pass
-    assert evaluate(model, Stream(tokens[:50]), context=7).loss < 0.1
+    assert evaluated(model, Stream(tokens[:50]), 7).loss < 0.1
 
 
 def test_evaluation_by_hand():
@@ -99,7 +104,7 @@ def test_evaluation_by_hand():
         param.data.zero_()
     model.get_parameter("norm.weight").data[0] = 1.0
     tokens = np.array([3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0])  # 15 targets, 2 windows + 1
-    score = evaluate(model, Stream(tokens), context=7)
+    score = evaluated(model, Stream(tokens), 7)
     assert score.targets == 15
     assert score.nats == pytest.approx(15 * math.log(11))
     assert score.correct == 6  # all logits equal: the first token, 0, is the guess; 6 of the targets are 0
@@ -108,6 +113,8 @@ def test_evaluation_by_hand():
 
 class Even(torch.nn.Module):
     """Of 11 words, word 0 with a chance of 1/2 and each other one with 1/20, whatever it reads."""
+
+    loss = None  # it is not trained
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,20 +140,18 @@ class Asked:
 def test_the_loss_by_thirds_of_the_context_by_hand():
     """Of 7 positions, 3, 2, 2; of the 4 of the shorter window, 2, 1, 1. Word 0 costs ln 2, others ln 20."""
     model: Any = Even()
-    task: Any = Asked()
     zero, other = math.log(2), math.log(20)
     targets = [*(1, 0, 1, 1, 1, 0, 0), *(1, 1, 1, 0, 1, 0, 1), *(1, 1, 0, 0)]
-    score = evaluate(model, Stream(np.array([3, *targets])), context=7)
+    score = evaluated(model, Stream(np.array([3, *targets])), 7)
     by_hand = [(zero + 7 * other) / 8, (2 * zero + 3 * other) / 5, (4 * zero + other) / 5]
     assert score.loss_by_third == pytest.approx(by_hand)
-    score = evaluate(model, task, context=99)
+    score = evaluated(model, Asked(), 99)
     assert score.loss_by_third == pytest.approx((zero, other, (zero + other) / 2))
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_thirds_of_the_context_add_up_to_the_loss(precision):
-    model = untrained()
-    score = evaluate(in_precision(model, precision), Stream(TOKENS), context=7)
+    score = evaluated(untrained(), Stream(TOKENS), 7, precision)
     counts = (142 * 3 + 1, 142 * 2 + 1, 142 * 2)  # of windows of 7, and of one of 2
     parts = [n * loss for n, loss in zip(counts, score.loss_by_third, strict=True) if loss is not None]
     assert sum(parts) == pytest.approx(score.nats, rel=1e-14) and sum(counts) == score.targets
@@ -156,9 +161,9 @@ def test_evaluation_sees_the_same_split_in_whatever_chunks(monkeypatch):
     import ablate.training.evaluate
 
     model = untrained()
-    at_once = evaluate(model, Stream(TOKENS), context=7)
+    at_once = evaluated(model, Stream(TOKENS), 7)
     monkeypatch.setitem(ablate.training.evaluate.EVALUATION_NUMBERS, "cpu", 1)
-    one_by_one = evaluate(model, Stream(TOKENS), context=7)
+    one_by_one = evaluated(model, Stream(TOKENS), 7)
     assert at_once.nats == pytest.approx(one_by_one.nats, rel=1e-6)
     assert (at_once.targets, at_once.correct) == (996, one_by_one.correct)
     assert at_once.loss_by_third == pytest.approx(one_by_one.loss_by_third, rel=1e-6)

@@ -28,7 +28,7 @@ from ablate.store.columns import RESOURCE_COLUMNS, Row
 from ablate.store.record import Choice, StudyRecord
 from ablate.study import run as running
 from ablate.study import tuned, tuning
-from ablate.study.config import Overrides, Phase
+from ablate.study.config import Overrides
 from ablate.study.growth import grown
 from ablate.study.kinds import read_declared
 from ablate.study.run import declared_here
@@ -51,9 +51,9 @@ def study(**changes) -> tuned.TunedDesign:
     declared = read_declared({**DECLARED, **changes})
     assert isinstance(declared, tuned.Tuned)
     design = declared.tuned_design(declared.levels)
-    design = design.matched(None, {arm: [(design.arms[0][0], *arm[1:])] for arm in design.arms})
-    assert isinstance(design, tuned.TunedDesign)
-    return design
+    if not design.reports_at_baselines:
+        return design
+    return replace(design, baselines={arm: [(design.arms[0][0], *arm[1:])] for arm in design.arms})
 
 
 def with_runs(*overrides: str, **changes) -> tuned.TunedDesign:
@@ -116,20 +116,43 @@ def test_arms_report_only_where_the_study_says():
     assert roles == {"tuned"}
 
 
+def test_values_are_chosen_at_one_level_for_all():
+    """The lengths share the rate of the long one, which itself need not report."""
+    factors = {**DECLARED["factors"], "train.steps": [10, 20]}
+    design = study(factors=factors, tune_at={"train.steps": 40}, report_at=["tuned", "octaves"])
+    rows = run(design, parabolas(concat=0.002, sum=0.0025))
+    where = {(at(one)["train.steps"], int(at(one)["seed"]) < 100) for one in rows}
+    assert where == {("40", True), ("10", False), ("20", False)}
+    own = {at(arm)["fusion"]: choice.value for arm, choice in design.choices(rows).items()}
+    assert own == {"concat": "0.002", "sum": "0.0025"} and len(design.choices(rows)) == 4
+    assert len(rows) == 2 * 3 * 2 + 2 * 2 * 3 * 2  # arms × rates × seeds, then arms × steps × rates × seeds
+    assert design.later == {"report": [*design.arms]}
+
+
+@pytest.mark.parametrize(
+    ("level", "why"),
+    [("heads: 4", "no such factor"), ("train.lr: 0.1", "is tuned")],
+)
+def test_values_are_chosen_at_a_level_of_a_factor(level, why):
+    key, value = level.split(": ")
+    with pytest.raises(ConfigError, match=why):
+        study(tune_at={key: float(value)})
+
+
 def at(one: Overrides) -> dict[str, str]:
     return dict(override.split("=") for override in one)
 
 
 def test_a_study_says_its_phase_and_how_many_runs_there_are_about():
     design = study(report_at=["tuned"])  # 2 arms: 2 development seeds at 3 rates, then 2 seeds
-    assert design.phase({}) == Phase("rates, round 1 (0.001 to 0.004)", "about 20 runs")
+    assert design.phase({}) == ("rates, round 1 (0.001 to 0.004)", "about 20 runs")
     rows, names = dict[Overrides, Row](), list[tuple[str, str]]()
     of = parabolas(concat=0.002, sum=0.008)
     while proposed := design.propose(rows):
         at_work: dict[Overrides, Row] = {one: {"status": "running"} for one in proposed}
         phase = design.phase(rows | at_work)
         assert phase == design.phase(rows)  # it is the same whether its runs are proposed or at work
-        names.append((phase.name, phase.of))
+        names.append(phase)
         rows |= {one: of(one) for one in proposed}
     assert names == [
         ("rates, round 1 (0.001 to 0.004)", "about 20 runs"),
@@ -140,7 +163,7 @@ def test_a_study_says_its_phase_and_how_many_runs_there_are_about():
     assert len(rows) == 24
     steep = study(report_at=["tuned"], extend=0)
     rows = {one: parabolas(4, concat=0.002, sum=0.002)(one) for one in steep.propose({})}
-    assert steep.phase(rows) == Phase("rates, round 2 (half-octaves)", "about 24 runs")
+    assert steep.phase(rows) == ("rates, round 2 (half-octaves)", "about 24 runs")
     assert "about 20 runs in all" in design.forecast()[0]
 
 

@@ -11,8 +11,11 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
+from ablate.analysis.contrasts import own_values
 from ablate.analysis.controls import more_diverged, otherwise_equal
+from ablate.analysis.variant import varying
 from ablate.analysis.variants import Variants
+from ablate.config.conditions import column_for
 from ablate.config.contrast import Contrast
 from ablate.config.schema import STANDARD_FUSION
 
@@ -22,8 +25,8 @@ Block = tuple[tuple[int, ...], tuple[int, ...]]  # the variants with weight +1, 
 def projection_and_heads(
     variants: Variants, contrasts: Sequence[Contrast], equal_start: Mapping[str, Any], *, alpha: float
 ) -> pd.DataFrame:
-    """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h;
-    empty if no contrast is about the projection.
+    """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h and
+    setting of all else, such as the steps; empty if no contrast is about one of them.
 
     The fewest heads in the rows, few, take the place of 1. Columns: effect, blocks, few, n (seeds), diff, sd,
     low, high (simultaneous; these rows are a family of their own), low_marginal, high_marginal, p, p_holm.
@@ -31,7 +34,7 @@ def projection_and_heads(
     heads, at an equal start where there is one; at one head that is parametrization alone. If more_diverged,
     on how many more seeds one variant diverged than another, is above 0, these two are NaN.
     """
-    if not any("out_proj" in contrast.baseline for contrast in contrasts):
+    if not any({"out_proj", "heads"} & contrast.baseline.keys() for contrast in contrasts):
         return pd.DataFrame()
     has_both = all(variants.table[factor].nunique() > 1 for factor in ("heads", "out_proj"))
     groups: dict[str, list[Block]] = {}
@@ -39,10 +42,13 @@ def projection_and_heads(
     if has_both and "true" in set(variants.table["out_proj"]):
         few = min(variants.table["heads"].unique(), key=int)
         partners = (otherwise_equal(variants, wanted) for wanted in ({"heads": few}, {"out_proj": "true"}))
-        for block in _crossings(*partners):
-            row = variants.table.iloc[block[0][0]]
-            if (row["fusion"], row["out_proj"]) == (STANDARD_FUSION, "false"):  # a readout by name is neither
-                groups.setdefault(f"heads={row['heads']} − heads={few}", []).append(block)
+        blocks = [block for block in _crossings(*partners) if _is_of_concat(variants, block)]
+        many = [variants.each[block[0][0]] for block in blocks]
+        _, tuned = own_values(variants)
+        settings = [c for c in varying(many) if c not in ("heads", *tuned, *map(column_for, equal_start))]
+        for one, block in zip(many, blocks, strict=True):
+            at = f" at {label}" if (label := one.label(settings)) else ""
+            groups.setdefault(f"heads={one.levels['heads']} − heads={few}{at}", []).append(block)
     partner = otherwise_equal(variants, equal_start)
     under: dict[str, list[Block]] = {
         key: [
@@ -64,6 +70,12 @@ def projection_and_heads(
         part = _table(variants, sound, alpha).set_index("effect").reindex(table["effect"])
         table[[name, f"{name}_low", f"{name}_high"]] = part[["diff", "low", "high"]].to_numpy()
     return table
+
+
+def _is_of_concat(variants: Variants, block: Block) -> bool:
+    """Whether it is of concat without the projection; a readout by name is neither with nor without it."""
+    row = variants.table.iloc[block[0][0]]
+    return (row["fusion"], row["out_proj"]) == (STANDARD_FUSION, "false")
 
 
 def _more_diverged(variants: Variants, blocks: Sequence[Block]) -> int:

@@ -319,8 +319,8 @@ def costs(
 
 
 def runs_in_words(runs: float, seconds: float) -> str:
-    """So many runs, with their time. seconds: of a run; NaN if unknown."""
-    return counted(round(runs), "run") + ("" if seconds != seconds else f", {duration(runs * seconds)}")
+    """So many runs, with their time. seconds: of all; NaN if unknown."""
+    return counted(round(runs), "run") + ("" if seconds != seconds else f", {duration(seconds)}")
 
 
 # --- helpers ----------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def seeds_needed(
     others = 1 if contrasts or not family else len({one.baseline for one in family})
     bound = result.margin if result.margin == result.margin else difference
     runs = costs(looks, k, (arms - others, others, 0), difference, bound, sd)
-    each = (f"{name} {runs_in_words(count, run_s / at_once)}" for name, count in runs.items())
+    each = (f"{name} {runs_in_words(count, count * run_s / at_once)}" for name, count in runs.items())
     lines.append(f"looks at {', '.join(map(str, looks))} seeds: {'; '.join(each)}")
     if budget_min is not None:
         if math.isnan(run_s):

@@ -62,7 +62,7 @@ COMMANDS = {
     "claims": (
         "claims",
         *("claims", "claims show 001", "claims freeze 015", "claims run 001 --dry-run"),
-        *("claims check --runs", "claims page"),
+        *("claims check --ids", "claims page"),
     ),
     "corpus": (
         "corpus",

@@ -15,8 +15,6 @@ NumberArgument = Annotated[str, typer.Argument(metavar="NNN", help="The number o
 claims = typer.Typer(
     help="List, freeze, run and check published claims about heads (claims/NNN-name.yaml).",
     invoke_without_command=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -127,7 +125,9 @@ def run(
     from ablate.ledger import testing
     from ablate.ledger.entry import find_entry, read_frozen
     from ablate.ledger.freeze import require_frozen
+    from ablate.ledger.judge import keep
     from ablate.store.columns import RESULTS
+    from ablate.store.store import Store
     from ablate.study.run import run
 
     entry = find_entry(number)
@@ -153,9 +153,11 @@ def run(
         return
     require_frozen(entry, read_frozen())
     with resumable():
-        judged = testing.test(entry, launcher or (), report=say_lines)
-    if judged is None:
-        raise typer.Exit(1)
+        outcome = run(testing.sweep_of(entry, launcher or ()))
+        say_lines(outcome)
+        if outcome.left_at_work or outcome.refused:
+            raise typer.Exit(1)
+        judged = keep(entry, Store().study_directory(entry.name))
     for one in judged.predictions:
         put(f"{one.contrast}: {one.diff:+.4f} [{one.low:+.4f}, {one.high:+.4f}] nats, n = {one.n}")
     put(f"{entry.name}: {judged.verdict}")

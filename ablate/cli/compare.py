@@ -261,7 +261,6 @@ def plan(
         float | None,
         typer.Option(
             help=f"The difference to detect, in the metric's unit; by default {MARGIN} of what is in nats.",
-            show_default=False,
             callback=_between(0, 1e9),
         ),
     ] = None,

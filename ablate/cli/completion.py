@@ -50,13 +50,10 @@ def _join_words() -> str:
 
 
 def overrides(context: typer.Context, incomplete: str) -> list[str]:
-    return offers(incomplete, context.params.get("overrides") or [])
-
-
-def offers(incomplete: str, arguments: Sequence[str] = ()) -> list[str]:
     """Completions as KEY= or KEY=VALUE, also after a comma. They come from the files and the types of keys;
-    Hydra would take half a second. arguments: those before this one."""
-    own = [Path(name) for name in re.findall(r"(?:-cd|--config-dir)[= ](\S+)", " ".join(arguments))]
+    Hydra would take half a second."""
+    before = " ".join(context.params.get("overrides") or [])
+    own = [Path(name) for name in re.findall(r"(?:-cd|--config-dir)[= ](\S+)", before)]
     key, equals, value = incomplete.partition("=")
     if not equals:
         names = [name for name in keys() if name.startswith(key) and "=" not in name]
@@ -64,8 +61,8 @@ def offers(incomplete: str, arguments: Sequence[str] = ()) -> list[str]:
             return [f"{name}=" for name in names]
         # Offer the values as well: a shell puts a space after an only choice.
         return [f"{names[0]}={choice}" for choice in _choices(names[0], own) or ("", "null")]
-    before = value.rpartition(",")[0] + "," * ("," in value)
-    return [f"{key}={before}{choice}" for choice in _choices(key, own)]
+    others = value.rpartition(",")[0] + "," * ("," in value)
+    return [f"{key}={others}{choice}" for choice in _choices(key, own)]
 
 
 def _choices(key: str, own: Sequence[Path]) -> list[str]:

@@ -25,8 +25,6 @@ ConfigDirOption = Annotated[
 
 corpus = typer.Typer(
     help="List the texts and tasks to train on, show what is known of one, and download one.",
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

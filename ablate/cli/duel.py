@@ -24,7 +24,7 @@ def duel(
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The text; by default corpus=study.", show_default=False),
+        typer.Option(metavar="FILE", help="The text; by default corpus=study."),
     ] = None,
     budget: Annotated[
         str,
@@ -38,7 +38,6 @@ def duel(
             "--a",
             metavar="KEY=VALUE",
             help="An option of ONE alone, as fusion.per=channel; may be repeated.",
-            show_default=False,
         ),
     ] = None,
     b: Annotated[

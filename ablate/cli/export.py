@@ -34,7 +34,6 @@ def export(
             help="The directory to write in, which has to be new, empty or of an earlier export; for mlflow"
             " also a tracking URI. By default exports/TARGET beside the results, or where MLFLOW_TRACKING_URI"
             " says.",
-            show_default=False,
         ),
     ] = None,
     plugin: PluginOption = None,

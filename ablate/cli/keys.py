@@ -18,7 +18,6 @@ def keys(
         typer.Argument(
             help="Only keys that begin so, as train or fusion.per; or a choice, as fusion=gated.",
             autocompletion=completion.keys,
-            show_default=False,
         ),
     ] = "",
     format: FormatOption = "table",

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ablate.config.rules import DEVICE, ConfigError
+from ablate.config.rules import NO_DEVICE, ConfigError
 from ablate.files.owned import create
 from ablate.printing import put
 
@@ -32,11 +32,11 @@ ablate new KIND NAME writes a file that works, to change."""
 def new(
     kind: Annotated[
         Literal["fusion", "scores", "readout"] | None,
-        typer.Argument(help="What it is; without it, what each of them sees is printed.", show_default=False),
+        typer.Argument(help="What it is; without it, what each of them sees is printed."),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Argument(help="Its name in configs; the file will be NAME.py.", show_default=False),
+        typer.Argument(help="Its name in configs; the file will be NAME.py."),
     ] = None,
     builtin: Annotated[
         bool,
@@ -55,7 +55,7 @@ def new(
         raise ConfigError(
             f"{name}: can't name a file and a class of Python; use another word, of a to z and _"
         )
-    if DEVICE.fullmatch(name):
+    if not re.fullmatch(NO_DEVICE, name):
         raise ConfigError(f"{name}: a device on Windows, where no file can have that name; give another")
     if (PACKAGE / "model" / kind / f"{name}.py").exists():
         raise ConfigError(f"{name}: ablate has a {kind} of this name; give yours another")

@@ -39,10 +39,7 @@ WideOption = Annotated[
 ]
 MetricOption = Annotated[
     str | None,
-    typer.Option(
-        help="The column to compare; by default the study's metric, else val_loss.",
-        show_default=False,
-    ),
+    typer.Option(help="The column to compare; by default the study's metric, else val_loss."),
 ]
 ByOption = Annotated[
     str | None,
@@ -68,18 +65,13 @@ WhereOption = Annotated[
 ]
 PairByOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="COL[,COL]",
-        help="The columns by which runs pair, where that is not the seed.",
-        show_default=False,
-    ),
+    typer.Option(metavar="COL[,COL]", help="The columns by which runs pair, where that is not the seed."),
 ]
 BetterOption = Annotated[
     bool | None,
     typer.Option(
         "--higher-is-better/--lower-is-better",
         help="Which way a metric that is not ablate's is better; without it nothing is called better.",
-        show_default=False,
     ),
 ]
 MixedOption = Annotated[
@@ -119,7 +111,6 @@ RunsOption = Annotated[
         "--runs",
         metavar="DIR",
         help="Where results lie; by default as ABLATE_RUNS says, else in runs/.",
-        show_default=False,
         callback=_keep_results_in,
         is_eager=True,
     ),

@@ -56,7 +56,6 @@ def run(
             " sweeps over values separated by commas, --cfg job shows the configuration, --info what it is"
             " composed from, -cd DIR and -cn NAME take configs of your own, --hydra-help explains them all.",
             autocompletion=completion.overrides,
-            show_default=False,
         ),
     ] = None,
     dry_run: Annotated[
@@ -268,7 +267,7 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     put(f"seeds: {_some([*map(str, estimate.record.seeds)])}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
-    first = " first" if estimate.phases else ""
+    first = " first" if estimate.phases or estimate.forecast else ""
     put(f"{counted(estimate.runs, 'run')}{first}{finished}; {_jobs(estimate)}{size}")
     if estimate.untimed:
         put(f"how long is not known: {estimate.untimed}")
@@ -306,10 +305,12 @@ def _phases(estimate: "Estimate") -> "pd.DataFrame":
         index=[*estimate.phases],
         columns=columns,
     )
+    each = [estimate.later.get(phase, estimate.seconds_a_run) for phase in runs.index]
+    seconds = runs.mul(each, axis="index")
     if len(runs) > 1:
-        runs.loc["all"] = runs.sum()
-    words = runs.map(lambda count: runs_in_words(count, estimate.seconds_a_run))
-    return words.rename_axis("phase").reset_index()
+        runs.loc["all"], seconds.loc["all"] = runs.sum(), seconds.sum(skipna=False)
+    words = runs.combine(seconds, lambda n, s: n.combine(s, runs_in_words))
+    return words[columns].rename_axis("phase").reset_index()
 
 
 def _jobs(estimate: "Estimate") -> str:

@@ -99,23 +99,20 @@ def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
     """One row per variant, probe and layer, with means and intervals in one cell, and without the column
     `beyond` if it is empty. table: as from over_seeds."""
     from ablate.analysis.probes import SORTED
+    from ablate.reporting.words import interval
 
     if table.empty:
         return table
     shown = table[["variant", "probe", "layer", "n"]].copy()
     for name in SORTED:
         columns = table[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False, name=None)
-        shown[name] = [_with_interval(*values) for values in columns]
+        shown[name] = [f"{_short(mean)} {interval(low, high, '.3g')}".rstrip() for mean, low, high in columns]
     for name in ("untrained", "null"):
         shown[name] = [_short(value) for value in table[name]]
     if table["beyond"].notna().any():
         counts = zip(table["beyond"], table["n"], strict=True)
         shown["beyond"] = ["" if count != count else f"{count:.0f}/{n}" for count, n in counts]
     return shown
-
-
-def _with_interval(mean: float, low: float, high: float) -> str:
-    return _short(mean) if low != low else f"{_short(mean)} [{_short(low)}, {_short(high)}]"
 
 
 def _short(value: float) -> str:
@@ -133,7 +130,6 @@ def sample(
         str | None,
         typer.Option(
             help="The text to continue; by default a line end, or an example of a task.",
-            show_default=False,
         ),
     ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add.")] = 300,

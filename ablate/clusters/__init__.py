@@ -1,5 +1,5 @@
-"""Clusters, one file each: the settings as `hydra.launcher` gives them, and how helpers are started there. A
-file here is found by the `_target_` of its YAML. They import only what is in config/, and load no torch."""
+"""Clusters, one file each: the settings as `hydra.launcher` gives them, and how helpers are started there.
+They import only what is in config/, and load no torch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -57,6 +57,7 @@ class Processes:
     threads: Number = None
     members: Number = None
     remote: ClassVar[bool] = False  # whether they are on other machines
+    cores_each: ClassVar[int | None] = None  # of a run that has its own; None where they share a machine's
 
 
 @dataclass(frozen=True, kw_only=True)

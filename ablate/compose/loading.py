@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf._impl import _resolve_container_value
 
 from ablate.compose.configs import configs_dir, loader
-from ablate.compose.launchers import every_launcher, settings_at
+from ablate.compose.launchers import LAUNCHERS, settings_at
 from ablate.compose.refusals import LAUNCHER, REFUSALS, explain
 from ablate.compose.texts import restore
 from ablate.config.read import PRESETS, hints, of_a_group, require_keys
@@ -179,7 +179,7 @@ def _objection(key: str, value: Any, target: str, *, is_typed: bool) -> str:
 @functools.cache
 def _keys_of_launchers() -> set[str]:
     """The keys that a config may set of a launcher of Hydra's."""
-    return {name for settings in every_launcher() for name in hints(settings)} | {"n_jobs", "_target_"}
+    return {name for settings in LAUNCHERS for name in hints(settings)} | {"n_jobs", "_target_"}
 
 
 @functools.cache

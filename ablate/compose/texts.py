@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.keys import keys_in
-from ablate.compose.launchers import KEY, every_launcher
+from ablate.compose.launchers import KEY, LAUNCHERS
 from ablate.config.conditions import only_words
 from ablate.config.overrides import OTHER_TYPES
 from ablate.config.read import dotted, hints
@@ -43,6 +43,6 @@ def restore(config: DictConfig, path: Path, prefix: str) -> None:
 def _takes_text(key: str) -> bool:
     if key.startswith(f"{KEY}."):
         name = key.removeprefix(f"{KEY}.")
-        return any(only_words(of[name]) for of in map(hints, every_launcher()) if name in of)
+        return any(only_words(of[name]) for of in map(hints, LAUNCHERS) if name in of)
     types = dotted(RunConfig)
     return key in ("study", *TEXTS_OF_CORPORA) or (key in types and only_words(types[key]))

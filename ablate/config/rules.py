@@ -94,20 +94,8 @@ class Spelled(Rule):
             raise ConfigError(f"{path}={value}: {self.words}")
 
 
-# A name that means a device on Windows, whatever follows a dot.
-DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE | re.DOTALL)
-
-
-@dataclass(frozen=True)
-class EveryFileSystem(Rule):
-    """The text can name a directory on every system; Windows has names of devices, and drops a dot at the
-    end."""
-
-    def check(self, value: Any, path: str) -> None:
-        if value is not None and DEVICE.fullmatch(value):
-            raise ConfigError(f"{path}={value}: a device on Windows; give another name")
-        if value is not None and value.endswith("."):
-            raise ConfigError(f"{path}={value}: it names a directory, and Windows drops the dot at the end")
+# Any name but one that means a device on Windows, whatever follows a dot.
+NO_DEVICE = r"(?is)(?!(con|prn|aux|nul|com\d|lpt\d)(\..*)?\Z).*"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ablate.config.identity import digest
 from ablate.data.corpora.base import SPLITS
-from ablate.data.matches import BLOCK, WIDTH, Index, codes, hashes, reached, stretches
+from ablate.data.matches import WIDTH, Index, stretches
 from ablate.data.text import CorpusError, Document, Text
 from ablate.data.tokenizers import utf8
 from ablate.phrases import counted
@@ -168,41 +168,28 @@ class _Units:
 
     def drop_what_splits_share(self, split_U: np.ndarray) -> None:
         for split, others in ((VALIDATION, (TEST,)), (TRAIN, (VALIDATION, TEST))):
-            texts = ((chunk for _, chunk in self.of(split_U, other)) for other in others)
-            index = Index(block for text in texts for block in stretches(text))
+            index = Index(block for other in others for block in self._stretches(split_U, other))
             # Where a paragraph goes, its neighbours meet, and may have a stretch together.
-            while shared := _in_matches(self.of(split_U, split), index):
-                split_U[[*shared]] = DROPPED
+            while len(shared := self._in_matches(split_U, split, index)):
+                split_U[shared] = DROPPED
 
+    def _stretches(self, split_U: np.ndarray, split: int) -> Iterator[np.ndarray]:
+        """The hashes of all stretches of a split."""
+        return stretches(chunk for _, chunk in self.of(split_U, split))
 
-def _in_matches(units: Iterable[tuple[int, str]], index: Index) -> set[int]:
-    """The numbers of the units in which a stretch of the index lies, or a part of one."""
-    shared = set[int]()
-    for block in _blocks(units):
-        hashes_N = hashes(codes("".join(chunk for _, chunk in block)))
-        begins_N = np.zeros(len(hashes_N), bool)
-        begins_N[index.look_up(hashes_N)[0]] = True
-        if begins_N.any():
-            unit_N = np.repeat([number for number, _ in block], [len(chunk) for _, chunk in block])
-            shared.update(np.unique(unit_N[reached(begins_N)]).tolist())
-    return shared
-
-
-def _blocks(units: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    """The units in blocks of BLOCK characters or more, which begin with the end of the block before."""
-    held, size = list[tuple[int, str]](), 0
-    for unit in units:
-        held.append(unit)
-        size += len(unit[1])
-        if size >= BLOCK:
-            yield held
-            last, size = len(held), 0
-            while size < WIDTH - 1 and last:
-                last -= 1
-                size += len(held[last][1])
-            number, chunk = held[last]
-            held, size = [(number, chunk[-WIDTH + 1 :]), *held[last + 1 :]], 0
-    yield held
+    def _in_matches(self, split_U: np.ndarray, split: int, index: Index) -> np.ndarray:
+        """The numbers of the units of a split in which a stretch of the index lies, or a part of one."""
+        begins, start = [np.empty(0, np.int64)], 0
+        for block in self._stretches(split_U, split):
+            begins.append(start + index.look_up(block)[0])
+            start += len(block)
+        begin = np.concatenate(begins)
+        numbers = np.flatnonzero(split_U == split)
+        ends = self.size_U[numbers].cumsum()
+        steps = np.zeros(len(numbers) + 1, np.int64)  # up where a stretch begins, down behind its end
+        np.add.at(steps, np.searchsorted(ends, begin, "right"), 1)
+        np.add.at(steps, np.searchsorted(ends, begin + WIDTH - 1, "right") + 1, -1)
+        return numbers[steps[:-1].cumsum() > 0]
 
 
 # --- paragraphs -------------------------------------------------------------------------------------

@@ -99,8 +99,7 @@ def _begun(
             finished["status"] = status_now(finished)
             listener(Skipped())
             return finished
-        began = _attempt(stored, run, listener, finished, current, describe(run), heartbeat)
-        attempt = own.enter_context(began)
+        attempt = own.enter_context(_attempt(stored, run, listener, finished, current, heartbeat))
         attempt.release = own.close
         about: dict[str, Any] = {"device": device.describe(run.device)}
         if run.config.train.translate:
@@ -165,10 +164,10 @@ def _compute(attempts: Sequence[Attempt]) -> None:
                 attempt.trained(model, final)
 
 
-def settled(run: Run, root: Path | None = None) -> Row | None:
+def settled(run: Run) -> Row | None:
     """The row of a run that is finished and not to be trained again; None for any other."""
     try:
-        finished = Store(root).run(run.name).read()
+        finished = Store().run(run.name).read()
     except Damaged:
         return None
     return None if finished is None or _again(run.config.force, finished) else finished
@@ -182,7 +181,7 @@ def record_failure(run: PlacedRun, reason: str, root: Path | None = None, *, kno
     current, finished = stored.stamp(), _finished(stored, ignore)
     if finished and current != known:
         return finished
-    with _attempt(stored, run, ignore, finished, current, describe(run)) as attempt:
+    with _attempt(stored, run, ignore, finished, current) as attempt:
         attempt.failed(reason)
         attempt.end()
     return _row(attempt.outcome)
@@ -205,12 +204,11 @@ def _attempt(
     listener: Listener,
     finished: Row | None,
     current: Stamp,
-    row: Row,
     heartbeat: Heartbeat | None = None,
 ) -> Iterator[Attempt]:
     """StoredRun.attempt, which first puts aside a damaged earlier attempt. finished, current: the earlier
     result, if there is one, and its stamp."""
-    config, known = dataclasses.asdict(run.config), current if finished else []
+    row, config, known = describe(run), dataclasses.asdict(run.config), current if finished else []
     begin = partial(stored.attempt, config, row, known=known, heartbeat=heartbeat)
     with contextlib.ExitStack() as stack:
         try:

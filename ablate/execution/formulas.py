@@ -131,6 +131,7 @@ def at_end(run: PlacedRun, model: Model, last: Evaluation, metrics: list[Row], f
         "val_bpb": validation.nats / math.log(2) / split.predicted_bytes if split.predicted_bytes else None,
         "val_acc": validation.accuracy,
         "val_exact": validation.exact_match,
+        "val_exact_logit": validation.exact_logit,
         **dict(zip(THIRD_COLUMNS, validation.loss_by_third, strict=True)),
         **(_of_test(test) if test.targets else {}),
         **_beside_counting(run, validation, test),
@@ -153,7 +154,12 @@ def at_divergence(run: PlacedRun, event: Diverged, metrics: list[Row]) -> Row:
 
 
 def _of_test(test: Score) -> Row:
-    return {"test_loss": test.loss, "test_acc": test.accuracy, "test_exact": test.exact_match}
+    return {
+        "test_loss": test.loss,
+        "test_acc": test.accuracy,
+        "test_exact": test.exact_match,
+        "test_exact_logit": test.exact_logit,
+    }
 
 
 def _epochs(run: Run) -> float | None:

@@ -173,7 +173,7 @@ def training(
     splits = {f"{name}_split": first.corpus.splits[name] for name in ("train", "validation")}
     with (
         rng.drawing(seeds[0], "data", ""),
-        Training(group, members, **splits, context=first.spec.context) as training,
+        contextlib.closing(Training(group, members, **splits, context=first.spec.context)) as training,
     ):
         yield training
 

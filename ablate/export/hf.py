@@ -4,7 +4,6 @@ Only runs that compute exactly what one of them computes. Biases that a GPT-2 ha
 zeros; the weights are those after the last step, as ablate.load_model gives them, also with train.average.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from ablate.model.norm import RMSNorm
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import GPT2, LLAMA, ModelSpec
 from ablate.store.columns import Status
-from ablate.store.run_files import read_finished
+from ablate.store.run_files import as_json, read_finished
 
 SEPARATOR = "<|separator|>"
 
@@ -205,16 +204,14 @@ def _files(model: TrainedModel) -> dict[str, bytes]:
     }
     weights = (llama_weights if backbone(spec) is LLAMA else gpt2_weights)(model.state_dict(), spec.layers)
     return {
-        "config.json": _json(config),
-        "generation_config.json": _json(tokens),
-        "tokenizer_config.json": _json(of_tokenizer | ({"eos_token": SEPARATOR} if end is not None else {})),
+        "config.json": as_json(config),
+        "generation_config.json": as_json(tokens),
+        "tokenizer_config.json": as_json(
+            of_tokenizer | ({"eos_token": SEPARATOR} if end is not None else {})
+        ),
         "tokenizer.json": _tokenizer(tokenizer).to_str(pretty=True).encode(),
         "model.safetensors": safetensors.torch.save(weights, {"format": "pt"}),
     }
-
-
-def _json(content: Any) -> bytes:
-    return (json.dumps(content, indent=2) + "\n").encode()
 
 
 def _tokenizer(tokenizer: Tokenizer) -> Any:

@@ -10,6 +10,7 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -45,15 +46,13 @@ class Mlflow(Exporter):
         self.place = str(self.directory or without_passwords(uri))
         if uri.startswith("http"):
             _require_answer(uri, self.place)
-        self.uri, self._client, self._tracking = uri, None, tracking
+        self.uri, self._tracking = uri, tracking
         self._known: dict[str, tuple[str, dict[str, list[str]]]] = {}
 
-    @property
+    @cached_property
     def client(self) -> Any:
         """Made at its first use, when the directory exists."""
-        if self._client is None:
-            self._client = self._tracking.MlflowClient(tracking_uri=self.uri)
-        return self._client
+        return self._tracking.MlflowClient(tracking_uri=self.uri)
 
     def write(self, run: ExportedRun) -> None:
         experiment, known = self._experiment(run.study)

@@ -65,7 +65,7 @@ class TensorBoard(Exporter):
             values.setdefault(key, []).append(value)
         given = {key: [v for v in of_runs if v is not None] for key, of_runs in values.items()}
         keys = [self._hparam(key, values) for key, values in given.items() if values]
-        names = dict.fromkeys(name for run in runs for name in _result_names(run))
+        names = dict.fromkeys(name for run in runs for name in run.metrics if name != "tokens")
         began = min(run.started for run in runs)
         summary = self.hparams.hparams_config_pb(keys, [*map(self.hparams.Metric, names)], began)
         study = self._study(runs[0])
@@ -128,8 +128,3 @@ class TensorBoard(Exporter):
                 writer.write(event.SerializeToString())
             writer.close()
         return path
-
-
-def _result_names(run: ExportedRun) -> Iterator[str]:
-    """What the HParams tab shows as results."""
-    return (name for name in run.metrics if name != "tokens")

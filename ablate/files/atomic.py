@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -189,29 +190,22 @@ def garbled(path: Path, reason: str) -> Garbled:
     return Garbled(f"{path}: can't be read ({reason}); restore it, or move {path.parent} away to begin anew")
 
 
+@dataclass(frozen=True)
 class Versions(Generic[T]):
     """A JSON file that several processes change, none of which ever undoes another's change.
 
     A change turns one version into the next, such as .versions/8/study.json, whose directory only one process
     can create: one that comes second applies its change to the result of the first. The file itself is a copy
     of the last version, for people and for copying a store; if a user edits or restores it, that counts.
-    parse: its value, from its content; plain: the content of a value; empty: the value while there is no such
-    file. within: the directory of the versions, by default beside the file.
+    within: the directory of the versions. parse: its value, from its content; plain: the content of a value;
+    empty: the value while there is no such file.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        parse: Callable[[Content], T],
-        plain: Callable[[Any], Content],
-        empty: T,
-        within: Path | None = None,
-    ) -> None:
-        self.path = path
-        self.parse = parse
-        self.plain = plain
-        self.empty = empty
-        self.within = within or path.parent / ".versions"
+    path: Path
+    within: Path
+    parse: Callable[[Content], T]
+    plain: Callable[[Any], Content]
+    empty: T
 
     def read(self) -> T:
         """The value of the last version. Raises StoreError if it can't be read."""

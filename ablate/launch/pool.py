@@ -68,21 +68,20 @@ def train_all(
     threads: int,
     timeout_s: float | None,
     listen: Listen,
-    members: int | None = 1,
-    gpus: Sequence[str] = (),
+    members: int | None,
+    request_runs: RequestRuns,
     leave_from: float | None = None,
-    request_runs: RequestRuns = lambda spare: [],
 ) -> dict[str, str]:
     """Train every run in worker processes; returns, by name, the reason for each run that could not even
     begin.
 
     A failed run has a row in the store like any other. known: by name of the run, the stamp of the result
     that existed when the command began; `request_runs` adds those of its runs. members: how many runs of a
-    kind are trained as one, as in Queue. gpus: for the workers to take in turn; none if they share what there
-    is. leave_from: begin at this share of the list, and leave runs to others that are at them, as helpers do;
-    None: begin anywhere, and wait for others. request_runs: called whenever a run has ended. Raises
-    ConfigError if workers can't start.
+    kind are trained as one, as in Queue. request_runs: called whenever a run has ended. leave_from: begin at
+    this share of the list, and leave runs to others that are at them, as helpers do; None: begin anywhere,
+    and wait for others. Raises ConfigError if workers can't start.
     """
+    gpus = device.each({run.device for run in runs})  # which the workers take in turn
     queue = Queue(runs, Store(), lambda run: listen(run.name)(Skipped()), leave_from, members)
     pool = _Pool(queue, known, listen, leaves=leave_from is not None, request_runs=request_runs)
     own = [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(workers)]
@@ -125,7 +124,7 @@ class _Pool:
     known: Mapping[str, Stamp]
     listen: Listen
     leaves: bool
-    request_runs: RequestRuns = lambda spare: []
+    request_runs: RequestRuns
     refused: dict[str, str] = field(default_factory=dict)
     lost_starts: Counter[int] = field(default_factory=Counter)  # by worker, since it was last ready
     ended: int = 0  # runs

@@ -1,7 +1,7 @@
 """Run the study that tests a claim."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -14,10 +14,9 @@ from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.execution.formulas import before_training
 from ablate.ledger.entry import TUNED, Entry
-from ablate.ledger.judge import Judged, keep
 from ablate.store.columns import RESULTS as ENDED
 from ablate.store.store import Store
-from ablate.study.run import Outcome, declared_here, run
+from ablate.study.run import declared_here, run
 from ablate.study.study import Study
 
 TRIAL = ("train.steps=4", "train.eval_every=4", "train.batch=4", "corpus.splits=[0.996,0.002,0.002]")
@@ -67,16 +66,6 @@ def rows_before(entry: Entry) -> int:
             )
         develop += key in of_arms
     return develop
-
-
-def test(entry: Entry, arguments: Sequence[str], *, report: Callable[[Outcome], None]) -> Judged | None:
-    """Train what is missing, keep the rows, and judge. None if runs are left at work or could not begin.
-    report: called with the outcome. Raises ConfigError."""
-    outcome = run(sweep_of(entry, arguments))
-    report(outcome)
-    if outcome.left_at_work or outcome.refused:
-        return None
-    return keep(entry, Store().study_directory(entry.name))
 
 
 def run_ids(entry: Entry, rows: pd.DataFrame) -> set[str]:

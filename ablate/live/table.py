@@ -19,7 +19,7 @@ from ablate.execution.events import Stepped
 from ablate.phrases import counted, duration, lines_if, visible
 from ablate.store import lease
 from ablate.store.columns import RESULTS, Row, Status
-from ablate.store.jobs import Array, State, read_arrays
+from ablate.store.jobs import Array, State, arrays_of
 from ablate.store.rows import without_id
 from ablate.store.run_files import last_metrics
 from ablate.store.store import Store
@@ -59,7 +59,7 @@ def look(
     may_follow = record.looks.may_follow if record and record.looks and only is None else 0
     line = summary(rows, to_begin) + "".join(lines_if(may_follow, f", at most {may_follow:,} more"))
     title = f"{line}{time_left(rows, going_on, to_begin)}{together(going_on)}"
-    jobs = job_lines(read_arrays(store.study_directory(study))) if study else []
+    jobs = job_lines(arrays_of(store.study_directory(study)).read()) if study else []
     names = {short_id(name): without_id(shown) for name, shown in store.titles(rows).items()}
     table = _table(rows, going_on, changed, "\n".join([title, *jobs]), hosts, names)
     return Look(line, table, not (to_begin or going_on or may_follow))

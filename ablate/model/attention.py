@@ -129,13 +129,7 @@ class Share(nn.Module):
     def __init__(self, spec: AttentionSpec) -> None:
         super().__init__()
         shared = sharing(spec)
-        self.each, self.count = shared.each, spec.heads
-        self.query_heads, self.key_heads, self.value_heads = (
-            spec.query_heads,
-            spec.key_heads,
-            spec.value_heads,
-        )
-        self.key_width, self.value_width = spec.key_width, spec.value_width
+        self.spec, self.each = spec, shared.each
         self._index("of_queries", shared.queries, spec.query_heads)
         self._index("of_keys", shared.keys, spec.key_heads)
         self._index("of_values", shared.values, spec.value_heads)
@@ -144,27 +138,25 @@ class Share(nn.Module):
 
     def queries(self, q_BTX: Tensor) -> Tensor:
         """The queries of each pattern, q_BPTK, from the projection of all of them."""
-        return _picked(
-            q_BTX.unflatten(-1, (self.query_heads, self.key_width)).transpose(1, 2), self.of_queries
-        )
+        return _picked(_sets(q_BTX, self.spec.query_heads, self.spec.key_width), self.of_queries)
 
     def keys(self, k_BSX: Tensor) -> Tensor:
         """The keys of each pattern, k_BPSK."""
-        return _picked(k_BSX.unflatten(-1, (self.key_heads, self.key_width)).transpose(1, 2), self.of_keys)
+        return _picked(_sets(k_BSX, self.spec.key_heads, self.spec.key_width), self.of_keys)
 
     def values(self, v_BSX: Tensor) -> Tensor:
         """The values that each pattern reads, concatenated: (B, P, S, n·V)."""
-        v = _picked(v_BSX.unflatten(-1, (self.value_heads, self.value_width)).transpose(1, 2), self.of_values)
+        v = _picked(_sets(v_BSX, self.spec.value_heads, self.spec.value_width), self.of_values)
         return v.unflatten(1, (-1, self.each)).transpose(2, 3).flatten(3)
 
     def own(self, v_BTX: Tensor) -> Tensor:
         """The values of each head: v_BTHV."""
-        v = v_BTX.unflatten(-1, (self.value_heads, self.value_width))
-        return v.repeat_interleave(self.count // self.value_heads, 2)
+        v = v_BTX.unflatten(-1, (self.spec.value_heads, -1))
+        return v.repeat_interleave(self.spec.heads // self.spec.value_heads, 2)
 
     def heads(self, read: Tensor) -> Tensor:
         """The outputs of the heads, z_BTHV, from those of the patterns, (B, P, T, n·V)."""
-        z = read.unflatten(-1, (self.each, self.value_width)).transpose(1, 2).flatten(2, 3)
+        z = read.unflatten(-1, (self.each, self.spec.value_width)).transpose(1, 2).flatten(2, 3)
         return z if self.of_heads is None else z.index_select(2, self.of_heads)
 
     def patterns(self, patterns_BPTS: Tensor) -> Tensor:
@@ -274,6 +266,11 @@ def _readout(shape: HeadShape, spec: AttentionSpec) -> nn.Module:
         return nn.Identity()
     sizes, common = (shape.fused, spec.d_model), {"bias": spec.bias, "scale": spec.residual_scale}
     return Linear(*sizes, **common) if spec.out_rank is None else LowRank(*sizes, spec.out_rank, **common)
+
+
+def _sets(x_BTX: Tensor, count: int, width: int) -> Tensor:
+    """Projections, set by set: (B, count, T, width)."""
+    return x_BTX.unflatten(-1, (count, width)).transpose(1, 2)
 
 
 def _picked(x: Tensor, index: Tensor | None) -> Tensor:

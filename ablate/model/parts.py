@@ -1,7 +1,7 @@
 """The base class of exchangeable parts of attention (their registry: ablate.config.registry).
 
 A part is one file in the folder of its kind, with one registered class, and one YAML of the same name in
-the config group of that kind. No other file refers to it by name.
+the config group of that kind. No other file refers to it by name, but for a part that is built on it.
 """
 
 from abc import ABC

@@ -174,6 +174,23 @@ TABLE = (
     Column("mix_weight", "metric", "number", "Weight of the model in the mixture", higher_is_better=True),
     Column("val_exact", "metric", "number", "Validation rows without an error", higher_is_better=True),
     Column("test_exact", "metric", "number", "Test rows without an error", higher_is_better=True),
+    # Its log-odds, ln(k + ½) − ln(n − k + ½) for k of n rows, so that shares near 0 and 1 count like others.
+    Column(
+        "val_exact_logit",
+        "metric",
+        "number",
+        "Validation rows without an error (log-odds)",
+        unit="log-odds",
+        higher_is_better=True,
+    ),
+    Column(
+        "test_exact_logit",
+        "metric",
+        "number",
+        "Test rows without an error (log-odds)",
+        unit="log-odds",
+        higher_is_better=True,
+    ),
     Column("avg_val_loss", "metric", "number", unit="nats", by_evaluation=True),
     Column("avg_test_loss", "metric", "number", unit="nats", by_evaluation=True),
     Column("test_bleu", "metric", "number", higher_is_better=True),

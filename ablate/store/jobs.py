@@ -5,8 +5,8 @@ Loads no torch.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,15 @@ from ablate.files.atomic import Content, Versions
 
 @dataclass(frozen=True)
 class Array:
-    """Helpers that were started at once. engine: the name of their cluster. name: for it to find them; job:
-    what it calls them, empty until it has answered. phase: the runs that they work on. seen: the helpers, as
-    last reported."""
+    """Helpers that were started at once. engine: the name of their cluster. name: for it to find them; phase:
+    the runs that they work on. seen: the helpers, as last reported. job: what the cluster calls them, empty
+    until it has answered."""
 
     name: str
     engine: str
     phase: str
-    count: int
+    seen: list[JobStatus]
     job: str = ""
-    seen: list[JobStatus] = field(default_factory=list)
 
     @property
     def has_ended(self) -> bool:
@@ -41,20 +40,14 @@ class Array:
         )
 
 
-def read_arrays(study: Path) -> list[Array]:
-    """Raises StoreError."""
-    return _versions(study).read()
-
-
-def change_arrays(study: Path, change: Callable[[list[Array]], list[Array]]) -> list[Array]:
-    """Replace the arrays of a study by change(arrays), which is called again if another command was
-    faster."""
-    return _versions(study).change(change)
+def arrays_of(study: Path) -> Versions[list[Array]]:
+    """The arrays of a study, to read and to change."""
+    return Versions(study / "jobs.json", study / "jobs" / ".versions", _arrays, _plain, [])
 
 
 def new_array(name: str, engine: str, phase: str, count: int) -> Array:
     queued = [JobStatus(number, State.QUEUED, "", "") for number in range(count)]
-    return Array(name, engine, phase, count, seen=queued)
+    return Array(name, engine, phase, queued)
 
 
 def with_statuses(array: Array, statuses: Mapping[str, Sequence[JobStatus]]) -> Array:
@@ -66,10 +59,6 @@ def with_statuses(array: Array, statuses: Mapping[str, Sequence[JobStatus]]) -> 
         helper = now.get(before.number) or dataclasses.replace(before, state=State.ENDED)
         seen.append(dataclasses.replace(helper, node=helper.node or before.node))
     return dataclasses.replace(array, seen=seen)
-
-
-def _versions(study: Path) -> Versions[list[Array]]:
-    return Versions(study / "jobs.json", _arrays, _plain, [], study / "jobs" / ".versions")
 
 
 def _plain(arrays: list[Array]) -> Content:

@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def parts_code(*files: str) -> Mapping[str, Any]:
     parts: 12 hex digits over all of them, None without any. Raises ConfigError.
     """
     names = {name for file in files if not _is_own(Path(file)) for name in with_imports(Path(file))}
-    digests = tree_digests(sorted(names))
+    digests = {name: tree_digest(name) for name in sorted(names)}
     return {"parts": combined(digests) if digests else None, "part_files": digests}
 
 
@@ -145,22 +145,12 @@ def tree_digest(name: str) -> str | None:
     return hashed(canonical(tree).encode())
 
 
-def tree_digests(names: Iterable[str]) -> dict[str, str]:
-    """The digest of each file, by name. Raises ConfigError for a file that is missing."""
-    digests = {}
-    for name in names:
-        if (digest := tree_digest(name)) is None:
-            raise ConfigError(f"{name}: can't be read as Python; correct or restore it")
-        digests[name] = digest
-    return digests
-
-
 def hashed(data: bytes) -> str:
     """16 hex digits of SHA-256."""
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def combined(digests: Mapping[str, str]) -> str:
+def combined(digests: Mapping[str, str | None]) -> str:
     """12 hex digits over the digests of several files and their names."""
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -196,8 +186,12 @@ def with_imports(file: Path) -> list[str]:
 
 
 def _imported(path: Path) -> Iterator[Path]:
-    """The files that `path` imports from its own folder, or from those above it."""
-    for node in ast.walk(ast.parse(_plugins[path][1] if path in _plugins else path.read_bytes())):
+    """The files that `path` imports from its own folder, or from those above it. Raises ConfigError."""
+    try:
+        tree = ast.parse(_plugins[path][1] if path in _plugins else path.read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ConfigError(f"{_name(path)}: can't be read as Python; correct or restore it") from error
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             level, modules = 0, [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

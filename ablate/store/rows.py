@@ -23,7 +23,6 @@ from ablate.store.columns import Row, Status, csv_value
 from ablate.store.record import StudyRecord, keys_of_arms
 from ablate.store.run_files import Damaged, Stamp, read_finished, stamp
 
-MOST_CACHED = 1 << 30  # bytes of the cache of rows; those of 100,000 runs have 200 MB
 RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
 IN_EVERY_NAME = ("fusion", "heads", "out_proj", "model.d_model", "model.layers", "seed")
 END = re.compile(r"(-s\d+)?-[0-9a-f]{8}$")  # the seed and the id, with which the name of a directory ends
@@ -93,7 +92,7 @@ def read_rows(store: Path) -> list[Row]:
 def _cached_rows(cache: Path) -> dict[str, tuple[Stamp, Row]]:
     """The stamp and the row of each run, if every byte of the file is as it was written."""
     with contextlib.suppress(OSError):
-        content = read_bytes(cache, MOST_CACHED)
+        content = read_bytes(cache)
         if content[2:66] == _seal(data := content[69:-1]):
             return json.loads(data)
     return {}

@@ -275,10 +275,8 @@ class Store:
 
     def _write_documents(self, study: str) -> None:
         """Update the losses by document of a study's finished runs, if they have any."""
-        names = {short_id(name): name for name in self.finished()}
         record = self.read_study(study)
-        of_runs = {run: names[run[:8]] for run in (record.runs if record else ()) if run[:8] in names}
-        if text := documents.of_study({run: self.root / "store" / name for run, name in of_runs.items()}):
+        if text := documents.of_study(self.directories(record.runs if record else ())):
             write_atomically(self.study_directory(study) / documents.FILE, text)
 
     def _members(self, study: str, rows: list[Row]) -> list[Row]:
@@ -351,4 +349,4 @@ def read_study(directory: Path) -> StudyRecord | None:
 
 
 def _record_in(directory: Path) -> Versions[StudyRecord | None]:
-    return Versions(directory / "study.json", read_record, as_plain, None)
+    return Versions(directory / "study.json", directory / ".versions", read_record, as_plain, None)

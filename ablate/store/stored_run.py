@@ -251,10 +251,6 @@ class StoredRun:
         """Remove the numbers up to `last`, as the run is finished. Numbers that hold an attempt stay, since
         its process may be alive; a process that is just beginning an attempt has to try again."""
         with contextlib.suppress(OSError, StoreError):
-            owned.delete(last)  # usually there is nothing else
-            owned.delete(self.attempts)
-            return
-        with contextlib.suppress(OSError, StoreError):
             numbers = [self.attempts / str(n) for n in self._numbers() if n <= int(last.name)]
             numbers = [number for number in numbers if not number.is_symlink()]
             for old in (

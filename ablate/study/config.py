@@ -110,26 +110,19 @@ def combinations(levels: Mapping[str, Sequence[str]], arms: Iterable[Overrides] 
 
 
 @dataclass(frozen=True)
-class Phase:
-    """Where a study with several phases is. name: what its next runs are for. of: how many runs the study has
-    in all, as `about 129 runs`."""
-
-    name: str
-    of: str
-
-
-@dataclass(frozen=True)
 class Design:
     """Which runs come next. This is the design of a grid, and of any sweep: every combination.
 
     levels: override key -> values, in the syntax of overrides, for all keys that were given. arms: what is
-    compared. looks: at which arms may stop before the last seed. rungs: the sizes of a ladder.
-    needs_test_split: whether it reports on the test split.
+    compared. looks: at which arms may stop before the last seed. baselines: of each arm that reports at their
+    values, contrast by contrast. rungs: the sizes of a ladder. needs_test_split: whether it reports on the
+    test split.
     """
 
     levels: Mapping[str, Sequence[str]]
     arms: Sequence[Overrides] = ((),)
     looks: Looks | None = None
+    baselines: Mapping[Overrides, Sequence[Overrides]] = field(default_factory=dict)
     rungs: Sequence[Rung] = ()
     needs_test_split: ClassVar[bool] = False
 
@@ -137,10 +130,6 @@ class Design:
     def reports_at_baselines(self) -> bool:
         """Whether its runs depend on what the baselines of its arms are."""
         return False
-
-    def matched(self, looks: Looks | None, baselines: Mapping[Overrides, Sequence[Overrides]]) -> "Design":
-        """The design with these looks, and with the baselines of each arm in the primary contrasts."""
-        return dataclasses.replace(self, looks=looks)
 
     def propose(self, rows: Rows) -> list[Overrides]:
         """The runs to train next; none when the study is complete, or waits for runs that are under way."""
@@ -232,8 +221,9 @@ class Design:
         """The roles of the runs, by run id, and the choice for each arm. ids: the run ids, by overrides."""
         return {}, {}
 
-    def phase(self, rows: Rows) -> Phase | None:
-        """Where the study is; None if it is all one phase."""
+    def phase(self, rows: Rows) -> tuple[str, str] | None:
+        """Where the study is: what its next runs are for, and how many runs it has in all, as `about 129
+        runs`; None if it is all one phase."""
         return None
 
     def closing(self, rows: Rows) -> list[str]:
@@ -243,6 +233,12 @@ class Design:
     def forecast(self) -> list[str]:
         """Lines for a dry run about what will follow after the first runs."""
         return []
+
+    @property
+    def later(self) -> dict[str, list[Overrides]]:
+        """By phase, the ones of `compared` whose runs it trains, where they are unlike those that come
+        first."""
+        return {}
 
     def costs(self) -> dict[str, dict[str, float]]:
         """How many runs each phase takes: least, to be expected, most; empty if that is fixed."""

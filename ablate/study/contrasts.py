@@ -5,14 +5,16 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ablate.compose.composer import Composer, Overrides
+from ablate.config.conditions import column_for
 from ablate.config.contrast import Contrast
 from ablate.config.overrides import flatten
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import RunConfig
+from ablate.store.columns import WIDTHS
 from ablate.store.record import keys_of_arms
 from ablate.study.config import StudyConfig
 
-AUTO = "auto"  # a value for which rows have a number
+AUTO = "auto"  # for which rows have a number, where it is a width
 
 
 def expanded(config: StudyConfig, levels: Mapping[str, Sequence[str]], configs: Composer) -> StudyConfig:
@@ -59,14 +61,23 @@ def between(
         for key in in_both
         if base[key] != other[key] and any(key == name or key.startswith(f"{name}.") for name in named)
     }
-    if open_ := sorted(key for key in differ if AUTO in (base[key], other[key])):
+    if open_ := sorted(key for key in differ if _is_open(key, base[key]) or _is_open(key, other[key])):
         raise ConfigError(f"{open_[0]}={AUTO}: a run has a number in its place; give both arms one")
     alone = (base.keys() ^ other.keys()) & {*of_arms} & {key for one in rest for key in one}
     return Contrast(
         baseline={key: base[key] for key in sorted((differ | alone) & base.keys())},
         variants=[{key: [other[key]] for key in sorted((differ | alone) & other.keys())}],
-        where={key: [base[key]] for key in sorted((in_both & {*of_arms}) - differ) if base[key] != AUTO},
+        where={
+            key: [base[key]]
+            for key in sorted((in_both & {*of_arms}) - differ)
+            if not _is_open(key, base[key])
+        },
     )
+
+
+def _is_open(key: str, value: Any) -> bool:
+    """Whether rows have a number in place of this value."""
+    return value == AUTO and column_for(key) in WIDTHS
 
 
 def _keys(config: RunConfig) -> dict[str, Any]:

@@ -4,8 +4,7 @@ import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -25,10 +24,9 @@ from ablate.store.record import Machine, StudyRecord
 from ablate.store.store import Store
 from ablate.study.launchers import Launcher, placed
 from ablate.study.machine import gains_in_bfloat16
-from ablate.study.study import one_of_each
+from ablate.study.study import Study, one_of_each
 from ablate.training.evaluate import scores
 
-R = TypeVar("R", bound=Run)
 STEPS, WARM_UP = 8, 2  # steps to time, and how many of them to ignore
 LONG_S = 5.0  # stop after this long, even with fewer steps
 WINDOWS = 64  # the most windows to evaluate
@@ -64,7 +62,8 @@ class Estimate:
     same with train.precision=bfloat16, if that is faster and was not asked for. times: what the time is
     spent on. cluster: the jobs on other machines that train them. untimed: why nothing could be timed on this
     machine; empty if it could. forecast: lines about what will follow after these runs. phases: how many runs
-    each phase of the study takes (Design.costs)."""
+    each phase of the study takes (Design.costs). later: seconds of a run of each phase whose runs are unlike
+    those to train first, as `seconds_a_run`."""
 
     record: StudyRecord
     runs: int
@@ -73,11 +72,12 @@ class Estimate:
     at_once: int
     threads: int
     times: Times
-    in_bfloat16: float | None = None
-    cluster: Cluster | None = None
-    untimed: str = ""
-    forecast: Sequence[str] = ()
-    phases: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    in_bfloat16: float | None
+    cluster: Cluster | None
+    untimed: str
+    forecast: Sequence[str]
+    phases: Mapping[str, Mapping[str, float]]
+    later: Mapping[str, float]
 
     @property
     def seconds(self) -> float:
@@ -97,14 +97,12 @@ class Estimate:
 
 
 def estimate(
-    record: StudyRecord,
-    runs: Sequence[Run],
-    launcher: Launcher,
-    machine: Machine | None,
-    forecast: Sequence[str] = (),
+    study: Study, record: StudyRecord, runs: Sequence[Run], launcher: Launcher, machine: Machine | None
 ) -> Estimate:
-    """The estimate for these runs. machine: its settings; None where those of a cluster will choose them."""
-    todo = unfinished(runs)
+    """The estimate for these runs of a study. machine: its settings; None where those of a cluster will
+    choose them. Raises ConfigError if this machine can't place a larger run, which follows these."""
+    finished = Store().finished()
+    todo = [run for run in runs if run.name not in finished or settled(run) is None]
     cluster = launcher.settings if launcher.settings.remote else None
     threads = launcher.threads(machine, todo)
     at_once = launcher.at_once(placed(todo), threads)
@@ -118,6 +116,9 @@ def estimate(
     if kinds and not cluster and all(gains_in_bfloat16(run) for run, _ in kinds):
         in_halves = total([(_in_bfloat16(run), count) for run, count in kinds], threads, members).total
         faster = in_halves / workers if in_halves < WORTH_SAYING * times.total else None
+    lines = [] if untimed else _stage_lines(study, threads, at_once, members)
+    later = {} if untimed else study.design.later
+    of_later = {phase: [*map(study.run_of, arms)] for phase, arms in later.items()}
     return Estimate(
         record,
         runs=len(runs),
@@ -129,22 +130,27 @@ def estimate(
         in_bfloat16=faster,
         cluster=cluster,
         untimed=untimed,
-        forecast=forecast,
+        forecast=[*study.design.forecast(), *lines],
+        phases=study.design.costs(),
+        later={phase: _mean_s(runs, threads, members) / at_once for phase, runs in of_later.items()},
     )
 
 
-def unfinished(runs: Sequence[R]) -> list[R]:
-    finished = Store().finished()
-    return [run for run in runs if run.name not in finished or settled(run) is None]
+def _mean_s(runs: Sequence[Run], threads: int, members: int | None) -> float:
+    """The mean seconds of these runs, if made one after the other. Raises ConfigError if this machine can't
+    place one."""
+    kinds = [(run if isinstance(run, PlacedRun) else place(run), 1) for run in runs]
+    return total(kinds, threads, members).total / len(kinds)
 
 
-def stage_lines(
-    stages: Sequence[tuple[str, Run, int]], threads: int, at_once: int, members: int | None
-) -> list[str]:
-    """The time and the memory of the stages of a study whose runs differ in size, and the time of all.
-    stages: what each is, its costliest run, and how many runs it has. at_once: how many runs at a time.
-    members: as in Queue. Raises ConfigError if this machine can't place one."""
-    runs = [run if isinstance(run, PlacedRun) else place(run) for _, run, _ in stages]
+def _stage_lines(study: Study, threads: int, at_once: int, members: int | None) -> list[str]:
+    """The time and the memory of the stages of a study whose runs differ in size, each by its costliest run,
+    and the time of all; none for another study. at_once: how many runs at a time. members: as in Queue.
+    Raises ConfigError if this machine can't place one."""
+    if not (stages := study.design.stages()):
+        return []
+    costliest = [max(map(study.run_of, arms), key=lambda run: run.cost) for _, arms, _ in stages]
+    runs = [run if isinstance(run, PlacedRun) else place(run) for run in costliest]
     counts = [count for _, _, count in stages]
     each_S = _seconds([*zip(runs, counts, strict=True)], threads, members)[:, :3].sum(1).tolist()
     lines, together = [], 0.0

@@ -93,7 +93,7 @@ def _kept(old: StudyRecord, new: StudyRecord) -> Prediction | None:
 
 def _grew(old: StudyRecord, new: StudyRecord, has_results: Callable[[str], bool]) -> list[int]:
     before, after = {*old.reporting_seeds}, {*old.reporting_seeds, *new.reporting_seeds}
-    may_not_grow = new.looks or new.rungs or new.claim or new.metric is None
+    may_not_grow = new.looks or new.rungs or new.metric is None
     # A tuned study has no reporting seeds until it has chosen its values.
     if may_not_grow or not before or after == before or not has_results(new.name):
         return old.grew

@@ -1,6 +1,6 @@
 """The kinds of study, and how the block `study` of a YAML is read as one of them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ablate.compose.sweep import Sweep
@@ -13,8 +13,9 @@ from ablate.study.tuned import Tuned
 KINDS: dict[str, type[StudyConfig]] = {kind.kind: kind for kind in (StudyConfig, Tuned, Ladder)}
 
 
-def read_declared(study: Any, *, instead: Mapping[str, Any] | None = None) -> StudyConfig:
-    """Read the `study` block of a config. instead: keys in place of its own. Raises ConfigError."""
+def read_declared(study: Any, *, is_demonstration: bool = False, given: Collection[str] = ()) -> StudyConfig:
+    """Read the `study` block of a config. is_demonstration: with the keys of the study that its demo sets, as
+    study.rungs, but for those that the command line sets (given). Raises ConfigError."""
     if not isinstance(study, Mapping):
         raise ConfigError(f"study={study}: name one of configs/study")
     kind = study.get("kind")
@@ -23,20 +24,15 @@ def read_declared(study: Any, *, instead: Mapping[str, Any] | None = None) -> St
             f"study.kind={as_override(kind)}: no such kind of study{did_you_mean(str(kind), KINDS)}"
         )
     keys = {key: value for key, value in study.items() if key != "kind"}
-    if of_study := _of_demo(study):
-        for key in of_study:
-            if (own := key.removeprefix("study.")) not in (known := hints(KINDS[kind])):
-                raise ConfigError(f"study.demo.{key}: no key of a study{did_you_mean(own, known)}")
-        keys["demo"] = {key: value for key, value in study["demo"].items() if key not in of_study}
+    demo = study["demo"] if isinstance(study.get("demo"), Mapping) else {}
+    for key in [key for key in demo if str(key).startswith("study.")]:
+        if (own := key.removeprefix("study.")) not in (known := hints(KINDS[kind])):
+            raise ConfigError(f"study.demo.{key}: no key of a study{did_you_mean(own, known)}")
+        keys["demo"] = {other: value for other, value in keys["demo"].items() if other != key}
+        if is_demonstration and key not in given:
+            keys[own] = demo[key]
     example = f"study={KINDS[kind].example} --cfg job shows a whole one"
-    return read(KINDS[kind], {**keys, **(instead or {})}, "study", missing=example)
-
-
-def _of_demo(study: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the study itself that its demonstration sets, as study.rungs."""
-    demo = study.get("demo")
-    own = demo.items() if isinstance(demo, Mapping) else ()
-    return {str(key): value for key, value in own if str(key).startswith("study.")}
+    return read(KINDS[kind], keys, "study", missing=example)
 
 
 def declared(sweep: Sweep) -> StudyConfig:
@@ -44,6 +40,4 @@ def declared(sweep: Sweep) -> StudyConfig:
     does. Raises ConfigError."""
     assert sweep.study is not None
     given = {word.lstrip("+").partition("=")[0] for word in sweep.typed}
-    of_demo = _of_demo(sweep.study) if sweep.is_demonstration else {}
-    instead = {key.removeprefix("study."): of_demo[key] for key in of_demo.keys() - given}
-    return read_declared(sweep.study, instead=instead)
+    return read_declared(sweep.study, is_demonstration=sweep.is_demonstration, given=given)

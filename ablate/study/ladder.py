@@ -46,7 +46,7 @@ class Ladder(Tuned):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shown = f"study.rungs={as_override(self.rungs)}"
+        shown, seeds = (f"study.{key}={as_override(getattr(self, key))}" for key in ("rungs", "seeds_a_rung"))
         if len(self.rungs) < FEWEST:
             raise ConfigError(
                 f"{shown}: {counted(len(self.rungs), 'rung')}; a prediction takes {FEWEST}, of which the last"
@@ -54,21 +54,13 @@ class Ladder(Tuned):
             )
         if len(self.seeds_a_rung) != len(self.rungs):
             raise ConfigError(
-                f"study.seeds_a_rung={as_override(self.seeds_a_rung)}:"
-                f" {counted(len(self.seeds_a_rung), 'number')}"
-                f" for {len(self.rungs)} rungs, {shown}; give one for each"
+                f"{seeds}: {counted(len(self.seeds_a_rung), 'number')} for {len(self.rungs)} rungs, {shown};"
+                " give one for each"
             )
         if min(self.seeds_a_rung) < 2:
-            raise ConfigError(
-                f"study.seeds_a_rung={as_override(self.seeds_a_rung)}: name at least 2 seeds for each"
-                f" rung, which"
-                " an interval takes"
-            )
+            raise ConfigError(f"{seeds}: name at least 2 seeds for each rung, which an interval takes")
         if self.seeds and max(self.seeds_a_rung) > len(self.seeds):
-            raise ConfigError(
-                f"study.seeds_a_rung={as_override(self.seeds_a_rung)}: study.seeds lists only"
-                f" {len(self.seeds)}"
-            )
+            raise ConfigError(f"{seeds}: study.seeds lists only {len(self.seeds)}")
         if self.tuned_rungs >= len(self.rungs):
             raise ConfigError(
                 f"study.tuned_rungs={self.tuned_rungs}: the last of {len(self.rungs)} rungs is predicted, so"
@@ -132,21 +124,7 @@ class Ladder(Tuned):
                 f" parameters at the"
                 f" top as at the bottom ({shown}); a prediction takes a factor of {SPAN}"
             )
-        return LadderDesign(
-            tuned.levels,
-            tuned.arms,
-            rungs=rungs,
-            configs=configs,
-            named=tuned.named,
-            search=tuned.search,
-            report_at=tuned.report_at,
-            baseline=self.baseline,
-            tuned_rungs=self.tuned_rungs,
-            checked_rungs=self.checked_rungs,
-            tokens=self.tokens,
-            epochs=self.epochs,
-            metric=self.metric,
-        )
+        return LadderDesign(tuned.levels, tuned.arms, rungs=rungs, study=self, configs=configs)
 
     def _rung(self, name: str, config: RunConfig, seeds: Sequence[str]) -> Rung:
         """The rung of this preset. config: of the preset."""

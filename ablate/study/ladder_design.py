@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,10 +25,13 @@ from ablate.config.rules import ConfigError
 from ablate.execution.run import Run
 from ablate.phrases import counted
 from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Rung, frozen, name_at
-from ablate.study.config import Overrides, Phase, Rows, seed_of
+from ablate.study.config import Overrides, Rows, seed_of
 from ablate.study.contrasts import between
 from ablate.study.tuned import TunedDesign
 from ablate.study.tuning import HALF, SETTLED, at_value, minimum, tune
+
+if TYPE_CHECKING:
+    from ablate.study.ladder import Ladder
 
 OFF = 0.25  # octaves by which a predicted value may miss the best one
 DIGITS = 4  # decimals of a prediction in nats, so that it is the same on every machine
@@ -48,24 +52,18 @@ class Progress:
 @dataclass(frozen=True, kw_only=True)
 class LadderDesign(TunedDesign):
     """The design of a ladder. arms: without a rung. search: where the lowest rungs look for values. configs:
-    gives the config of a run. baseline, tuned_rungs, checked_rungs, tokens, epochs, metric: of the study
-    (ladder.Ladder)."""
+    gives the config of a run."""
 
+    study: "Ladder"
     configs: Composer
-    baseline: str
-    tuned_rungs: int
-    checked_rungs: int
-    tokens: float
-    epochs: float
-    metric: str
 
     @cached_property
     def names(self) -> list[str]:
-        return [*self.named.values()]
+        return [*self.study.named_arms.values()]
 
     def at(self, rung: Rung) -> list[Overrides]:
         """The arms at this rung. What an arm sets itself counts, rather than what the rung gives it."""
-        own = [*self.named]
+        own = [*self.study.named_arms]
         keys = [{override.partition("=")[0] for override in arm} for arm in own]
         return [
             (*mine, *(o for o in rung.overrides if o.partition("=")[0] not in taken), *arm[len(mine) :])
@@ -89,7 +87,7 @@ class LadderDesign(TunedDesign):
     @cached_property
     def primary(self) -> Contrasts:
         """Each arm against the baseline, at every rung."""
-        base = self.names.index(self.baseline)
+        base = self.names.index(self.study.baseline)
         return [
             self._contrast(arms[base], arm)
             for arms in map(self.at, self.rungs)
@@ -112,12 +110,12 @@ class LadderDesign(TunedDesign):
                 except ConfigError as error:
                     raise ConfigError(f"{name} at {rung.name}: {error}") from error
             epochs = rung.tokens / size if size else 0.0  # a task has no end
-            if epochs > self.epochs:
+            if epochs > self.study.epochs:
                 largest = f"the largest rung that it carries is {self.rungs[at - 1].name}"
                 raise ConfigError(
-                    f"study.rungs: {rung.name} reads {rung.tokens:,} tokens, {self.tokens:g} for each"
+                    f"study.rungs: {rung.name} reads {rung.tokens:,} tokens, {self.study.tokens:g} for each"
                     f" of its {rung.size:,} parameters, and this text has {size:,} to train on: that is"
-                    f" {epochs:.2f} epochs, more than study.epochs={self.epochs:g};"
+                    f" {epochs:.2f} epochs, more than study.epochs={self.study.epochs:g};"
                     f" {largest if at else 'it carries no rung'}; lower study.tokens, or take a larger text"
                 )
 
@@ -141,7 +139,7 @@ class LadderDesign(TunedDesign):
         """Rung by rung, as far as the rows go."""
         progress = Progress()
         for at, rung in enumerate(self.rungs):
-            if len(progress.choices) < at * len(self.arms) and at >= self.tuned_rungs:
+            if len(progress.choices) < at * len(self.arms) and at >= self.study.tuned_rungs:
                 break
             if at == len(self.rungs) - 1 and _without_result(progress.runs, rows):
                 break
@@ -157,7 +155,7 @@ class LadderDesign(TunedDesign):
         """The arms of a rung whose value is known: with it, and with the octave of the best one. The runs
         that tune or check it are added to `progress`."""
         arms = self.at(self.rungs[at])
-        if at < self.tuned_rungs:
+        if at < self.study.tuned_rungs:
             yield from self._tuned(at, arms, self.levels[self.key], progress, rows)
             return
         for arm in arms:
@@ -225,23 +223,23 @@ class LadderDesign(TunedDesign):
         losses = [np.full((len(self.arms), len(rung.seeds)), np.nan) for rung in self.rungs[:-1]]
         for run, arm in reports.items():
             rung, which = self._place[arm]
-            loss = rows[run].get(self.metric)
+            loss = rows[run].get(self.study.metric)
             if rows[run]["status"] in USABLE and loss is not None and math.isfinite(loss):
                 losses[rung][which, self.rungs[rung].seeds.index(int(seed_of(run)))] = loss
         below = Rungs(sizes=np.array([float(rung.size) for rung in self.rungs[:-1]]), losses=losses)
-        rest = sorted([ids[run], rows[run].get(self.metric)] for run in reports if run in ids)
-        return frozen(top.name, predicted(below, self.names, self.baseline, top), digest(rest))
+        rest = sorted([ids[run], rows[run].get(self.study.metric)] for run in reports if run in ids)
+        return frozen(top.name, predicted(below, self.names, self.study.baseline, top), digest(rest))
 
     # --- what is said ---------------------------------------------------------------------------------
 
-    def phase(self, rows: Rows) -> Phase:
+    def phase(self, rows: Rows) -> tuple[str, str]:
         progress = self.state(rows)
         new = [rung for run, rung in progress.runs.items() if run not in rows]
         last = max(new or [*progress.runs.values()])
         begun = Counter(progress.runs.values())
         runs = sum(max(count, begun[at]) for at, (_, _, count) in enumerate(self.stages()))
         where = "top rung" if last == len(self.rungs) - 1 else "rung"
-        return Phase(f"{where} {self.rungs[last].name}", f"about {counted(runs, 'run')}")
+        return f"{where} {self.rungs[last].name}", f"about {counted(runs, 'run')}"
 
     def closing(self, rows: Rows) -> list[str]:
         """The value of each arm at each rung and how it was chosen; or why the top waits."""
@@ -263,6 +261,9 @@ class LadderDesign(TunedDesign):
     def forecast(self) -> list[str]:
         return []  # `stages` says it
 
+    def costs(self) -> dict[str, dict[str, float]]:
+        return {}  # likewise: a run's time differs from rung to rung
+
     def stages(self) -> list[tuple[str, list[Overrides], int]]:
         return [
             (
@@ -275,12 +276,12 @@ class LadderDesign(TunedDesign):
 
     def _values(self, at: int) -> int:
         """The number of values at which a rung trains each arm to choose one, if no grid grows."""
-        if at < self.tuned_rungs:
+        if at < self.study.tuned_rungs:
             return len(self.levels[self.key])
         return 3 if self._is_checked(at) else 0
 
     def _is_checked(self, at: int) -> bool:
-        return at < min(self.tuned_rungs + self.checked_rungs, len(self.rungs) - 1)
+        return at < min(self.study.tuned_rungs + self.study.checked_rungs, len(self.rungs) - 1)
 
 
 def _without_result(runs: Iterable[Overrides], rows: Rows) -> list[Overrides]:

@@ -16,7 +16,6 @@ from ablate.clusters import Cluster
 from ablate.compose.composer import Overrides
 from ablate.compose.launchers import Pool
 from ablate.compose.sweep import HydraLauncher, LauncherFailed
-from ablate.compute import device
 from ablate.compute.ambient import environment
 from ablate.compute.limits import available_cores, threads_each
 from ablate.config.schema import RunConfig
@@ -86,19 +85,15 @@ class Launcher(ABC):
     def train(self, work: Work) -> Trained:
         """Train the runs, and those that follow. Raises ConfigError, before any begins."""
 
-    @property
-    def cores_each(self) -> int | None:
-        """The cores of each run where it has its own; None where runs share those of a machine."""
-        return None
-
     def machine(self, kept: Machine | None, runs: Collection[Run]) -> Machine | None:
         """The settings of the machine that the study began with (kept), or will begin with; None where
         another machine will choose them. Raises StoreError if the command asks for different ones."""
         decided = machine.decided(kept, runs, self.settings.threads)
         step_flops = max(run.step_flops for run, _ in one_of_each(runs))
         count = len({run.run_id for run in runs})
-        at_once = 1 if self.cores_each else min(self.settings.workers or count, count)
-        return machine.chosen(decided, placed(runs), threads_each(at_once, step_flops, self.cores_each))
+        cores = self.settings.cores_each
+        at_once = 1 if cores else min(self.settings.workers or count, count)
+        return machine.chosen(decided, placed(runs), threads_each(at_once, step_flops, cores))
 
     def threads(self, chosen: Machine | None, runs: Collection[Run]) -> int:
         """The threads of each of these runs. chosen: the settings of the machine, if they are."""
@@ -147,7 +142,6 @@ class ByWorkers(Launcher):
                 timeout_s=self.settings.timeout,
                 listen=board.listener,
                 members=self.settings.members,
-                gpus=device.each({run.device for run in runs}),
                 request_runs=lambda spare: placed_here(work.request_runs(spare).values(), settings),
             )
         return Trained(refused)
@@ -177,14 +171,10 @@ class ByHydra(Launcher):
 
     settings: HydraLauncher
 
-    @property
-    def cores_each(self) -> int | None:
-        return self.settings.cores_each
-
     def train(self, work: Work) -> Trained:
         assert work.machine is not None, "`machine` has chosen"
         spare = -len(work.runs) % (self.settings.workers or available_cores())
-        runs = {**work.runs, **(work.request_runs(spare) if spare and not self.cores_each else {})}
+        runs = {**work.runs, **(work.request_runs(spare) if spare and not self.settings.cores_each else {})}
         total = work.in_all if self.settings.workers == 1 else None
         planned = {run.name: run.corpus.sha256 for run in runs.values()}
         own = {"own": plugins.used(), "root": Store().root, "named_by": swept(work.record)}

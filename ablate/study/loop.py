@@ -22,7 +22,7 @@ from ablate.study import machine
 from ablate.study.config import Absent, Overrides
 from ablate.study.growth import grown, with_looks
 from ablate.study.launchers import Trained, Work, launcher_of
-from ablate.study.outcome import Outcome
+from ablate.study.run import Outcome
 from ablate.study.study import Study
 
 
@@ -76,7 +76,7 @@ class Loop:
 
     def dry_run(self) -> Outcome:
         """Estimate the runs that would be trained first, without training any."""
-        from ablate.study.estimate import estimate, stage_lines
+        from ablate.study.estimate import estimate
 
         runs = self._next()
         record = self.study.record(runs, self.rows, self.ids)
@@ -86,19 +86,8 @@ class Loop:
         whole = self._grown(before, record, runs)  # refuses what a run would
         settings = self._machine(whole, runs)
         record = replace(record, machine=whole.machine)  # with the levels of this command alone
-        unique = [*_unique(runs).values()]
-        remarks, forecast = [*self.study.left_out, *self.slower], self.study.design.forecast()
-        expected = estimate(record, unique, self.launcher, settings, forecast)
-        expected = replace(expected, phases=self.study.design.costs())
-        stages = [
-            (about, max(map(self.study.run_of, arms), key=lambda run: run.cost), count)
-            for about, arms, count in self.study.design.stages()
-        ]
-        if stages and not expected.untimed:
-            members = self.launcher.settings.members
-            lines = [*forecast, *stage_lines(stages, expected.threads, expected.at_once, members)]
-            expected = replace(expected, forecast=lines)
-        return Outcome(record.name, remarks=remarks, estimate=expected)
+        expected = estimate(self.study, record, [*_unique(runs).values()], self.launcher, settings)
+        return Outcome(record.name, remarks=[*self.study.left_out, *self.slower], estimate=expected)
 
     def _next(self, ahead: int = 0) -> dict[Overrides, Run]:
         """The next runs, ready to begin; none at the end. ahead: so many runs of the next look instead.
@@ -153,8 +142,8 @@ class Loop:
         """Let the lines say where the study is."""
         if phase := self.study.design.phase(self.rows):
             place = self.lines.place
-            is_new = phase.name != place.phase
-            place.phase, place.of = phase.name, phase.of
+            is_new = phase[0] != place.phase
+            place.phase, place.of = phase
             if is_new:
                 self.lines.say(self.lines.whereabouts)
 

@@ -1,8 +1,8 @@
-"""Carry out a sweep: the entry point that the command line and the Python interface share. It loads PyTorch
-only when it is called."""
+"""Carry out a sweep, and what it comes to: the entry point that the command line and the Python interface
+share. It loads PyTorch only when it is called."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,38 @@ from ablate.compose.launchers import Pool
 from ablate.compose.sweep import Sweep, compose
 from ablate.config.schema import PARTS
 from ablate.launch.processes import start_server
-from ablate.study.outcome import Outcome
+from ablate.store.store import Store
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ablate.execution.plugins import Method
+    from ablate.study.estimate import Estimate
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a command that trains runs.
+
+    study: its name in the store. run_ids: of the runs asked for, in that order; finished_before: how many of
+    them had finished earlier. remarks: on runs left out, and the closing lines of the study. refused: why
+    runs could not begin. left_at_work: jobs submitted by a command that does not wait. estimate: of a dry
+    run."""
+
+    study: str
+    run_ids: Sequence[str] = ()
+    finished_before: int = 0
+    remarks: Sequence[str] = ()
+    refused: Sequence[str] = ()
+    left_at_work: str = ""
+    estimate: "Estimate | None" = None
+
+    def rows(self) -> "pd.DataFrame":
+        """One row for each run that was asked for and has begun, as in results.csv, in the order asked."""
+        from ablate.analysis.frames import frame
+
+        rows = {row["run_id"]: row for row in Store().study_rows(self.study)}
+        return frame([rows[run_id] for run_id in self.run_ids if run_id in rows])
 
 
 def run(sweep: Sweep, *, dry_run: bool = False, begun: Callable[[], None] = lambda: None) -> Outcome:

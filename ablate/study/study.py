@@ -70,10 +70,14 @@ class Study:
         config = declared(sweep) if sweep.study else None
         self._arrange(config if config is None or config.seeds else self._with_usual_seeds(config))
         if self.config:
-            at = self._looks_at(self.config)
-            if at or self.design.reports_at_baselines:
+            at, reports_there = self._looks_at(self.config), self.design.reports_at_baselines
+            if at or reports_there:
                 looks, baselines = self._matched(self.config)
-                self.design = self.design.matched(replace(looks, at=at) if at and looks else None, baselines)
+                self.design = replace(
+                    self.design,
+                    looks=replace(looks, at=at) if at and looks else None,
+                    baselines=baselines if reports_there else {},
+                )
         self.design.check(self.run_of)
 
     def _arrange(self, config: StudyConfig | None) -> None:

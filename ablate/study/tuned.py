@@ -4,7 +4,8 @@ is on fresh seeds and the test split."""
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from ablate.analysis.looks import LEAST, MOST_RUNS, Looks
@@ -16,9 +17,9 @@ from ablate.store.columns import Row, column_named, on_validation
 from ablate.store.record import Choice, Role
 from ablate.study.config import (
     Absent,
+    Arm,
     Design,
     Overrides,
-    Phase,
     Rows,
     Seeds,
     StudyConfig,
@@ -33,8 +34,9 @@ EXTENSIONS = 1  # octaves by which grids grow in most studies, for forecasts
 @dataclass(frozen=True, kw_only=True)
 class Tuned(StudyConfig):
     """tune: the key for which each arm gets its own value. develop: the seeds used to choose it. extend: by
-    how many octaves the grid may grow on either side. report_at: the values at which arms report: their own
-    (tuned), that of their baseline, and an octave to either side of their own."""
+    how many octaves the grid may grow on either side. tune_at: levels of factors at which values are chosen,
+    for all levels of these. report_at: the values at which arms report: their own (tuned), that of their
+    baseline, and an octave to either side of their own."""
 
     kind: ClassVar[str] = "tuned"
     example: ClassVar[str] = "tuned"
@@ -42,6 +44,7 @@ class Tuned(StudyConfig):
     tune: str
     develop: Seeds
     extend: Annotated[int, AtLeast(0), ErrorText("how many octaves the grid may grow by; use 0, 1, 2, …")]
+    tune_at: Arm = field(default_factory=dict)
     report_at: Annotated[
         list[Literal["tuned", "baseline_rate", "octaves"]],
         ErrorText("write [tuned], with baseline_rate and octaves if arms are to report there too"),
@@ -54,11 +57,6 @@ class Tuned(StudyConfig):
     @property
     def free(self) -> list[str]:
         return [column_for(self.tune)]
-
-    def search(self, grid: Sequence[str]) -> Search:
-        """Where the values of the key are looked for, from this grid on."""
-        metric = on_validation(self.metric)
-        return Search(key=self.tune, grid=grid, extend=self.extend, seeds=self.develop, metric=metric)
 
     def design(self, levels: Mapping[str, Sequence[str]], configs: Composer) -> Design:
         return self.tuned_design(levels)
@@ -82,45 +80,49 @@ class Tuned(StudyConfig):
             )
         grid = _octaves(key, levels[key])
         factors = {k: values for k, values in levels.items() if k not in (key, "seed")}
+        if unknown := sorted(self.tune_at.keys() - {*self.factors} | {*self.tune_at} & {key}):
+            why = "it is what is tuned" if unknown[0] == key else "the study has no such factor"
+            raise ConfigError(f"study.tune_at.{unknown[0]}: {why}; name a factor, with one of its levels")
         arms = combinations(factors, self.named_arms)
-        return TunedDesign(
-            {**levels, key: grid, "seed": report},
-            arms,
-            named=self.named_arms,
-            search=self.search(grid),
-            report_at=self.report_at,
-        )
+        return TunedDesign({**levels, key: grid, "seed": report}, arms, study=self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunedDesign(Design):
-    """The design of a tuned study. arms: overrides without the key and the seed, a name's first. named: what
-    each named arm sets, with its name. search: where values of the key are looked for. report_at: of the
-    study. baselines: of each arm that reports at their values, contrast by contrast."""
+    """The design of a tuned study. study: what declares it. arms: overrides without the key and the seed, a
+    name's first."""
 
-    named: Mapping[Overrides, str]
-    search: Search
-    report_at: Sequence[str]
-    baselines: Mapping[Overrides, Sequence[Overrides]] = field(default_factory=dict)
+    study: Tuned
     needs_test_split: ClassVar[bool] = True
+
+    @cached_property
+    def search(self) -> Search:
+        """Where the values of the key are looked for."""
+        study, metric = self.study, on_validation(self.study.metric)
+        grid, seeds = self.levels[self.key], study.develop
+        return Search(key=self.key, grid=grid, extend=study.extend, seeds=seeds, metric=metric)
 
     @property
     def key(self) -> str:
-        return self.search.key
+        return self.study.tune
 
     @property
     def reports_at_baselines(self) -> bool:
-        return "baseline_rate" in self.report_at
+        return "baseline_rate" in self.study.report_at
 
-    def matched(self, looks: Looks | None, baselines: Mapping[Overrides, Sequence[Overrides]]) -> Design:
-        return replace(self, looks=looks, baselines=baselines if self.reports_at_baselines else {})
+    def tuned_as(self, arm: Overrides) -> Overrides:
+        """The arm whose value it takes: itself, but at the levels of tune_at."""
+        each = [(override, override.partition("=")[0]) for override in arm]
+        at = self.study.tune_at
+        return tuple(f"{key}={at[key]}" if key in at else override for override, key in each)
 
     def found(self, rows: Rows) -> Found:
-        return tune(self.search, self.arms, rows)
+        return tune(self.search, [*dict.fromkeys(map(self.tuned_as, self.arms))], rows)
 
-    def choices(self, rows: Rows) -> Mapping[Overrides, Choice]:
+    def choices(self, rows: Rows) -> dict[Overrides, Choice]:
         """The value of each arm, as far as it is chosen."""
-        return self.found(rows).choices
+        chosen = self.found(rows).choices
+        return {arm: chosen[of] for arm in self.arms if (of := self.tuned_as(arm)) in chosen}
 
     def members(self, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
         """First the grid on development seeds, then its extensions, then the report. With the roles of each
@@ -131,8 +133,9 @@ class TunedDesign(Design):
         members: dict[Overrides, dict[str, list[Overrides]]] = {
             run: {} for arm, points in now.points.items() for run in self.search.runs(arm, points)
         }
-        for arm, choice in now.choices.items():
-            for role, source, value in self._report(arm, now.choices) if choice.value else ():
+        choices = self.choices(rows)
+        for arm, choice in choices.items():
+            for role, source, value in self._report(arm, choices) if choice.value else ():
                 for run in at_value(arm, self.key, value, self.levels["seed"]):
                     members.setdefault(run, {}).setdefault(role, []).append(source)
         return members
@@ -147,7 +150,7 @@ class TunedDesign(Design):
         for other in self.baselines.get(arm, ()):
             if (reference := choices.get(other)) and reference.value is not None:
                 yield "baseline_rate", other, reference.value
-        if "octaves" in self.report_at:
+        if "octaves" in self.study.report_at:
             if (half := self.search.text(float(own) / 2)) != own:
                 yield "octave_down", arm, half
             yield "octave_up", arm, self.search.text(float(own) * 2)
@@ -158,7 +161,7 @@ class TunedDesign(Design):
 
     def runs_a_seed(self, arm: Overrides) -> int:
         others = {*self.baselines.get(arm, ())} - {arm}
-        return 1 + len(others) + 2 * ("octaves" in self.report_at)
+        return 1 + len(others) + 2 * ("octaves" in self.study.report_at)
 
     def first_runs(self, arm: Overrides) -> list[Overrides]:
         first = self.levels["seed"][:1]
@@ -176,7 +179,8 @@ class TunedDesign(Design):
     def looks_after(self, rows: Rows) -> Looks | None:
         if self.looks is None:
             return None
-        return self.looks.after([*map(self.name, late_arms(self.search, self.found(rows), rows))])
+        late = late_arms(self.search, self.found(rows), rows)
+        return self.looks.after([self.name(arm) for arm in self.arms if self.tuned_as(arm) in late])
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs by run id, and the value chosen for each arm."""
@@ -192,15 +196,15 @@ class TunedDesign(Design):
                 roles[ids[overrides]] = Role(phase=phase, role=" ".join(of), tuned=self.key, values=of)
         return roles, {self.name(arm): choice for arm, choice in self.choices(rows).items()}
 
-    def phase(self, rows: Rows) -> Phase:
+    def phase(self, rows: Rows) -> tuple[str, str]:
         """Development, round by round, and then the report."""
         now = self.found(rows)
         known = len({run for run, row in rows.items() if row["status"] != Absent.EXCLUDED})
         most = "at most " if self.looks else ""
         if now.choices:
-            return Phase("reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}")
+            return "reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}"
         _, grown, report = self._most(now, rows)
-        return Phase(f"{self.values}, {now.round}", f"{most}about {counted(grown + report, 'run')}")
+        return f"{self.values}, {now.round}", f"{most}about {counted(grown + report, 'run')}"
 
     @property
     def values(self) -> str:
@@ -211,6 +215,10 @@ class TunedDesign(Design):
         of_looks = super().costs().get("report", {LEAST: report})
         return {self.values: {LEAST: least, MOST_RUNS: grown}, "report": {**of_looks, MOST_RUNS: report}}
 
+    @property
+    def later(self) -> dict[str, list[Overrides]]:
+        return {"report": self.compared} if self.study.tune_at else {}
+
     def _most(self, now: Found, rows: Rows) -> tuple[int, int, int]:
         """How many runs develop, as it is and with grids that grow, and the most that report."""
         points = {arm: len(of_arm) for arm, of_arm in now.points.items()}
@@ -218,7 +226,8 @@ class TunedDesign(Design):
         least, more = (n * len(self.search.seeds) for n in (sum(points.values()), octaves * len(points)))
         looked, seeds = self.decisions(rows), len(self.levels["seed"])
         at_most = dict(zip(looked.looks.arms, looked.seeds_wanted("most"), strict=True)) if looked else {}
-        report = sum(self.runs_a_seed(arm) * int(at_most.get(arm, seeds)) for arm in points)
+        reporting = [arm for arm in self.arms if self.tuned_as(arm) in points]
+        report = sum(self.runs_a_seed(arm) * int(at_most.get(arm, seeds)) for arm in reporting)
         return least, least + more, report
 
     def closing(self, rows: Rows) -> list[str]:
@@ -236,18 +245,21 @@ class TunedDesign(Design):
         return lines
 
     def forecast(self) -> list[str]:
+        _, in_all = self.phase({})
+        at = "".join(f" at {key}={level}" for key, level in self.study.tune_at.items())
         return [
-            f"these choose {self.key} for each arm, and may extend its grid by"
+            f"these choose {self.key} for each arm{at}, and may extend its grid by"
             f" {counted(self.search.extend, 'octave')} on either side; the runs that report follow from"
-            f" what they choose: {self.phase({}).of} in all"
+            f" what they choose: {in_all} in all"
         ]
 
     def name(self, arm: Overrides) -> str:
         """The name of the arm, with the overrides that distinguish it from others of that name."""
-        own = max((one for one in self.named if arm[: len(one)] == one), key=len)
+        named = self.study.named_arms
+        own = max((one for one in named if arm[: len(one)] == one), key=len)
         shared = set(self.arms[0]).intersection(*self.arms)
         others = [override for override in arm[len(own) :] if override not in shared]
-        words = [*lines_if(self.named[own], self.named[own]), *others]
+        words = [*lines_if(named[own], named[own]), *others]
         return " ".join(words) or " ".join(arm)
 
 

@@ -4,6 +4,7 @@ legend: M members, K positions with a target, J all targets of the split, N voca
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -13,14 +14,11 @@ from torch import Tensor, nn
 
 from ablate import rng
 from ablate.data.splits import Split
-from ablate.model.models import Model
 from ablate.training.group import Group
 
 # Size of the widest activation of an evaluation pass, in numbers: a CPU is fastest while it fits the cache of
 # a core (2 MiB; a fifth slower at four times that), a GPU needs many.
-EVALUATION_NUMBERS = {"cpu": 2**19, "cuda": 2**26, "mps": 2**24}
-
-Logits = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
+EVALUATION_NUMBERS = {"cpu": 2**19, "cuda": 2**26}
 
 
 @dataclass(frozen=True)
@@ -51,29 +49,21 @@ class Score:
     def exact_match(self) -> float | None:
         return self.exact / self.rows if self.rows else None
 
+    @property
+    def exact_logit(self) -> float | None:
+        """The log-odds of `exact_match`, with half a row more on either side, so that they are finite."""
+        return math.log((self.exact + 0.5) / (self.rows - self.exact + 0.5)) if self.rows else None
 
-def evaluate(model: Model, split: Split, *, context: int, most: int | None = None) -> Score:
-    """Evaluate the model without dropout on a whole split or on `most` of its positions (Split.windows). What
-    a method draws or keeps meanwhile leaves no trace.
+
+@torch.no_grad()
+def scores(group: Group, split: Split, *, context: int, most: int | None = None) -> list[Score]:
+    """Evaluate each member without dropout on a whole split or on `most` of its positions (Split.windows).
+    What a method draws or keeps meanwhile leaves no trace.
 
     Position p of a row of length T is in third ⌊3p/T⌋; in a shorter window, T is that window's length. If
     rows differ in length, there are no losses by third.
     """
-    with in_eval_mode(model, lambda: dict(model.named_buffers())):
-        (score,) = _scores(lambda *batch: model(*batch)[None], 1, model, split, context, most)
-    return score
-
-
-def scores(group: Group, split: Split, *, context: int, most: int | None = None) -> list[Score]:
-    """As `evaluate`, of each member."""
-    with evaluating(group):
-        return _scores(group.logits, len(group.models), group.model, split, context, most)
-
-
-@torch.no_grad()
-def _scores(
-    logits: Logits, members: int, model: nn.Module, split: Split, context: int, most: int | None
-) -> list[Score]:
+    model, members = group.model, len(group.models)
     device, dtype = (getattr(next(model.parameters()), of) for of in ("device", "dtype"))
     widest = max(len(weight) for weight in model.parameters() if weight.dim() == 2)
     windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest * members))
@@ -81,26 +71,27 @@ def _scores(
     rows, exact_M = 0, np.zeros(members, int)
     nats = [np.empty((members, 0), np.float32)]
     wide = torch.promote_types(dtype, torch.float32)
-    for batch in split.windows(context=context, windows=windows, most=most):
-        inputs, targets, positions, source = batch.to(device)
-        wanted_K = targets.flatten() if positions is None else targets.flatten()[positions]
-        wanted_MK = wanted_K.expand(members, -1)
-        logits_MKN = logits(inputs, positions, source).reshape(members, len(wanted_K), -1)
-        width = inputs.shape[1]
-        place_K = torch.arange(len(wanted_K), device=device) if positions is None else positions
-        in_third_3K = _in_thirds(place_K, width)
-        right_MK = logits_MKN.argmax(-1) == wanted_MK
-        nats_MK = nn.functional.cross_entropy(
-            logits_MKN.flatten(0, 1).to(wide), wanted_MK.flatten(), reduction="none"
-        ).view(members, -1)
-        nats.append(nats_MK.cpu().numpy())
-        nats_M3 += torch.where(in_third_3K, nats_MK[:, None], 0).sum(2).cpu().numpy()
-        count_3 += in_third_3K.sum(1).cpu().numpy()
-        correct_M += right_MK.sum(1).cpu().numpy()
-        if positions is not None:
-            row_K = (positions // width).cpu()
-            rows += len(row_K.unique())
-            exact_M += [len(row_K.unique()) - len(row_K[~right_K].unique()) for right_K in right_MK.cpu()]
+    with evaluating(group):
+        for batch in split.windows(context=context, windows=windows, most=most):
+            inputs, targets, positions, source = batch.to(device)
+            wanted_K = targets.flatten() if positions is None else targets.flatten()[positions]
+            wanted_MK = wanted_K.expand(members, -1)
+            logits_MKN = group.logits(inputs, positions, source).reshape(members, len(wanted_K), -1)
+            width = inputs.shape[1]
+            place_K = torch.arange(len(wanted_K), device=device) if positions is None else positions
+            in_third_3K = _in_thirds(place_K, width)
+            right_MK = logits_MKN.argmax(-1) == wanted_MK
+            nats_MK = nn.functional.cross_entropy(
+                logits_MKN.flatten(0, 1).to(wide), wanted_MK.flatten(), reduction="none"
+            ).view(members, -1)
+            nats.append(nats_MK.cpu().numpy())
+            nats_M3 += torch.where(in_third_3K, nats_MK[:, None], 0).sum(2).cpu().numpy()
+            count_3 += in_third_3K.sum(1).cpu().numpy()
+            correct_M += right_MK.sum(1).cpu().numpy()
+            if positions is not None:
+                row_K = (positions // width).cpu()
+                rows += len(row_K.unique())
+                exact_M += [len(row_K.unique()) - len(row_K[~right_K].unique()) for right_K in right_MK.cpu()]
     nats_MJ = np.concatenate(nats, 1)
     return [
         Score(

@@ -42,13 +42,11 @@ class Began:
 
 @dataclass(frozen=True)
 class Step:
-    """One update. loss_M: of this step's batches before the update, grad_norm_M: before clipping; both on the
-    device, and overwritten by the next step."""
+    """One update. loss_M: of this step's batches before the update, on the device, and overwritten by the
+    next step."""
 
     step: int
     loss_M: Tensor
-    grad_norm_M: Tensor
-    lr_M: Sequence[float]
 
 
 @dataclass(frozen=True)

@@ -159,9 +159,10 @@ class Mapped(Group):
     def __init__(self, models: Sequence[Model], precision: str = "float32") -> None:
         super().__init__(models, precision)
         self.model = copy.deepcopy(self.model)
+        attends = self.model.sites()[0].attention.scores.attend
         self.model.use(
             product=nn.functional.linear,  # oneDNN's can't be mapped
-            attend=attend.folded if _attends(self.model) is attend.fused else None,
+            attend=attend.folded if attends is attend.fused else None,
         )
         self._buffers = {
             name: torch.stack([model.get_buffer(name) for model in models]) for name in _kept(self.model)
@@ -213,10 +214,6 @@ class _Called(nn.Module):
 
     def forward(self, method: str, *inputs: Any) -> Tensor:
         return getattr(self.model, method)(*inputs)
-
-
-def _attends(model: Model) -> attend.Attend:
-    return model.sites()[0].attention.scores.attend
 
 
 def _kept(model: nn.Module) -> list[str]:

@@ -74,14 +74,8 @@ class Training:
         self._most_M = group.weights.new_tensor([m.config.clip or math.inf for m in members])
         self._decay = [member.config.weight_decay for member in members]
         self._steps: Compute | None = None
-        self._end: Callable[[], None] = lambda: None
+        self.close: Callable[[], None] = lambda: None
         self._began, self._evaluating = time.perf_counter(), 0.0
-
-    def __enter__(self) -> "Training":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
 
     @torch.no_grad()
     def _resume(self, row: int, start: State) -> None:
@@ -120,7 +114,7 @@ class Training:
                 averaged = max(1, round(config.average * config.steps))
                 _average(self.average, self.group.weights, averaged - (config.steps - step))
             unread.append(loss_M.clone())
-            yield Step(step, loss_M, norm_M, lr_M)
+            yield Step(step, loss_M)
             last = step == config.steps
             due = last or step % config.eval_every == 0
             checkpoint = not last and config.checkpoint_every and step % config.checkpoint_every == 0
@@ -197,7 +191,7 @@ class Training:
         if not (why := self._why_eager(Batch._make(inputs[1:]))):
             try:
                 captured = Captured(self._compute, inputs, state)
-                self._end = captured.close
+                self.close = captured.close
                 return captured, f"{mapped}, captured"
             except RuntimeError as error:
                 why = error_line(error, {})

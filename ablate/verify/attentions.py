@@ -20,7 +20,7 @@ from ablate.config.read import bare, hints
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS, PartConfig
 from ablate.execution.plugins import KINDS
-from ablate.model import fusion, scores
+from ablate.model import scores
 from ablate.model.attend import CAUSAL, Mask
 from ablate.model.attention import Attention, check_parts, head_shape
 from ablate.model.layers import Linear
@@ -40,16 +40,12 @@ def variants_of(kind: str, name: str) -> list[PartConfig]:
         [(key, choice) for choice in (get_args(types[key]) if get_origin(types[key]) is Literal else [value])]
         for key, value in defaults_of(kind, name, method.Options).items()
     ]
-    combined = (PartConfig(name=name, options=dict(picked)) for picked in itertools.product(*choices))
-    return [part for part in combined if _is_allowed(kind, part)]
-
-
-def _is_allowed(kind: str, part: PartConfig) -> bool:
-    try:
-        KINDS[kind].method_of(part)
-    except ConfigError:  # options that exclude each other
-        return False
-    return True
+    parts = []
+    for picked in itertools.product(*choices):
+        with contextlib.suppress(ConfigError):  # options that exclude each other
+            KINDS[kind].method_of(part := PartConfig(name=name, options=dict(picked)))
+            parts.append(part)
+    return parts
 
 
 def attention_spec(**given: Any) -> AttentionSpec:
@@ -75,19 +71,14 @@ def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
         yield from _specs_around_readout(part.name)
         return
     for heads, bias, out_proj in itertools.product((4, 1), (False, True), (True, False)):
-        try:
+        with contextlib.suppress(ConfigError):
             spec = attention_spec(heads=heads, bias=bias, out_proj=out_proj, **{kind: part})
-            method, options = fusion.method_of(spec.fusion)
-            rule, rule_options = scores.method_of(spec.scores)
-            slots = method.slots(heads, options)
-            rule.rules(heads, rule_options)  # raises if the options do not fit the heads
             check_parts(spec)
-        except ConfigError:
-            continue
-        if out_proj:
-            yield spec
-        elif spec.d_model % slots == 0:
-            yield dataclasses.replace(spec, value_width=spec.d_model // slots)
+            slots = head_shape(spec).fused // spec.value_width
+            if out_proj:
+                yield spec
+            elif spec.d_model % slots == 0:
+                yield dataclasses.replace(spec, value_width=spec.d_model // slots)
 
 
 def _specs_around_readout(name: str) -> Iterator[AttentionSpec]:

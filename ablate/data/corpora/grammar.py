@@ -21,8 +21,8 @@ import bisect
 import itertools
 import math
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from ablate.config.rules import Count
 from ablate.data.corpora.base import TextRecipe, register
@@ -87,6 +87,7 @@ def read_rules(text: str) -> dict[str, Bodies]:
 
 
 GRAMMAR = read_rules(RULES)
+STEPS = {head: [*itertools.accumulate(weight for weight, _ in bodies)] for head, bodies in GRAMMAR.items()}
 
 
 def sentences(seed: int) -> Iterator[tuple[str, float]]:
@@ -97,36 +98,6 @@ def sentences(seed: int) -> Iterator[tuple[str, float]]:
     """
     for spelled, _, nats in derivations(seed):
         yield " ".join(spelled) + ".\n", nats
-
-
-@dataclass
-class Node:
-    """A symbol and the symbols that it was expanded to; none for a word."""
-
-    symbol: str
-    children: list["Node"] = field(default_factory=list)
-
-
-def derivations(seed: int) -> Iterator[tuple[list[str], Node, float]]:
-    """The words of `sentences`, the derivation of each, and its -log p in nats."""
-    draw = random.Random(seed).random
-    steps = {
-        head: list(itertools.accumulate(weight for weight, _ in bodies)) for head, bodies in GRAMMAR.items()
-    }
-    while True:
-        sentence = Node("sentence")
-        words, nats, unread = [], 0.0, [sentence]
-        while unread:
-            node = unread.pop()
-            if node.symbol not in GRAMMAR:
-                words.append(node.symbol)
-                continue
-            reach = steps[node.symbol]
-            weight, body = GRAMMAR[node.symbol][bisect.bisect(reach, draw() * reach[-1])]
-            nats += math.log(reach[-1] / weight)
-            node.children = [Node(symbol) for symbol in body]
-            unread.extend(reversed(node.children))
-        yield words, sentence, nats
 
 
 def text(seed: int, characters: int) -> Iterator[str]:
@@ -160,32 +131,44 @@ class Word:
 
 def words(seed: int, characters: int) -> Iterator[Word]:
     """The words of text(seed, characters), in order; the last one may be cut off."""
-    start = 0
-    for spelled, sentence, _ in derivations(seed):
-        for word in _words_of(sentence, start):
+    for _, placed, _ in derivations(seed):
+        for word in placed:
             if word.start >= characters:
                 return
             yield word
-        start += len(" ".join(spelled)) + 2  # the full stop and the line end
 
 
-def _words_of(sentence: Node, start: int) -> list[Word]:
-    """The words of a sentence that starts at this character."""
-    words: list[Word] = []
-    numbers: list[str] = []  # of the same words: one or many for a noun, else empty
+def derivations(seed: int) -> Iterator[tuple[list[str], list[Word], float]]:
+    """The words of `sentences`, what each is in the text, and the -log p of each sentence in nats."""
+    draw, start = random.Random(seed).random, 0
+    while True:
+        sentence = _derived(draw, start)
+        yield sentence
+        start = sentence[1][-1].stop + 2  # the full stop and the line end
 
-    def walk(node: Node, subject: int | None) -> int | None:
-        """Visit a subtree; returns the head noun of a noun phrase. subject: the noun that a verb in here
-        agrees with, unless a noun phrase precedes it in the same body."""
-        kind, _, number = node.symbol.partition("-")
-        if not node.children:
+
+def _derived(draw: Callable[[], float], start: int) -> tuple[list[str], list[Word], float]:
+    """A sentence that starts at this character, as of `derivations`."""
+    spelled, words, nats = list[str](), list[Word](), 0.0
+    numbers = list[str]()  # of the same words: one or many for a noun, else empty
+
+    def expand(symbol: str, subject: int | None) -> int | None:
+        """Draw what a symbol stands for; returns the head noun of a noun phrase. subject: the noun that a
+        verb in here agrees with, unless a noun phrase precedes it in the same body."""
+        nonlocal nats
+        kind, _, number = symbol.partition("-")
+        if symbol not in GRAMMAR:
             begin = words[-1].stop + 1 if words else start  # after a space
-            words.append(Word(begin, begin + len(node.symbol), node.symbol in TWO))
+            spelled.append(symbol)
+            words.append(Word(begin, begin + len(symbol), symbol in TWO))
             numbers.append("")
             return None
-        for child in node.children:
-            head = walk(child, subject)
-            subject = head if child.symbol.partition("-")[0] in ("np", "noun") else subject
+        reach = STEPS[symbol]
+        weight, body = GRAMMAR[symbol][bisect.bisect(reach, draw() * reach[-1])]
+        nats += math.log(reach[-1] / weight)
+        for child in body:
+            head = expand(child, subject)
+            subject = head if child.partition("-")[0] in ("np", "noun") else subject
         if kind == "noun":
             numbers[-1] = number
             return len(words) - 1
@@ -195,8 +178,8 @@ def _words_of(sentence: Node, start: int) -> list[Word]:
             words[-1] = replace(words[-1], subject=(noun.start, noun.stop), between=between)
         return subject
 
-    walk(sentence, None)
-    return words
+    expand("sentence", None)
+    return spelled, words, nats
 
 
 def _forms(kinds: tuple[str, ...]) -> set[str]:

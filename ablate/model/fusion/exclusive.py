@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablate.model.fusion.base import Fusion, Options, register
+from ablate.model.fusion.base import Options, register
+from ablate.model.fusion.concat import Concat
 from ablate.model.spec import HeadShape
 
 
@@ -15,7 +16,7 @@ class ExclusiveOptions(Options):
 
 
 @register("exclusive")
-class Exclusive(Fusion):
+class Exclusive(Concat):
     """Heads concatenated, each without its part along the value of the token itself:
     z_i ← z_i − d (z_i·v̂_i) v̂_i.
 
@@ -30,10 +31,6 @@ class Exclusive(Fusion):
     def __init__(self, shape: HeadShape, options: ExclusiveOptions) -> None:
         super().__init__(shape, options)
         self.drop = nn.Parameter(torch.ones(shape.heads, 1)) if options.drop == "learned" else options.drop
-
-    @classmethod
-    def slots(cls, heads: int, options: ExclusiveOptions) -> int:
-        return heads
 
     @classmethod
     def form(cls, heads: int, options: ExclusiveOptions) -> str:

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from ablate.config.rules import ConfigError, IntroducedAt
 from ablate.config.schema import Size
-from ablate.model.fusion.base import Fusion, Options, register
+from ablate.model.fusion.base import Options, register
+from ablate.model.fusion.concat import Concat
 from ablate.model.layers import Linear
 from ablate.model.spec import HeadShape
 
@@ -32,7 +33,7 @@ class GatedOptions(Options):
 
 
 @register("gated")
-class Gated(Fusion):
+class Gated(Concat):
     """Heads concatenated, each multiplied by a gate: fused = [g_1 ⊙ z_1; …; g_H ⊙ z_H].
 
     g = 2·sigmoid(l) or H·softmax(l) over the heads, where l = x W_g or, with input=static, l is a parameter.
@@ -51,10 +52,6 @@ class Gated(Fusion):
             self.logits = Linear(_read(shape, options), heads * channels, bias=False, scale=0.0)
         else:
             self.logits = nn.Parameter(torch.zeros(heads, channels))
-
-    @classmethod
-    def slots(cls, heads: int, options: GatedOptions) -> int:
-        return heads
 
     @classmethod
     def count_flops(cls, shape: HeadShape, options: GatedOptions) -> int:

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ablate.config.rules import IntroducedAt
-from ablate.model.fusion.base import Fusion, Options, register
+from ablate.model.fusion.base import Options, register
+from ablate.model.fusion.concat import Concat
 from ablate.model.layers import STD
 from ablate.model.spec import HeadShape
 
@@ -17,7 +18,7 @@ class HeadNormOptions(Options):
 
 
 @register("head_norm")
-class HeadNorm(Fusion):
+class HeadNorm(Concat):
     """Heads concatenated, each normalized: fused = [γ_1 ⊙ RMSNorm(z_1); …; γ_H ⊙ RMSNorm(z_H)].
 
     γ, (H, V), starts at the size of a value, 0.02·√d_model, or with gain=differential at 1 − λ_0 of
@@ -32,10 +33,6 @@ class HeadNorm(Fusion):
         super().__init__(shape, options)
         start = STD * shape.d_model**0.5 if options.gain == "auto" else 1 - shape.differential_start
         self.gain = nn.Parameter(torch.full((shape.heads, shape.value_width), start))
-
-    @classmethod
-    def slots(cls, heads: int, options: HeadNormOptions) -> int:
-        return heads
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         return (F.rms_norm(z_BTHV, (self.shape.value_width,)) * self.gain).flatten(-2)

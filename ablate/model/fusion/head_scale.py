@@ -4,7 +4,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ablate.model.fusion.base import Fusion, Normalized, register
+from ablate.model.fusion.base import Normalized, register
+from ablate.model.fusion.concat import Concat
 from ablate.model.spec import HeadShape
 
 
@@ -14,7 +15,7 @@ class HeadScaleOptions(Normalized):
 
 
 @register("head_scale")
-class HeadScale(Fusion):
+class HeadScale(Concat):
     """Heads concatenated, each multiplied by a learned weight: fused = [α_1 z_1; …; α_H z_H].
 
     weights=free: α are the parameters, which start at 1 (concat). weights=convex: α is the softmax of the
@@ -29,10 +30,6 @@ class HeadScale(Fusion):
     def __init__(self, shape: HeadShape, options: HeadScaleOptions) -> None:
         super().__init__(shape, options)
         self.alpha = nn.Parameter(torch.full((shape.heads, 1), 1.0 if options.weights == "free" else 0.0))
-
-    @classmethod
-    def slots(cls, heads: int, options: HeadScaleOptions) -> int:
-        return heads
 
     @classmethod
     def folds(cls, heads: int, options: HeadScaleOptions) -> bool:

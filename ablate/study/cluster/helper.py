@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ablate.compute import device
 from ablate.compute.limits import available_cores
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
@@ -187,7 +186,6 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
         timeout_s=None,
         listen=Lines(console(stderr=False, width=200), len(runs)).listener,
         members=phase.members,
-        gpus=device.each({run.device for run in runs}),
         leave_from=number / phase.helpers,
         request_runs=request_runs,
     )

@@ -26,7 +26,7 @@ from ablate.files.atomic import StoreError, read_json
 from ablate.launch.queue import processes
 from ablate.live.board import Board
 from ablate.phrases import counted
-from ablate.store.jobs import Array, State, change_arrays, new_array, read_arrays, with_statuses
+from ablate.store.jobs import Array, State, arrays_of, new_array, with_statuses
 from ablate.store.record import Machine
 from ablate.store.run_files import Stamp, last_metrics
 from ablate.store.store import Store
@@ -65,10 +65,6 @@ class ByHelpers(Launcher):
     def train(self, work: Work) -> Trained:
         """Keep helpers at the runs until each has a result. Raises ConfigError, before anything is submitted,
         for what can't be trained there."""
-        with work.board(len(work.runs)) as board:
-            return self._train(work, board)
-
-    def _train(self, work: Work, board: Board) -> Trained:
         cluster, record = self.settings, work.record
         if record.machine and cluster.cpus_per_task and record.machine.threads > cluster.cpus_per_task:
             raise ConfigError(
@@ -87,17 +83,18 @@ class ByHelpers(Launcher):
             plugins=plugins.used(),
             jobs=_jobs(work.runs, work.known),
         )
-        sharing = Sharing(phase, cluster, Store(), board)
-        try:
-            started = sharing.begin()
-            if cluster.wait:
-                sharing.wait(lambda spare: _jobs(work.request_runs(spare), work.known))
-                return Trained(sharing.refused)
-        except LauncherFailed as error:
-            return Trained(sharing.refused, str(error))
-        except KeyboardInterrupt:
-            sharing.interrupt()
-            raise
+        with work.board(len(work.runs)) as board:
+            sharing = Sharing(phase, cluster, Store(), board)
+            try:
+                started = sharing.begin()
+                if cluster.wait:
+                    sharing.wait(lambda spare: _jobs(work.request_runs(spare), work.known))
+                    return Trained(sharing.refused)
+            except LauncherFailed as error:
+                return Trained(sharing.refused, str(error))
+            except KeyboardInterrupt:
+                sharing.interrupt()
+                raise
         at_work = sum(array.at_work for array in sharing.arrays)
         new = counted(started, "job") if started else "no new job"
         left = f"{new} submitted, {at_work} at work or waiting; the same command waits for them"
@@ -166,7 +163,7 @@ class Sharing:
     def look(self) -> None:
         """Ask the cluster for the helpers, and note in jobs.json what it says."""
         self._looked = time.monotonic()
-        known = [array for array in self._ours(read_arrays(self.study)) if not array.has_ended]
+        known = [array for array in self._ours(arrays_of(self.study).read()) if not array.has_ended]
         for array in known:
             self._first_seen.setdefault(array.name, self._looked)
         try:
@@ -180,8 +177,8 @@ class Sharing:
             for array in known
             if statuses.get(array.name) or self._looked - self._first_seen[array.name] > ON_ITS_WAY_S
         }
-        arrays = change_arrays(
-            self.study, lambda arrays: [with_statuses(a, statuses) if a.name in looked else a for a in arrays]
+        arrays = arrays_of(self.study).change(
+            lambda arrays: [with_statuses(a, statuses) if a.name in looked else a for a in arrays]
         )
         self.arrays = self._ours(arrays)
 
@@ -202,13 +199,13 @@ class Sharing:
             return [*arrays, new_array(own, self.cluster.name, self.phase.name, missing)]
 
         # Listed before they are started, so that no other command starts them.
-        listed = change_arrays(self.study, with_new) if free else []
+        listed = arrays_of(self.study).change(with_new) if free else []
         new = [array for array in listed if array.name == own]
         if new:  # another command may have written other runs
             self.phase.write(self.file)
         for array in new:
             self._submit(array, left)
-        return sum(array.count for array in new)
+        return sum(len(array.seen) for array in new)
 
     def interrupt(self) -> None:
         """End the helpers that this command started."""
@@ -239,20 +236,19 @@ class Sharing:
             self._require_progress(left)
             folder.mkdir(parents=True, exist_ok=True)
             log = str(folder.absolute() / "{number}.log")
-            job = self.cluster.start(array.name, array.count, command, Path.cwd(), log)
+            job = self.cluster.start(array.name, len(array.seen), command, Path.cwd(), log)
         except BaseException:
             with contextlib.suppress(ConfigError):  # a cluster that answers too late may have started it
                 self.cluster.cancel([array.name])
-            change_arrays(self.study, lambda arrays: [a for a in arrays if a.name != array.name])
+            arrays_of(self.study).change(lambda arrays: [a for a in arrays if a.name != array.name])
             raise
         self.own.append(array.name)
         self._starts += 1
-        arrays = change_arrays(
-            self.study,
+        arrays = arrays_of(self.study).change(
             lambda arrays: [dataclasses.replace(a, job=job) if a.name == array.name else a for a in arrays],
         )
         self.arrays = self._ours(arrays)
-        self.board.say(f"{job}: {counted(array.count, 'job')} submitted")
+        self.board.say(f"{job}: {counted(len(array.seen), 'job')} submitted")
 
     def _require_progress(self, left: Sequence[Job]) -> None:
         """Raises LauncherFailed after STARTS starts in which no run got any further."""

@@ -137,10 +137,22 @@ def colours(column: str, order: Sequence[str], *, legend: bool = True) -> alt.Co
 
 def ranges(base: Any, data: pd.DataFrame, channel: Any, title: str) -> list[Any]:
     """A line from low to high for each row along an axis (alt.X or alt.Y); none if all rows are of single
-    seeds, which have no interval."""
+    seeds, which have no interval. title: as of `measured`, since Vega-Lite joins titles that differ."""
     name = channel.__name__.lower()
-    ends: dict[str, Any] = {name: channel("low:Q", title=title), f"{name}2": "high:Q"}
+    ends: dict[str, Any] = {name: channel("low:Q", title=column_named(title).words), f"{name}2": "high:Q"}
     return [base.mark_rule(opacity=0.6).encode(**ends)] if data["low"].notna().any() else []
+
+
+def points_joined(
+    base: Any, data: pd.DataFrame, metric: str, line: Mapping[str, Any] = {}, point: Mapping[str, Any] = {}
+) -> list[Any]:
+    """Points at `mean` with their ranges, joined by lines. line, point: further encodings of each."""
+    y = measured(alt.Y, "mean", metric)
+    return [
+        *ranges(base, data, alt.Y, metric),
+        base.mark_line().encode(y=y, **line),
+        base.mark_point(filled=True, size=45, opacity=1).encode(y=y, **point),
+    ]
 
 
 def curves(

@@ -24,7 +24,7 @@ from ablate.config.extras import require
 from ablate.phrases import cleaned, texts
 from ablate.reporting import cells, own_files, words
 from ablate.reporting.compared import Method, drawings, method_of
-from ablate.reporting.ladder_details import details
+from ablate.reporting.ladder import details
 from ablate.reporting.page import Page, gather
 from ablate.reporting.relations import STANDARD
 from ablate.reporting.tables import readable, render

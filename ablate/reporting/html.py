@@ -90,9 +90,6 @@ def write_report(
         data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},
         specs=specs,
         sentences=words.sentences(comparison),
-        glossary=GLOSSARY,
-        anchor=anchor,
-        occurring=occurring,
         reviewed=[limit for limit in page.limits if limit.next.command],
         hyperparameters=table(page.hyperparameters, "Hyper-parameters"),
         latex=render(page.hyperparameters, "latex"),
@@ -269,6 +266,7 @@ def _template(name: str) -> Any:
         lstrip_blocks=True,
     )
     # A notebook shows the fragment alone, without the meanings of terms.
+    environment.globals |= {"glossary": GLOSSARY, "anchor": anchor, "occurring": occurring}
     environment.filters["coded"] = coded
     environment.filters["explained"] = explained if name == "page.html.j2" else coded
     return environment.get_template(name)

@@ -131,15 +131,14 @@ def _curves(page: Page) -> Iterator[Figure]:
         return
     thinned = [_thinned(curve) for _, curve in complete.groupby("variant", sort=False)]
     data = pd.concat(thinned, ignore_index=True)
-    chosen = in_colour(page.comparison)
-    others = data[~data["variant"].isin(chosen)]
+    others = data[~data["variant"].isin(in_colour(page.comparison))]
     which = "those of the primary contrasts" if len(page.comparison.family("primary")) else "the best"
     rest = f" In colour: {which}; in grey: {_others(others['variant'].nunique())}." if len(others) else ""
     yield Figure(
         "curves",
         "Loss over the training",
         f"Validation loss at each evaluation: mean over seeds, band from the lowest to the highest.{rest}",
-        {"curves": spec(curves(data, Labels(page.comparison).full, chosen, "step", "step", "val_loss"), 300)},
+        {"curves": spec(curves(page.comparison, data, "step", "step", "val_loss"), 300)},
         data,
         first=True,
     )

@@ -8,7 +8,7 @@ on black; the style sheet sets those of text and lines), and vl-convert renders 
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,12 +155,10 @@ def points_joined(
     ]
 
 
-def curves(
-    data: pd.DataFrame, label: Callable[[str], str], chosen: Sequence[str], at: str, x: str, y: str
-) -> Any:
+def curves(comparison: Comparison, data: pd.DataFrame, at: str, x: str, y: str) -> Any:
     """A chart of `mean` over the whole numbers in the column `at`, one line per variant, with a band from low
-    to high. The chosen variants are coloured, the others grey. x, y: titles of the axes. label: gives the
-    short name of a variant."""
+    to high. The most important variants are coloured, the others grey. x, y: titles of the axes."""
+    label, chosen = Labels(comparison).full, in_colour(comparison)
     drawn = data.round({"mean": 5, "low": 5, "high": 5}).assign(label=[label(v) for v in data["variant"]])
     tip = tooltips(drawn, "variant", at, "mean", "low", "high", "n")
     axes = {

@@ -92,8 +92,8 @@ class FollowUps:
         return self.changed("longer", f"train.steps={LONGER * int(steps[0])}", *more, times=times)
 
     def beside_fixed_places(self) -> FollowUp:
-        """The study with heads that read fixed places, and the two compared; without a command for a ladder, and
-        if none was typed."""
+        """The study with heads that read fixed places, and the two compared; without a command for a ladder,
+        and if none was typed."""
         if self.record.rungs or not self.record.typed:
             return FollowUp()
         fixed = self.changed("fixed", "scores=offsets")

@@ -33,7 +33,6 @@ from ablate.reporting.figures import (
     colours,
     curves,
     heat_map,
-    in_colour,
     layer_name,
     measured,
     over_runs,
@@ -80,9 +79,6 @@ class Heads:
         """The values of a probe at the last step, with their variant."""
         values = self.values[self.values["probe"] == probe]
         return named(at_the_end(values), self.variant)
-
-    def curves(self, data: pd.DataFrame, at: str, x: str, y: str) -> Any:
-        return curves(data, self.label.full, in_colour(self.comparison), at, x, y)
 
 
 def figures(page: Page) -> Iterator[Figure]:
@@ -208,7 +204,9 @@ def _pruned(heads: Heads) -> Iterator[Figure]:
         " band from the lowest to the highest.",
         {
             slug(f"heads-pruned {kind}".strip()): spec(
-                heads.curves(part.drop(columns="kind"), "removed", x, "loss, nats"), 280, str(kind)
+                curves(heads.comparison, part.drop(columns="kind"), "removed", x, "loss, nats"),
+                280,
+                str(kind),
             )
             for kind, part in data.groupby("kind", sort=False)
         },
@@ -227,7 +225,7 @@ def _over_steps(heads: Heads) -> Iterator[Figure]:
     data = over_runs(runs.reset_index(), ["variant", "probe", "step"])
     charts = {
         f"heads-steps-{slug(str(probe))}": spec(
-            heads.curves(part.drop(columns="probe"), "step", "step", PROBES[str(probe)]), 200
+            curves(heads.comparison, part.drop(columns="probe"), "step", "step", PROBES[str(probe)]), 200
         )
         for probe, part in data.groupby("probe", sort=False)
     }

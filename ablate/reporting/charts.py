@@ -209,7 +209,7 @@ def _by_value(rows: pd.DataFrame, metric: str, shown: Sequence[str], column: str
     by = ["variant", "phase", column]
     named = rows.assign(
         variant=names(rows, [other for other in shown if other != column]),
-        phase=as_texts(rows["phase"]) if "phase" in rows else "",
+        phase=as_texts(rows["phase"]),
     )
     table = over_runs(named, by, "result")
     table["diverged"] = named.groupby(by, sort=False)["lost"].sum().to_numpy()
@@ -249,7 +249,7 @@ def _seeds(page: Page) -> Iterator[Figure]:
 def _circuit(page: Page) -> Iterator[Figure]:
     """The loss of each run against how far the induction circuit has formed in it."""
     rows, metric = page.reported[page.reported["status"].isin(USABLE)], page.comparison.metric
-    scores = [column for column in CIRCUIT if column in rows and rows[column].notna().any()]
+    scores = [column for column in CIRCUIT if rows[column].notna().any()]
     if not scores or column_named(metric).unit != "nats":
         return
     shown = in_colour(page.comparison)

@@ -243,7 +243,7 @@ def _alike(heads: Heads) -> Iterator[Figure]:
     """How similar the outputs of heads are, in one run of each variant."""
     charts, tables = {}, []
     for name, maps in heads.maps.items():
-        for layer, pairs in zip(_layers(maps), maps["likeness"], strict=True):
+        for layer, pairs in zip(map(layer_name, maps["layers"]), maps["likeness"], strict=True):
             H = len(pairs)
             if H < 2:
                 continue
@@ -271,7 +271,7 @@ def _on_text(heads: Heads) -> Iterator[Figure]:
     axis = {"labelExpr": "split(datum.label, ' ')[1]", "labelFontSize": 9, "ticks": False}
     for name, maps in heads.maps.items():
         tokens, keys = _on_axis(maps["tokens"]), _on_axis(maps.get("keys", maps["tokens"]))
-        layers, is_text = _layers(maps), "keys" not in maps
+        layers, is_text = [*map(layer_name, maps["layers"])], "keys" not in maps
         for layer, head, what in _telling(maps["patterns"], is_text=is_text):
             rows = [
                 (tokens[query], keys[key], maps["patterns"][layer][head][query][key])
@@ -300,11 +300,6 @@ def _on_text(heads: Heads) -> Iterator[Figure]:
             charts,
             pd.concat(tables, ignore_index=True),
         )
-
-
-def _layers(maps: Mapping[str, Any]) -> list[str]:
-    """The names of the layers."""
-    return [layer_name(layer) for layer in maps.get("layers", range(1, len(maps["patterns"]) + 1))]
 
 
 def _on_axis(tokens: Sequence[str]) -> list[str]:

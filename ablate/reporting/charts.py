@@ -133,7 +133,9 @@ def _curves(page: Page) -> Iterator[Figure]:
     data = pd.concat(thinned, ignore_index=True)
     others = data[~data["variant"].isin(in_colour(page.comparison))]
     which = "those of the primary contrasts" if len(page.comparison.family("primary")) else "the best"
-    rest = f" In colour: {which}; in grey: {_others(others['variant'].nunique())}." if len(others) else ""
+    count = others["variant"].nunique()
+    grey = "the other one" if count == 1 else f"the {count} others"
+    rest = f" In colour: {which}; in grey: {grey}." if count else ""
     yield Figure(
         "curves",
         "Loss over the training",
@@ -142,10 +144,6 @@ def _curves(page: Page) -> Iterator[Figure]:
         data,
         first=True,
     )
-
-
-def _others(count: int) -> str:
-    return "the other one" if count == 1 else f"the {count} others"
 
 
 def _thinned(curve: pd.DataFrame) -> pd.DataFrame:

@@ -303,11 +303,8 @@ def _on_text(heads: Heads) -> Iterator[Figure]:
 
 
 def _on_axis(tokens: Sequence[str]) -> list[str]:
-    return [f"{i} {_visible(token)}" for i, token in enumerate(tokens[:LETTERS])]
-
-
-def _visible(token: str) -> str:
-    return token.replace(" ", "·").replace("\n", "⏎").replace("\t", "→") or "∅"
+    signs = str.maketrans({" ": "·", "\n": "⏎", "\t": "→"})
+    return [f"{i} {token.translate(signs) or '∅'}" for i, token in enumerate(tokens[:LETTERS])]
 
 
 def _telling(

@@ -84,7 +84,7 @@ def write_report(
         page=page,
         figures=drawn,
         drawings={method: Markup(drawing) for method, drawing in by_method.items()},
-        short=[short_table(comparison, family, by_method) for family in comparison.families[:1]],
+        short=short_table(comparison, comparison.families[0], by_method),
         ladder=_ladder(comparison),
         comparison=[comparison_table(comparison, family) for family in comparison.families],
         data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},

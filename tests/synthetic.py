@@ -119,6 +119,7 @@ def synthetic_probes(store: Store, tokens: Sequence[str] = tuple("the cat")) -> 
         patterns = np.tril(generator.uniform(size=(2, H, len(tokens), len(tokens))))
         texts[run_id] = {
             "tokens": [*tokens],
+            "layers": ["1", "2"],
             "patterns": (patterns / patterns.sum(-1, keepdims=True)).tolist(),
             "likeness": [np.eye(H).tolist()] * 2,
             "divergence": [np.zeros((H, H)).tolist()] * 2,

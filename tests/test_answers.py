@@ -142,13 +142,6 @@ def test_what_is_undecided_is_one_sentence():
     ]
 
 
-def test_a_demonstration_names_the_study():
-    typed = ["study=fusion", "size=demo", "heads=8", "seed=0,1"]
-    record = make_record(primary=PRIMARY, study="fusion", demonstration=True, typed=typed, seeds=[0, 1])
-    (line,) = answer(compare(rows(), records=[record]), record).more
-    assert "`ablate run study=fusion heads=8` asks it properly" in line
-
-
 def test_a_line_says_why_nothing_is_decided():
     result = compare(table(*hand_worked()), baseline={"fusion": "sum"}, where=["fusion!=concat"])
     (found,) = [one for one in result.findings if one.is_tested]

@@ -18,7 +18,7 @@ from ablate.reporting.answers import brief_lines, lines
 from ablate.reporting.charts import figures
 from ablate.reporting.follow_ups import ON_LADDER
 from ablate.reporting.html import _ladder
-from ablate.reporting.ladder_details import details
+from ablate.reporting.ladder import details
 from ablate.reporting.limits import Limit, limits
 from ablate.reporting.page import Page, gather
 from ablate.store.record import Predicted, StudyRecord

@@ -81,10 +81,6 @@ def test_so_is_a_study_of_the_repository(command):
     code, out, err = command("compare", str(ROOT / "docs" / "looks"))
     assert code == 0 and height(out + err) <= 13 and "\nvariant  " in out
     assert not [word for word in LEARNED_LATER if word in out.lower()]
-
-
-def test_what_the_looks_decided_is_how_sure_it_is(command):
-    _, out, _ = command("compare", str(ROOT / "docs" / "looks"))
     assert "95 % confidence for all 3 together, decided at 6 to 8 of at most 32 seeds." in out
 
 

@@ -137,7 +137,7 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
     parts = answer(comparison, record)
     why = list[str]()
     if comparison.ladder:
-        from ablate.reporting.ladder_details import details
+        from ablate.reporting.ladder import details
 
         why = details(comparison, comparison.ladder)
     return [*parts.findings, *parts.trust, *why, *parts.more]

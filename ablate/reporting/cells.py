@@ -176,13 +176,10 @@ def _of_ladder(comparison: Comparison, ladder: LadderResult, *, marginal: bool) 
 
 
 def in_width(read: pd.DataFrame, width: int) -> pd.DataFrame:
-    """The table with its longest verdict shortened if it is too wide otherwise."""
-    is_wide = max(map(len, lines_of(read, None)[0].splitlines())) > width
-    return _shortened(read) if is_wide and "verdict" in read else read
-
-
-def _shortened(read: pd.DataFrame) -> pd.DataFrame:
-    """worse, perhaps within the margin -> worse, perhaps. The answer above it has the whole verdict."""
+    """The table with `worse, perhaps` for `worse, perhaps within the margin` if it is too wide otherwise. The
+    answer above it has the whole verdict."""
+    if "verdict" not in read or max(map(len, lines_of(read, None)[0].splitlines())) <= width:
+        return read
     return read.assign(verdict=read["verdict"].str.replace(", perhaps within .*", ", perhaps", regex=True))
 
 

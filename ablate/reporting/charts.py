@@ -3,6 +3,8 @@
 They are means and ranges over seeds, without tests. A new chart is a function that is named in CHARTS.
 """
 
+import itertools
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,23 +14,27 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.frames import as_texts, with_options
+from ablate.analysis.ladder import Arm, LadderResult, places_of
 from ablate.analysis.load import metrics
 from ablate.analysis.variant import names, of_rows
-from ablate.analysis.variants import USABLE, diverged
+from ablate.analysis.variants import USABLE, diverged, mean_interval
 from ablate.phrases import lines_if
-from ablate.reporting import factor_charts, head_charts, ladder_charts
+from ablate.reporting import head_charts
 from ablate.reporting.figures import (
     COLORS,
     GREY,
     SPARSE,
+    TICKS,
     Figure,
     Labels,
     colours,
     curves,
     graded,
+    heat_map,
     in_colour,
     measured,
     over_runs,
+    points_joined,
     ranges,
     slug,
     spec,
@@ -37,6 +43,7 @@ from ablate.reporting.figures import (
 from ablate.reporting.page import Page
 from ablate.reporting.words import confidence
 from ablate.store.columns import column_named, on_validation
+from ablate.store.record import LEVEL
 
 VERDICTS = {  # their colours and shapes
     stats.BETTER: ("#2e9e6b", "diamond"),
@@ -54,6 +61,10 @@ ROW, ROOM = 18, 30  # height of a row of differences, and of the room around all
 WIDE = 42  # letters of labels for which the axis of a chart in a paper has room
 POINTS = 60  # the most points of a curve
 CIRCUIT = ("previous_token", "induction")
+LEVELS = 3  # a numeric factor needs this many levels for a curve
+FACTOR = 4.0  # if the largest level is this many times the smallest, the axis is logarithmic
+TRAINING = 3  # times the FLOPs of a forward pass
+BELOW, TOP, PREDICTED = "rung", "top", "predicted"  # what is drawn of a ladder
 
 
 def figures(page: Page) -> list[Figure]:
@@ -120,22 +131,19 @@ def _curves(page: Page) -> Iterator[Figure]:
         return
     thinned = [_thinned(curve) for _, curve in complete.groupby("variant", sort=False)]
     data = pd.concat(thinned, ignore_index=True)
-    chosen = in_colour(page.comparison)
-    others = data[~data["variant"].isin(chosen)]
+    others = data[~data["variant"].isin(in_colour(page.comparison))]
     which = "those of the primary contrasts" if len(page.comparison.family("primary")) else "the best"
-    rest = f" In colour: {which}; in grey: {_others(others['variant'].nunique())}." if len(others) else ""
+    count = others["variant"].nunique()
+    grey = "the other one" if count == 1 else f"the {count} others"
+    rest = f" In colour: {which}; in grey: {grey}." if count else ""
     yield Figure(
         "curves",
         "Loss over the training",
         f"Validation loss at each evaluation: mean over seeds, band from the lowest to the highest.{rest}",
-        {"curves": spec(curves(data, Labels(page.comparison).full, chosen, "step", "step", "val_loss"), 300)},
+        {"curves": spec(curves(page.comparison, data, "step", "step", "val_loss"), 300)},
         data,
         first=True,
     )
-
-
-def _others(count: int) -> str:
-    return "the other one" if count == 1 else f"the {count} others"
 
 
 def _thinned(curve: pd.DataFrame) -> pd.DataFrame:
@@ -165,17 +173,11 @@ def _rates(page: Page) -> Iterator[Figure]:
     }
     tip = ("variant", "phase", column, "mean", "low", "high", "n")
     base = alt.Chart(finite).encode(x=x, tooltip=tooltips(finite, *tip), **look)
-    y = measured(alt.Y, "mean", metric)
-    dash: dict[str, Any] = {"detail": "variant:N"}
-    shape: dict[str, Any] = {}
+    dash, shape = {"detail": "variant:N"}, {}
     if phases:  # one legend, that of the points, is enough for both
         dash = {"strokeDash": alt.StrokeDash("phase:N", legend=None)}
         shape = {"shape": alt.Shape("phase:N", legend=alt.Legend(symbolFillColor=GREY))}
-    layers = [
-        *ranges(base, finite, alt.Y, metric),
-        base.mark_line().encode(y=y, **dash),
-        base.mark_point(filled=True, size=45, opacity=1).encode(y=y, **shape),
-    ]
+    layers = points_joined(base, finite, metric, dash, shape)
     about = (
         f"Mean {metric} over seeds at each {words} (logarithmic), line from the lowest to the highest seed."
     )
@@ -205,7 +207,7 @@ def _by_value(rows: pd.DataFrame, metric: str, shown: Sequence[str], column: str
     by = ["variant", "phase", column]
     named = rows.assign(
         variant=names(rows, [other for other in shown if other != column]),
-        phase=as_texts(rows["phase"]) if "phase" in rows else "",
+        phase=as_texts(rows["phase"]),
     )
     table = over_runs(named, by, "result")
     table["diverged"] = named.groupby(by, sort=False)["lost"].sum().to_numpy()
@@ -245,7 +247,7 @@ def _seeds(page: Page) -> Iterator[Figure]:
 def _circuit(page: Page) -> Iterator[Figure]:
     """The loss of each run against how far the induction circuit has formed in it."""
     rows, metric = page.reported[page.reported["status"].isin(USABLE)], page.comparison.metric
-    scores = [column for column in CIRCUIT if column in rows and rows[column].notna().any()]
+    scores = [column for column in CIRCUIT if rows[column].notna().any()]
     if not scores or column_named(metric).unit != "nats":
         return
     shown = in_colour(page.comparison)
@@ -271,4 +273,262 @@ def _circuit(page: Page) -> Iterator[Figure]:
     yield Figure("circuit", "Loss and the induction circuit", about, charts, data)
 
 
-CHARTS = (*ladder_charts.CHARTS, _intervals, _curves, _rates, _seeds, _circuit, *factor_charts.CHARTS)
+# --- against factors and costs ---------------------------------------------------------------------------
+
+
+def _against(page: Page) -> Iterator[Figure]:
+    """Means with intervals over each numeric factor, one line for each combination of the other factors."""
+    comparison, tuned = page.comparison, page.subject.record.tuned_column
+    table = comparison.table.drop_duplicates("variant")
+    for column in comparison.shown:
+        levels = pd.to_numeric(table[column], errors="coerce")
+        if column == tuned or levels.nunique() < LEVELS:
+            continue
+        label = Labels(comparison, without=column)
+        data = mean_interval(table.assign(**{column: levels}).dropna(subset=column))
+        data["line"] = [label.full(name) for name in data["variant"]]
+        data = data[[column, "line", "variant", "n", "mean", "low", "high"]].sort_values(["line", column])
+        words, lines = column_named(column).words, [*data["line"].unique()]
+        few = 1 < len(lines) <= len(COLORS)
+        drawn = data.round({"mean": 5, "low": 5, "high": 5})
+        look: dict[str, Any] = {"color": colours("line", lines)} if few else {"detail": "line:N"}
+        low, high = levels.min(), levels.max()
+        x = graded(column, data[column], words, log=low > 0 and high / low >= FACTOR)
+        tip = tooltips(drawn, "variant", "mean", "low", "high", "n")
+        base = alt.Chart(drawn).encode(x=x, tooltip=tip, **look)
+        chart = alt.layer(*points_joined(base, drawn, comparison.metric))
+        yield Figure(
+            f"against-{slug(column)}",
+            f"{comparison.metric} against {words}",
+            f"Mean {comparison.metric} over seeds with its 95 % interval, at each {words}.",
+            {f"against-{slug(column)}": spec(chart, 280)},
+            data,
+        )
+
+
+def _grid(page: Page) -> Iterator[Figure]:
+    """Heat maps of the means, heads against the other factors, one for each value of out_proj."""
+    comparison, tuned = page.comparison, page.subject.record.tuned_column
+    table = comparison.table.drop_duplicates("variant")
+    table = table[table["variant"].isin({*names(page.reported, comparison.shown)})]
+    if not {"heads", "out_proj"} <= {*comparison.shown} or table["heads"].nunique() < 2 or len(table) < 4:
+        return
+    rows = [c for c in comparison.shown if c not in ("heads", "out_proj", tuned) and table[c].nunique() > 1]
+    if not rows or table.duplicated([*rows, "heads", "out_proj"]).any():
+        return
+    data = table[[*comparison.shown, "n", "mean", "sd"]].reset_index(drop=True)
+    cells = table[["variant", "n", "mean", "sd", "out_proj"]].assign(
+        row=table[rows].agg(" · ".join, axis=1), column=table["heads"]
+    )
+    low, high = float(table["mean"].min()), float(table["mean"].max())
+    charts = {
+        f"grid-out_proj-{slug(str(level))}": heat_map(
+            part.drop(columns="out_proj"),
+            "blues",
+            f"heads (out_proj={level})",
+            title=" · ".join(rows),
+            order=sorted(table["heads"].unique(), key=float),
+            domain=(low, high) if comparison.higher_is_better else (high, low),
+            digits=3,
+        )
+        for level, part in cells.groupby("out_proj", sort=False)
+    }
+    about = f"Mean {comparison.metric} over seeds; the darker, the better. Colours are the same in all maps."
+    yield Figure("grid", "The grid", about, charts, data)
+
+
+def _costs(page: Page) -> Iterator[Figure]:
+    """The result against the parameters and FLOPs of each variant."""
+    metric = page.comparison.metric
+    means = mean_interval(page.comparison.table.drop_duplicates("variant"))
+    rows = page.reported.assign(
+        variant=names(page.reported, page.comparison.shown), out_proj=as_texts(page.reported["out_proj"])
+    )
+    costs = rows[["variant", "fusion", "out_proj", "params", "flops_per_token"]].drop_duplicates("variant")
+    data = means[["variant", "n", "mean", "low", "high"]].merge(costs, on="variant")
+    legend = alt.Legend(columns=1, symbolFillColor=GREY, labelExpr="'out_proj ' + datum.label")
+    several = data["out_proj"].nunique() > 1
+    shape: dict[str, Any] = {"shape": alt.Shape("out_proj:N", legend=legend)} if several else {}
+    charts = {}
+    for cost, words in (("params", "parameters"), ("flops_per_token", "FLOPs per token, forward")):
+        if data[cost].nunique() < 2:
+            continue
+        base = alt.Chart(data).encode(
+            x=measured(alt.X, cost, words, axis=alt.Axis(format="~s", tickCount=TICKS)),
+            color=colours("fusion", [*data["fusion"].unique()]),
+            tooltip=tooltips(data, "variant", cost, "mean", "n"),
+        )
+        points = base.mark_point(filled=True, size=60, opacity=0.85)
+        points = points.encode(y=measured(alt.Y, "mean", metric), **shape)
+        chart = alt.layer(*ranges(base, data, alt.Y, metric), points)
+        charts[f"cost-{cost.partition('_')[0]}"] = spec(chart, 260)
+    if charts:
+        about = (
+            f"Mean {metric} with its 95 % interval, against parameters and against forward FLOPs per token; a"
+            " point a variant."
+        )
+        yield Figure("cost", "Cost against result", about, charts, data, first=True)
+
+
+def _weights(page: Page) -> Iterator[Figure]:
+    """Learned weights: one row per variant and layer, one column per head."""
+    shown = page.comparison.shown
+    rows = with_options(page.reported)  # of all rows: those with weights may lack an option that others have
+    rows = rows[rows["status"].isin(USABLE) & rows["fusion_weights"].notna()]
+    rows = rows.sort_values(list(shown), ignore_index=True)
+    long = [
+        (name, layer, head, weight)
+        for name, text in zip(names(rows, shown), rows["fusion_weights"], strict=True)
+        for layer, heads in enumerate(_numbers(text), 1)
+        for head, weight in enumerate(heads, 1)
+    ]
+    if not long:
+        return
+    place = ["variant", "layer", "head"]
+    data = over_runs(pd.DataFrame(long, columns=[*place, "weight"]), place, "weight")
+    label = Labels(page.comparison, among=data["variant"])
+    cells = data.assign(row=label.of_layers(data), column=data["head"])
+    yield Figure(
+        "weights",
+        "Learned fusion weights",
+        "The weight of each head at the end of the training, mean over seeds; the darker, the larger.",
+        {"weights": heat_map(cells, "purples", "head", title=label.join(label.title, "layer"))},
+        data,
+    )
+
+
+def _numbers(text: str) -> list[list[float]]:
+    """fusion_weights, layers × heads; empty if the text is anything else."""
+    try:
+        return [[float(weight) for weight in layer] for layer in json.loads(text)]
+    except (ValueError, TypeError, RecursionError):
+        return []
+
+
+# --- of a ladder -----------------------------------------------------------------------------------------
+
+
+def _at_rungs(page: Page) -> Iterator[Figure]:
+    """The difference of each arm to the baseline against parameters, with what was predicted of the top."""
+    comparison, ladder = page.comparison, page.comparison.ladder
+    if not ladder:
+        return
+    data = pd.concat([_of_arm(arm, ladder) for arm in ladder.arms], ignore_index=True)
+    ends = [*data["low"].dropna(), *data["high"].dropna(), *data["diff"], 0.0]
+    y = alt.Scale(domain=[min(ends), max(ends)], nice=True)  # the same for all arms
+    title = f"difference in {comparison.metric} to {ladder.baseline}"
+    levels = [float(rung.size) for rung in ladder.rungs]
+    axes = {
+        "x": graded("parameters", levels, "parameters", log=True, format=".2~s"),
+        "y": alt.Y("diff:Q", title=title, scale=y, axis=SPARSE),
+    }
+    charts = {}
+    for color, arm in zip(itertools.cycle([*COLORS[1:], COLORS[0]]), ladder.arms, strict=False):
+        drawn = data[data["arm"] == arm.name]
+        if drawn.empty:
+            continue
+        seen, about = drawn[drawn["what"] != PREDICTED], ("arm", "parameters", "n", "diff", "low", "high")
+        base = alt.Chart(seen).encode(
+            **axes, tooltip=tooltips(seen, *about, "verdict"), color=alt.value(color)
+        )
+        zero = alt.Chart(pd.DataFrame([{"zero": 0}])).mark_rule(color=GREY, strokeDash=[3, 3])
+        shape = alt.Shape(
+            "what:N", scale=alt.Scale(domain=[BELOW, TOP], range=["circle", "diamond"]), legend=None
+        )
+        layers = [
+            zero.encode(y=alt.Y("zero:Q", title=title)),
+            *_band(drawn, ladder, axes["x"]),
+            base.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=title), y2="high:Q"),
+            base.mark_point(filled=True, opacity=1, size=70).encode(shape=shape),
+        ]
+        stem = f"ladder-{slug(arm.name)}"
+        charts[stem] = spec(alt.layer(*layers), 200, arm.name)
+    yield Figure(
+        "ladder-differences",
+        "Differences against parameters",
+        f"Points: differences to {ladder.baseline} at each rung, a diamond for the one that was held"
+        f" out; lines: simultaneous {confidence(comparison)} intervals; band: from the rung below the top to"
+        f" the {100 * LEVEL:g} % interval that was predicted there before a run of the top began.",
+        charts,
+        data,
+        first=True,
+    )
+
+
+def _of_arm(arm: Arm, ladder: LadderResult) -> pd.DataFrame:
+    """What was seen of an arm and, in the last row, what was predicted."""
+    top = len(ladder.rungs) - 1
+    seen = arm.steps[["rung", "pairs", "diff", "low", "high", "verdict"]].rename(columns={"pairs": "n"})
+    seen = seen.assign(what=[TOP if at == top else BELOW for at in seen["rung"]])
+    if predicted := arm.predicted:
+        of_top = {"rung": top, "diff": predicted.difference, "low": predicted.low, "high": predicted.high}
+        seen = pd.concat([seen, pd.DataFrame([{**of_top, "what": PREDICTED}])], ignore_index=True)
+    sizes = [ladder.rungs[int(at)].size for at in seen["rung"]]
+    seen = seen.assign(
+        arm=arm.name, parameters=sizes, rung=[ladder.rungs[int(at)].name for at in seen["rung"]]
+    )
+    return seen[["arm", "rung", "parameters", "what", "n", "diff", "low", "high", "verdict"]]
+
+
+def _band(drawn: pd.DataFrame, ladder: LadderResult, x: alt.X) -> list[alt.Chart]:
+    """A band from the difference at the highest rung below the top to the interval predicted at the top."""
+    predicted, below = (drawn[drawn["what"] == what] for what in (PREDICTED, BELOW))
+    if predicted.empty or below.empty:
+        return []
+    start = below.tail(1).assign(low=lambda row: row["diff"], high=lambda row: row["diff"])
+    band = pd.concat([start, predicted], ignore_index=True)[["parameters", "diff", "low", "high"]]
+    base = alt.Chart(band).encode(x=x)
+    return [
+        base.mark_area(opacity=0.3, color=GREY).encode(y="low:Q", y2="high:Q"),
+        base.mark_line(strokeDash=[4, 3], color=GREY).encode(y="diff:Q"),
+    ]
+
+
+def _against_flops(page: Page) -> Iterator[Figure]:
+    """The loss of each arm against the FLOPs of a training run."""
+    comparison, ladder = page.comparison, page.comparison.ladder
+    if not ladder:
+        return
+    metric, places = comparison.metric, places_of(ladder.record)
+    rows = page.reported[page.reported["status"].isin(USABLE) & page.reported[metric].notna()]
+    rows = rows.dropna(subset=["flops_per_token", "tokens"])
+    runs = [
+        (
+            arm,
+            ladder.rungs[at].name,
+            TRAINING * float(row["flops_per_token"]) * float(row["tokens"]),
+            row[metric],
+        )
+        for row in rows.to_dict("records")
+        for at, arm in places.get(row["run_id"], ())
+    ]
+    if not runs:
+        return
+    table = pd.DataFrame(runs, columns=["arm", "rung", "flops", "value"])
+    data = over_runs(table, ["arm", "rung", "flops"]).sort_values(["arm", "flops"], ignore_index=True)
+    order = [ladder.baseline, *(arm.name for arm in ladder.arms)]
+    base = alt.Chart(data.round({"mean": 5, "low": 5, "high": 5})).encode(
+        x=alt.X(
+            "flops:Q",
+            title="FLOPs of a training run",
+            scale=alt.Scale(type="log", nice=False),
+            axis=alt.Axis(format=".0e", labelOverlap="greedy"),
+        ),
+        color=colours("arm", order),
+        tooltip=tooltips(data, "arm", "rung", "flops", "mean", "low", "high", "n"),
+    )
+    yield Figure(
+        "ladder-losses",
+        "Loss against training FLOPs",
+        f"Mean {metric} over seeds at each rung, line from the lowest to the highest seed, against the"
+        f" FLOPs of a training run (logarithmic): {TRAINING} times those of a forward pass, for each token.",
+        {"ladder-losses": spec(alt.layer(*points_joined(base, data, metric)), 280)},
+        data,
+        first=True,
+    )
+
+
+CHARTS = (
+    *(_at_rungs, _against_flops, _intervals, _curves, _rates, _seeds, _circuit),
+    *(_against, _grid, _costs, _weights),
+)

@@ -102,17 +102,6 @@ def with_budget(record: StudyRecord, seconds: float) -> str:
     return shlex.join([*words[:at], *words[at + 2 :], "--budget", f"{minutes}m"])
 
 
-def with_fixed_places(record: StudyRecord) -> str:
-    """The commands that add heads which read fixed places to a study, as it was typed; empty if it did not
-    come from a command."""
-    if not record.typed:
-        return ""
-    name = f"{record.name}-fixed"
-    typed = [word for word in record.typed if not word.startswith(("name=", "scores="))]
-    words = ["ablate", "run", *typed, "scores=offsets", f"name={as_value(name)}"]
-    return f"{shlex.join(words)} && ablate compare {shlex.join([record.name, name])}"
-
-
 def whole_study(record: StudyRecord) -> str:
     """The command of the full study that this demonstration belongs to, without what made it small."""
     typed = [word for word in record.typed if not word.startswith(("size=", "seed=", "name=", "study."))]

@@ -8,7 +8,7 @@ on black; the style sheet sets those of text and lines), and vl-convert renders 
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,18 +137,28 @@ def colours(column: str, order: Sequence[str], *, legend: bool = True) -> alt.Co
 
 def ranges(base: Any, data: pd.DataFrame, channel: Any, title: str) -> list[Any]:
     """A line from low to high for each row along an axis (alt.X or alt.Y); none if all rows are of single
-    seeds, which have no interval."""
+    seeds, which have no interval. title: as of `measured`, since Vega-Lite joins titles that differ."""
     name = channel.__name__.lower()
-    ends: dict[str, Any] = {name: channel("low:Q", title=title), f"{name}2": "high:Q"}
+    ends: dict[str, Any] = {name: channel("low:Q", title=column_named(title).words), f"{name}2": "high:Q"}
     return [base.mark_rule(opacity=0.6).encode(**ends)] if data["low"].notna().any() else []
 
 
-def curves(
-    data: pd.DataFrame, label: Callable[[str], str], chosen: Sequence[str], at: str, x: str, y: str
-) -> Any:
+def points_joined(
+    base: Any, data: pd.DataFrame, metric: str, line: Mapping[str, Any] = {}, point: Mapping[str, Any] = {}
+) -> list[Any]:
+    """Points at `mean` with their ranges, joined by lines. line, point: further encodings of each."""
+    y = measured(alt.Y, "mean", metric)
+    return [
+        *ranges(base, data, alt.Y, metric),
+        base.mark_line().encode(y=y, **line),
+        base.mark_point(filled=True, size=45, opacity=1).encode(y=y, **point),
+    ]
+
+
+def curves(comparison: Comparison, data: pd.DataFrame, at: str, x: str, y: str) -> Any:
     """A chart of `mean` over the whole numbers in the column `at`, one line per variant, with a band from low
-    to high. The chosen variants are coloured, the others grey. x, y: titles of the axes. label: gives the
-    short name of a variant."""
+    to high. The most important variants are coloured, the others grey. x, y: titles of the axes."""
+    label, chosen = Labels(comparison).full, in_colour(comparison)
     drawn = data.round({"mean": 5, "low": 5, "high": 5}).assign(label=[label(v) for v in data["variant"]])
     tip = tooltips(drawn, "variant", at, "mean", "low", "high", "n")
     axes = {

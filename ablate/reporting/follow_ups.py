@@ -3,7 +3,7 @@
 import math
 import shlex
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pandas as pd
@@ -90,6 +90,15 @@ class FollowUps:
         more = [f"seed=range({fewest})"] if seeds < fewest and not self.record.primary else []
         times = LONGER * (fewest / max(1, seeds) if more else 1)
         return self.changed("longer", f"train.steps={LONGER * int(steps[0])}", *more, times=times)
+
+    def beside_fixed_places(self) -> FollowUp:
+        """The study with heads that read fixed places, and the two compared; without a command for a ladder,
+        and if none was typed."""
+        if self.record.rungs or not self.record.typed:
+            return FollowUp()
+        fixed = self.changed("fixed", "scores=offsets")
+        both = shlex.join(["ablate", "compare", self.record.name, f"{self.record.name}-fixed"])
+        return replace(fixed, command=f"{fixed.command} && {both}")
 
     def at_own_rates(self) -> FollowUp:
         """The same methods, each at its own learning rate: a duel of two, study=tuned of more."""

@@ -33,7 +33,6 @@ from ablate.reporting.figures import (
     colours,
     curves,
     heat_map,
-    in_colour,
     layer_name,
     measured,
     over_runs,
@@ -80,9 +79,6 @@ class Heads:
         """The values of a probe at the last step, with their variant."""
         values = self.values[self.values["probe"] == probe]
         return named(at_the_end(values), self.variant)
-
-    def curves(self, data: pd.DataFrame, at: str, x: str, y: str) -> Any:
-        return curves(data, self.label.full, in_colour(self.comparison), at, x, y)
 
 
 def figures(page: Page) -> Iterator[Figure]:
@@ -208,7 +204,9 @@ def _pruned(heads: Heads) -> Iterator[Figure]:
         " band from the lowest to the highest.",
         {
             slug(f"heads-pruned {kind}".strip()): spec(
-                heads.curves(part.drop(columns="kind"), "removed", x, "loss, nats"), 280, str(kind)
+                curves(heads.comparison, part.drop(columns="kind"), "removed", x, "loss, nats"),
+                280,
+                str(kind),
             )
             for kind, part in data.groupby("kind", sort=False)
         },
@@ -227,7 +225,7 @@ def _over_steps(heads: Heads) -> Iterator[Figure]:
     data = over_runs(runs.reset_index(), ["variant", "probe", "step"])
     charts = {
         f"heads-steps-{slug(str(probe))}": spec(
-            heads.curves(part.drop(columns="probe"), "step", "step", PROBES[str(probe)]), 200
+            curves(heads.comparison, part.drop(columns="probe"), "step", "step", PROBES[str(probe)]), 200
         )
         for probe, part in data.groupby("probe", sort=False)
     }
@@ -245,7 +243,7 @@ def _alike(heads: Heads) -> Iterator[Figure]:
     """How similar the outputs of heads are, in one run of each variant."""
     charts, tables = {}, []
     for name, maps in heads.maps.items():
-        for layer, pairs in zip(_layers(maps), maps["likeness"], strict=True):
+        for layer, pairs in zip(map(layer_name, maps["layers"]), maps["likeness"], strict=True):
             H = len(pairs)
             if H < 2:
                 continue
@@ -273,7 +271,7 @@ def _on_text(heads: Heads) -> Iterator[Figure]:
     axis = {"labelExpr": "split(datum.label, ' ')[1]", "labelFontSize": 9, "ticks": False}
     for name, maps in heads.maps.items():
         tokens, keys = _on_axis(maps["tokens"]), _on_axis(maps.get("keys", maps["tokens"]))
-        layers, is_text = _layers(maps), "keys" not in maps
+        layers, is_text = [*map(layer_name, maps["layers"])], "keys" not in maps
         for layer, head, what in _telling(maps["patterns"], is_text=is_text):
             rows = [
                 (tokens[query], keys[key], maps["patterns"][layer][head][query][key])
@@ -304,17 +302,9 @@ def _on_text(heads: Heads) -> Iterator[Figure]:
         )
 
 
-def _layers(maps: Mapping[str, Any]) -> list[str]:
-    """The names of the layers."""
-    return [layer_name(layer) for layer in maps.get("layers", range(1, len(maps["patterns"]) + 1))]
-
-
 def _on_axis(tokens: Sequence[str]) -> list[str]:
-    return [f"{i} {_visible(token)}" for i, token in enumerate(tokens[:LETTERS])]
-
-
-def _visible(token: str) -> str:
-    return token.replace(" ", "·").replace("\n", "⏎").replace("\t", "→") or "∅"
+    signs = str.maketrans({" ": "·", "\n": "⏎", "\t": "→"})
+    return [f"{i} {token.translate(signs) or '∅'}" for i, token in enumerate(tokens[:LETTERS])]
 
 
 def _telling(

@@ -24,7 +24,7 @@ from ablate.config.extras import require
 from ablate.phrases import cleaned, texts
 from ablate.reporting import cells, own_files, words
 from ablate.reporting.compared import Method, drawings, method_of
-from ablate.reporting.ladder_details import details
+from ablate.reporting.ladder import details
 from ablate.reporting.page import Page, gather
 from ablate.reporting.relations import STANDARD
 from ablate.reporting.tables import readable, render
@@ -84,15 +84,12 @@ def write_report(
         page=page,
         figures=drawn,
         drawings={method: Markup(drawing) for method, drawing in by_method.items()},
-        short=[short_table(comparison, family, by_method) for family in comparison.families[:1]],
+        short=short_table(comparison, comparison.families[0], by_method),
         ladder=_ladder(comparison),
         comparison=[comparison_table(comparison, family) for family in comparison.families],
         data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},
         specs=specs,
         sentences=words.sentences(comparison),
-        glossary=GLOSSARY,
-        anchor=anchor,
-        occurring=occurring,
         reviewed=[limit for limit in page.limits if limit.next.command],
         hyperparameters=table(page.hyperparameters, "Hyper-parameters"),
         latex=render(page.hyperparameters, "latex"),
@@ -269,6 +266,7 @@ def _template(name: str) -> Any:
         lstrip_blocks=True,
     )
     # A notebook shows the fragment alone, without the meanings of terms.
+    environment.globals |= {"glossary": GLOSSARY, "anchor": anchor, "occurring": occurring}
     environment.filters["coded"] = coded
     environment.filters["explained"] = explained if name == "page.html.j2" else coded
     return environment.get_template(name)

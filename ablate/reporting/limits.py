@@ -18,7 +18,7 @@ from ablate.config.schema import ENCODER_DECODER
 from ablate.model.spec import GPT2, LLAMA
 from ablate.phrases import capital, counted_between
 from ablate.reporting.backbone import NAMES, backbone, kinds, parts
-from ablate.reporting.commands import whole_study, with_fixed_places
+from ablate.reporting.commands import whole_study
 from ablate.reporting.compared import compared
 from ablate.reporting.follow_ups import FollowUp, FollowUps
 from ablate.reporting.methods import levels_in_words
@@ -217,18 +217,17 @@ def _overfit(rows: pd.DataFrame, comparison: Comparison) -> Iterator[Limit]:
 
 def _standing(further: FollowUps) -> Iterator[Limit]:
     """What speaks against the text and the budget."""
-    caveats, record = further.comparison.caveats, further.record
+    caveats = further.comparison.caveats
     for one in caveats:
         if one.is_doubt:
             next_ = further.longer() if one.about == "counting" else NO_FOLLOW_UP
             yield Limit(one.brief, f"{capital(one.text)}.", "Do text and budget carry a verdict?", next_)
     if not any(one.about == "fixed places" for one in caveats):
-        command = "" if record.rungs else with_fixed_places(record)
         yield Limit(
             "not known whether attention has learned to look",
             "Whether attention has learned to look is not known, without heads that read fixed places.",
             "Has attention learned to look at all?",
-            further.taking(command) if command else NO_FOLLOW_UP,
+            further.beside_fixed_places(),
         )
 
 

@@ -27,7 +27,6 @@ def hyperparameters(rows: pd.DataFrame) -> pd.DataFrame:
         for column in sorted(TABLE, key=lambda column: column.role == "seed")
         if column.label
         and column.role in ("config", "derived", "seed")
-        and column.name in rows
         and not (rows[column.name] == column.unsaid).all()
     }
     return pd.DataFrame(
@@ -48,13 +47,13 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     variants = len(table.drop_duplicates(factors))
     split = column_named(comparison.metric).split or "validation"
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
-    one_text = of.get("architecture", "") in ("", "decoder")
-    encoder = f" of the decoder and {of['encoder_layers']} of the encoder" if of.get("encoder_layers") else ""
+    one_text = of["architecture"] in ("", "decoder")
+    encoder = f" of the decoder and {of['encoder_layers']} of the encoder" if of["encoder_layers"] else ""
     layers = f"{of['layers']} layers{encoder}"
     sentences = [f"We compare {variants} variants that differ in {joined(varying)}."]
     if all(of[column] for column in TRAINING):  # rows from elsewhere may lack them
         sentences += [
-            f"Each is {MODELS.get(of.get('architecture', ''), MODELS['decoder'])} (pre-norm,"
+            f"Each is {MODELS.get(of['architecture'], MODELS['decoder'])} (pre-norm,"
             f" {parts(rows) or 'learned positions, GELU'}, tied embeddings; {layers}, width {of['d_model']},"
             f" context {of['context']}),"
             f" trained for {of['steps']} steps of {of['batch']} {'windows' if one_text else 'pairs'} on"

@@ -111,8 +111,7 @@ def _cost(rows: pd.DataFrame) -> str:
 
 def _development(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that were used to choose values and are in no result."""
-    phase = as_texts(rows["phase"]) if "phase" in rows else pd.Series("", index=rows.index)
-    return rows[~phase.isin(["", "report"])]
+    return rows[~as_texts(rows["phase"]).isin(["", "report"])]
 
 
 def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[Note]:
@@ -155,7 +154,5 @@ def _facts(subject: Results, environment: Mapping[str, list[str]]) -> dict[str, 
 
 
 def _all(rows: pd.DataFrame, column: str) -> str:
-    if column not in rows:
-        return ""
     values = [f"{v:g}" if isinstance(v, float) else str(v) for v in rows[column].dropna().unique()]
     return ", ".join(values)

@@ -15,7 +15,6 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.ladder import LadderResult
-from ablate.analysis.variant import Variant
 from ablate.analysis.variants import mean_interval
 from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
@@ -119,8 +118,8 @@ def _as_rows(comparison: Comparison, table: pd.DataFrame, stub: Sequence[str]) -
 def _about_differences(comparison: Comparison, table: pd.DataFrame) -> str:
     """What the differences are to, and what their intervals are."""
     tested = table[table["p"].notna()]
-    bases = [comparison.variants[name] for name in sorted({*table["baseline"].dropna()})]
-    to = f"to {_shared(comparison, bases)}{', otherwise equal' if len(bases) > 1 else ''}"
+    several = table["baseline"].nunique() > 1
+    to = f"to {_shared(comparison, table)}{', otherwise equal' if several else ''}"
     if tested.empty:
         return f"difference: {to}."
     least, most = (f"{100 * level:.4g} %" for level in (tested["level"].min(), tested["level"].max()))
@@ -223,10 +222,8 @@ def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
         which = "highest" if comparison.higher_is_better else "lowest"
         parts.append(f"Bold: the {which} mean, if all comparisons with it are decided.")
     if table["verdict"].isin(stats.CLAIMS).any():
-        bases = [comparison.variants[name] for name in sorted({*table["baseline"].dropna()})]
-        base = _shared(comparison, bases)
         by = f"by the simultaneous {confidence(comparison)} interval"
-        parts.append(f"{MARK}: differs from its baseline, {base}, {by}.")
+        parts.append(f"{MARK}: differs from its baseline, {_shared(comparison, table)}, {by}.")
     if table["verdict"].eq(stats.EQUIVALENT).any():
         parts.append(f"{SAME}: equivalent to its baseline within ±{comparison.margin:g}.")
     if same := comparison.identical:
@@ -235,8 +232,9 @@ def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
     return " ".join(parts)
 
 
-def _shared(comparison: Comparison, baselines: Sequence[Variant]) -> str:
+def _shared(comparison: Comparison, table: pd.DataFrame) -> str:
     """What all baselines have in common, in English, of what varies; the first one's if nothing."""
+    baselines = [comparison.variants[name] for name in sorted({*table["baseline"].dropna()})]
     first, *rest = [one.levels for one in baselines]
     common = {key: level for key, level in first.items() if all(other.get(key) == level for other in rest)}
     told = {key: level for key, level in common.items() if key in comparison.varying} or common or first

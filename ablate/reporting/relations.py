@@ -3,7 +3,7 @@
 A test holds each to what verify checks, since that loads torch, and a report does not.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ablate.analysis.variant import Variant
@@ -166,23 +166,21 @@ def relations(pairs: Iterable[tuple[Variant, Variant]]) -> list[Relation]:
     for variant, baseline in pairs:
         for column in variant.differing(baseline):
             levels = variant.levels[column], baseline.levels.get(column, "")
-            for relation in _relating(column, *levels):
-                found.setdefault(relation.name, relation)
+            direct, standard = _between(column, *levels), STANDARD.get(column)
+            if not direct and standard:
+                direct = [one for level in levels for one in _between(column, standard, level)]
+            found |= {one.name: one for one in direct}
     return [*found.values()]
 
 
-def _relating(column: str, one: str, other: str) -> Iterator[Relation]:
-    direct = [r for r in RELATIONS if r.column == column and _fits(r.pair, (one, other))]
-    if direct or column not in STANDARD:
-        yield from direct
-        return
-    for level in (one, other):
-        yield from (r for r in RELATIONS if r.column == column and {*r.pair} == {STANDARD[column], level})
-
-
-def _fits(pair: tuple[str, str], levels: tuple[str, str]) -> bool:
-    """Whether these levels are those of the pair, in either order."""
-    return any(
-        all(wanted in ("", level) for wanted, level in zip(pair, order, strict=True))
-        for order in (levels, levels[::-1])
-    )
+def _between(column: str, one: str, other: str) -> list[Relation]:
+    """The relations of these two levels, in either order."""
+    return [
+        relation
+        for relation in RELATIONS
+        if relation.column == column
+        and any(
+            all(wanted in ("", level) for wanted, level in zip(relation.pair, order, strict=True))
+            for order in ((one, other), (other, one))
+        )
+    ]

@@ -13,7 +13,7 @@ import pandas as pd
 from rich.cells import cell_len
 
 from ablate.analysis.foreign import FORMULA
-from ablate.analysis.frames import is_empty
+from ablate.analysis.frames import is_empty, is_numeric
 from ablate.phrases import one_line, visible
 from ablate.store.columns import SEED_COLUMNS
 
@@ -34,13 +34,13 @@ def render(frame: pd.DataFrame, format: str) -> str:
     cells = [[readable(name, value) for name, value in row.items()] for row in frame.to_dict("records")]
     names = [visible(str(name)) for name in frame.columns]
     if format == "md":
-        lines = [names, ["---:" if _is_number(frame[name]) else "---" for name in frame.columns], *cells]
+        lines = [names, ["---:" if is_numeric(frame[name]) else "---" for name in frame.columns], *cells]
         marks = re.compile(r"[\\|]|<(?=[a-zA-Z/!?])")
         return "".join(
             "| " + " | ".join(marks.sub(r"\\\g<0>", cell) for cell in line) + " |\n" for line in lines
         )
     if format == "latex":
-        align = "".join("r" if _is_number(frame[name]) else "l" for name in frame.columns)
+        align = "".join("r" if is_numeric(frame[name]) else "l" for name in frame.columns)
         return latex([*map(escaped, names)], align, [[*map(escaped, line)] for line in cells])
     return lines_of(frame, None)[0]
 
@@ -59,7 +59,7 @@ def _as_texts(frame: pd.DataFrame) -> pd.DataFrame:
         return f"'{text}" if is_run else text
 
     columns = ((marked(name), cells) for name, cells in frame.items())
-    return pd.DataFrame({n: c if _is_number(c) else c.astype(object).map(marked) for n, c in columns})
+    return pd.DataFrame({n: c if is_numeric(c) else c.astype(object).map(marked) for n, c in columns})
 
 
 def lines_of(
@@ -75,7 +75,7 @@ def lines_of(
         TextColumn(
             visible(str(name)),
             [readable(name, value) for value in frame[name].tolist()],
-            right=_is_number(frame[name]),
+            right=is_numeric(frame[name]),
             rank=least.index(str(name)) if name in least else None,
         )
         for name in frame.columns
@@ -159,10 +159,6 @@ def readable(name: object, value: Any) -> str:
 
 _NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
 _SHORT = ("wall_s", "peak_memory_mb", "tokens_per_s", "step_ms", "minutes")
-
-
-def _is_number(column: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
 # --- columns that fit into a terminal -------------------------------------------------------------

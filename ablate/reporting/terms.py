@@ -1,6 +1,7 @@
 """The terms of a report: their meanings, and the places in its text from which they can be opened."""
 
 import re
+from collections.abc import Callable
 
 from markupsafe import Markup, escape
 
@@ -39,12 +40,16 @@ _TERMS = re.compile("|".join(rf"\b({SPELLINGS.get(term, term)})\b" for term in G
 def explained(text: str) -> Markup:
     """The text as HTML: text between backticks becomes code, and each term, at its first occurrence, a button
     that opens its meaning (`anchor`)."""
-    return _with_code(text, terms=True)
+    return coded(text, _with_buttons)
 
 
-def coded(text: str) -> Markup:
-    """The text as HTML: text between backticks becomes code."""
-    return _with_code(text, terms=False)
+def coded(text: str, prose: Callable[[str], Markup] = escape) -> Markup:
+    """The text as HTML: text between backticks becomes code. prose: makes HTML of what stands between."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:  # an unpaired backtick
+        return prose(text)
+    code = Markup("<code>{}</code>").format
+    return Markup("").join(code(piece) if i % 2 else prose(piece) for i, piece in enumerate(pieces))
 
 
 def anchor(term: str) -> str:
@@ -56,15 +61,6 @@ def occurring(text: str) -> list[str]:
     """The terms in a text."""
     found = {(match.lastindex or 1) - 1 for match in _TERMS.finditer(text)}
     return [term for at, term in enumerate(GLOSSARY) if at in found]
-
-
-def _with_code(text: str, *, terms: bool) -> Markup:
-    prose = _with_buttons if terms else escape
-    pieces = text.split("`")
-    if len(pieces) % 2 == 0:  # an unpaired backtick
-        return prose(text)
-    code = Markup("<code>{}</code>").format
-    return Markup("").join(code(piece) if i % 2 else prose(piece) for i, piece in enumerate(pieces))
 
 
 def _with_buttons(text: str) -> Markup:

@@ -55,6 +55,11 @@ def is_foreign(rows: pd.DataFrame) -> bool:
     return bool(rows["fusion"].isna().all() and rows["status"].isin(RESULTS).any())
 
 
+def is_numeric(cells: pd.Series) -> bool:
+    """Whether a column holds numbers, and not truth values."""
+    return pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells)
+
+
 def is_empty(value: Any) -> bool:
     """Whether a value of a table is missing."""
     return value is None or value is pd.NA or bool(value != value)

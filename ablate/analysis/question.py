@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.contrasts import parse_baseline
-from ablate.analysis.frames import LARGEST, is_foreign
+from ablate.analysis.frames import LARGEST, is_foreign, is_numeric
 from ablate.analysis.incomparable import metrics_of
 from ablate.analysis.variant import Variant
 from ablate.analysis.variants import variant_columns
@@ -147,7 +147,7 @@ def varied(
         return by, []
     free = rows[rows.columns.difference([*NOT_VARIED, *used], sort=False)]
     several = [str(name) for name in free if 1 < free[name].nunique(dropna=False) < len(free)]
-    words = [name for name in several if name not in rows.select_dtypes("number")]
+    words = [name for name in several if not is_numeric(rows[name])]
     if len(words) == 1:
         return words, [Note(f"variants: by {words[0]}, the only column of words; --by takes others", "taken")]
     if words or not {*several} & {*variant_columns(rows)}:

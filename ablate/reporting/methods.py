@@ -114,10 +114,10 @@ def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list
     came = f" (it came to {', '.join(values)})" if values else ""
     return [
         f"Each variant has its own {record.tuned_key}, chosen on the validation split and on development"
-        f" seeds ({', '.join(record.development_seeds)}){record.tuned_at}, which report nothing:"
-        f" of the mean {metric} at each point of a grid of powers of two{grid}, the same for all variants, the"
-        f" minimum of a parabola in log2 {column} through the best point and its neighbours; a point at which a seed diverged counts"
-        f" as infinite{came}.",
+        f" seeds ({', '.join(record.development_seeds)}){record.tuned_at}, which report nothing: of the mean"
+        f" {metric} at each point of a grid of powers of two{grid}, the same for all variants, the minimum of"
+        f" a parabola in log2 {column} through the best point and its neighbours; a point at which a seed"
+        f" diverged counts as infinite{came}.",
         *lines_if(compared, f"Variants are compared {', and '.join(compared)}."),
     ]
 

@@ -76,6 +76,8 @@ def test_of_many_contrasts_their_verdicts_and_the_largest():
     result = compare(many, records=[make_record(primary=PRIMARY)])
     tally, largest = findings(result)
     assert tally == "Of 6 comparisons: 3 undecided, 3 worse."
+    named = make_record(primary=[{"vary": "fusion", "baseline": "concat", "where": {"heads": [2, 4]}}])
+    assert len(findings(compare(many, records=[named]))) == 4  # what was named beforehand is told one by one
     assert largest.startswith("The largest: sum costs 1.250 nats") and "(heads=2" in largest
 
 

@@ -222,7 +222,8 @@ def bimodal_seeds(variants: Variants) -> list[Note]:
             f" ({first_few(ids[apart].tolist())}); a t-interval is not valid for two groups, and another"
             " learning rate or a longer warm-up may have one kind only"
         )
-        lines.append(Note(line, "doubt", "seeds in two groups"))
+        brief = "one seed far from the others" if apart.sum() == 1 else "seeds in two groups"
+        lines.append(Note(line, "doubt", brief))
     return lines
 
 

@@ -30,7 +30,8 @@ from ablate.reporting.words import (
 )
 from ablate.store.record import LEVEL, NO_STUDY, StudyRecord
 
-MOST = 3  # the most sentences
+MOST = 3  # the most sentences on contrasts that nobody named
+NAMED = 4  # and on those that a study named beforehand
 MOST_DOUBTS = 3
 WIDTH, HEIGHT = 80, 5  # in short, of the lines above the table
 LEAD = Note("not named beforehand", "doubt")
@@ -75,7 +76,7 @@ def _brief(voice: Voice) -> Voice:
 
 @dataclass(frozen=True)
 class Answer:
-    """findings: the results of the contrasts, in at most MOST sentences. trust: how certain they are. more:
+    """findings: the results of the contrasts, in at most NAMED sentences. trust: how certain they are. more:
     what would make them more certain, with the command to type and its time on this machine."""
 
     findings: list[str]
@@ -210,8 +211,8 @@ def findings(
     *,
     brief: bool = False,
 ) -> list[str]:
-    """A sentence for each primary contrast or, without any, for each contrast. For more than MOST, the counts
-    of the verdicts and the largest difference.
+    """A sentence for each primary contrast or, without any, for each contrast. For more than NAMED primary
+    ones, or more than MOST others, the counts of the verdicts and the largest difference.
 
     terms: names of the levels for use in sentences, such as {sum: summing the heads}. tuned: the column of
     which each variant has its own value; it is not named. brief: without numbers of what is undecided, and
@@ -233,7 +234,7 @@ def findings(
 
     if len(tested) > MOST and brief:
         sentences = [_tally_in_brief(tested)]
-    elif len(tested) > MOST:
+    elif len(tested) > (NAMED if all(one.is_primary for one in tested) else MOST):
         largest = max(tested, key=lambda one: -1.0 if one.is_undecided else abs(one.diff))
         alike = sum(one.same_class for one in tested)
         line = f"In {alike} of them both can learn the same functions, so all of it is parametrization."
@@ -305,7 +306,7 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     looks = ", at whichever look each was decided" if any(one.look is not None for one in tested) else ""
     lines = [f"{seeds}; {hold} with {confidence(comparison)} confidence{looks}."]
     if (tuned := record.tuned_key) and not record.rungs:  # reporting/ladder.py says it of each rung
-        lines.append(f"Each variant is at its own {tuned}, chosen on development seeds.")
+        lines.append(f"Each variant is at its own {tuned}, chosen on development seeds{record.tuned_at}.")
     lines += floor(comparison)
     if (margin := comparison.margin) == margin:
         lines.append(f"Less than {margin:g}{unit(comparison.metric)} counts as no difference.")

@@ -230,6 +230,14 @@ class StudyRecord:
         return column_for(self.tuned_key)
 
     @property
+    def tuned_at(self) -> str:
+        """At which levels values were chosen for all, as the end of a clause; empty for each at its own."""
+        levels = self.declared.get("tune_at") or {}
+        return "".join(
+            f"{' at' if at == 0 else ','} {key}={level}" for at, (key, level) in enumerate(levels.items())
+        )
+
+    @property
     def reports_at_baseline(self) -> bool:
         """Whether the arms of a tuned study report at their baselines' values too."""
         return "baseline_rate" in self.declared.get("report_at", [])

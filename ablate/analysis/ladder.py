@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.rungs import Estimates, Rungs, slopes
-from ablate.analysis.scaling import parameter_ratio
+from ablate.analysis.rungs import Rungs, slopes
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import USABLE
-from ablate.store.columns import column_named
 from ablate.store.record import Predicted, Rung, StudyRecord
 
 SHAPE = ("layers", "d_model", "heads", "key_width", "value_width")
@@ -31,13 +29,11 @@ class Estimate:
 class Arm:
     """An arm against the baseline. steps: its contrasts in the comparison, a row for each rung that has one,
     the lowest first, with its columns and `rung`, an index. slope: what a doubling of the parameters adds
-    to the difference. ratio: how many times its parameters the baseline takes for its loss. predicted: of
-    the top."""
+    to the difference. predicted: of the top."""
 
     name: str
     steps: pd.DataFrame
     slope: Estimate | None
-    ratio: Estimate | None
     predicted: Predicted | None
 
 
@@ -88,23 +84,11 @@ def ladder_result(
     baseline = str(record.declared["baseline"])
     names = [baseline, *(name for name in record.arms if name != baseline)]
     losses = _losses(rows, metric, record, places, names)
-    whole, kept = _whole(record, losses)
-    pairs, prediction = [(at, 0) for at in range(1, len(kept))], record.prediction
-    ratio = parameter_ratio(whole, pairs) if whole and column_named(metric).unit else None
-    arms = []
+    prediction, arms = record.prediction, []
     for at, name in enumerate(names[1:], 1):
         steps = _steps(table, variants, record, name)
-        fitted = kept.index(at) - 1 if at in kept else None
         predicted = prediction.of.get(name) if prediction and prediction.is_intact else None
-        arms.append(
-            Arm(
-                name=name,
-                steps=steps,
-                slope=_slope(record, losses, at),
-                ratio=_one(ratio, fitted),
-                predicted=predicted,
-            )
-        )
+        arms.append(Arm(name=name, steps=steps, slope=_slope(record, losses, at), predicted=predicted))
     is_compared = any(len(arm.steps) for arm in arms)
     return LadderResult(record, arms) if is_compared else None
 
@@ -172,34 +156,12 @@ def _steps(
     return pd.concat(found, ignore_index=True)
 
 
-def _whole(record: StudyRecord, losses: Sequence[Array]) -> tuple[Rungs | None, list[int]]:
-    """All rungs with the arms of which any two have two paired seeds at each rung, the baseline first; None
-    if there is no such arm beside it."""
-
-    def pair_up(one: int, other: int) -> bool:
-        return all(np.isfinite(loss[one] - loss[other]).sum() >= 2 for loss in losses)
-
-    kept = [0]
-    for arm in range(1, len(losses[0])):
-        kept += [arm] if all(pair_up(arm, other) for other in kept) else []
-    whole = Rungs(_sizes(record), [loss[kept] for loss in losses])
-    return (whole if len(kept) > 1 else None), kept
-
-
 def _slope(record: StudyRecord, losses: Sequence[Array], arm: int) -> Estimate | None:
     at = [r for r, loss in enumerate(losses) if np.isfinite(loss[arm] - loss[0]).sum() >= 2]
     if len(at) < 2:
         return None
     of = slopes(Rungs(_sizes(record)[at], [losses[r][[0, arm]] for r in at]), [(1, 0)])
     return Estimate(*(float(value[0]) * math.log(2) for value in (of.value, of.low, of.high)))
-
-
-def _one(values: Estimates | None, at: int | None) -> Estimate | None:
-    """The estimate in this place; None if there is none, or if it is not a number."""
-    if values is None or at is None:
-        return None
-    ends = [float(value[at]) for value in (values.value, values.low, values.high)]
-    return Estimate(*ends) if all(map(math.isfinite, ends)) else None
 
 
 def _sizes(record: StudyRecord) -> Array:

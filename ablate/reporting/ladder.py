@@ -11,7 +11,6 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.ladder import Arm, LadderResult, shapes
-from ablate.analysis.scaling import FORMS
 from ablate.phrases import counted, joined, lines_if
 from ablate.reporting.words import interval, number, remaining, signed, unit
 from ablate.store.record import LEVEL, Predicted, name_at
@@ -24,7 +23,6 @@ KINDS = {
     stats.EQUIVALENT: WITHIN,
 }
 DIRECTIONS = {COSTS: 1, SAVES: -1}
-NO_RATIO = "no ratio of parameters, which takes four rungs and a factor of ten between their sizes"
 GROWS = {"heads": "heads", "key_width": "queries and keys of", "value_width": "values of"}
 
 
@@ -193,9 +191,9 @@ def details(comparison: Comparison, ladder: LadderResult) -> list[str]:
     """A line each; differences are arm − baseline."""
     return [
         *_rates(ladder),
-        *(line for arm in ladder.arms for line in _details_of(arm, ladder, unit(comparison.metric))),
+        *(line for arm in ladder.arms for line in _details_of(arm, unit(comparison.metric))),
         *_frozen(ladder),
-        "Intervals of slopes and ratios are of 95 %, each by itself.",
+        "Intervals of slopes are of 95 %, each by itself.",
         *_growth(comparison, ladder),
     ]
 
@@ -212,21 +210,12 @@ def _rates(ladder: LadderResult) -> list[str]:
     return lines
 
 
-def _details_of(arm: Arm, ladder: LadderResult, nats: str) -> list[str]:
-    """Its slope, its ratio of parameters, and the forms that predicted it."""
-    parts = list[str]()
-    if arm.slope:
-        change = remaining(arm.slope.value, arm.slope.low, arm.slope.high)
-        parts.append(f"with twice the parameters its difference changes by {change}{nats}")
-    if ratio := arm.ratio:
-        times = f"{ratio.value:.2f} {interval(ratio.low, ratio.high, '.2f')} times"
-        parts.append(f"{ladder.baseline} reaches its loss with {times} its parameters")
-    elif arm.slope:
-        parts.append(NO_RATIO)
-    if predicted := arm.predicted:
-        weights = [f"{form} {predicted.weights[form]:.2f}" for form in FORMS if form in predicted.weights]
-        parts.append(f"predicted by the forms {', '.join(weights)}")
-    return lines_if(parts, f"{arm.name}: {'; '.join(parts)}.")
+def _details_of(arm: Arm, nats: str) -> list[str]:
+    """How its difference changes with size; none before two rungs."""
+    if not (slope := arm.slope):
+        return []
+    change = remaining(slope.value, slope.low, slope.high)
+    return [f"{arm.name}: with twice the parameters its difference changes by {change}{nats}."]
 
 
 def _frozen(ladder: LadderResult) -> list[str]:

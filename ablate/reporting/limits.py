@@ -158,7 +158,7 @@ def _sizes_of_rungs(further: FollowUps) -> Limit:
     return Limit(
         sizes,
         f"Conditional on models of {sizes} without embeddings, trained on {first.tokens:,} to {last.tokens:,}"
-        " tokens: beyond them a forecast holds only if one of its three forms does.",
+        " tokens: beyond them a forecast holds only if one of its two forms does.",
         "Does it hold beyond the largest of these sizes?",
     )
 

@@ -144,8 +144,7 @@ def _prediction(record: StudyRecord) -> list[str]:
     return [
         "The differences at the largest size were predicted from those at the others on"
         f" {prediction.date}, before a run of that size began: {100 * LEVEL:g} % intervals of a mixture of"
-        " three forms, a power law with a shared exponent, a constant, and a line in the logarithm of the"
-        " parameters, weighed by how well each predicted the other sizes."
+        " a constant and a line in the logarithm of the parameters, which count half each."
     ]
 
 

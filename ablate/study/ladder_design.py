@@ -310,7 +310,7 @@ def predicted(below: Rungs, names: Sequence[str], baseline: str, top: Rung) -> d
             low=round(float(of.low[k]), DIGITS),
             high=round(float(of.high[k]), DIGITS),
             as_below=[round(float(limit[k]), DIGITS) for limit in naive],
-            weights={form: round(float(w), 3) for form, w in zip(FORMS, of.weights[k], strict=True)},
+            weights=dict.fromkeys(FORMS, 1 / len(FORMS)),
         )
         for k, (one, _) in enumerate(pairs)
     }

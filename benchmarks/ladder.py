@@ -2,10 +2,11 @@
 
     python benchmarks/ladder.py [--ladders 2000] [--draws 1000] [--rungs 4 5] [--noise 0.017 0.024]
 
-A ladder has the sizes and seeds of the shipped rungs 80×3 to 160×5 (or to 192×6), a baseline with L = E + A·N^−α, and three
-arms whose differences to it follow one law, about 0.01, 0.03 and 0.1 nats large. The highest rung is held
-out: the interval at level 90 % is for the mean difference that its seeds show. The noise of a paired
-difference has sd 0.017 on each rung, as seeds of corpus=study scatter; or 0.024, the median of docs/ladder.
+A ladder has the sizes and seeds of the shipped rungs 80×3 to 160×5 (or to 192×6), a baseline with
+L = E + A·N^−α, and three arms whose differences to it follow one law, about 0.01, 0.03 and 0.1 nats large.
+The highest rung is held out: the interval at level 90 % is for the mean difference that its seeds show. The
+noise of a paired difference has sd 0.017 on each rung, as seeds of corpus=study scatter; or 0.024, the median
+of docs/ladder.
 
 Score: the mean interval score, in nats; lower is better. Wrong sign: the interval excludes 0 on the other
 side of the true difference, where that is at least 0.001. Ten times: the same for ten times the parameters

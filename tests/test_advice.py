@@ -44,6 +44,20 @@ def advised(rows: pd.DataFrame, **of: Any) -> str:
     return " ".join(answer(compare(rows, records=[record]), record).more)
 
 
+def test_what_a_study_named_waits_for_all_of_its_seeds():
+    rows = concat_and_sum(4, 0.5)
+    planned = [*rows["run_id"], "f" * 16]
+    found = compare(rows, records=[make_record(seeds=[0, 1, 2, 3, 4], runs=planned, **PRIMARY)])
+    (one,) = found.tested
+    assert one.is_undecided and one.why == "the study is not finished: 4 of 5 seeds" and one.more_seeds == 1
+    again = advised(rows, seeds=[0, 1, 2, 3, 4], runs=planned, **PRIMARY)
+    assert again == "`ablate run -m fusion=concat,sum train.steps=1000 name=s` finishes the study first."
+    whole = make_record(seeds=[0, 1, 2, 3], runs=[*rows["run_id"]], **PRIMARY)
+    assert compare(rows, records=[whole]).tested[0].verdict == "worse"
+    failed = rows.assign(status=["failed", *rows["status"][1:]])  # which has ended
+    assert compare(failed, records=[whole]).tested[0].verdict == "worse"
+
+
 def test_too_few_seeds_come_to_no_verdict_but_for_what_was_named_beforehand():
     rows = concat_and_sum(3, 0.5)
     found = compare(rows)

@@ -556,6 +556,24 @@ def test_a_setting_that_differs_along_is_a_doubt():
     assert [one.pairs for one in found.tested] == [4]
 
 
+@pytest.mark.parametrize("name", ["lr", "learning_rate"])
+def test_a_setting_that_each_method_has_for_itself_is_told_whatever_its_name(name):
+    rows = [("base", 0.0003, 3.2, (1, -1, 0, 2, -2, 0)), ("ours", 0.001, 3.1, (0, 2, -1, 0, 1, -2))]
+    rows += [("rival", 0.0003, 3.2, (-1, 0, 1, 0, -1, 1))]
+    given = pd.DataFrame(
+        [
+            {"method": method, "seed": seed, name: lr, "val_loss": loss + noise / 1000}
+            for method, lr, loss, of_seeds in rows
+            for seed, noise in enumerate(of_seeds)
+        ]
+    )
+    read, _ = as_results(given, "t")
+    found = compare(read, by=["method"], baseline={"method": "base"})
+    verdicts = dict(zip(found.table["variant"], found.table["verdict"], strict=True))
+    assert (verdicts["method=ours"], verdicts["method=rival"]) == ("better", "equivalent")
+    assert [note.brief for note in found.notes if "differs along" in note.text] == [f"{name} differs, too"]
+
+
 def test_cells_and_columns_that_no_table_has():
     method: Any = [{"b", "a"}] * 4 + [{"c"}] * 4
     assert contrast(frame().assign(method=method), baseline={"method": '["a", "b"]'})["pairs"] == 4

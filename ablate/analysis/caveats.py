@@ -90,7 +90,7 @@ def _fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
 def _beside(
     about: Literal["counting", "fixed places"], what: str, how: str, who: str, by: str, mended: str
 ) -> Caveat:
-    text, clause = f"{how} than {what}: {who}: {by}", f"{who} is {how} {by}"
+    text, clause = f"{how} than {what}: of the baselines, {who}: {by}", f"of the baselines, {who}: {how} {by}"
     if how == "better":
         return Caveat(text, about=about, clause=clause)
     return Caveat(f"{text}{mended}", "doubt", f"worse than {what}", about=about, clause=clause)

@@ -34,8 +34,8 @@ from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Note
-from ablate.store.columns import column_named
-from ablate.store.record import StudyRecord
+from ablate.store.columns import RESULTS, Status, column_named
+from ablate.store.record import NO_STUDY, StudyRecord
 
 ALPHA = 0.05
 BASELINE, NO_BASELINE = "baseline", "no baseline"
@@ -51,11 +51,12 @@ class Comparison:
     difference as a share of what attention is worth to the baseline, CONTROLLED what remains of it with the
     study's equal_start (controls.py). look, last_look: of a study with looks, the numbers of seeds at which
     the contrast stands, and at most; overstated: by what share such a difference comes out too large.
-    equal_start: its overrides. floor: None without arms of the same functions. variants: by name, as in the
-    table. runs: for each variant the run_id of one of its runs. nothing: why nothing is compared; empty if
-    anything is. notes: remarks about the rows, one line each. interaction: effects.projection_and_heads, if a
-    study asks about the output projection; else empty. rows: those that were compared. caveats: whether their
-    text and their budget can carry a verdict. ladder: the results of a ladder, if they are of one.
+    equal_start: its overrides. owed: how many seeds each contrast of a fixed design is to have, while runs of
+    it are missing; 0 for any other. floor: None without arms of the same functions. variants: by name, as in
+    the table. runs: for each variant the run_id of one of its runs. nothing: why nothing is compared; empty
+    if anything is. notes: remarks about the rows, one line each. interaction: effects.projection_and_heads,
+    if a study asks about the output projection; else empty. rows: those that were compared. caveats: whether
+    their text and their budget can carry a verdict. ladder: the results of a ladder, if they are of one.
     higher_is_better: None if that is not known of the metric; margin: NaN if it has none.
     """
 
@@ -72,6 +73,7 @@ class Comparison:
     interaction: pd.DataFrame
     equal_start: Mapping[str, str]
     floor: Floor | None
+    owed: int
     caveats: list[Caveat]
     ladder: LadderResult | None
 
@@ -156,7 +158,8 @@ def compare(
     bases = sorted({base for of in pairs.values() for _, base in of})
     worth, equal_start = controls.uniform_attention_gap(variants, bases), _equal_start(records)
     losses = pd.DataFrame() if documents is None else documents
-    families = _families(variants, pairs, now, equal_start, worth, losses, margin, alpha)
+    owed = 0 if asked.get("where") else _seeds_owed(rows, records)
+    families = _families(variants, pairs, now, equal_start, worth, losses, margin, alpha, owed)
     table = pd.concat(families, ignore_index=True)
     floor = placebo_floor(variants, records, alpha)
     table = table.assign(metric=metric, margin=margin, clears_floor=clears(table, floor))
@@ -183,6 +186,7 @@ def compare(
         interaction=projection_and_heads(variants, contrasts, equal_start, alpha=alpha),
         equal_start=equal_start,
         floor=floor,
+        owed=owed,
         caveats=[*caveats(variants, bases)],
         ladder=ladder_result(rows, table, runs, metric, records),
     )
@@ -242,6 +246,17 @@ def _pairs(
     return pairs, missing
 
 
+def _seeds_owed(rows: pd.DataFrame, records: Sequence[StudyRecord]) -> int:
+    """How many seeds each contrast of a study without looks is to have, while some of its runs have not
+    ended; 0 for any other. rows: of the report."""
+    (record,) = records if len(records) == 1 else (NO_STUDY,)
+    if record.looks or record.rungs or record.metric is None or record.is_copy:
+        return 0
+    ended = {*rows.loc[rows["status"].isin((*RESULTS, Status.FAILED)), "run_id"]}
+    reporting = {run for run in record.runs if run not in record.roles or record.roles[run].phase == "report"}
+    return len(record.reporting_seeds) if reporting - ended else 0
+
+
 def _equal_start(records: Sequence[StudyRecord]) -> Mapping[str, str]:
     """The overrides for an equal start that all studies with any share, if they do."""
     first, *others = [record.equal_start for record in records if record.equal_start] or [{}]
@@ -257,13 +272,14 @@ def _families(
     documents: pd.DataFrame,
     margin: float,
     alpha: float,
+    owed: int,
 ) -> Iterator[pd.DataFrame]:
     """The rows of each family that has any; variants without a contrast are among the exploratory ones."""
     alone = {*range(len(variants.table))} - {side for of in pairs.values() for pair in of for side in pair}
     for name, of in pairs.items():
         rest = sorted(alone) if name == "exploratory" else []
         if of or rest:
-            compared = contrast_table(variants, name, of, margin, alpha, now.get(name))
+            compared = contrast_table(variants, name, of, margin, alpha, now.get(name), owed)
             compared = compared.join(controls.controlled(variants, of, equal_start, compared["level"]))
             compared["share"] = controls.shares(compared["diff"], of, worth)
             counted_KS = seeds_that_count(variants, len(of), now.get(name))

@@ -48,9 +48,10 @@ def pair_up(
     """Each variant with the baseline variant that equals it in all but the keys of `baseline`.
 
     If none does, columns that follow from those keys (such as value_width from fusion) may differ, as few as
-    possible; a tie gives no pair. A matched model is compared with its reference if no baseline is matched in
-    the same way. among: only these variants. free: further columns that may differ, such as a learning rate
-    that each variant has its own value of. Raises ConfigError.
+    possible; a tie gives no pair. In a table of another program so do columns of which each level of these
+    keys has one value, such as a learning rate for each method. A matched model is compared with its
+    reference if no baseline is matched in the same way. among: only these variants. free: further columns
+    that may differ, such as a learning rate that each variant has its own value of. Raises ConfigError.
     """
     table = variants.table if among is None else variants.table.iloc[list(among)]
     option = f"--baseline {spelled(baseline)}"
@@ -59,8 +60,11 @@ def pair_up(
     if not is_baseline.any():
         levels = "; ".join(f"{key}={', '.join(sorted(table[key].unique()))}" for key in wanted)
         raise ConfigError(f"{option}: no such variant; choices: {levels}")
-    following = (followers(variants, wanted) | {*free}) - wanted.keys()
     varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
+    following = (followers(variants, wanted) | {*free}) - wanted.keys()
+    if variants.is_foreign:
+        each = table.groupby([*wanted], sort=False)
+        following |= {column for column in varying if each[column].nunique().max() == 1}
     fixed = [column for column in varying if column not in following]
     loose = [column for column in varying if column in following]
     place: dict[tuple[str, ...], list[int]] = {}

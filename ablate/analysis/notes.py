@@ -1,7 +1,7 @@
 """Remarks that go with a table of results, one line each: what is missing, stale or doubtful."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -166,14 +166,21 @@ def foreign_columns(rows: pd.DataFrame, variants: Variants) -> Iterator[Note]:
     for column in variants.columns if foreign and variants.shown else []:
         levels = variants.table[column].unique()
         if column not in variants.shown and len(levels) > 1:
-            line = f"{column} ({first_few(levels)}) differs along with {', '.join(variants.shown)}"
-            yield Note(f"{line}: a difference may be its doing", "doubt", f"{column} differs, too")
+            yield _differs_too(column, levels, variants)
     ours = {*COLUMNS, *variant_columns(rows), *variants.shown, *variants.seeds, metric}
     for column in rows.columns.difference([*ours], sort=False):
         kinds = rows[column].dropna().unique()
-        if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
+        each = rows.groupby([*variants.shown], dropna=False)[column] if foreign and variants.shown else None
+        if each is not None and len(kinds) > 1 and each.nunique().max() == 1 and each.size().max() > 1:
+            yield _differs_too(column, kinds, variants)
+        elif 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
             way_out = option("--by", *variants.shown if foreign else ["fusion"], column)
             yield Note(f"{column} ({first_few(kinds)}) defines no variants here; {way_out} makes it do so")
+
+
+def _differs_too(column: str, levels: Iterable[object], variants: Variants) -> Note:
+    line = f"{column} ({first_few([*map(as_text, levels)])}) differs along with {', '.join(variants.shown)}"
+    return Note(f"{line}: a difference may be its doing", "doubt", f"{column} differs, too")
 
 
 def unpaired(table: pd.DataFrame, variants: Variants) -> list[Note]:

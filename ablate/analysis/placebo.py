@@ -35,7 +35,7 @@ def placebo_floor(variants: Variants, records: Sequence[StudyRecord], alpha: flo
         return None
     # No margin ends a pair before its last look; and within a margin of infinity no pair asks for more seeds.
     now = decisions(variants, records, {FAMILY: pairs}, np.nan, alpha).get(FAMILY)
-    table = contrast_table(variants, FAMILY, pairs, np.inf, alpha, now)
+    table = contrast_table(variants, FAMILY, pairs, np.inf, alpha, now, 0)
     tested = table[table["p"].notna() & table["n_baseline"].isna()]
     if tested.empty:
         return None

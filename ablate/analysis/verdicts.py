@@ -20,6 +20,7 @@ from ablate.store.record import StudyRecord
 POWER = 0.8
 NEVER = "no number of seeds would decide it"
 TOO_FEW = "too few seeds for a verdict, {} of at least {}"
+OWED = "the study is not finished: {} of {} seeds"
 NUMBERS = (
     *("pairs", "n_baseline", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal"),
     *("sd_diff", "p_tost", "p_tost_holm", "ratio", "skew", "correlation", "p_welch"),
@@ -36,9 +37,11 @@ def contrast_table(
     margin: float,
     alpha: float,
     now: Decisions | None,
+    owed: int,
 ) -> pd.DataFrame:
     """One row per pair: statistics of NUMBERS, verdict, why, baseline, differs, same_class. now: of a study
-    with looks, what these have decided; the first seeds count then, up to the look of each pair."""
+    with looks, what these have decided; the first seeds count then, up to the look of each pair. owed: how
+    many seeds each pair of a study without looks is to have, while it is not finished."""
     ones, bases = np.array(pairs, int).reshape(-1, 2).T
     equal = controls.equal_variants(variants, pairs)
     is_equal = np.array([one is not None for one in equal], bool)
@@ -78,7 +81,7 @@ def contrast_table(
     table["verdict"] = np.where(is_equal, EQUAL, stats.withheld(by_interval, more))
     is_lost = (table["verdict"] != by_interval) & ~is_equal
     seeds_K = np.where(apart, np.minimum(n, n_base), pairs_K)
-    fewest = FEWEST if family == "exploratory" and now is None else 0
+    fewest = max(owed, FEWEST if family == "exploratory" and now is None else 0)
     is_few = (seeds_K < fewest) & in_family & ~is_lost & table["p"].notna()
     table["verdict"] = table["verdict"].mask(is_few, stats.UNDECIDED).mask(is_identical, stats.IDENTICAL)
     _add_looks(table, family, now)
@@ -91,7 +94,7 @@ def contrast_table(
         _why(variants, row, more if lost else 0, same, alpha) for row, lost, same, more in reasons
     ]
     table["why"] = table["why"].mask(never, NEVER)
-    few = pd.Series([TOO_FEW.format(count, fewest) for count in seeds_K], table.index)
+    few = pd.Series([(OWED if owed else TOO_FEW).format(count, fewest) for count in seeds_K], table.index)
     table["why"] = table["why"].mask(is_few & (table["verdict"] == stats.UNDECIDED), few)
     return table
 

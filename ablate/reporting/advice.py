@@ -40,6 +40,8 @@ def to_decide(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord) -
         return []
     if record.is_copy or (rows["status"] == Status.STALE).any():
         return _anew(record)
+    if comparison.owed:
+        return [f"{_again(record)} finishes the study first."]
     if record.looks and (line := _to_the_next_look(undecided, rows, record)):
         return [line]
     if longer := _longer(comparison, rows, record):

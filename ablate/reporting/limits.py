@@ -66,7 +66,7 @@ def limits(comparison: Comparison, record: StudyRecord) -> Iterator[Limit]:
         yield Limit(
             f"one learning rate for all: {rate}",
             f"One learning rate for all variants, {rate}, tuned for none of them: a difference may be one of"
-            " tuning.",
+            " tuning. In a study of kind tuned (study=tuned) each variant has its own.",
             "Did each method have the learning rate that suits it?",
             further.at_own_rates(),
         )

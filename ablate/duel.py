@@ -200,6 +200,7 @@ class Duel:
                 f" {detectable(n)}"
                 for n in (FEWEST, 12, 24)
             )
+            takes += "; fewer train.steps or a smaller model take less"
             raise ConfigError(f"--budget {budget_text(budget_s)}: too short to detect anything; {takes}")
         return Plan(seeds, develop * each_s + seeds * a_seed_s)
 

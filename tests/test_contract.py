@@ -152,6 +152,14 @@ LooksAhead = fusing(lambda self, z, x: (z + z.roll(-1, 1)).flatten(-2))
 Detached = fusing(lambda self, z, x: (z + x.detach().roll(-1, 1).mean(-1)[..., None, None]).flatten(-2))
 FarAhead = fusing(lambda self, z, x: (z + z.roll(-40, 1) * (z.shape[1] > 40)).flatten(-2))
 InTraining = fusing(lambda self, z, x: (z + z.roll(-1, 1) * self.training).flatten(-2))
+FromZero = weighing(  # a gradient and values at the start show nothing of it
+    lambda shape: nn.Parameter(torch.zeros(())),
+    lambda self, z, x: (z + self.weight * z.mean(1, keepdim=True)).flatten(-2),
+)
+CrowdFromZero = weighing(
+    lambda shape: nn.Parameter(torch.zeros(())),
+    lambda self, z, x: (z + self.weight * z.mean(0, keepdim=True)).flatten(-2),
+)
 DrawsAlways = fusing(lambda self, z, x: (z + torch.rand(4, 1)[: z.shape[2]]).flatten(-2))
 Crowd = fusing(lambda self, z, x: (z - z.mean(0, keepdim=True)).flatten(-2))
 Several = fusing(lambda self, z, x: (z.flatten(-2), x))
@@ -240,6 +248,8 @@ def broken(monkeypatch):
         (Detached, "No position", "it sees the future: position 0 changes with positions after 0, by"),
         (FarAhead, "No position", "it sees the future: position 0 changes with positions after 0, by"),
         (InTraining, "No position", "it sees the future: position 0 changes with positions after 0, by"),
+        (FromZero, "No position", "it sees the future: position 0 changes with position"),
+        (CrowdFromZero, "The rows of a batch", "a text gives another result in a batch than alone, by"),
         (DrawsAlways, "The rows of a batch", "it draws while it is evaluated, too"),
         (Idle, "gradient", "blocks.0.attention.fusion.weight gets no gradient"),
         (Drawn, "same seed", "fusion.weight starts differently each time"),

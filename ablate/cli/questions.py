@@ -14,22 +14,30 @@ PAGES = [Path(__file__).parents[1] / "questions.md", Path(__file__).parents[2] /
 LINK = re.compile(r"\[([^]]+)]\([^)]+\)")
 
 
+def _number(text: str) -> int:
+    if found := re.fullmatch(r"[Qq]?([0-4])", text):
+        return int(found[1])
+    raise typer.BadParameter(f"{text}: no such question; use 0 to 4")
+
+
 def questions(
     number: Annotated[
-        int | None, typer.Argument(min=0, max=4, help="Show all of one answer: 0 to 4.")
+        int | None,
+        typer.Argument(parser=_number, metavar="[0-4]", help="Show all of one answer: 0 to 4, or Q0 to Q4."),
     ] = None,
     format: JsonOption = "table",
 ) -> None:
     """Show five questions about attention heads with what is proved, measured and unknown of each."""
     page = next(path for path in PAGES if path.is_file()).read_text(encoding="utf-8")
-    _, *sections = re.split(r"^## (?=Q\d)", LINK.sub(r"\1", page), flags=re.M)
+    reading, *sections = re.split(r"^## (?=Q\d)", LINK.sub(r"\1", page), flags=re.M)
     chosen = sections if number is None else [sections[number]]
     if format == "json":
         parts = [section.strip().split("\n\n", 2) for section in chosen]
         put_json(rows=[dict(zip(("question", "answer", "evidence"), part, strict=True)) for part in parts])
         return
     if number is not None:
-        put(chosen[0].strip())
+        _, _, words = reading.partition("\n\n")  # after the title
+        put(f"{chosen[0].strip()}\n\n{words.strip()}")
         return
     for section in chosen:
         heading, answer, *_ = section.split("\n\n")

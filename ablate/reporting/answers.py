@@ -1,5 +1,6 @@
 """The findings of a comparison in plain sentences, for a report, a terminal, a notebook. Prints nothing."""
 
+import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -180,7 +181,7 @@ def _why(comparison: Comparison, notes: Sequence[Note], *, is_claim: bool) -> li
 
 def _next(line: str, record: StudyRecord, room: int) -> str:
     """The line with the next command, or that command alone if the line takes more than `room` lines; if
-    even that does, the command goes by its study and its seeds; of a ladder, --why shows it."""
+    even that does, the command goes by its study and what it changes; of a ladder, --why shows it."""
     before, _, rest = line.partition("`")
     command, _, after = rest.partition("`")
     alone = f"Next: `{command}`{after}"
@@ -192,8 +193,8 @@ def _next(line: str, record: StudyRecord, room: int) -> str:
         return line
     if _height(alone) <= room:
         return alone
-    seeds = command[command.rindex("'seed=") :]
-    return f"{before}the command of {record.name} with {seeds}{after} --why has it whole."
+    changed = shlex.join(word for word in shlex.split(command)[2:] if word not in record.typed)
+    return f"{before}the command of {record.name} with {changed}{after} --why has it whole."
 
 
 def _height(text: str) -> int:

@@ -69,7 +69,7 @@ def _counting(variants: Variants, bases: Sequence[int], figures: pd.DataFrame) -
             "; a difference may be in what a table of n-grams would fill in: --metric mix_loss says what"
             " remains; more train.steps or a larger model get beyond it"
         )
-        yield _beside("counting", "counting", how, who, by, mended)
+        yield _beside("counting", "counting", how, len(places), who, by, mended)
 
 
 def _fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
@@ -82,15 +82,21 @@ def _fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
         "; attention has not learned to look in this budget: more train.steps or a higher train.lr may mend"
         " that"
     )
-    for how, _, who, by in _apart(variants, having, ahead_B):
+    for how, places, who, by in _apart(variants, having, ahead_B):
         by += f" (scores={FIXED_PLACES})"
-        yield _beside("fixed places", "heads that read fixed places", how, who, by, mended)
+        yield _beside("fixed places", "heads that read fixed places", how, len(places), who, by, mended)
 
 
 def _beside(
-    about: Literal["counting", "fixed places"], what: str, how: str, who: str, by: str, mended: str
+    about: Literal["counting", "fixed places"],
+    what: str,
+    how: str,
+    count: int,
+    who: str,
+    by: str,
+    mended: str,
 ) -> Caveat:
-    text, clause = f"{how} than {what}: of the baselines, {who}: {by}", f"of the baselines, {who}: {how} {by}"
+    text, clause = f"{how} than {what}: {who}: {by}", f"{who} {'is' if count == 1 else 'are'} {how} {by}"
     if how == "better":
         return Caveat(text, about=about, clause=clause)
     return Caveat(f"{text}{mended}", "doubt", f"worse than {what}", about=about, clause=clause)
@@ -104,6 +110,7 @@ def _apart(
     for how, places in (("worse", np.flatnonzero(ahead_B < 0)), ("better", np.flatnonzero(ahead_B >= 0))):
         if len(at := places.tolist()):
             names = first_few([variants.names[bases[one]] for one in at])
+            names += f" ({'baseline' if len(at) == 1 else 'baselines'})"
             yield how, at, names, f"by {_range(np.abs(ahead_B[at]))} of {variants.metric}"
 
 

@@ -50,10 +50,14 @@ def _join_words() -> str:
 
 
 def overrides(context: typer.Context, incomplete: str) -> list[str]:
+    """What may stand at this place of a command."""
+    return offers(incomplete, context.params.get("overrides") or [])
+
+
+def offers(incomplete: str, before: Sequence[str] = ()) -> list[str]:
     """Completions as KEY= or KEY=VALUE, also after a comma. They come from the files and the types of keys;
-    Hydra would take half a second."""
-    before = " ".join(context.params.get("overrides") or [])
-    own = [Path(name) for name in re.findall(r"(?:-cd|--config-dir)[= ](\S+)", before)]
+    Hydra would take half a second. before: the words of the command so far."""
+    own = [Path(name) for name in re.findall(r"(?:-cd|--config-dir)[= ](\S+)", " ".join(before))]
     key, equals, value = incomplete.partition("=")
     if not equals:
         names = [name for name in keys() if name.startswith(key) and "=" not in name]

@@ -63,12 +63,13 @@ def limits(comparison: Comparison, record: StudyRecord) -> Iterator[Limit]:
     yield from _narrow_heads(further)
     if not record.tuned_key and rows["lr"].nunique() == 1:
         rate = levels_in_words(rows["lr"])
+        own = further.at_own_rates()
         yield Limit(
             f"one learning rate for all: {rate}",
             f"One learning rate for all variants, {rate}, tuned for none of them: a difference may be one of"
-            " tuning. In a study of kind tuned (study=tuned) each variant has its own.",
+            f" tuning.{'' if own.command else ' study=tuned gives each its own (docs/studies.md).'}",
             "Did each method have the learning rate that suits it?",
-            further.at_own_rates(),
+            own,
         )
     yield from _parameters(further)
     yield from _overfit(rows, comparison)

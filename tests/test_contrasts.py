@@ -95,9 +95,10 @@ def test_what_a_contrast_by_names_is_written_out_to():
 
 def test_arms_may_differ_in_auto_where_rows_have_that_word():
     arms = {**ARMS, "one pattern": {"query_heads": 1, "key_heads": 1}}
-    (one,) = study("one pattern - concat", arms=arms).config.primary
+    config = study("one pattern - concat", "sum - concat", arms=arms).config
+    assert config
+    one, other = config.primary
     assert one.baseline == {"key_heads": "auto", "query_heads": "auto"}
-    (other,) = study("sum - concat", arms=arms).config.primary
     assert other.where["query_heads"] == ["auto"]  # so that no run with one pattern is meant
 
 

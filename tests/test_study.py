@@ -424,6 +424,12 @@ def test_every_arm_is_in_a_contrast_or_is_the_yardstick(sweep, study):
         assert compared | yardsticks == {*variants.table.index}
 
 
+def test_a_study_with_an_arm_that_can_not_be_is_timed_by_the_others(planned):
+    """Three heads do not divide a width of 64."""
+    outcome = planned("study=book", "heads=1,3")
+    assert outcome.estimate.later["report"] > 0 and "heads=3: does not divide" in outcome.remarks[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_study_can_show_what_it_decided_on(planned, study):

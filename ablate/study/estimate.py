@@ -1,5 +1,6 @@
 """Estimate how long a study will take, by timing a few steps on this machine."""
 
+import contextlib
 import math
 import statistics
 import time
@@ -22,6 +23,7 @@ from ablate.launch.queue import most_as_one
 from ablate.phrases import counted, duration
 from ablate.store.record import Machine, StudyRecord
 from ablate.store.store import Store
+from ablate.study.config import Overrides
 from ablate.study.launchers import Launcher, placed
 from ablate.study.machine import gains_in_bfloat16
 from ablate.study.study import Study, one_of_each
@@ -58,12 +60,11 @@ class Times:
 @dataclass(frozen=True)
 class Estimate:
     """What a command would do. seconds: for all runs that are left, `workers` at a time; at_once: of as many
-    runs as one likes. in_bfloat16: the
-    same with train.precision=bfloat16, if that is faster and was not asked for. times: what the time is
-    spent on. cluster: the jobs on other machines that train them. untimed: why nothing could be timed on this
-    machine; empty if it could. forecast: lines about what will follow after these runs. phases: how many runs
-    each phase of the study takes (Design.costs). later: seconds of a run of each phase whose runs are unlike
-    those to train first, as `seconds_a_run`."""
+    runs as one likes. in_bfloat16: the same with train.precision=bfloat16, if that is faster and was not
+    asked for. times: what the time is spent on. cluster: the jobs on other machines that train them. untimed:
+    why nothing could be timed on this machine; empty if it could. forecast: lines about what will follow
+    after these runs. phases: how many runs each phase of the study takes (Design.costs). later: seconds of a
+    run of each phase whose runs are unlike those to train first, as `seconds_a_run`."""
 
     record: StudyRecord
     runs: int
@@ -118,7 +119,7 @@ def estimate(
         faster = in_halves / workers if in_halves < WORTH_SAYING * times.total else None
     lines = [] if untimed else _stage_lines(study, threads, at_once, members)
     later = {} if untimed else study.design.later
-    of_later = {phase: [*map(study.run_of, arms)] for phase, arms in later.items()}
+    of_later = {phase: runs for phase, arms in later.items() if (runs := _that_can_be(study, arms))}
     return Estimate(
         record,
         runs=len(runs),
@@ -134,6 +135,15 @@ def estimate(
         phases=study.design.costs(),
         later={phase: _mean_s(runs, threads, members) / at_once for phase, runs in of_later.items()},
     )
+
+
+def _that_can_be(study: Study, arms: Sequence[Overrides]) -> list[Run]:
+    """A run of each of these arms that can be built and that no condition excludes."""
+    runs = list[Run]()
+    for arm in arms:
+        with contextlib.suppress(ConfigError):
+            runs.append(study.run_of(arm))
+    return runs
 
 
 def _mean_s(runs: Sequence[Run], threads: int, members: int | None) -> float:

@@ -168,10 +168,11 @@ def foreign_columns(rows: pd.DataFrame, variants: Variants) -> Iterator[Note]:
         if column not in variants.shown and len(levels) > 1:
             yield _differs_too(column, levels, variants)
     ours = {*COLUMNS, *variant_columns(rows), *variants.shown, *variants.seeds, metric}
+    each = rows.groupby([*variants.shown], dropna=False) if foreign and variants.shown else None
+    has_seeds = each is not None and each.size().max() > 1
     for column in rows.columns.difference([*ours], sort=False):
         kinds = rows[column].dropna().unique()
-        each = rows.groupby([*variants.shown], dropna=False)[column] if foreign and variants.shown else None
-        if each is not None and len(kinds) > 1 and each.nunique().max() == 1 and each.size().max() > 1:
+        if each is not None and has_seeds and len(kinds) > 1 and each[column].nunique().max() == 1:
             yield _differs_too(column, kinds, variants)
         elif 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
             way_out = option("--by", *variants.shown if foreign else ["fusion"], column)

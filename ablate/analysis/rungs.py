@@ -41,10 +41,6 @@ class Rungs:
         one, base = np.array(pairs, int).reshape(-1, 2).T
         return [loss_VS[one] - loss_VS[base] for loss_VS in self.losses]
 
-    def levels(self) -> Array:
-        """(V, R) mean losses."""
-        return np.stack([stats.moments(loss_VS)[1] for loss_VS in self.losses], 1)
-
     def seeds(self) -> Array:
         """(R,) how many."""
         return np.array([loss_VS.shape[1] for loss_VS in self.losses])

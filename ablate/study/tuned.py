@@ -121,7 +121,10 @@ class TunedDesign(Design):
 
     def choices(self, rows: Rows) -> dict[Overrides, Choice]:
         """The value of each arm, as far as it is chosen."""
-        chosen = self.found(rows).choices
+        return self._of_arms(self.found(rows))
+
+    def _of_arms(self, found: Found) -> dict[Overrides, Choice]:
+        chosen = found.choices
         return {arm: chosen[of] for arm in self.arms if (of := self.tuned_as(arm)) in chosen}
 
     def members(self, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
@@ -133,7 +136,7 @@ class TunedDesign(Design):
         members: dict[Overrides, dict[str, list[Overrides]]] = {
             run: {} for arm, points in now.points.items() for run in self.search.runs(arm, points)
         }
-        choices = self.choices(rows)
+        choices = self._of_arms(now)
         for arm, choice in choices.items():
             for role, source, value in self._report(arm, choices) if choice.value else ():
                 for run in at_value(arm, self.key, value, self.levels["seed"]):

@@ -1,6 +1,7 @@
 """Measure ablate on a GPU, and write docs/gpu.md: commands of four minutes at most, without a network.
 
     python benchmarks/gpu.py stack      training steps of runs as one, by model, members and precision
+    python benchmarks/gpu.py equal      each method trained as one, against its runs alone
     python benchmarks/gpu.py tests      the tests marked gpu
     python benchmarks/gpu.py study      study=fusion, whole: 64 runs of 2,000 steps, by part
     python benchmarks/gpu.py stack --nanogpt DIR      the same, with nanoGPT (its clone in DIR) beside it
@@ -20,7 +21,9 @@ import dataclasses
 import importlib.util
 import itertools
 import json
+import multiprocessing
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -38,6 +41,7 @@ from ablate.compose.configs import configs_dir
 from ablate.compute import device
 from ablate.execution.run import PlacedRun, build, build_group, prepare, training
 from ablate.files.atomic import write_atomically
+from ablate.phrases import lines_if
 from ablate.training.batches import batches
 from ablate.training.events import Began, Step
 
@@ -45,14 +49,30 @@ ROOT = Path(__file__).parent.parent
 KEPT, PAGE = ROOT / "docs" / "gpu.json", ROOT / "docs" / "gpu.md"
 BEGIN, END = "<!-- measured -->\n", "<!-- end -->\n"
 COMMAND_S, ONE_S = 240, 60  # no measurement begins when the command could take longer; the longest of one
+IMPORTED = ("hydra", "torch", "ablate.compose.composer", "ablate.execution.run")  # once for all measurements
 STUDY_S = 200
 TEXT = ("corpus=grammar", "corpus.characters=200000")
 MODELS = {"tiny": "default", "nano": "nanogpt", "small": "default"}  # with the preset that trains each
 MEMBERS = {"tiny": (1, 4, 16, 64, 256), "nano": (1, 4, 16, 64, 256), "small": (1, 4, 16)}
 SMALL = ("train.batch=2", "model.context=16", "model.layers=1", "corpus.characters=5000")
-NEVER = {"steps": 10**9, "eval_every": 10**9, "eval_tokens": 1, "checkpoint_every": None}
-COMPARED, ROUNDS, ROUND_S = 10, 5, 0.3
+# Weights move from the first step on, at a rate that doesn't amplify rounding.
+NEVER = {
+    "steps": 10**9,
+    "warmup": 0.0,
+    "lr": 3e-4,
+    "eval_every": 10**9,
+    "eval_tokens": 1,
+    "checkpoint_every": None,
+}
+COMPARED, ROUNDS, ROUND_S = 10, 5, 0.2
 SHARING = 4  # processes that share the card
+METHODS = (
+    *("fusion=concat", "fusion=sum", "fusion=mean", "fusion=weighted_sum", "fusion=gated", "fusion=max"),
+    *("fusion=gated fusion.per=channel", "fusion=head_scale", "fusion=head_norm", "scores=talking"),
+    *("fusion=grouped fusion.groups=2", "scores=qk_norm", "scores=uniform", "scores=windows", "heads=1"),
+    *("out_rank=16", "out_rank=64", "heads=8", "key_heads=1 value_heads=1", "out_proj=false", "tie_qk=true"),
+    *("fusion=sum value_width=wide out_proj=false", "train.average=0.5"),
+)
 Result = dict[str, Any]
 Losses = Generator[torch.Tensor]  # of each step, (M,)
 
@@ -83,20 +103,20 @@ def cases(smoke: bool, nanogpt: bool) -> list[Case]:
         return [Case("tiny", "float32"), Case("tiny", "float32", 2), Case("tiny", "float32", way="loop")]
     found = []
     for model, precision in itertools.product(MODELS, ("bfloat16", "float32")):
-        found += [Case(model, precision, way="loop"), Case(model, precision, way="compiled")]
+        found += [Case(model, precision, way="loop")]
         found += [Case(model, precision, members) for members in MEMBERS[model]]
         found += [Case(model, precision, MEMBERS[model][-2], deterministic=False)]
     found += [Case("nano", "bfloat16", processes=SHARING)]
-    ways = ("nanogpt", "nanogpt compiled") if nanogpt else ()
+    ways = ("compiled", *(("nanogpt", "nanogpt compiled") if nanogpt else ()))
     found += [Case(model, "bfloat16", way=way) for model in ("nano", "small") for way in ways]
     work = {"tiny": 1, "nano": 3, "small": 400}
     return sorted(found, key=lambda case: work[case.model] * case.members)
 
 
-def runs_of(case: Case, where: str, *, small: bool) -> list[PlacedRun]:
+def runs_of(case: Case, where: str, *more: str, small: bool) -> list[PlacedRun]:
     keys = [f"model={case.model}", f"train={MODELS[case.model]}", f"train.precision={case.precision}", *TEXT]
     keys += [f"device={where}", f"train.compile={str(case.way == 'compiled').lower()}"]
-    keys += SMALL if small else ()
+    keys += (*(SMALL if small else ()), *more)
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         run = prepare(to_run_config(hydra.compose("config", overrides=keys)))
     config = dataclasses.replace(run.config, train=dataclasses.replace(run.config.train, **NEVER))
@@ -204,14 +224,42 @@ def measured(case: Case, where: str, directory: Path | None) -> Result:
     }
 
 
-def in_a_process(case: Case, smoke: bool, directory: Path | None) -> Result:
-    given = [json.dumps(dataclasses.asdict(case)), *(["--nanogpt", str(directory)] if directory else [])]
-    command = [sys.executable, __file__, "stack", "--one", *given, *(["--smoke"] if smoke else [])]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(case.processes)]
-    said = [process.communicate(timeout=ONE_S)[0] for process in processes]
-    if any(process.returncode for process in processes):
-        return {"failed": f"{case.name}: exit code {processes[0].returncode}"}
-    results = [json.loads(text.splitlines()[-1]) for text in said]
+def parted(precision: str, where: str) -> Result:
+    """For each method, how far the losses of four runs as one are from those of the first and last alone, and
+    how they were computed. same_bytes: whether the first method, once more at the end, gives the same."""
+    parted: dict[str, tuple[float, str]] = {}
+    first = None
+    for method in (*METHODS, METHODS[0]):
+        how: list[str] = []
+        runs = runs_of(Case("tiny", precision, members=4), where, *method.split(), small=where == "cpu")
+        with device.deterministic(runs[0].device):
+            taken = [
+                torch.stack([x.float().cpu() for x in itertools.islice(stacked(some, how), 2 * COMPARED)])
+                for some in (runs, runs[:1], runs[-1:])
+            ]
+        parted[method] = (taken[0][:, [0, -1]] - torch.cat(taken[1:], 1)).abs().max().item(), how[0]
+        first = taken[0] if first is None else first
+    assert first is not None
+    return {"methods": parted, "same_bytes": torch.equal(first, taken[0])}
+
+
+def in_processes(
+    what: Callable[..., Result], *given: Any, count: int = 1, limit_s: float = ONE_S
+) -> list[Result]:
+    """What each of `count` fresh processes returns."""
+    fresh = multiprocessing.get_context("forkserver")
+    fresh.set_forkserver_preload([*IMPORTED])
+    with fresh.Pool(count, maxtasksperchild=1) as pool:
+        try:
+            return pool.starmap_async(what, [given] * count, chunksize=1).get(limit_s)
+        except Exception as error:
+            return [{"failed": f"{type(error).__name__}: {error}"}]
+
+
+def timed(case: Case, where: str, directory: Path | None) -> Result:
+    results = in_processes(measured, case, where, directory, count=case.processes)
+    if "failed" in results[0]:
+        return {"failed": f"{case.name}: {results[0]['failed']}"}
     together = sum(result["member_steps_s"] for result in results)
     return {**results[0], "member_steps_s": together, "tflops": sum(one["tflops"] for one in results)}
 
@@ -316,6 +364,18 @@ def tables(kept: Mapping[str, Any]) -> str:
     lines = [f"{here['device']}, torch {here['torch']}, CUDA {here['cuda']}, Python {here['python']}."]
     if "tests" in results:
         lines += ["", f"`pytest -m gpu`: {results['tests']['said']}."]
+    for name, one in results.items():
+        if "methods" in one:
+            methods: Mapping[str, tuple[float, str]] = one["methods"]
+            apart, most = max((apart, method) for method, (apart, _) in methods.items())
+            eager = {method: how for method, (_, how) in methods.items() if "not captured" in how}
+            lines += [
+                "",
+                f"{len(methods)} methods {name}: losses of {2 * COMPARED} steps part from those of"
+                f" runs alone by at most {apart:.1e} ({most}); the first, once more at the"
+                f" end: {'the same' if one['same_bytes'] else 'OTHER'} bytes.",
+                *(f"{method}: {how}." for method, how in eager.items()),
+            ]
     if one := results.get("study"):
         lines += [
             "",
@@ -323,28 +383,34 @@ def tables(kept: Mapping[str, Any]) -> str:
             f" which steps, with the evaluations between them, {one['steps_s']:.1f} s; the rest is the start,"
             " whole splits at the end, and files.",
         ]
-    if steps := {name: one for name, one in results.items() if "step_ms" in one}:
-        loops = {
-            name.partition(",")[0]: one["member_steps_s"] for name, one in steps.items() if "loop" in name
-        }
-        lines += [
-            "",
-            "| training | ms a step (range) | member-steps/s | times the loop | TFLOP/s | memory, MB | from a"
-            " run alone | twice the same bytes | way |",
-            "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        ]
-        for name, one in steps.items():
-            step, low, high = one["step_ms"]
-            loop_s = loops.get(" ".join(name.replace(",", "").split()[:2]))
-            ratio = f"{one['member_steps_s'] / loop_s:.1f}" if loop_s else ""
-            apart = "" if one["apart"] is None else f"{one['apart']:.1e}"
-            same = {None: "", True: "yes", False: "NO"}[one["same_bytes"]]
-            lines.append(
-                f"| {name} | {step:.2f} ({low:.2f}–{high:.2f}) | {one['member_steps_s']:,.0f} | {ratio} |"
-                f" {one['tflops']:.2f} | {one['memory_mb']:,.0f} | {apart} | {same} | {one['how']} |"
-            )
+    steps = {name: one for name, one in results.items() if "step_ms" in one}
+    lines += ["", *_of_steps(steps)] if steps else []
     lines += ["", *(one["failed"] for one in results.values() if "failed" in one)]
     return "\n".join([*lines, ""])
+
+
+def _of_steps(steps: Mapping[str, Result]) -> list[str]:
+    """A table of steps, with a column for each model and precision, and lines on whether they are right."""
+    named = {name: tuple(re.split(r",? ", name, maxsplit=2)) for name in steps}  # model, precision, way
+    columns = [*dict.fromkeys(f"{model} {precision}" for model, precision, _ in named.values())]
+    rows = [*dict.fromkeys(way for *_, way in named.values())]
+    cells = dict[tuple[str, str], str]()
+    for name, (model, precision, way) in named.items():
+        loop = steps.get(f"{model} {precision}, loop")
+        times = f" ({steps[name]['member_steps_s'] / loop['member_steps_s']:.3g})" if loop else ""
+        cells[way, f"{model} {precision}"] = f"{steps[name]['step_ms'][0]:.2f}{times}"
+    tflops, memory_mb = (max(one[of] for one in steps.values()) for of in ("tflops", "memory_mb"))
+    apart = [one["apart"] for one in steps.values() if one["apart"] is not None]
+    other = [name for name, one in steps.items() if one["same_bytes"] is False]
+    return [
+        f"| ms a step (steps of members a second, over the loop's) | {' | '.join(columns)} |",
+        f"| --- |{' --- |' * len(columns)}",
+        *(f"| {way} | {' | '.join(cells.get((way, column), '') for column in columns)} |" for way in rows),
+        "",
+        *lines_if(apart, f"Losses of the first steps: at most {max(apart, default=0):.1e} from a run alone."),
+        f"Trained again, groups give {f'OTHER bytes: {other}' if other else 'the same bytes'}."
+        f" At most {tflops:.0f} TFLOP/s and {memory_mb / 1e3:.1f} GB.",
+    ]
 
 
 def with_tables(page: str, text: str) -> str:
@@ -356,20 +422,23 @@ def with_tables(page: str, text: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["stack", "tests", "study"])
+    parser.add_argument("what", choices=["stack", "equal", "tests", "study"])
     parser.add_argument("--smoke", action="store_true", help="on the CPU, at small sizes; writes nothing")
     parser.add_argument("--nanogpt", type=Path, metavar="DIR")
-    parser.add_argument("--one", help=argparse.SUPPRESS)  # a Case, in a process of its own
     arguments = parser.parse_args()
     smoke = arguments.smoke or not torch.cuda.is_available()
-    if arguments.one:
-        case = Case(**json.loads(arguments.one))
-        return print(json.dumps(measured(case, "cpu" if smoke else "cuda", arguments.nanogpt)))
+    where = "cpu" if smoke else "cuda"
     kept = {"machine": machine(), "results": {}} if smoke else opened(KEPT)
     work: dict[str, Callable[[], Result]] = {
         "stack": {
-            case.name: lambda case=case: in_a_process(case, smoke, arguments.nanogpt)
+            case.name: lambda case=case: timed(case, where, arguments.nanogpt)
             for case in cases(smoke, arguments.nanogpt is not None)
+        },
+        "equal": {
+            f"equal in {precision}": lambda precision=precision: in_processes(
+                parted, precision, where, limit_s=COMMAND_S / 2
+            )[0]
+            for precision in ("float32", "bfloat16")
         },
         "tests": {"tests": lambda: tests(smoke)},
         "study": {"study": lambda: study(smoke)},

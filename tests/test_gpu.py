@@ -149,8 +149,8 @@ def test_the_benchmark_goes_on_where_it_was_cut_off(tmp_path, monkeypatch):
     kept["results"][names[2]] = done[2]
     shown = gpu.with_tables(page.read_text(), gpu.tables(kept))
     assert "9 passed" in shown and "not measured" not in shown and shown.endswith("The end.\n")
-    assert "| nano float32, loop | 8.00 (7.90–8.30) | 125 | 1.0 |" in page.read_text()
-    assert "| nano float32 × 4 | 8.00 (7.90–8.30) | 2,500 | 20.0 |" in shown
+    assert "| loop | 8.00 (1) |" in page.read_text() and "| × 4 | 8.00 (20) |" in shown
+    assert "at most 1.0e-06 from a run alone" in shown
     assert gpu.with_tables(shown, gpu.tables(kept)) == shown
 
 
@@ -160,7 +160,9 @@ def test_as_many_members_fit_as_their_first_step_says(device):
         return  # tests/test_members.py has what follows from the bytes of one
     group = min(grouping.that_fit(run), 64)
     devices.reset_peak_memory(run.device)
+    before = devices.peak_memory_mb(run.device) * 1e6  # of tests in this process before
     with devices.deterministic(run.device), training([run] * group, build_group([run] * group)) as trained:
         next(event for event in trained.events() if isinstance(event, Step))
-    taken = devices.peak_memory_mb(run.device) * 1e6
-    assert taken <= group * grouping._bytes_of_one(run) < 3 * taken
+    taken = devices.peak_memory_mb(run.device) * 1e6 - before
+    # Half of what products take whatever they multiply, some 32 MB, is counted for each.
+    assert taken <= group * grouping._bytes_of_one(run) < 3 * taken + group * 32e6

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 import ablate
 from ablate.config.schema import PartConfig
-from ablate.data.splits import Stream
+from ablate.data.splits import Batch, Stream
 from ablate.execution import formulas
 from ablate.execution.events import Finished, Noticed, ignore
 from ablate.execution.execute import Task, execute, execute_group
 from ablate.execution.grouping import kind, why_alone
-from ablate.execution.run import PlacedRun, build, prepare, to_checkpoint, to_state, training
+from ablate.execution.run import PlacedRun, build, build_group, prepare, to_checkpoint, to_state, training
 from ablate.execution.trained import load_model
 from ablate.files.atomic import StoreError
 from ablate.methods import Fusion
@@ -34,7 +34,7 @@ from ablate.training import train
 from ablate.training.batches import _ahead, _gathered, batches
 from ablate.training.events import Diverged, Evaluation, Event, Resumable, State, Step
 from ablate.training.group import Alone, Group, Mapped
-from ablate.training.mapping import why_not_mapped
+from ablate.training.mapping import why_not_captured, why_not_mapped
 from ablate.training.train import Training
 from tests.helpers import make_config, stopping
 
@@ -173,6 +173,15 @@ def test_the_mean_of_the_weights_is_a_members():
 def test_rows_that_a_task_draws(task):
     runs = runs_of(f"corpus={task}", *TASK, "train.steps=20", "train.eval_every=10")
     require_equal_to_runs_alone(runs, double=True, most=1e-10)
+
+
+@pytest.mark.parametrize("method", ["fusion=concat", "fusion=weighted_sum", "scores=windows"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_steps_of_a_group_are_seen_to_be_the_same_each_time(method, precision):
+    """Which is found out on a model alone, whose attention computes outside of vmap, too."""
+    runs = runs_of(method, f"train.precision={precision}")
+    batch = torch.randint(20, (2, 3, 8))
+    assert why_not_captured(build_group(runs), Batch(batch, batch)) is None
 
 
 def test_in_bfloat16_weights_follow_and_losses_are_alike():

@@ -245,6 +245,7 @@ def test_hydras_launchers_have_no_members(tmp_path, launcher, prefix):
 
 def test_a_dry_run_times_groups(tmp_path, monkeypatch):
     timed = []
+    monkeypatch.setattr("ablate.study.machine.bfloat16_is_faster", lambda: True)
     monkeypatch.setattr(
         estimate, "_time", lambda run, members: timed.append(members) or (0.5 / members, 0.0, 1.0)
     )

@@ -10,9 +10,11 @@ from ablate.training import optim
 
 
 def test_adamw_is_torchs_for_each_member():
-    """Of 3 members with 20 parameters, of which 13 decay: rates, decay and divisors are a member's."""
-    weights_MP = torch.randn(3, 20, dtype=torch.float64)
-    decay, divisor_M = [0.3, 0.0, 0.1], torch.tensor([2.5, 1.0, 7.0])
+    """Of 4 members with 20 parameters, of which 13 decay: rates, decay and divisors are a member's, and two
+    have equal rates and decay."""
+    weights_MP = torch.randn(4, 20, dtype=torch.float64)
+    decay, divisor_M = [0.3, 0.0, 0.1, 0.3], torch.tensor([2.5, 1.0, 7.0, 3.0])
+    alike = [([0, 3], 0.3), ([1], 0.0), ([2], 0.1)]
     theirs = [[torch.nn.Parameter(part.clone()) for part in row.split([13, 7])] for row in weights_MP]
     reference = [
         torch.optim.AdamW(
@@ -24,8 +26,8 @@ def test_adamw_is_torchs_for_each_member():
     moments = optim.Moments.zeros(weights_MP)
     for step in range(1, 8):
         grads_MP, lr_M = (
-            torch.randn(3, 20, dtype=torch.float64),
-            torch.tensor([0.1, 0.2, 0.3]).double() / step,
+            torch.randn(4, 20, dtype=torch.float64),
+            torch.tensor([0.1, 0.2, 0.3, 0.1]).double() / step,
         )
         for params, optimizer, grads, divisor, lr in zip(
             theirs, reference, grads_MP, divisor_M, lr_M.tolist(), strict=True
@@ -35,7 +37,7 @@ def test_adamw_is_torchs_for_each_member():
             ):
                 param.grad, group["lr"] = grad, lr
             optimizer.step()
-        rates: Any = {"lr_M": lr_M, "weight_decay": decay, "decayed": 13, "divisor_M": divisor_M}
+        rates: Any = {"lr_M": lr_M, "alike": alike, "decayed": 13, "divisor_M": divisor_M}
         optim.adamw_(weights_MP, grads_MP, moments, **rates, beta1=0.8, beta2=0.95, eps=1e-3)
     for mine, params in zip(weights_MP, theirs, strict=True):
         torch.testing.assert_close(mine, torch.cat([*params]).detach(), rtol=1e-12, atol=1e-14)

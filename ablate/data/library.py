@@ -1,5 +1,7 @@
-"""The source files of Python's standard library, as the running interpreter has them."""
+"""The source files of Python's standard library: of the running interpreter's, or of the one that lies in
+ABLATE_STDLIB, so that a text is the same under another Python."""
 
+import os
 import re
 import sys
 import sysconfig
@@ -17,7 +19,7 @@ PATHS_OF_THIS_MACHINE = "_sysconfigdata"
 
 
 def root() -> Path:
-    return Path(sysconfig.get_path("stdlib"))
+    return Path(os.environ.get("ABLATE_STDLIB") or sysconfig.get_path("stdlib"))
 
 
 def sources(*, tests: bool = False) -> list[Path]:

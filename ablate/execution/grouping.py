@@ -61,11 +61,12 @@ def _bytes_of_one(run: PlacedRun) -> float:
     """The memory of a member: half of the peak of a step of two, both moments and the average, and the copy
     of its state that capturing keeps."""
     device.reset_peak_memory(run.device)
+    before_mb = device.peak_memory_mb(run.device)
     with device.deterministic(run.device):
         group = build_group([run, run])
         group.losses_and_gradients(next(_first_batches(run, 1)))
     state = 6 * group.weights.element_size() * group.weights.shape[1]
-    return device.peak_memory_mb(run.device) * 1e6 / 2 + state
+    return (device.peak_memory_mb(run.device) - before_mb) * 1e6 / 2 + state
 
 
 _fit: dict[str, int] = {}  # by kind

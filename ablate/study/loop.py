@@ -50,8 +50,11 @@ class Loop:
     def run(self, begun: Callable[[], None]) -> Outcome:
         trained = Trained()
         while not trained.is_over and (runs := self._next()):
+            is_first = self.record is None
             record = self._join(runs)
             begun()
+            for line in self.slower if is_first else ():
+                self.lines.say(line)  # now, when other settings can still be chosen
             try:
                 trained = self._train(runs, record)
             except BaseException:
@@ -69,7 +72,7 @@ class Loop:
             study=self.record.name,
             run_ids=[*dict.fromkeys(self.ids.values())],
             finished_before=self.finished_before,
-            remarks=[*self.study.left_out, *self.slower, *self.study.design.closing(self.rows)],
+            remarks=[*self.study.left_out, *self.study.design.closing(self.rows)],
             refused=self.refused,
             left_at_work=trained.left_at_work,
         )

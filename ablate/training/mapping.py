@@ -62,7 +62,7 @@ def why_not_mapped(models: Sequence[Model], batches: Iterable[Batch]) -> str | N
 def why_not_captured(group: Group, batch: Batch) -> str | None:
     """The reason why steps of these models can't be replayed, whose methods keep or draw what a replay does
     not change; None if none is seen."""
-    one, traces = Alone(copy.deepcopy(group.model)), []
+    one, traces = Alone(copy.deepcopy(group.models[0])), []  # group.model may compute within vmap alone
     with rng.drawing(0, "data", "tried"):
         for _ in range(3):
             one.losses_and_gradients(batch.each(lambda part: part[:1]))

@@ -4,6 +4,7 @@ legend: M members, which are models that are trained as one; P numbers in all pa
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -52,7 +53,7 @@ def adamw_(
     moments: Moments,
     *,
     lr_M: Tensor,
-    weight_decay: list[float],
+    alike: Sequence[tuple[Sequence[int], float]],
     decayed: int,
     beta1: float,
     beta2: float,
@@ -60,30 +61,28 @@ def adamw_(
     divisor_M: Tensor,
 ) -> None:
     """One AdamW update in place, by PyTorch's fused kernel, which reads and writes each number only once; the
-    gradients, which it may change, are divided by `divisor` first.
+    gradients are divided by `divisor` first, in place.
 
-    weight_decay: for each member, of its first `decayed` numbers. See: Loshchilov & Hutter, "Decoupled weight
-    decay regularization", 2019, Algorithm 2.
+    alike: members of equal rate and decay, each with that decay, of its first `decayed` numbers. One call of
+    the kernel updates all of them: a member alone is too small to keep a GPU busy. See: Loshchilov & Hutter,
+    "Decoupled weight decay regularization", 2019, Algorithm 2.
     """
-    divisors = divisor_M.float().unbind()  # the kernel takes no other type
+    grads_MP.div_(divisor_M.float()[:, None])
     parts = slice(None, decayed), slice(decayed, None)
-    for member, (lr, divisor) in enumerate(zip(lr_M.unbind(), divisors, strict=True)):
-        for part, decay, updates in zip(
-            parts, (weight_decay[member], 0.0), moments.updates[member].unbind(), strict=True
-        ):
+    for rows, decay_of_first in alike:
+        for which, (part, decay) in enumerate(zip(parts, (decay_of_first, 0.0), strict=True)):
             adamw(
-                [weights_MP[member, part]],
-                [grads_MP[member, part]],
-                [moments.first[member, part]],
-                [moments.second[member, part]],
+                [weights_MP[row, part] for row in rows],
+                [grads_MP[row, part] for row in rows],
+                [moments.first[row, part] for row in rows],
+                [moments.second[row, part] for row in rows],
                 [],
-                [updates],
+                [moments.updates[row, which] for row in rows],
                 fused=True,
-                grad_scale=divisor,
                 amsgrad=False,
                 beta1=beta1,
                 beta2=beta2,
-                lr=lr,
+                lr=lr_M[rows[0]],
                 weight_decay=decay,
                 eps=eps,
                 maximize=False,

@@ -72,7 +72,10 @@ class Training:
         group.follow()
         self._counted = [*range(len(members))]  # those that have not diverged
         self._most_M = group.weights.new_tensor([m.config.clip or math.inf for m in members])
-        self._decay = [member.config.weight_decay for member in members]
+        rates = [(member.config.lr, member.config.weight_decay) for member in members]
+        self._alike = [
+            ([row for row, one in enumerate(rates) if one == rate], rate[1]) for rate in dict.fromkeys(rates)
+        ]
         self._steps: Compute | None = None
         self.close: Callable[[], None] = lambda: None
         self._began, self._evaluating = time.perf_counter(), 0.0
@@ -166,7 +169,7 @@ class Training:
             grads_MP,
             self._moments,
             lr_M=rates_M,
-            weight_decay=self._decay,
+            alike=self._alike,
             decayed=group.layout.decayed,
             beta1=config.beta1,
             beta2=config.beta2,

@@ -1,4 +1,4 @@
-"""Draw the picture of README, from docs/noise.csv and docs/fresh.csv.
+"""Draw the picture of README, from docs/results.
 
     python benchmarks/picture.py
 
@@ -17,16 +17,22 @@ import ablate
 DOCS = Path(__file__).parent.parent / "docs"
 INK = {"light": "#1b1f24", "dark": "#e6e9ed"}
 BLUE = "#3b82c4"
-TERMS = {"sum": "sum", "weighted_sum": "weighted sum", "mean": "mean"}
+# By fusion and match, as a reader calls them.
+TERMS = {("sum", "params"): "sum, equal size", ("sum", "none"): "sum", ("mean", "none"): "mean"}
+TERMS |= {("weighted_sum", "none"): "weighted sum"}
+COLUMNS = ["diff", "low", "high", "pairs"]
 
 
 def main() -> None:
-    rows = [pd.read_csv(DOCS / name, dtype={"run_id": str}) for name in ("noise.csv", "fresh.csv")]
-    table = ablate.compare(pd.concat(rows, ignore_index=True)).table
-    data = table[table["low"].notna()][["fusion", "diff", "low", "high", "pairs"]]
-    data = data.assign(name=data["fusion"].map(TERMS)).sort_values("diff")
-    seeds = int(data["pairs"].max())
-    title = f"nats of loss more than concat (0 is concat; {seeds} paired seeds, simultaneous 95 % intervals)"
+    narrow, wide = (ablate.compare(DOCS / "results" / name).table for name in ("why", "why_long"))
+    terms = [TERMS.get(of, "") for of in zip(narrow["fusion"], narrow["match"], strict=True)]
+    of_wide = wide[wide["out_proj"] == "false"].assign(name="wide sum, equal size")
+    both = [one[one["low"].notna()][[*COLUMNS, "name"]] for one in (narrow.assign(name=terms), of_wide)]
+    data = pd.concat(both).sort_values("diff")
+    seeds, of_wide_sum = int(data["pairs"].max()), int(data["pairs"].min())
+    title = (
+        f"nats of loss more than concat, at 0 ({seeds} paired seeds, wide sum {of_wide_sum}; 95 % intervals)"
+    )
     for scheme, ink in INK.items():
         _draw(DOCS / f"answer-{scheme}.svg", data, title, ink)
 
@@ -38,7 +44,7 @@ def _draw(path: Path, data: pd.DataFrame, title: str, ink: str) -> None:
         y=alt.Y("name:N", sort=[*data["name"]], title=None, axis=names), color=alt.value(BLUE)
     )
     ticks = alt.Axis(tickCount=5, format=".2f")
-    x = alt.X("low:Q", title=title, scale=alt.Scale(domain=[0, 0.08]), axis=ticks)
+    x = alt.X("low:Q", title=title, scale=alt.Scale(domain=[-0.3, 0.1]), axis=ticks)
     chart = alt.layer(
         base.mark_rule(strokeWidth=3).encode(x=x, x2="high:Q"),
         base.mark_point(filled=True, size=90, opacity=1).encode(x="diff:Q"),

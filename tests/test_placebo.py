@@ -123,6 +123,20 @@ def test_arms_of_other_classes_models_texts_or_trainings_have_no_floor(change):
     assert "same functions differ" not in " ".join([*answers.lines(result, []), *words.sentences(result)])
 
 
+def test_lengths_and_texts_have_a_floor_each():
+    """Arms after 100 steps scatter ten times as much as after 200."""
+    noisy = {name: 2 + 10 * (of - 2) for name, of in LOSSES.items()}
+    both = pd.concat([rows(noisy), rows(steps=200).assign(steps=200)], ignore_index=True)
+    both = both.assign(run_id=[str(row) for row in range(len(both))])
+    baseline = {"fusion": "concat"}
+    found = floor_of(both, baseline=baseline)
+    assert found.pairs == 6 and min(found.of.values()) == pytest.approx(found.value / 10)
+    line = next(
+        line for line in words.sentences(compare(both, baseline=baseline)) if "same functions" in line
+    )
+    assert "by text and training" in line
+
+
 def test_a_table_of_another_program_has_none():
     foreign = pd.DataFrame(
         {"method": name, "seed": seed, "loss": loss, "function_class": "one", "form": name}

@@ -32,7 +32,14 @@ def measured(page: str) -> set[str]:
         ends = [
             (one.diff, one.low, one.high, one.documents_low, one.documents_high) for one in result.findings
         ]
-        values = [*floor, *result.table["mean"], *(value for each in ends for value in each)]
+        ends_of_effects = ["diff", "low", "high", "at_few", "at_few_low", "at_few_high"]
+        of_effects = result.interaction.reindex(columns=ends_of_effects)
+        values = [
+            *floor,
+            *of_effects.to_numpy().ravel(),
+            *result.table["mean"],
+            *(value for each in ends for value in each),
+        ]
         numbers |= {f"{abs(value):.3f}" for value in values if value == value}
     return numbers
 

@@ -1,7 +1,7 @@
 """The placebo floor: how much arms of the same functions differ, by their parametrization alone."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,10 +19,12 @@ FAMILY = "placebo"
 
 @dataclass(frozen=True)
 class Floor:
-    """value: the largest absolute end of the intervals of differences, in the metric's unit. level: at which
-    these hold together. pairs: how many pairs of arms they are of. seeds: the fewest that a pair has."""
+    """value: the largest absolute end of the intervals of differences, in the metric's unit. of: that of the
+    pairs with whose text, size and training a variant shares all, by the variant's name. level: at which
+    the intervals hold together. pairs: how many pairs of arms they are of. seeds: the fewest that one has."""
 
     value: float
+    of: Mapping[str, float]
     level: float
     pairs: int
     seeds: int
@@ -39,8 +41,11 @@ def placebo_floor(variants: Variants, records: Sequence[StudyRecord], alpha: flo
     tested = table[table["p"].notna() & table["n_baseline"].isna()]
     if tested.empty:
         return None
-    ends = tested[["low", "high"]].abs().to_numpy()
-    return Floor(float(ends.max()), 1 - alpha, len(tested), int(tested["pairs"].min()))
+    ends = tested[["low", "high"]].abs().max(axis=1)
+    place_of = dict(zip(variants.names, _places(variants), strict=True))
+    largest = ends.groupby(tested["baseline"].map(place_of).to_numpy()).max()
+    of = {name: float(largest[place]) for name, place in place_of.items() if place in largest.index}
+    return Floor(float(ends.max()), of, 1 - alpha, len(tested), int(tested["pairs"].min()))
 
 
 def placebo_pairs(variants: Variants) -> list[Pair]:
@@ -49,12 +54,10 @@ def placebo_pairs(variants: Variants) -> list[Pair]:
     diverged on more seeds than the other."""
     if not (classes := variants.known("function_class")).any():
         return []
-    own, tuned = own_values(variants)
-    of_attention = {*config_about(""), *itertools.chain(*variants.options.values())} - {*tuned}
+    of_attention, (own, _) = _of_attention(variants), own_values(variants)
     forms = equal_forms(replace(variants, columns=[c for c in variants.columns if c in of_attention]))
-    rest = [column for column in variants.columns if column not in (*of_attention, *tuned)]
-    settings = [*zip(classes, *(variants.table[column] for column in rest), strict=True)]
-    alike: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
+    settings = [*zip(classes, _places(variants), strict=True)]
+    alike: dict[tuple[str, str], dict[tuple[str, ...], int]] = {}
     for arm in (arm for arm in own if classes[arm]):
         alike.setdefault(settings[arm], {}).setdefault(forms[arm], arm)
     pairs = [pair for arms in alike.values() for pair in itertools.combinations(arms.values(), 2)]
@@ -62,9 +65,23 @@ def placebo_pairs(variants: Variants) -> list[Pair]:
     return [pair for pair, is_same in same if is_same and not more_diverged(variants, pair)]
 
 
+def _of_attention(variants: Variants) -> set[str]:
+    """The columns that say how attention is written."""
+    return {*config_about(""), *itertools.chain(*variants.options.values())} - {*own_values(variants)[1]}
+
+
+def _places(variants: Variants) -> list[str]:
+    """Of each variant its text, size and training, but for tuned values, as one key."""
+    free = {*_of_attention(variants), *own_values(variants)[1]}
+    rest = [variants.table[column] for column in variants.columns if column not in free]
+    return [repr(values) for values in zip(*rest, strict=True)] or [""] * len(variants.table)
+
+
 def clears(table: pd.DataFrame, floor: Floor | None) -> pd.Series:
     """(K,) whether the interval of each contrast lies beyond the floor on one side of 0; missing without a
     floor, for what is not tested, and where both can learn the same functions, as all is parametrization."""
-    nearest, value = np.fmax(table["low"], -table["high"]), floor.value if floor else np.nan
+    nearest, value = np.fmax(table["low"], -table["high"]), pd.Series(np.nan, table.index)
+    if floor:
+        value = table["baseline"].map(floor.of).astype(float).fillna(floor.value)
     beyond = pd.Series(nearest > value, table.index, "boolean")
     return beyond.where(table["p"].notna() & ~table["same_class"] & (floor is not None))

@@ -194,7 +194,8 @@ def _next(line: str, record: StudyRecord, room: int) -> str:
     if _height(alone) <= room:
         return alone
     changed = shlex.join(word for word in shlex.split(command)[2:] if word not in record.typed)
-    return f"{before}the command of {record.name} with {changed}{after} --why has it whole."
+    how = f" with {changed}" if changed else ""
+    return f"{before}the command of {record.name}{how}{after} --why has it whole."
 
 
 def _height(text: str) -> int:

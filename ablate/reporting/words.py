@@ -75,9 +75,11 @@ def floor(comparison: Comparison) -> list[str]:
     """The sentence on the placebo floor, if there is one."""
     if not (found := comparison.floor):
         return []
-    most, pairs, seeds = number(found.value), counted(found.pairs, "pair"), counted(found.seeds, "seed")
+    pairs, seeds = counted(found.pairs, "pair"), counted(found.seeds, "seed")
     of = f"{100 * found.level:g} %; {pairs} of arms, {seeds}"
-    return [f"Arms of the same functions differ by at most {most} ({of}): the floor."]
+    least, most = number(min(found.of.values())), number(found.value)
+    ends = most if least == most else f"{least} to {most} by text and training"
+    return [f"Arms of the same functions differ by at most {ends} ({of}): the floor."]
 
 
 def share_of_attention(share: float) -> str:

@@ -245,7 +245,7 @@ def of_role(*roles: Role) -> tuple[str, ...]:
 
 def config_about(*subjects: str) -> tuple[str, ...]:
     """The names of the config columns about these subjects."""
-    return tuple(column.name for column in TABLE if column.about in subjects)
+    return tuple(column.name for column in TABLE if column.role == "config" and column.about in subjects)
 
 
 COLUMNS = tuple(_BY_NAME)

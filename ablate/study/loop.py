@@ -42,6 +42,7 @@ class Loop:
         self.record: StudyRecord | None = None
         self.refused: list[str] = []
         self.slower: list[str] = []  # lines on what makes runs slower here
+        self.is_training = False
         self.finished_before = 0
         self.lines = Lines(console(), None)  # the board, while there is one
         self.typed: dict[str, str] = {}  # the overrides of each run, by its name
@@ -50,11 +51,8 @@ class Loop:
     def run(self, begun: Callable[[], None]) -> Outcome:
         trained = Trained()
         while not trained.is_over and (runs := self._next()):
-            is_first = self.record is None
             record = self._join(runs)
             begun()
-            for line in self.slower if is_first else ():
-                self.lines.say(line)  # now, when other settings can still be chosen
             try:
                 trained = self._train(runs, record)
             except BaseException:
@@ -210,6 +208,10 @@ class Loop:
         """Have the launcher train what has to be."""
         if not (todo := self._todo(runs)):
             return Trained()
+        if not self.is_training:
+            for line in self.slower:  # now, when other settings can still be chosen
+                self.lines.say(line)
+        self.is_training = True
         in_all = len({*self.ids.values()})
         work = Work(
             record=record,

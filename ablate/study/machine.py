@@ -22,7 +22,7 @@ KEYS = {
 }
 
 SLOWER = (
-    "train.precision=bfloat16: slower here than float32, up to twenty times, since this processor has no bfloat16"
+    "train.precision=bfloat16: several times slower here than float32, since this processor has no bfloat16"
     " products; add train.precision=float32"
 )
 DOES_NOT_PAY = "on a CPU, runs that are trained as one take longer than one after the other"

@@ -28,6 +28,7 @@ from ablate.phrases import counted, duration
 from ablate.reporting.answers import answer
 from ablate.reporting.cells import step_ratio
 from ablate.store.store import Store
+from ablate.study.machine import SLOWER
 from ablate.study.run import Outcome, declared_here, run
 from ablate.study.study import settings as variants_of
 from ablate.study.tuned import EXTENSIONS
@@ -201,13 +202,15 @@ class Duel:
                 for n in (FEWEST, 12, 24)
             )
             takes += "; fewer train.steps or a smaller model take less"
+            takes += "".join(f"; {line}" for line in self._slower)
             raise ConfigError(f"--budget {budget_text(budget_s)}: too short to detect anything; {takes}")
         return Plan(seeds, develop * each_s + seeds * a_seed_s)
 
     def _estimate(self, develop: Sequence[int]) -> "Estimate":
-        estimate = run(self.sweep(FEWEST, develop), dry_run=True).estimate
-        assert estimate is not None
-        return estimate
+        outcome = run(self.sweep(FEWEST, develop), dry_run=True)
+        self._slower = [line for line in outcome.remarks if line == SLOWER]
+        assert outcome.estimate is not None
+        return outcome.estimate
 
     @cached_property
     def _runs(self) -> tuple[Run, Run]:

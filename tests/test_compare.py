@@ -556,7 +556,7 @@ def test_conditions_choose_rows(seeds, conditions):
         ("sed=1", "did you mean seed"),
         ("seed<one", "no column one"),
         ("fusion<1", "concat is no number"),
-        ("seed=7", "no row meets it"),
+        ("seed=7", "no row meets it; seed is 0, 1"),
     ],
 )
 def test_a_condition_that_is_none(condition, reason):

@@ -284,6 +284,14 @@ def test_a_run_is_found_by_the_beginning_of_its_name_or_id(store):
         store.find("44")
 
 
+def test_a_run_is_found_by_its_name_as_shown_though_others_begin_with_it(store, monkeypatch):
+    for identity in ("44be20f812345678", "44cc000000000000"):
+        finished(store, f"sum-h4-{identity[:8]}", run_id=identity)
+    shown = {"sum-h4-44be20f8": "sum-h4", "sum-h4-44cc0000": "sum-h4-lr0.1"}
+    monkeypatch.setattr(Store, "titles", lambda store: shown)
+    assert store.find("sum-h4") == store.run("sum-h4-44be20f8").directory
+
+
 def test_what_the_system_refuses_is_one_line(tmp_path):
     (tmp_path / "runs").write_text("a file")
     store = Store(tmp_path / "runs")

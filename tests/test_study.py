@@ -394,6 +394,15 @@ def test_a_study_that_is_not_whole_is_refused(change, message):
         read_declared({key: None if value is NULL else value for key, value in study.items()})
 
 
+def test_an_arm_of_the_command_line_stands_beside_those_of_a_demonstration():
+    written = as_written("ladder")
+    written["arms"] = {**written["arms"], "mine": {"fusion": "max"}}
+    of_the_demo = {"concat", "sum", "one head"}
+    for given, also in (((), set()), (("study.arms.mine",), {"mine"})):
+        read = read_declared(written, is_demonstration=True, given=given)
+        assert {*read.named_arms.values()} == of_the_demo | also
+
+
 def test_levels_come_back_as_they_were_declared():
     given = ["a,b.txt", "it's", "7", 7, 1e-05, True, None, [1, 2], "x y", "auto"]
     study = OmegaConf.to_container(OmegaConf.create(OWN))

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.config.conditions import Condition, Where, as_text, column_of
+from ablate.config.conditions import Condition, Where, as_text, column_of, key_in
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
-from ablate.phrases import Note, counted, lines_if
+from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import COLUMNS, RESULTS, TABLE, Column, Row, csv_value
 
 SHORTEST_S = 1e-6  # a run that took less than this was not timed
@@ -130,9 +130,13 @@ _TYPES = {  # what to read the cells of each kind as; the next, if they are no s
 def select(rows: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
     """The rows that meet every condition (config/conditions.py). Raises ConfigError."""
     for condition in where:
-        rows = rows[matching(rows, condition, "--where", rows.columns)]
-        if rows.empty:
-            raise ConfigError(f"--where {condition}: no row meets it; ablate runs lists the runs")
+        met = matching(rows, condition, "--where", rows.columns)
+        if not met.any():
+            key = re.match(r"[\w.]*", condition.strip())
+            column = key_in(key[0], [*map(str, rows.columns)]) if key else None
+            has = first_few(sorted(as_texts(rows[column]).unique())) if column else ""
+            raise ConfigError(f"--where {condition}: no row meets it{f'; {column} is {has}' if has else ''}")
+        rows = rows[met]
     return rows
 
 

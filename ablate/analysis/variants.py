@@ -241,8 +241,9 @@ def _place(
     rows: pd.DataFrame, metric: str, by: Sequence[str], pair_by: Sequence[str], texts: bool
 ) -> _Placed:
     """Raises Incomparable if two rows have one place, or if there are more places than fit."""
-    by = [column_of(key, rows.columns, f"--by {key}") for key in dict.fromkeys(by)]
-    pair_by = [column_of(key, rows.columns, f"--pair-by {key}") for key in dict.fromkeys(pair_by)]
+    there = rows.columns[rows.notna().any()]  # a table of another program lacks most
+    by = [column_of(key, rows.columns, f"--by {key}", there) for key in dict.fromkeys(by)]
+    pair_by = [column_of(key, rows.columns, f"--pair-by {key}", there) for key in dict.fromkeys(pair_by)]
     apart = OF_EVALUATION if column_named(metric).by_evaluation else ()
     config = variant_columns(rows)
     if texts:

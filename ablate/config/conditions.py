@@ -104,13 +104,16 @@ def column_for(key: str) -> str:
     return f"seed_{last}" if group == "seeds" else last
 
 
-def column_of(name: str, columns: Iterable[object], source: str) -> str:
+def column_of(
+    name: str, columns: Iterable[object], source: str, choices: Iterable[object] | None = None
+) -> str:
     """The column of a config key as people type it: lr for train.lr, weights for fusion.weights. source: what
-    names the key, for the message. Raises ConfigError."""
+    names the key, for the message. choices: what that shows, all columns by default. Raises ConfigError."""
     names = [*map(str, columns)]
     if column := key_in(name, names):
         return column
-    raise ConfigError(f"{source}: no column {name}{did_you_mean(name, names)}")
+    shown = names if choices is None else [*map(str, choices)]
+    raise ConfigError(f"{source}: no column {name}{did_you_mean(name, shown)}")
 
 
 def holds(where: Where, values: Values) -> bool:

@@ -98,6 +98,8 @@ class Store:
         if len(matches) == 1:
             return matches[0]
         titles = self.titles()
+        if len(shown_so := [path.name for path in paths if titles.get(path.name) == run]) == 1:
+            return shown_so[0]
         if run and not matches:
             known = [path.name for path in paths if path.name in titles]
             matches = [name for name in known if titles[name].startswith(run)] or [

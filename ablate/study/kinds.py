@@ -31,6 +31,9 @@ def read_declared(study: Any, *, is_demonstration: bool = False, given: Collecti
         keys["demo"] = {other: value for other, value in keys["demo"].items() if other != key}
         if is_demonstration and key not in given:
             keys[own] = demo[key]
+            for part in (word.removeprefix(f"{key}.") for word in given if word.startswith(f"{key}.")):
+                name = part.partition(".")[0]  # an arm of the command line stands beside the demo's
+                keys[own] = {**keys[own], name: study[own][name]}
     example = f"study={KINDS[kind].example} --cfg job shows a whole one"
     return read(KINDS[kind], keys, "study", missing=example)
 

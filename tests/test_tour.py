@@ -113,7 +113,7 @@ def _typed(words: list[str], cwd) -> subprocess.CompletedProcess:
         return ended
     _, command, *rest = words
     if command == "duel":
-        rest += [*QUICK, *SHORT_TEXT, "model.d_model=16", "model.layers=1"]
+        rest += [*QUICK, *SHORT_TEXT, "model.d_model=16", "model.layers=1", "train.precision=float32"]
     if command != "run":
         return call_cli(command, *rest, cwd=cwd)
     steps = [word for word in rest if not word.startswith("train.steps=")]

@@ -227,7 +227,7 @@ def measured(case: Case, where: str, directory: Path | None) -> Result:
 def parted(precision: str, where: str) -> Result:
     """For each method, how far the losses of four runs as one are from those of the first and last alone, and
     how they were computed. same_bytes: whether the first method, once more at the end, gives the same."""
-    parted: dict[str, tuple[float, str]] = {}
+    methods: dict[str, tuple[float, str]] = {}
     first = None
     for method in (*METHODS, METHODS[0]):
         how: list[str] = []
@@ -237,10 +237,10 @@ def parted(precision: str, where: str) -> Result:
                 torch.stack([x.float().cpu() for x in itertools.islice(stacked(some, how), 2 * COMPARED)])
                 for some in (runs, runs[:1], runs[-1:])
             ]
-        parted[method] = (taken[0][:, [0, -1]] - torch.cat(taken[1:], 1)).abs().max().item(), how[0]
+        methods[method] = (taken[0][:, [0, -1]] - torch.cat(taken[1:], 1)).abs().max().item(), how[0]
         first = taken[0] if first is None else first
     assert first is not None
-    return {"methods": parted, "same_bytes": torch.equal(first, taken[0])}
+    return {"methods": methods, "same_bytes": torch.equal(first, taken[0])}
 
 
 def in_processes(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.config.conditions import Condition, Where, as_text, column_of, key_in
+from ablate.config.conditions import Condition, Where, as_text, column_of
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
 from ablate.phrases import Note, counted, first_few, lines_if
@@ -132,10 +132,9 @@ def select(rows: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
     for condition in where:
         met = matching(rows, condition, "--where", rows.columns)
         if not met.any():
-            key = re.match(r"[\w.]*", condition.strip())
-            column = key_in(key[0], [*map(str, rows.columns)]) if key else None
-            has = first_few(sorted(as_texts(rows[column]).unique())) if column else ""
-            raise ConfigError(f"--where {condition}: no row meets it{f'; {column} is {has}' if has else ''}")
+            keys = sorted(Condition(condition, [*map(str, rows.columns)], "--where").keys)
+            has = [f"{key} is {first_few(sorted(as_texts(rows[key]).unique()))}" for key in keys]
+            raise ConfigError("; ".join([f"--where {condition}: no row meets it", *has]))
         rows = rows[met]
     return rows
 

@@ -54,8 +54,8 @@ def placebo_pairs(variants: Variants) -> list[Pair]:
     diverged on more seeds than the other."""
     if not (classes := variants.known("function_class")).any():
         return []
-    of_attention, (own, _) = _of_attention(variants), own_values(variants)
-    forms = equal_forms(replace(variants, columns=[c for c in variants.columns if c in of_attention]))
+    (own, _), (of_attention, _) = own_values(variants), _columns(variants)
+    forms = equal_forms(replace(variants, columns=of_attention))
     settings = [*zip(classes, _places(variants), strict=True)]
     alike: dict[tuple[str, str], dict[tuple[str, ...], int]] = {}
     for arm in (arm for arm in own if classes[arm]):
@@ -65,16 +65,19 @@ def placebo_pairs(variants: Variants) -> list[Pair]:
     return [pair for pair, is_same in same if is_same and not more_diverged(variants, pair)]
 
 
-def _of_attention(variants: Variants) -> set[str]:
-    """The columns that say how attention is written."""
-    return {*config_about(""), *itertools.chain(*variants.options.values())} - {*own_values(variants)[1]}
+def _columns(variants: Variants) -> tuple[list[str], list[str]]:
+    """The columns that say how attention is written, and those of text, size and training; neither has the
+    tuned ones."""
+    _, tuned = own_values(variants)
+    of_attention = {*config_about(""), *itertools.chain(*variants.options.values())}
+    columns = [column for column in variants.columns if column not in tuned]
+    return [c for c in columns if c in of_attention], [c for c in columns if c not in of_attention]
 
 
 def _places(variants: Variants) -> list[str]:
-    """Of each variant its text, size and training, but for tuned values, as one key."""
-    free = {*_of_attention(variants), *own_values(variants)[1]}
-    rest = [variants.table[column] for column in variants.columns if column not in free]
-    return [repr(values) for values in zip(*rest, strict=True)] or [""] * len(variants.table)
+    """Of each variant its text, size and training, as one key."""
+    _, rest = _columns(variants)
+    return [*map(repr, variants.table[rest].to_numpy().tolist())]
 
 
 def clears(table: pd.DataFrame, floor: Floor | None) -> pd.Series:

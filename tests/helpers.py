@@ -57,6 +57,7 @@ from ablate.study.cluster import sharing
 
 ROOT = Path(__file__).parent.parent
 VOCAB = 59
+HANGING_S = 600.0  # what a command takes depends on the machine and on its other work
 SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
 
 
@@ -301,7 +302,7 @@ class Command:
 
 
 def fork_cli(
-    *arguments: str, cwd: Path, timeout_s: float = 120, piped: str | bytes = "", **env: str
+    *arguments: str, cwd: Path, timeout_s: float = HANGING_S, piped: str | bytes = "", **env: str
 ) -> subprocess.CompletedProcess:
     """`ablate …` as a Command, until it ends."""
     with contextlib.closing(Command(*arguments, cwd=cwd, piped=piped, **env)) as command:
@@ -310,7 +311,7 @@ def fork_cli(
 
 
 def call_cli(
-    *arguments: str, cwd: Path, timeout_s: float = 120, piped: str | bytes = "", **env: str
+    *arguments: str, cwd: Path, timeout_s: float = HANGING_S, piped: str | bytes = "", **env: str
 ) -> subprocess.CompletedProcess:
     """`ablate …` in this process, which costs a fourth of a process of its own."""
     given = io.TextIOWrapper(io.BytesIO(piped.encode() if isinstance(piped, str) else piped))

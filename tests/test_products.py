@@ -9,16 +9,17 @@ import torch
 import torch.nn.functional as F
 
 from ablate.compute import fastest
-from ablate.compute.fastest import PRODUCTS, onednn, works
-from ablate.data.splits import Stream
+from ablate.compute.fastest import PRODUCTS, agrees, onednn, rounded, works
+from ablate.data.splits import Batch, Stream
 from ablate.execution.place import TOLERANCE, fastest_attention, is_exact
+from ablate.execution.run import build_group, prepare
 from ablate.model.attend import CAUSAL, EVERYTHING, FORMULATIONS
 from ablate.model.models import build_model
 from ablate.model.scores.windows import Near
 from ablate.training.events import Step
 from ablate.training.group import Alone
 from ablate.training.train import Member, Training
-from tests.helpers import make_config, make_spec
+from tests.helpers import QUICK, make_config, make_spec
 from tests.test_train import TOKENS
 
 needs_onednn = pytest.mark.skipif(not works(onednn), reason="this PyTorch has no such operator")
@@ -67,6 +68,49 @@ def test_a_product_that_is_not_exact_does_not_count_as_working():
         raise AttributeError("no such operator")
 
     assert not works(missing)
+
+
+@pytest.mark.parametrize("product", [F.linear, pytest.param(onednn, marks=needs_onednn)])
+def test_bfloat16_is_multiplied_in_float32_and_rounded_once(product):
+    shapes = ((3, 400, 29), (41, 29), (41,), (3, 400, 41))
+    half = 2.0**-8  # of a number in bfloat16, what rounding it changes at most
+    assert agrees(rounded(product), F.linear, shapes, torch.bfloat16, half)
+    x, weight, bias = (torch.randn(shape).bfloat16() for shape in shapes[:3])
+    exact = F.linear(x.double(), weight.double(), bias.double())
+    assert rounded(product)(x, weight, bias).dtype == torch.bfloat16
+    assert rounded(product)(x, weight, bias).ne(exact.bfloat16()).float().mean() < 0.001  # sums in the middle
+
+
+@needs_onednn
+def test_onednn_is_mapped_by_the_batched_product():
+    x, weight, bias = (
+        torch.randn(shape, requires_grad=True) for shape in ((4, 2, 3, 5), (4, 11, 5), (4, 11))
+    )
+    mapped = torch.vmap(onednn)(x, weight, bias)
+    alone = torch.stack([F.linear(*each) for each in zip(x, weight, bias, strict=True)])
+    grad = torch.randn_like(alone)
+    for one, other in zip(
+        (mapped, *torch.autograd.grad(mapped, (x, weight, bias), grad)),
+        (alone, *torch.autograd.grad(alone, (x, weight, bias), grad)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("has_products", [True, False])
+def test_a_processor_without_bfloat16_products_multiplies_in_float32(has_products, monkeypatch):
+    monkeypatch.setattr("ablate.execution.place.bfloat16_is_faster", lambda: has_products)
+    run = prepare(make_config(*QUICK, "train.precision=bfloat16", "train.linear=mkl"))
+    assert run.linear == ("torch" if has_products else "mkl")
+    types = set()
+    monkeypatch.setitem(PRODUCTS, "mkl", lambda x, w, b: types.add(w.dtype) or F.linear(x, w, b))
+    for group in (build_group([run]), build_group([run, run])):
+        tokens = torch.zeros(len(group.models), 1, run.spec.context, dtype=torch.long)
+        loss_M, grads_MP = group.losses_and_gradients(Batch(tokens, tokens))
+        assert (
+            group.computed.dtype == torch.bfloat16 and loss_M.isfinite().all() and grads_MP.isfinite().all()
+        )
+    assert types == (set() if has_products else {torch.float32})
 
 
 @pytest.fixture

@@ -46,6 +46,11 @@ class _OneDNN(torch.autograd.Function):
             rows.sum(0) if needs_bias else None,
         )
 
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor | None) -> tuple[Tensor, int]:
+        """By PyTorch's batched product: oneDNN's operator takes one matrix."""
+        return torch.vmap(F.linear, in_dims)(*inputs), 0
+
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
@@ -57,6 +62,16 @@ def onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 PRODUCTS: dict[str, Product] = {"mkl": F.linear, "onednn": onednn}
+
+
+def rounded(product: Product) -> Product:
+    """A float32 product as one of bfloat16 numbers: the sum in float32, then rounded, as processors with
+    bfloat16 products do it."""
+
+    def of_halves(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return product(x.float(), weight.float(), None if bias is None else bias.float()).to(x.dtype)
+
+    return of_halves
 
 
 def works(product: Product) -> bool:

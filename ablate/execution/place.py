@@ -6,7 +6,16 @@ from functools import partial
 import torch
 
 from ablate.compute.device import memory_of
-from ablate.compute.fastest import PRODUCTS, Function, agrees, fastest, fastest_product, seconds, works
+from ablate.compute.fastest import (
+    PRODUCTS,
+    Function,
+    agrees,
+    bfloat16_is_faster,
+    fastest,
+    fastest_product,
+    seconds,
+    works,
+)
 from ablate.config.rules import ConfigError
 from ablate.config.schema import TrainConfig
 from ablate.model import scores
@@ -23,9 +32,10 @@ LAYER = 30_000  # bytes of the Python objects of a layer, without its tensors
 
 
 def linear_of(train: TrainConfig, place: torch.device) -> str:
-    """The implementation of matrix products for a run (Run.linear); only float32 on the CPU has a choice.
-    Raises ConfigError."""
-    if place.type != "cpu" or train.precision != "float32":
+    """The implementation of matrix products for a run (Run.linear). There is a choice for float32 on a
+    CPU, and for bfloat16 on one without bfloat16 products, which are then computed in float32. Raises
+    ConfigError."""
+    if place.type != "cpu" or (train.precision == "bfloat16" and bfloat16_is_faster()):
         return "torch"
     if train.linear == "onednn" and not works(PRODUCTS["onednn"]):
         raise ConfigError(

@@ -13,7 +13,7 @@ import torch
 
 from ablate import rng
 from ablate.compute import device
-from ablate.compute.fastest import PRODUCTS
+from ablate.compute.fastest import PRODUCTS, rounded
 from ablate.config.extras import require
 from ablate.config.identity import run_id, run_name
 from ablate.config.rules import ConfigError
@@ -77,7 +77,7 @@ class PlacedRun(Run):
     """A run on this machine: where and by what it is computed."""
 
     device: torch.device
-    linear: str  # mkl or onednn; torch where PyTorch decides
+    linear: str  # mkl or onednn, by which bfloat16 is multiplied in float32; torch where PyTorch decides
     attention: str  # fused or unfused
 
 
@@ -112,7 +112,7 @@ def place(run: Run) -> PlacedRun:
         require(
             "train.translate=true", "sacrebleu", extra="translate", otherwise="or leave train.translate out"
         )
-    _require_compiler(config, where)
+    _require_compiler(config, where, linear)
     return PlacedRun(config, run.spec, run.corpus, where, linear, attention)
 
 
@@ -127,7 +127,7 @@ def require_planned(run: Run, planned: Mapping[str, str]) -> None:
         )
 
 
-def _require_compiler(config: RunConfig, place: torch.device) -> None:
+def _require_compiler(config: RunConfig, place: torch.device, linear: str) -> None:
     if not config.train.compile:
         return
     if config.model.architecture != "decoder":
@@ -137,7 +137,7 @@ def _require_compiler(config: RunConfig, place: torch.device) -> None:
         )
     if reason := device.why_not_compiled(place):
         raise ConfigError(f"train.compile=true: {reason}, or leave it out")
-    if place.type == "cpu" and (config.train.precision, config.train.linear) == ("float32", "onednn"):
+    if linear == "onednn":
         raise ConfigError(
             "train.compile=true train.linear=onednn: torch.compile can't follow oneDNN's product;"
             " use train.linear=mkl"
@@ -150,7 +150,10 @@ def _require_compiler(config: RunConfig, place: torch.device) -> None:
 def build(run: PlacedRun) -> Model:
     """The model of a run before its first step, on its device, with its product and attention."""
     model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
-    model.use(product=PRODUCTS.get(run.linear), attend=FORMULATIONS[run.attention])
+    product = PRODUCTS.get(run.linear)
+    if product and run.config.train.precision == "bfloat16":
+        product = rounded(product)
+    model.use(product=product, attend=FORMULATIONS[run.attention])
     return model
 
 

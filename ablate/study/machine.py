@@ -22,8 +22,8 @@ KEYS = {
 }
 
 SLOWER = (
-    "train.precision=bfloat16: several times slower here than float32, since this processor has no bfloat16"
-    " products; add train.precision=float32"
+    "train.precision=bfloat16: slower here than float32, since this processor has no bfloat16 products, which"
+    " are computed in float32; add train.precision=float32"
 )
 DOES_NOT_PAY = "on a CPU, runs that are trained as one take longer than one after the other"
 

@@ -160,10 +160,8 @@ class Mapped(Group):
         super().__init__(models, precision)
         self.model = copy.deepcopy(self.model)
         attends = self.model.sites()[0].attention.scores.attend
-        self.model.use(
-            product=nn.functional.linear,  # oneDNN's can't be mapped
-            attend=attend.folded if attends is attend.fused else None,
-        )
+        if attends is attend.fused:
+            self.model.use(attend=attend.folded)
         self._buffers = {
             name: torch.stack([model.get_buffer(name) for model in models]) for name in _kept(self.model)
         }

@@ -35,9 +35,9 @@ def why_not_mapped(models: Sequence[Model], batches: Iterable[Batch]) -> str | N
     try:
         with rng.drawing(0, "data", "tried"):
             wide = [copy.deepcopy(model).double() for model in models[:2]]
-            mapped, alone = Mapped([copy.deepcopy(model) for model in wide]), [Alone(model) for model in wide]
             for model in wide:
-                model.use(product=torch.nn.functional.linear)  # oneDNN's takes float32 alone
+                model.use(product=torch.nn.functional.linear)  # others compute in float32
+            mapped, alone = Mapped([copy.deepcopy(model) for model in wide]), [Alone(model) for model in wide]
             before = None
             for batch in batches:
                 drawn = _drawn()

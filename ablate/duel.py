@@ -280,6 +280,6 @@ def budget_text(seconds: float) -> str:
     """The time as `--budget` takes it, rounded up, so that it pays for what it promises."""
     if seconds < 90:
         return f"{math.ceil(seconds)}s"
-    if seconds < 90 * 60:
+    if seconds <= 90 * 60:
         return f"{math.ceil(seconds / 60)}m"
     return f"{math.ceil(seconds / 360) / 10:g}h"

@@ -194,7 +194,7 @@ def synthetic_ladder(
         study="ladder",
         arms={name: {"fusion": name} for name in names},
         declared={"baseline": "concat", "tune": "train.lr", "develop": ["0"], "report_at": ["tuned"]},
-        answer={"concat": "concatenating them", "sum": "summing the heads"},
+        answer={"concat": "concatenating the heads", "sum": "summing the heads"},
         roles=roles,
         chosen={
             f"{rung.name} {name}": Choice("0.006", how="tuned" if at < 2 else "predicted")

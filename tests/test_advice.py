@@ -123,7 +123,7 @@ def test_a_demonstration_leads_to_its_study():
         concat_and_sum(3, 0.3),
         demonstration=True,
         study="fusion",
-        typed=["study=fusion", "size=demo", "study.looks=[]", "heads=8", "seed=0,1"],
+        typed=["study=fusion", "size=demo", "study.looks=[]", "train.steps=9", "heads=8", "seed=0,1"],
         **PRIMARY,
     )
 

@@ -20,7 +20,7 @@ from tests.test_compare import hand_worked, table
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
 
 PRIMARY = [{"vary": "fusion", "baseline": "concat"}]
-TERMS = {"concat": "concatenating them", "sum": "summing the heads"}
+TERMS = {"concat": "concatenating the heads", "sum": "summing the heads"}
 SIZE = {"corpus": "book.txt", "layers": 2, "d_model": 64, "steps": 1000, "wall_s": 30.0, "threads": 1}
 
 
@@ -43,12 +43,12 @@ def test_a_finding_by_hand():
     result = compare(rows(), records=[make_record(primary=PRIMARY)])
     mean, worse = findings(result, TERMS)
     assert worse == (
-        "Summing the heads costs 0.250 nats (0.129 to 0.371) against concatenating them, about 28 % more"
+        "Summing the heads costs 0.250 nats (0.129 to 0.371) against concatenating the heads, about 28 % more"
         " perplexity."
     )
     assert mean == (
-        "Whether mean costs or saves anything against concatenating them is undecided: 0.000 nats (−0.038 to"
-        " 0.038)."
+        "Whether mean costs or saves anything against concatenating the heads is undecided: 0.000 nats"
+        " (−0.038 to 0.038)."
     )
     turned = compare(rows(), baseline={"fusion": "sum"}, where=["fusion!=mean"])
     assert findings(turned) == [

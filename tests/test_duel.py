@@ -8,7 +8,7 @@ import pytest
 from ablate.analysis.contrasts import primary_pairs
 from ablate.cli.shared import INTERRUPTED, TERMINATED
 from ablate.config.rules import ConfigError
-from ablate.duel import FEWEST, PLAN, UNIFORM, Duel, Plan, Side, side
+from ablate.duel import FEWEST, PLAN, UNIFORM, Duel, Plan, Side, budget_text, side
 from ablate.execution.plugins import Method
 from ablate.phrases import texts
 from ablate.reporting.html import write_report
@@ -172,6 +172,10 @@ def test_a_budget_that_can_not_see_anything_says_what_it_would_take(command, mon
     assert code == 2, said
     assert "--budget 0s: too short to detect anything; " in said
     assert re.search(r"; --budget \d+[sm] detects 0\.\d+ nats; ", said) and not Store().study_names()
+
+
+def test_a_budget_is_told_in_the_unit_of_its_size():
+    assert [*map(budget_text, (89, 90, 5400, 5401))] == ["89s", "2m", "90m", "1.6h"]
 
 
 def test_a_plan_counts_the_workers_that_were_asked_for(monkeypatch):

@@ -2,6 +2,7 @@
 
 import gzip
 import itertools
+import json
 import re
 import shlex
 from pathlib import Path
@@ -107,6 +108,21 @@ def test_duplicates_name_both_values():
 
 
 # --- what pairs, and Welch where nothing does ---------------------------------------------------------
+
+
+def test_without_a_sole_metric_the_line_names_those_there_are():
+    rows = pd.DataFrame({"method": ["a", "a", "b"], "seed": 0, "rank": [4, 8, 4], "nll": [0.3, 0.2, 0.1]})
+    with pytest.raises(ConfigError, match=r"--metric takes another column: nll or rank$"):
+        ablate.compare(rows)
+
+
+def test_numbers_of_settings_are_numbers_in_json(command):
+    levels = {4: "true", 8: "false"}
+    lines = [f"{rank},{wide},{seed},{3 + rank + seed}" for rank, wide in levels.items() for seed in (0, 1)]
+    Path("t.csv").write_text("\n".join(["rank,wide,seed,loss", *lines, ""]))
+    code, printed, said = command("compare", "t.csv", "--by", "rank,wide", "--format", "json")
+    assert code == 0, said
+    assert {(row["rank"], row["wide"]) for row in json.loads(printed)["rows"]} == {(4, True), (8, False)}
 
 
 def test_a_column_that_pairs_in_place_of_the_seed():

@@ -65,8 +65,9 @@ def test_what_is_decided_and_was_predicted_takes_a_sentence():
     steps = ladder(comparison).arms[0].steps["diff"].iloc[:-1]
     assert first.startswith(
         "On pydoc: at 0.1, 0.2, 0.4 and 0.8 M parameters summing the heads costs"
-        f" {steps.min():.3f} to {steps.max():.3f} nats against concatenating them; for 1.5 M it was predicted"
-        f" to cost {of.difference:.3f} [{of.low:.3f}, {of.high:.3f}], and does: {at_top(comparison)}."
+        f" {steps.min():.3f} to {steps.max():.3f} nats against concatenating the heads; for 1.5 M it was"
+        f" predicted to cost {of.difference:.3f} [{of.low:.3f}, {of.high:.3f}],"
+        f" and does: {at_top(comparison)}."
     )
     assert "6 paired seeds, 95 % confidence for all 5 together. Predictions are intervals of 90 %." in first
 
@@ -87,7 +88,7 @@ def test_what_saves_and_what_turns_round():
 def test_what_is_undecided_is_said_to_be():
     comparison, record = read({"mean": lambda size: 0.0}, noise=0.02, seeds=3, rungs=3)
     said, more = answer(comparison, record)
-    assert "whether mean costs or saves anything against concatenating them is undecided (" in said
+    assert "whether mean costs or saves anything against concatenating the heads is undecided (" in said
     assert "it was predicted to differ by" in said and "was seen, within that, undecided." in said
     assert more.startswith("A ladder takes no more seeds; another with about ") and "seed=" not in more
     for text in (lines(comparison, [record]), comparison.table["verdict"]):
@@ -124,7 +125,7 @@ def test_another_ladder_with_more_seeds_is_a_command():
 def test_equivalence_is_a_result_too():
     comparison, record = read({"mean": lambda size: 0.0}, noise=0.001, rungs=3)
     (said,) = answer(comparison, record)
-    assert "mean and concatenating them differ by less than 0.01 (" in said
+    assert "mean and concatenating the heads differ by less than 0.01 (" in said
     assert said.partition(" was seen")[2].startswith(", within that, less than would matter.")
 
 
@@ -164,7 +165,7 @@ def test_of_many_arms_three_sentences():
     assert len(ladder(comparison).arms) == 4
     said = lines(comparison, [record])
     assert said[0].endswith(
-        "of 4 arms against concatenating them at 0.4 M parameters: 2 worse, 1 equivalent, 1 better."
+        "of 4 arms against concatenating the heads at 0.4 M parameters: 2 worse, 1 equivalent, 1 better."
     )
     assert said[1].startswith("3 of 4 lie in the intervals predicted for them; missed: mean, +0.1")
     assert said[2].startswith("The largest: at 0.1 and 0.2 M parameters mean costs 0.0")

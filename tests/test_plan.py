@@ -52,6 +52,15 @@ def test_the_noise_has_an_interval_of_its_own():
     assert "each of 1 comparison at 0.05/1" in lines[2]
 
 
+def test_it_never_plans_fewer_seeds_than_a_verdict_takes():
+    table, lines = seeds_needed(pilot(), difference=20 * SD)
+    assert table["seeds"].tolist() == [6, 6, 6] and "no verdict of fewer" in "\n".join(lines)
+    named = make_record(
+        primary=[{"arms": "", "baseline": {"fusion": "concat"}, "variants": [{"fusion": ["sum"]}]}]
+    )
+    assert seeds_needed(pilot(), difference=20 * SD, records=[named])[0]["seeds"].max() < 6
+
+
 def test_what_a_budget_can_see():
     measured, _, noisier = planned(pilot(), difference=SD, contrasts=1, budget_min=10)
     # 10 minutes hold 20 runs, 10 seeds of two variants, which see d_z of just under 1.

@@ -31,7 +31,7 @@ AUTHOR = (
     ("32 runs", "about ", "from timing a few steps"),
     (),
     ("32 runs in runs/studies/ours/results.csv",),
-    ("On book.txt", "concatenating them", "95 % confidence for all 3 together", "--why explains"),
+    ("On book.txt", "concatenating the heads", "95 % confidence for all 3 together", "--why explains"),
     ("booktabs", r"mean over 8 seeds $\pm$ half of its 95 \% t-interval", "fusion & 4"),
     ("runs/studies/ours/report.html",),
 )

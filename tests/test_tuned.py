@@ -161,6 +161,7 @@ def test_a_study_says_its_phase_and_how_many_runs_there_are_about():
         ("reporting seeds", "24 runs"),
     ]
     assert len(rows) == 24
+    assert design.costs()["rates"] == {"least": 12, "most": 2 * 2 * (3 + 2 * 2 + 2)}
     steep = study(report_at=["tuned"], extend=0)
     rows = {one: parabolas(4, concat=0.002, sum=0.002)(one) for one in steep.propose({})}
     assert steep.phase(rows) == ("rates, round 2 (half-octaves)", "about 24 runs")

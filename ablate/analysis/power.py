@@ -15,9 +15,9 @@ from ablate.analysis.finding import Finding
 from ablate.analysis.frames import is_foreign, seconds_a_run
 from ablate.analysis.looks import costs, runs_in_words, usual, usual_seeds
 from ablate.analysis.question import Question
-from ablate.config.contrast import MARGIN
+from ablate.config.contrast import FEWEST, MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted, option, texts
+from ablate.phrases import counted, lines_if, option, texts
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
@@ -71,7 +71,8 @@ def seeds_needed(
             f"--difference {difference:g}: more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
         )
     run_s, at_once = seconds_a_run(result.rows, cores)
-    table["seeds"] = seeds.astype(int)
+    fewest = FEWEST if family and not family[0].is_primary else 2
+    table["seeds"] = np.maximum(seeds, fewest).astype(int)
     table["runs"] = table["seeds"] * arms
     table["minutes"] = table["runs"] * run_s / 60 / at_once
     lines = [
@@ -81,6 +82,10 @@ def seeds_needed(
         f"power {power:g} of each of {counted(k, 'comparison')} at {alpha:g}/{k} (Bonferroni, the first"
         f" step of Holm), {arms} variants; not of all at once",
     ]
+    lines += lines_if(
+        (seeds < fewest).any(),
+        f"at least {fewest} seeds: compare gives no verdict of fewer that no study named",
+    )
     if math.isnan(run_s):
         lines.append("no times: the rows have no wall_s")
     else:

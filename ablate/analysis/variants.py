@@ -13,6 +13,7 @@ from ablate.analysis.incomparable import (
     OF_EVALUATION,
     TEXT_COLUMNS,
     Incomparable,
+    metrics_of,
     refuse_duplicates,
     refuse_mixed,
     refuse_mixed_parts,
@@ -24,7 +25,7 @@ from ablate.analysis.stats import Array, moments
 from ablate.analysis.variant import Variant, distinguishing, variants_of
 from ablate.config.conditions import column_of
 from ablate.config.schema import PARTS
-from ablate.phrases import counted
+from ablate.phrases import counted, joined
 from ablate.store.columns import (
     CONFIG_COLUMNS,
     RESULTS,
@@ -227,13 +228,19 @@ def _usable_rows(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     if kept.empty:
         raise Incomparable(_no_result(rows, metric))
     refuse_no_metric(kept, metric)
+    if foreign and kept[metric].isna().all():
+        raise Incomparable(_no_result(kept, metric))
     return kept
 
 
 def _no_result(rows: pd.DataFrame, metric: str) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in rows["status"].value_counts().items())
     ours = rows["fusion"].notna().any() or rows.empty
-    way_out = "; ablate runs lists the runs" if ours else f" ({counts}); --metric takes another column"
+    choices = sorted({*metrics_of(rows)} - {metric})
+    others = f": {joined(choices, 'or')}" if choices else ""
+    way_out = (
+        "; ablate runs lists the runs" if ours else f" ({counts}); --metric takes another column{others}"
+    )
     return f"{metric}: no finished run has it{way_out}"
 
 

@@ -130,7 +130,7 @@ def compare(
         from ablate.reporting.tables import records
 
         answer = answers.lines(result, results.records)
-        put_json(answer=answer, rows=records(result.table), notes=texts(notes))
+        put_json(answer=answer, rows=records(result.table, result.shown), notes=texts(notes))
     elif format not in READ:
         print_table(result.table, format, wide=wide)
     elif is_short:

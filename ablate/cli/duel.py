@@ -103,7 +103,7 @@ def duel(
     if format == "json":
         from ablate.reporting.tables import records
 
-        put_json(answer=[sentences], rows=records(comparison.table), report=str(page))
+        put_json(answer=[sentences], rows=records(comparison.table, comparison.shown), report=str(page))
     else:
         put(sentences)
         put(page)

@@ -47,9 +47,11 @@ class _OneDNN(torch.autograd.Function):
         )
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor | None) -> tuple[Tensor, int]:
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], x: Tensor, weight: Tensor, bias: Tensor | None
+    ) -> tuple[Tensor, int]:
         """By PyTorch's batched product: oneDNN's operator takes one matrix."""
-        return torch.vmap(F.linear, in_dims)(*inputs), 0
+        return torch.vmap(F.linear, in_dims)(x, weight, bias), 0
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

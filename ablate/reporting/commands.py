@@ -104,7 +104,8 @@ def with_budget(record: StudyRecord, seconds: float) -> str:
 
 def whole_study(record: StudyRecord) -> str:
     """The command of the full study that this demonstration belongs to, without what made it small."""
-    typed = [word for word in record.typed if not word.startswith(("size=", "seed=", "name=", "study."))]
+    small = ("size=", "seed=", "name=", "study.", "train.steps=", "train.eval_every=", "train.eval_tokens=")
+    typed = [word for word in record.typed if not word.startswith(small)]
     return shlex.join(["ablate", "run", *(typed or [f"study={record.study}"])])
 
 

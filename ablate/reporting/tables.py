@@ -2,8 +2,9 @@
 
 import bisect
 import itertools
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -45,9 +46,12 @@ def render(frame: pd.DataFrame, format: str) -> str:
     return lines_of(frame, None)[0]
 
 
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as JSON takes them: with None for what is missing or not finite."""
+def records(frame: pd.DataFrame, settings: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """The rows as JSON takes them: with None for what is missing or not finite. settings: columns of text in
+    which numbers, true and false are told as such."""
     plain = frame.astype(object).where(frame.notna() & ~frame.isin([np.inf, -np.inf]), None)
+    for column in plain.columns.intersection([*settings]):
+        plain[column] = [json.loads(cell) if _SCALAR.fullmatch(str(cell)) else cell for cell in plain[column]]
     return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
 
 
@@ -158,6 +162,7 @@ def readable(name: object, value: Any) -> str:
 
 
 _NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
+_SCALAR = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|true|false")  # of JSON
 _SHORT = ("wall_s", "peak_memory_mb", "tokens_per_s", "step_ms", "minutes")
 
 

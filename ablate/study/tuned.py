@@ -203,35 +203,40 @@ class TunedDesign(Design):
         """Development, round by round, and then the report."""
         now = self.found(rows)
         known = len({run for run, row in rows.items() if row["status"] != Absent.EXCLUDED})
-        most = "at most " if self.looks else ""
         if now.choices:
+            most = "at most " if self.looks else ""
             return "reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}"
-        _, grown, report = self._most(now, rows)
-        return f"{self.values}, {now.round}", f"{most}about {counted(grown + report, 'run')}"
+        points = {arm: len(of_arm) for arm, of_arm in now.points.items()}
+        octaves = min(EXTENSIONS, self.search.extend) if {*points.values()} == {len(self.search.grid)} else 0
+        develop = len(self.search.seeds) * (sum(points.values()) + octaves * len(points))
+        return (
+            f"{self.values}, {now.round}",
+            f"about {counted(develop + self._most_reporting(now, rows), 'run')}",
+        )
 
     @property
     def values(self) -> str:
         return "rates" if self.key == "train.lr" else f"values of {self.key}"
 
     def costs(self) -> dict[str, dict[str, float]]:
-        least, grown, report = self._most(self.found({}), {})
+        now = self.found({})
+        least, most = (
+            len(now.points) * len(self.search.seeds) * n for n in (len(self.search.grid), self.search.most)
+        )
+        report = self._most_reporting(now, {})
         of_looks = super().costs().get("report", {LEAST: report})
-        return {self.values: {LEAST: least, MOST_RUNS: grown}, "report": {**of_looks, MOST_RUNS: report}}
+        return {self.values: {LEAST: least, MOST_RUNS: most}, "report": {**of_looks, MOST_RUNS: report}}
 
     @property
     def later(self) -> dict[str, list[Overrides]]:
         return {"report": self.compared} if self.study.tune_at else {}
 
-    def _most(self, now: Found, rows: Rows) -> tuple[int, int, int]:
-        """How many runs develop, as it is and with grids that grow, and the most that report."""
-        points = {arm: len(of_arm) for arm, of_arm in now.points.items()}
-        octaves = min(EXTENSIONS, self.search.extend) if {*points.values()} == {len(self.search.grid)} else 0
-        least, more = (n * len(self.search.seeds) for n in (sum(points.values()), octaves * len(points)))
+    def _most_reporting(self, now: Found, rows: Rows) -> int:
+        """The most runs that report."""
         looked, seeds = self.decisions(rows), len(self.levels["seed"])
         at_most = dict(zip(looked.looks.arms, looked.seeds_wanted("most"), strict=True)) if looked else {}
-        reporting = [arm for arm in self.arms if self.tuned_as(arm) in points]
-        report = sum(self.runs_a_seed(arm) * int(at_most.get(arm, seeds)) for arm in reporting)
-        return least, least + more, report
+        reporting = [arm for arm in self.arms if self.tuned_as(arm) in now.points]
+        return sum(self.runs_a_seed(arm) * int(at_most.get(arm, seeds)) for arm in reporting)
 
     def closing(self, rows: Rows) -> list[str]:
         """The chosen value, in one line per arm; or why nothing could be chosen."""

@@ -60,13 +60,20 @@ def that_fit(run: PlacedRun) -> int:
 def _bytes_of_one(run: PlacedRun) -> float:
     """The memory of a member: half of the peak of a step of two, both moments and the average, and the copy
     of its state that capturing keeps."""
+    _bytes_of_two(run)  # the first step in a process takes what all share, too, such as cuBLAS's workspace
+    of_two, weights = _bytes_of_two(run)
+    return of_two / 2 + 6 * weights
+
+
+def _bytes_of_two(run: PlacedRun) -> tuple[float, int]:
+    """The peak of the memory that a step of two takes, and the bytes of the weights of one."""
     device.reset_peak_memory(run.device)
     before_mb = device.peak_memory_mb(run.device)
     with device.deterministic(run.device):
         group = build_group([run, run])
         group.losses_and_gradients(next(_first_batches(run, 1)))
-    state = 6 * group.weights.element_size() * group.weights.shape[1]
-    return (device.peak_memory_mb(run.device) - before_mb) * 1e6 / 2 + state
+    peak_mb = device.peak_memory_mb(run.device)
+    return (peak_mb - before_mb) * 1e6, group.weights.element_size() * group.weights.shape[1]
 
 
 _fit: dict[str, int] = {}  # by kind

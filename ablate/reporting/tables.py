@@ -47,11 +47,15 @@ def render(frame: pd.DataFrame, format: str) -> str:
 
 
 def records(frame: pd.DataFrame, settings: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """The rows as JSON takes them: with None for what is missing or not finite. settings: columns of text in
-    which numbers, true and false are told as such."""
+    """The rows as JSON takes them: with None for what is missing or not finite. settings: columns of
+    text, in which numbers, true and false are told as such if all are of these."""
     plain = frame.astype(object).where(frame.notna() & ~frame.isin([np.inf, -np.inf]), None)
     for column in plain.columns.intersection([*settings]):
-        plain[column] = [json.loads(cell) if _SCALAR.fullmatch(str(cell)) else cell for cell in plain[column]]
+        cells = plain[column].tolist()
+        if all(_SCALAR.fullmatch(str(cell)) for cell in cells if cell):
+            plain[column] = pd.Series(
+                [json.loads(cell) if cell else cell for cell in cells], plain.index, object
+            )
     return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
 
 

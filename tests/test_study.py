@@ -272,7 +272,9 @@ def test_a_study_keeps_to_the_arithmetic_that_it_was_begun_with(planned, monkeyp
         choice = "unfused" if fastest == "fastest_attention" else "onednn"
         monkeypatch.setattr(f"ablate.execution.place.{fastest}", lambda choice=choice: choice)
     assert machine() == Machine(threads=1, linear="onednn", attention="auto", compile=False)
-    assert machine(half) == Machine(threads=1, linear="auto", attention="unfused", compile=False)
+    for has_products, linear in ((False, "onednn"), (True, "auto")):
+        monkeypatch.setattr("ablate.execution.place.bfloat16_is_faster", lambda has=has_products: has)
+        assert machine(half) == Machine(threads=1, linear=linear, attention="unfused", compile=False)
     both = ("train.precision=float32,bfloat16", "train.compile=true")
     begun = Machine(threads=1, linear="mkl", attention="unfused", compile=True)
     assert machine(*both) == begun

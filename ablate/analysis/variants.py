@@ -234,14 +234,13 @@ def _usable_rows(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def _no_result(rows: pd.DataFrame, metric: str) -> str:
+    none = f"{metric}: no finished run has it"
+    if rows.empty or rows["fusion"].notna().any():
+        return f"{none}; ablate runs lists the runs"
     counts = ", ".join(f"{count} {status}" for status, count in rows["status"].value_counts().items())
-    ours = rows["fusion"].notna().any() or rows.empty
     choices = sorted({*metrics_of(rows)} - {metric})
     others = f": {joined(choices, 'or')}" if choices else ""
-    way_out = (
-        "; ablate runs lists the runs" if ours else f" ({counts}); --metric takes another column{others}"
-    )
-    return f"{metric}: no finished run has it{way_out}"
+    return f"{none} ({counts}); --metric takes another column{others}"
 
 
 def _place(

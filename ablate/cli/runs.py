@@ -173,9 +173,9 @@ def _remove(
 
     if prune and runs:
         raise typer.BadParameter(f"takes no runs; --delete {runs[0]} takes one", param_hint="--prune")
-    candidates = prunable(store) if prune else named(store, runs)
     if not (prune or runs):
         raise typer.BadParameter("name the runs: ablate runs --delete RUN…", param_hint="--delete")
+    candidates = prunable(store) if prune else named(store, runs)
     if not candidates:
         say("nothing to delete")
         return

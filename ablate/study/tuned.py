@@ -206,13 +206,11 @@ class TunedDesign(Design):
         if now.choices:
             most = "at most " if self.looks else ""
             return "reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}"
-        points = {arm: len(of_arm) for arm, of_arm in now.points.items()}
-        octaves = min(EXTENSIONS, self.search.extend) if {*points.values()} == {len(self.search.grid)} else 0
-        develop = len(self.search.seeds) * (sum(points.values()) + octaves * len(points))
-        return (
-            f"{self.values}, {now.round}",
-            f"about {counted(develop + self._most_reporting(now, rows), 'run')}",
-        )
+        points = [len(of_arm) for of_arm in now.points.values()]
+        octaves = min(EXTENSIONS, self.search.extend) if {*points} == {len(self.search.grid)} else 0
+        develop = len(self.search.seeds) * (sum(points) + octaves * len(points))
+        about = counted(develop + self._most_reporting(now, rows), "run")
+        return f"{self.values}, {now.round}", f"about {about}"
 
     @property
     def values(self) -> str:

@@ -338,7 +338,7 @@ def test_compare_reads_studies_and_csv_files_alike(swept):
     rows = pd.read_csv(study / "results.csv")
     means = rows.groupby(["fusion", "out_proj"])["val_loss"].agg(["mean", "std"])
     for variant in summary:
-        expected = means.loc[(variant["fusion"], variant["out_proj"] == "true")]
+        expected = means.loc[(variant["fusion"], variant["out_proj"])]
         assert (variant["n"], variant["mean"]) == (2, pytest.approx(expected["mean"], rel=1e-12))
         assert variant["sd"] == pytest.approx(expected["std"], rel=1e-9)
     assert [variant["best"] for variant in summary] == [True, False, False, False]

@@ -68,6 +68,7 @@ EVERY = (
     *("out_rank=5", "key_heads=1 value_heads=1", "out_proj=false", "tie_qk=true", "value_proj=false"),
     *("fusion=sum match=params", "fusion=sum value_width=wide out_proj=false", "model.bias=true"),
     "train.attention=unfused",
+    "train.attention=float32",
     *(
         "fusion=gated fusion.reads=3",
         "fusion=exclusive fusion.drop=learned value_heads=1",

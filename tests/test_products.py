@@ -192,22 +192,24 @@ def test_a_processor_without_bfloat16_products_is_known_by_their_time(cleared, m
 
 @pytest.mark.parametrize("name", FORMULATIONS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_both_formulations_of_attention_agree_with_float64(name, dtype):
+def test_formulations_of_attention_agree_with_float64(name, dtype):
     assert is_exact(FORMULATIONS[name], dtype)
     assert not is_exact(lambda q, *rest: FORMULATIONS[name](1.1 * q, *rest), dtype)
 
 
 @pytest.mark.parametrize("mask", [CAUSAL, EVERYTHING, Near(CAUSAL, (2, 5, 40))])
-def test_both_formulations_mask_alike(mask):
+def test_formulations_mask_alike(mask):
     q, k, v = (torch.randn(2, 3, 13, width, dtype=torch.float64) for width in (4, 4, 6))
-    one, other = (attend(q, k, v, mask, 0.0, 0.7) for attend in FORMULATIONS.values())
-    torch.testing.assert_close(one, other)
+    one, *others = (attend(q, k, v, mask, 0.0, 0.7) for attend in FORMULATIONS.values())
+    for other in others:
+        torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-6)
 
 
-def test_both_formulations_drop_the_same_entries():
+def test_formulations_drop_the_same_entries():
     q, k, v = (torch.randn(2, 3, 13, width) for width in (4, 4, 6))
     outputs = []
     for attend in FORMULATIONS.values():
         torch.manual_seed(3)
         outputs.append(attend(q, k, v, CAUSAL, 0.4, 0.7))
-    torch.testing.assert_close(*outputs)
+    for other in outputs[1:]:
+        torch.testing.assert_close(other, outputs[0])

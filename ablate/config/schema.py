@@ -83,7 +83,7 @@ class TrainConfig:
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
     probe_every: Annotated[Count | None, OutsideIdentity()]
     linear: Annotated[Literal["auto", "mkl", "onednn"], OutsideIdentity()]
-    attention: Annotated[Literal["auto", "fused", "unfused"], OutsideIdentity()]
+    attention: Annotated[Literal["auto", "fused", "unfused", "float32"], OutsideIdentity()]
     compile: Annotated[bool, OutsideIdentity()]
 
 

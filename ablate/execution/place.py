@@ -55,13 +55,13 @@ def attention_of(train: TrainConfig, place: torch.device) -> str:
     return fastest_attention() if has_choice else "fused"
 
 
-# --- the formulation of attention: the faster one here, timed once, then remembered ---------------
+# --- the formulation of attention: the fastest one here, timed once, then remembered ---------------
 # legend: as of ablate.model.attend
 
 
 @functools.cache
 def fastest_attention() -> str:
-    """The faster one for bfloat16 on one thread: `fused` or `unfused`. In float32 `fused` never loses."""
+    """The fastest one for bfloat16 on one thread. In float32 `fused` never loses."""
     each = [4 * [shape] for shape in SHAPES]
     times = {name: partial(seconds, _causal(f), each, torch.bfloat16) for name, f in FORMULATIONS.items()}
     return fastest("attention", times, lambda name: is_exact(FORMULATIONS[name]))
@@ -95,8 +95,9 @@ def needed_for_a_step(
 
     Per layer and token: the residual stream before and after attention and the outputs of both norms, 4d;
     queries, keys, values and what the patterns read; the patterns themselves, pT, if attention is unfused;
-    what the MLP keeps, 2m or more. At the end: the residual stream and its norm, 2d, and the logits and
-    their softmax, 2N, at the target positions. The batch: two 64-bit numbers per token.
+    all but these again, if it is in float32, twice as large; what the MLP keeps, 2m or more. At the end: the
+    residual stream and its norm, 2d, and the logits and their softmax, 2N, at the target positions. The
+    batch: two 64-bit numbers per token.
     """
     d = spec.d_model
     kinds = sum(layers * (2 * d + _numbers(a, spec.context, attention)) for a, layers in spec.kinds.values())
@@ -113,7 +114,8 @@ def _numbers(a: AttentionSpec, context: int, attention: str) -> int:
     projected = (a.query_heads * a.query_proj + a.key_heads) * a.key_width
     projected += a.value_heads * a.value_width * a.value_proj + (a.kv_rank or 0) + a.rope_width
     patterns = len(shared.heads) * context if attention == "unfused" and rule.compares else 0
-    return projected + len(shared.values) * a.value_width + patterns
+    copies = 1 + 2 * (attention == "float32")
+    return copies * (projected + len(shared.values) * a.value_width) + patterns
 
 
 def require_memory(

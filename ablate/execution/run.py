@@ -78,7 +78,7 @@ class PlacedRun(Run):
 
     device: torch.device
     linear: str  # mkl or onednn, by which bfloat16 is multiplied in float32; torch where PyTorch decides
-    attention: str  # fused or unfused
+    attention: str  # fused, unfused or float32
 
 
 def resolve(config: RunConfig) -> Run:

@@ -1,8 +1,9 @@
-"""Masks, which say what a query may see, and softmax attention under them in two formulations.
+"""Masks, which say what a query may see, and softmax attention under them in three formulations.
 
 The formulations differ only in speed. The fused one is PyTorch's kernel, which never stores a whole attention
 pattern; the unfused one is matrix products and a softmax. In bfloat16 on a CPU the fused kernel can take five
-times as long as in float32, so the choice has to be timed. Attention is always given its mask explicitly.
+times as long as in float32, so the third calls it in float32, and the choice has to be timed. Attention is
+always given its mask explicitly.
 
 legend: B batch, T time of the queries, S time of the keys and values, P patterns, K key width, W width of all
 values that a pattern reads.
@@ -182,4 +183,15 @@ def _kept_visible(mask: Mask, T: int, S: int, device: torch.device) -> Tensor:
     return mask.visible(T, S, device)
 
 
-FORMULATIONS: dict[str, Attend] = {"fused": fused, "unfused": unfused}
+def in_float32(attend: Attend) -> Attend:
+    """As `attend`, computed in float32 and rounded once."""
+
+    def rounded(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float, scale: float) -> Tensor:
+        return attend(q.float(), k.float(), v.float(), mask, dropout, scale).to(v.dtype)
+
+    return rounded
+
+
+FORMULATIONS: dict[str, Attend] = {"fused": fused, "unfused": unfused, "float32": in_float32(fused)}
+# What takes the place of a formulation within torch.func.vmap.
+MAPPED: dict[Attend, Attend] = {fused: folded, FORMULATIONS["float32"]: in_float32(folded)}

@@ -160,8 +160,7 @@ class Mapped(Group):
         super().__init__(models, precision)
         self.model = copy.deepcopy(self.model)
         attends = self.model.sites()[0].attention.scores.attend
-        if attends is attend.fused:
-            self.model.use(attend=attend.folded)
+        self.model.use(attend=attend.MAPPED.get(attends, attends))
         self._buffers = {
             name: torch.stack([model.get_buffer(name) for model in models]) for name in _kept(self.model)
         }

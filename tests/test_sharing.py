@@ -24,7 +24,7 @@ from ablate.execution.events import Event, Finished, Noticed, Skipped
 from ablate.execution.execute import describe, execute, record_failure
 from ablate.execution.run import PlacedRun, prepare
 from ablate.files import atomic, reading
-from ablate.files.atomic import StoreError
+from ablate.files.atomic import StoreError, make_once
 from ablate.files.reading import left_out
 from ablate.launch.pool import AGAIN_S, Queue, train_or_wait
 from ablate.store import lease
@@ -229,6 +229,27 @@ def test_runs_are_made_once_and_never_moved_by_those_who_look(tmp_path):
     assert sorted(name for names in made for name in names) == names
     assert sorted(path.name for path in (tmp_path / "store").glob("*run*")) == names
     assert not (tmp_path / "damaged").exists()
+
+
+@pytest.mark.parametrize("which", [1, 2])  # the first and the second time that it is asked for
+def test_a_directory_that_another_process_removes_while_it_is_made_is_no_error(which, tmp_path, monkeypatch):
+    asked, mkdir = [], os.mkdir
+
+    def removed(path: Path, mode: int = 0o777) -> None:
+        asked.append(path)
+        if str(path).endswith("inner") and sum(str(p).endswith("inner") for p in asked) == which:
+            shutil.rmtree(tmp_path / "outer")
+            raise FileExistsError(errno.EEXIST, "File exists", str(path))
+        mkdir(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", removed)
+    files = {"inner/one": b"1", "inner/two": b"2"}
+    assert make_once(tmp_path / "outer" / "1", files) is False
+    assert make_once(tmp_path / "outer" / "1", files) is True
+    assert (tmp_path / "outer" / "1" / "inner" / "two").read_bytes() == b"2"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        make_once(tmp_path / "file" / "1", files)
 
 
 def test_who_lost_a_run_writes_nothing_into_it_and_stops(tmp_path, monkeypatch):

@@ -101,7 +101,9 @@ def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
                 owned.create(part / name, data)
             return owned.rename_onto_free(part, directory)
     except OSError as error:
-        if not is_gone(error) or error.errno == errno.ENOTDIR:
+        # mkdir, too, says that a directory exists if it goes between two looks of pathlib.
+        went = isinstance(error, FileExistsError) and not os.path.lexists(error.filename)
+        if not went and (not is_gone(error) or error.errno == errno.ENOTDIR):
             raise
         return False  # another process finished and removed the parent meanwhile
 

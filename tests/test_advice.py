@@ -44,6 +44,7 @@ def advised(rows: pd.DataFrame, **of: Any) -> str:
     return " ".join(answer(compare(rows, records=[record]), record).more)
 
 
+@pytest.mark.slow
 def test_what_a_study_named_waits_for_all_of_its_seeds():
     rows = concat_and_sum(4, 0.5)
     planned = [*rows["run_id"], "f" * 16]
@@ -58,6 +59,7 @@ def test_what_a_study_named_waits_for_all_of_its_seeds():
     assert compare(failed, records=[whole]).tested[0].verdict == "worse"
 
 
+@pytest.mark.slow
 def test_too_few_seeds_come_to_no_verdict_but_for_what_was_named_beforehand():
     rows = concat_and_sum(3, 0.5)
     found = compare(rows)
@@ -73,11 +75,13 @@ def test_too_few_seeds_come_to_no_verdict_but_for_what_was_named_beforehand():
     assert compare(concat_and_sum(6, 0.5)).tested[0].verdict == "worse"
 
 
+@pytest.mark.slow
 def test_what_is_decided_or_has_no_effect_asks_for_nothing():
     assert advised(concat_and_sum(8, 0.5)) == ""
     assert advised(concat_and_sum(8, 0.0, [0.0] * 8)) == ""
 
 
+@pytest.mark.slow
 def test_models_worse_than_counting_are_trained_for_longer_first():
     """Whether there are too few seeds or enough of them, and only if something is undecided."""
     behind = {"ngram_val_loss": 2.0, "ngram_order": 4}
@@ -97,6 +101,7 @@ def test_models_worse_than_counting_are_trained_for_longer_first():
     assert "longer" not in advised(concat_and_sum(8, 0.03, ngram_val_loss=5.0, ngram_order=4))
 
 
+@pytest.mark.slow
 def test_runs_that_are_elsewhere_or_of_another_version_are_made_anew():
     """To add seeds to them would take all of their seeds, and their times are of another machine."""
     rows, anew = (
@@ -128,6 +133,7 @@ def test_a_demonstration_leads_to_its_study():
     )
 
 
+@pytest.mark.slow
 def test_a_table_of_another_program_gets_a_number_of_seeds(tmp_path):
     rows = [
         f"{how},{seed},{3 + seed / 10 + (0.1 + seed / 500) * (how == 'ours')}"

@@ -39,6 +39,7 @@ def at(heads: int) -> pd.DataFrame:
     return found.assign(run_id=found["run_id"] + str(heads))
 
 
+@pytest.mark.slow
 def test_a_finding_by_hand():
     result = compare(rows(), records=[make_record(primary=PRIMARY)])
     mean, worse = findings(result, TERMS)
@@ -70,6 +71,7 @@ def test_a_value_with_spaces_is_named_whole():
     assert mixed.label(["scores"]) == "scores=windows" and mixed.name == "scores=windows windows=[8, 64]"
 
 
+@pytest.mark.slow
 def test_of_many_contrasts_their_verdicts_and_the_largest():
     many = pd.concat(map(at, (2, 4, 8)))
     many.loc[(many["fusion"] == "sum") & (many["heads"] == 2), "val_loss"] += 1.0
@@ -81,6 +83,7 @@ def test_of_many_contrasts_their_verdicts_and_the_largest():
     assert largest.startswith("The largest: sum costs 1.250 nats") and "(heads=2" in largest
 
 
+@pytest.mark.slow
 def test_the_answer_says_how_sure_and_what_would_make_it_surer():
     typed = ["study=mine", "seed=0,1,2,3", "train.steps=100"]
     record = make_record(primary=PRIMARY, seeds=[0, 1, 2, 3], typed=typed, answer=TERMS)

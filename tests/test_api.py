@@ -79,6 +79,7 @@ def test_an_empty_list_is_refused():
         as_overrides({"heads": []})
 
 
+@pytest.mark.slow
 def test_compare_says_what_the_command_says(study):
     comparison = ablate.compare("synthetic")
     done = call_cli("compare", "synthetic", cwd=study)
@@ -86,6 +87,7 @@ def test_compare_says_what_the_command_says(study):
     assert [line for line in shown if line] == [line for line in printed if line]
 
 
+@pytest.mark.slow
 def test_loaded_rows_keep_what_their_study_named_beforehand(study):
     rows = ablate.load("synthetic")
     assert ablate.compare(rows).families == ["primary", "exploratory"]
@@ -96,6 +98,7 @@ def test_loaded_rows_keep_what_their_study_named_beforehand(study):
     assert len(ablate.load()) == len(rows) == 32
 
 
+@pytest.mark.slow
 def test_a_merge_loses_nothing_of_what_was_named_beforehand(study):
     """It drops DataFrame.attrs; the columns stay."""
     store = Store(study / "runs")
@@ -127,6 +130,7 @@ def test_every_command_that_prints_a_table_prints_it_for_a_paper(study, command,
     assert code == 0 and r"\begin{tabular}" in printed
 
 
+@pytest.mark.slow
 def test_a_comparison_shows_itself_escaped(study):
     rows = ablate.load("synthetic").assign(fusion=lambda r: r["fusion"].replace("mean", "<b>mean</b>"))
     html = ablate.compare(rows)._repr_html_()
@@ -134,6 +138,7 @@ def test_a_comparison_shows_itself_escaped(study):
     assert html.count("<table") == html.count("<caption") == 2
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_a_torch_module_with_its_tokenizer(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     keys = {"corpus": "grammar", "corpus.characters": 9000, "train.steps": 3, "device": "cpu"}
@@ -154,6 +159,7 @@ def test_a_trained_model_is_a_torch_module_with_its_tokenizer(tmp_path, monkeypa
         ablate.load_model(tmp_path)
 
 
+@pytest.mark.slow
 def test_rows_come_in_the_order_asked_with_presets_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ABLATE_RUNS", str(tmp_path / "kept"))
@@ -172,6 +178,7 @@ def test_rows_come_in_the_order_asked_with_presets_of_ones_own(tmp_path, monkeyp
         ablate.run(config_dir="nowhere")
 
 
+@pytest.mark.slow
 def test_a_report_of_rows_is_that_of_their_study(study):
     assert ablate.report("synthetic") == ablate.report(ablate.load("synthetic"))
 

@@ -80,6 +80,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of another package's import
 @pytest.mark.parametrize("overrides", SHAPES)
 def test_a_modern_model_is_a_llama(overrides):

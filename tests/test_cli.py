@@ -530,6 +530,7 @@ def test_completion_is_silent_on_errors(tmp_path, monkeypatch):
     assert completed("run", "fusion", "=") == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
 def test_bash_completes(tmp_path):
     """By the script that --install-completion installs, in a bash, without what takes long to load."""
@@ -646,6 +647,7 @@ def test_a_name_that_is_too_long_is_no_fault():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="a directory in use stays")
 def test_a_directory_that_is_gone_and_a_stream_that_is_closed(tmp_path):
     (gone := tmp_path / "gone").mkdir()

@@ -105,6 +105,7 @@ def test_how_often_one_looks_makes_no_variant():
     assert len(summarize(rows, "best_val_loss")) == 3
 
 
+@pytest.mark.slow
 def test_a_run_that_was_looked_at_twice_counts_once():
     once = {"val_loss": 2.0, "eval_every": 100}
     cut_off = {"val_loss": None, "status": "interrupted", "eval_every": 7}
@@ -126,6 +127,7 @@ def test_what_a_look_reads_makes_no_variant_either(column):
     assert summarize(rows, "avg_val_loss")["n"].tolist() == [1, 1]
 
 
+@pytest.mark.slow
 def test_bimodal_seeds_are_named(tmp_path):
     """As 500 steps of `tiny` at 0.006 gave: seven seeds of 1.80 to 1.89, and one of 2.24."""
     losses = [1.80, 1.82, 2.24, 1.84, 1.85, 1.86, 1.88, 1.89]
@@ -136,6 +138,7 @@ def test_bimodal_seeds_are_named(tmp_path):
         assert not [line for line in texts(compare(rows).notes) if "bimodal" in line]
 
 
+@pytest.mark.slow
 def test_best_is_one_of_several_that_are_trained_as_long():
     def row(fusion: str, loss: float, steps: int, batch: int, **more) -> dict:
         return {"fusion": fusion, "val_loss": loss, "steps": steps, "batch": batch, "context": 64, **more}
@@ -235,6 +238,7 @@ def test_every_number_by_hand():
     assert rows["sum"]["baseline"] == rows["mean"]["baseline"] == "fusion=concat heads=4 out_proj=true"
 
 
+@pytest.mark.slow
 def test_sentences_by_hand():
     assert sentences(compare(table(*hand_worked()), margin=0.05)) == [
         "mean and concat (heads=4, out_proj=true) are equivalent within 0.05 nats: difference 0.000"
@@ -283,6 +287,7 @@ def test_each_variant_meets_the_baseline_that_shares_its_other_factors():
     assert (alone["verdict"], alone["baseline"]) == ("no baseline", None)
 
 
+@pytest.mark.slow
 def test_the_other_baselines_change_one_key_or_several():
     rows = table(*(row for heads in (1, 8) for row in hand_worked(heads=heads, key_width=64 // heads)))
     result = compare(rows, baseline=parse_baseline("heads=1")).table
@@ -306,6 +311,7 @@ def unpaired(*rows, **question) -> str:
     return note(compare(table(*rows), **question), "no verdicts")
 
 
+@pytest.mark.slow
 def test_where_nothing_is_paired_a_baseline_is_named_that_pairs():
     own = {"key_heads": "auto", "value_heads": "auto"}
     shared = {"key_heads": "1", "value_heads": "1"}
@@ -326,6 +332,7 @@ def test_where_nothing_is_paired_a_baseline_is_named_that_pairs():
     assert "try --baseline key_width=8" in unpaired(*by_width)
 
 
+@pytest.mark.slow
 def test_of_several_baselines_the_nearest_is_taken_and_a_tie_takes_none():
     wide = [
         *variant((1.0, 1.1), **CONCAT, value_width=16),
@@ -383,6 +390,7 @@ def test_what_is_equal_by_construction_is_labelled_and_leaves_the_family():
     assert any("5 variants are equal by construction" in note for note in texts(result.notes))
 
 
+@pytest.mark.slow
 def test_forms_of_rows_say_what_is_equal_whatever_the_method_is_called():
     rows = table(
         *variant((2.0, 2.2, 2.1), **CONCAT),
@@ -413,6 +421,7 @@ def diverged(**columns) -> dict:
     return {"status": "diverged", "error": "the loss was not finite at step 7", "val_loss": None, **columns}
 
 
+@pytest.mark.slow
 def test_a_variant_that_diverges_more_is_not_called_better_or_equivalent():
     lost = diverged(**SUM, seed=3)
     better = [*variant((2.5, 2.6, 2.7, 2.8), **CONCAT), *variant((2.30, 2.41, 2.50), **SUM), lost]
@@ -451,6 +460,7 @@ def test_a_diverged_run_stays_one_when_it_is_stale_and_infinity_is_no_result():
     assert result["n"].to_dict() == {"concat": 2, "sum": 1}
 
 
+@pytest.mark.slow
 def test_missing_seeds_and_too_few_are_named():
     rows = table(*variant((2.0, 2.1, 2.2), **CONCAT), *variant((2.5,), **SUM))
     result = compare(rows)
@@ -482,6 +492,7 @@ def test_holm_alone_decides_nothing_and_says_so():
     assert row["why"] == "Holm's p alone would decide; the simultaneous interval holds 0"
 
 
+@pytest.mark.slow
 def test_primary_contrasts_are_a_family_of_their_own():
     rows = table(*(row for heads in (4, 8) for row in hand_worked(heads=heads, key_width=64 // heads)))
     where = {"heads": 4, "out_proj": True}
@@ -512,6 +523,7 @@ def test_primary_contrasts_are_a_family_of_their_own():
         declared(key="fusion")
 
 
+@pytest.mark.slow
 def test_the_metric_is_the_one_that_the_study_reports_on():
     rows = table(*hand_worked()).assign(test_loss=lambda rows: rows["val_loss"] + 1)
     assert compare(rows).metric == "val_loss"
@@ -565,6 +577,7 @@ def test_a_condition_that_is_none(condition, reason):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_by_names_what_makes_a_variant_and_never_pools():
     rows = table(*hand_worked()).assign(optimizer="adam")
     both = pd.concat([rows, rows.assign(optimizer="muon", run_id=lambda rows: rows["run_id"] + "m")])
@@ -581,6 +594,7 @@ def test_by_names_what_makes_a_variant_and_never_pools():
     assert len(compare(grids, by=["fusion"], where=["heads=8"]).table) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_order_of_rows_and_the_names_of_seeds_change_nothing(seed):
     rng = np.random.default_rng(seed)
@@ -593,6 +607,7 @@ def test_the_order_of_rows_and_the_names_of_seeds_change_nothing(seed):
     assert moved["p_holm"].dropna().tolist() == pytest.approx(result["p_holm"].dropna().tolist(), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_words_for_widths_stand_for_their_numbers():
     """Rows hold 16 and 64 where the config says narrow and wide."""
     rows = table(
@@ -634,6 +649,7 @@ def test_whether_heads_need_the_projection_is_answered_where_a_study_asks():
     assert compare(rows).interaction.empty
 
 
+@pytest.mark.slow
 def test_what_was_named_beforehand_is_so_for_its_metric_and_its_baseline():
     rows = table(*(row for heads in (4, 8) for row in hand_worked(heads=heads, key_width=64 // heads)))
     rows = rows.assign(val_bpb=rows["val_loss"], wall_s=rows["val_loss"])
@@ -708,6 +724,7 @@ def test_latex_is_a_booktabs_tabular_with_everything_escaped(tmp_path):
         assert subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_command_compares_files_of_elsewhere(tmp_path):
     columns = ["fusion", "heads", "out_proj", "seed", "val_loss"]
     rows = table(*hand_worked())[columns]
@@ -735,12 +752,14 @@ def test_the_command_compares_files_of_elsewhere(tmp_path):
     assert wrong.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_damaged_run_of_which_only_the_id_is_left_is_named_and_left_out():
     rows = pd.concat([grid(), pd.DataFrame([{"run_id": "0f", "status": "failed", "error": "damaged"}])])
     found = compare(rows)
     assert len(found.table) == len(compare(grid()).table) and "failed: 0f: damaged" in texts(found.notes)
 
 
+@pytest.mark.slow
 def test_what_a_table_of_somebody_elses_brings_is_said():
     pairs = itertools.product(("concat", "sum"), enumerate("aabb"))
     rows = table(*({"fusion": f, "seed": s, "score": 1 + s / 9, "optimizer": o} for f, (s, o) in pairs))
@@ -771,6 +790,7 @@ def noisy(*names: str, **columns) -> list[dict]:
     ]
 
 
+@pytest.mark.slow
 def test_what_is_of_one_class_is_tested_and_called_parametrization():
     rows = table(*noisy("concat", "gated", "max"))
     rows.loc[rows["fusion"] == "max", "function_class"] = "b"

@@ -181,6 +181,7 @@ def test_many_values_are_no_path():
     assert compose(["-m", f"seed={','.join(map(str, range(100)))}"]) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["haeds=1,2", "train.clip=${nope}", "-m corpus=1,2", "corpus/x=1,2"])
 def test_what_no_run_of_a_study_can_be_is_refused_quickly(mistake, monkeypatch):
     """Hydra is asked once, not for each of 64 runs: it needs 50 ms."""

@@ -109,6 +109,7 @@ def test_identity_is_stable():
     assert identity() == "c267859e40ef36dc"
 
 
+@pytest.mark.slow
 def test_one_computation_one_identity():
     for same in ("value_width=narrow", "value_width=16", "key_width=16"):
         assert identity(same) == identity()
@@ -145,6 +146,7 @@ MATTERS = [
 ]
 
 
+@pytest.mark.slow
 def test_what_matters_is_in_the_identity_and_in_a_column(corpus_stub):
     """Else two rows of different runs would look like one variant."""
     seen, rows = {identity()}, []

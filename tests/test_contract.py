@@ -274,10 +274,12 @@ def test_a_fusion_that_breaks_it_is_told_how(broken, method, check, words):
     assert any(check in name and words in why for name, why in failures.items()), failures
 
 
+@pytest.mark.slow
 def test_buffers_and_a_cache_and_draws_are_no_state_beside_them(broken):
     assert not [name for name in broken(Kept) if "same buffers" in name or "same seed" in name]
 
 
+@pytest.mark.slow
 def test_a_fusion_that_is_not_what_it_says(broken):
     failures = broken(Louder, normalize="variance")
     assert "its form at heads=4 is concat, which it differs from by 1" in str(failures)
@@ -313,6 +315,7 @@ Cubed = attending(lambda scores: scores**3, 1.0, scale_folds=True)
 Late = attending(lambda scores: scores + torch.arange(scores.shape[-1]), 1.0, order_free=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method, words",
     [
@@ -326,6 +329,7 @@ def test_a_rule_on_scores_that_breaks_it_is_told_how(broken, method, words):
     assert words in str(broken(method, "scores"))
 
 
+@pytest.mark.slow
 def test_what_is_not_claimed_is_not_tested(broken):
     """Each of these breaks what it claims, and passes without the claim."""
     for method in (Doubled, Squared, Mixed, Flat, Switched):
@@ -334,6 +338,7 @@ def test_what_is_not_claimed_is_not_tested(broken):
     assert not broken(Faint, "scores")
 
 
+@pytest.mark.slow
 def test_what_claims_nothing_is_a_class_of_its_own(broken):
     """No constant folds, and nothing is taken for concat or for a sum."""
     silent = type("Silent", (Side,), {})

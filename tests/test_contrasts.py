@@ -43,6 +43,7 @@ def study(*primary: Any, arms: Any = ARMS, **keys: Any) -> Study:
     return Study(replace(sweep, study=block))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [
@@ -76,6 +77,7 @@ def test_a_contrast_by_names_is_of_these_two_arms_alone(names):
     assert not missing
 
 
+@pytest.mark.slow
 def test_what_a_contrast_by_names_is_written_out_to():
     of = study("sum_matched - concat", {"vary": "fusion", "baseline": "concat", "where": {"match": "none"}})
     assert of.config
@@ -93,6 +95,7 @@ def test_what_a_contrast_by_names_is_written_out_to():
     assert as_plain(record)["primary"][0]["arms"] == "sum_matched - concat"
 
 
+@pytest.mark.slow
 def test_arms_may_differ_in_auto_where_rows_have_that_word():
     arms = {**ARMS, "one pattern": {"query_heads": 1, "key_heads": 1}}
     config = study("one pattern - concat", "sum - concat", arms=arms).config
@@ -120,6 +123,7 @@ def test_what_is_no_contrast_by_names_is_refused_in_a_line(names, message):
     assert str(refused.value).startswith("study.primary: ") and "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_contrast_of_an_arm_that_can_not_be_built_is_left_out():
     arms = {**ARMS, "groups 3": {"fusion": "grouped", "fusion.groups": 3}}
     of = study("groups 3 - concat", "sum - concat", arms=arms)

@@ -66,6 +66,7 @@ def test_a_difference_as_a_share_of_what_attention_is_worth():
     assert "25 % of what attention is worth" in " ".join(answers.findings(result))
 
 
+@pytest.mark.slow
 def test_without_uniform_attention_or_where_that_may_be_worth_nothing_there_is_no_share():
     rows = cells(
         ({"fusion": "concat"}, [2.0, 2.2, 2.4]),
@@ -105,6 +106,7 @@ def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
     assert " ".join(answers.findings(result)).count("all of it is parametrization") == 1
 
 
+@pytest.mark.slow
 def test_a_study_without_an_equal_start_says_so():
     rows = of_projection(0.0, np.random.default_rng(0), 8).query("value_scale == '1'")
     result = compare(rows, records=[of_study()])
@@ -114,6 +116,7 @@ def test_a_study_without_an_equal_start_says_so():
     assert note(named, "this study's, value_scale=matched, has no runs of them")
 
 
+@pytest.mark.slow
 def test_what_diverged_is_no_part_of_what_remains_nor_of_an_interaction():
     rows = of_projection(0.5, np.random.default_rng(0), 8)
 
@@ -226,6 +229,7 @@ def test_one_function_under_two_names_is_seldom_called_different(n, kinds):
     assert diff == pytest.approx(losses[0, 1].mean() - losses[0, 0].mean())
 
 
+@pytest.mark.slow
 def test_a_planted_interaction_is_seen_as_often_as_plan_promises():
     rng = np.random.default_rng(3)
     record = of_study(**EQUAL_START)

@@ -437,6 +437,7 @@ def test_every_corpus_has_its_yaml_with_its_keys():
         assert read_yaml(name).get("tokenizer", "char") in kind.tokenizers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -732,6 +733,7 @@ def test_several_processes_open_it_first(texts: Path, root: Path):
     assert len(entries(root)) == 1 and not list(root.glob("part-*"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL here")
 def test_a_writer_that_is_killed(book: Path, root: Path):
     with start(book, "slowly") as process:
@@ -741,6 +743,7 @@ def test_a_writer_that_is_killed(book: Path, root: Path):
     assert "".join(words(opened(book))) == DIGITS
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_text(texts: Path):
     """61 MB of text, two bytes a character in places, in less than 25 MB."""
     with (texts / "long.txt").open("wb") as file:

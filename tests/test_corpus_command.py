@@ -79,6 +79,7 @@ def test_every_corpus_is_listed_with_how_it_is_read(command, root):
     }
 
 
+@pytest.mark.slow
 def test_a_list_loads_no_torch(root):
     code = "import sys; from ablate.cli.app import build; build('corpus')(['corpus', 'list'], 'ablate', "
     code += "standalone_mode=False); print({'torch', 'hydra', 'requests'} & {*sys.modules})"
@@ -144,6 +145,7 @@ def test_a_text_by_hand(shown, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_rows_of_a_task_and_pairs(shown):
     lines, table = shown("copy", *SMALL[1:])
     assert lines[2] == "epochs      nothing is repeated, 50 steps of 128 tokens"
@@ -174,6 +176,7 @@ def test_given_pairs_are_read_pair_by_pair(shown, tmp_path):
     assert sum(int(cells[0]) for cells in table.values()) == 200
 
 
+@pytest.mark.slow
 def test_what_can_not_be_shown_is_one_line(command):
     assert refused(command, "show", "missing.txt") == (
         f"corpus.path=missing.txt: no such file in {Path.cwd()}; correct the path"

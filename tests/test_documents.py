@@ -55,6 +55,7 @@ def test_tokens_are_counted_to_the_document_that_they_are_of(folder, tokenizer):
         assert start == len(tokens) and len(documents) > 3
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_loss_of_each_document_and_a_study_those_of_its_runs(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("ABLATE_RUNS", str(tmp_path / "runs"))
     text = ("corpus=file", f"corpus.path={folder}", "corpus.tokenizer=char")
@@ -124,6 +125,7 @@ def store(tmp_path, monkeypatch) -> tuple[Store, pd.DataFrame]:
     return _with_documents(tmp_path / "runs")
 
 
+@pytest.mark.slow
 def test_a_comparison_has_the_interval_over_documents_beside_that_over_seeds(store):
     one = _primary(store[1], store[0])
     assert one.documents == 60 and one.documents_low + one.documents_high == pytest.approx(2 * one.diff)

@@ -206,6 +206,7 @@ def test_a_cache_that_cannot_be_written(server: Server, root: Path, monkeypatch:
     assert whole(opened(file)) == TEXT and server.requests == ["/play.txt"]
 
 
+@pytest.mark.slow
 def test_two_at_once(server: Server, root: Path):
     content = TEXT.encode() * 1000
     server.content["/play.txt"] = content
@@ -296,6 +297,7 @@ def offer(server: Server, dataset: str, files: dict[str, bytes], revision: str =
             server.content[f"/datasets/{dataset}/resolve/{at}/{name}"] = content
 
 
+@pytest.mark.slow
 def test_a_column_of_the_hub(server: Server, tmp_path: Path):
     train = parquet(["one", None, "two"])
     files = {"data/train-0.parquet": train, "data/validation-0.parquet": parquet(["", "three"])}

@@ -93,6 +93,7 @@ def test_a_report_shows_it_before_the_name_of_a_fusion_and_leads_nowhere_else(tm
     assert f'data-name="fusion">{away}</td>' in page
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_drawing_of_its_plugin_where_it_is_one(tmp_path):
     write(tmp_path)
     (tmp_path / "mine.svg").write_text(DRAWING.format("", CIRCLE))

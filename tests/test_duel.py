@@ -31,6 +31,7 @@ def duel(one: str, other: str, *settings: str, command: str = "") -> Duel:
     return Duel(side(one), side(other), settings, command)
 
 
+@pytest.mark.slow
 def test_what_a_budget_buys_is_said_without_training_and_an_interruption_too(tmp_path, monkeypatch):
     command = ("duel", "sum", "concat", *SMALL, "--budget", "30m")
     done = call_cli(*command, "--dry-run", cwd=tmp_path)
@@ -60,6 +61,7 @@ def test_a_method_has_no_duel_with_itself():
             duel(one, other)
 
 
+@pytest.mark.slow
 def test_other_settings_and_budgets_are_other_duels_with_other_seeds():
     settings = [((), "30m"), (("heads=8",), "30m"), (("heads=2",), "30m"), ((), "1h")]
     duels = [duel("sum", "concat", *keys, command=budget) for keys, budget in settings]
@@ -129,6 +131,7 @@ def test_the_yardstick_has_the_mlp_of_the_baseline():
     assert study["arms"][UNIFORM]["fusion"] == "sum" and "match" not in study["arms"][UNIFORM]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("sum", "concat"), ("uniform", "concat"), ("concat", "uniform")])
 def test_the_yardstick_is_no_side(names):
     study = Study(duel(*names, *SMALL).sweep(FEWEST))
@@ -178,6 +181,7 @@ def test_a_budget_is_told_in_the_unit_of_its_size():
     assert [*map(budget_text, (89, 90, 5400, 5401))] == ["89s", "2m", "90m", "1.6h"]
 
 
+@pytest.mark.slow
 def test_a_plan_counts_the_workers_that_were_asked_for(monkeypatch):
     monkeypatch.setattr(estimate, "total", lambda *_: estimate.Times(steps=45.0))  # of 45 runs
     monkeypatch.setattr(machine, "bfloat16_is_faster", lambda: False)
@@ -186,6 +190,7 @@ def test_a_plan_counts_the_workers_that_were_asked_for(monkeypatch):
     assert [one.plan(72).seeds for one in duels] == [(72 - 60 / 16) // (3 / 16), (72 - 60) // 3]
 
 
+@pytest.mark.slow
 def test_a_method_that_fails_its_check_has_no_duel(command):
     Path("peeking.py").write_text(CONCAT.format(name="peeking", line="z = z.roll(-1, dims=1)"))
     code, _, said = command("duel", "peeking.py", "concat", *SMALL)

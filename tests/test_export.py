@@ -159,6 +159,7 @@ def tensorboard_runs(place: Path) -> dict[str, Path]:
 START, END = "_hparams_/session_start_info", "_hparams_/session_end_info"
 
 
+@pytest.mark.slow
 def test_tensorboard_shows_every_value_of_the_store(store, command):
     pytest.importorskip("tensorboard", reason="needs tensorboard")
     code, out, err = command("export", STUDY, "--to", "tensorboard")
@@ -234,6 +235,7 @@ def plain(items: Any) -> dict[str, Any]:
     return {item.key or item.nested_key[0]: json.loads(item.value_json) for item in items}
 
 
+@pytest.mark.slow
 def test_a_wandb_log_has_every_value_of_the_store(store, command, quick_report):
     pytest.importorskip("wandb", reason="needs wandb")
     code, out, err = command("export", STUDY, "--to", "wandb")
@@ -336,6 +338,7 @@ def trackio_runs(place: Path) -> dict[str, tuple[Any, list[dict[str, Any]]]]:
     return found
 
 
+@pytest.mark.slow
 def test_trackio_has_every_value_of_the_store(store, command, quick_report):
     needs("trackio")
     code, out, err = command("export", STUDY, "--to", "trackio")
@@ -495,6 +498,7 @@ def test_a_run_of_no_study_is_exported_by_its_name(store, command, notes):
 # --- refusals -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "package"),
     [("tensorboard", "tensorboard"), ("wandb", "wandb"), ("mlflow", "mlflow"), ("mlflow", "sqlalchemy")],

@@ -65,6 +65,7 @@ KINDS_OF_RUN += (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", KINDS_OF_RUN, ids=" ".join)
 def test_transformers_computes_the_same_with_the_same_ids(place, overrides):
     transformers = pytest.importorskip("transformers", reason="needs transformers")
@@ -137,6 +138,7 @@ def test_what_a_llama_lacks_is_named(override):
     assert lacks(make_spec("model=modern", "heads=4", override)) == [NO_LLAMA[override]]
 
 
+@pytest.mark.slow
 def test_a_model_between_the_two_is_refused_by_the_nearer_one(place):
     name = trained(place, "model.position=rope", "seed=5")
     assert "GPT-2 has no model.position=rope, but learned;" in refused(place, name)

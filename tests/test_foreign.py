@@ -87,6 +87,7 @@ def test_without_a_baseline_the_line_says_how_to_name_one():
     assert found.table["verdict"].isna().all()
 
 
+@pytest.mark.slow
 def test_rows_of_two_frames_put_together():
     """Their labels are twice there, by which options were once joined."""
     rows = grid().assign(fusion_options='{"normalize": "none"}')
@@ -125,6 +126,7 @@ def test_numbers_of_settings_are_numbers_in_json(command):
     assert {(row["rank"], row["wide"]) for row in json.loads(printed)["rows"]} == {(4, True), (8, False)}
 
 
+@pytest.mark.slow
 def test_a_column_that_pairs_in_place_of_the_seed():
     rows = frame().rename(columns={"seed": "fold"})
     assert contrast(rows, pair_by="fold")["p"] == contrast(frame())["p"]
@@ -183,6 +185,7 @@ def test_equal_rows_without_a_seed_are_several_runs(tmp_path):
 # --- which way a metric is better, and its margin ---------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_foreign_metric_has_no_better_unless_it_is_said():
     found = ablate.compare(frame(), **ASKED)
     assert contrast(frame())["verdict"] == "lower" and not found.table["best"].any()
@@ -196,6 +199,7 @@ def test_a_foreign_metric_has_no_better_unless_it_is_said():
     assert "method=ours gains 0.098 of loss" in str(more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric, given", [("val_loss", True), ("val_acc", False), ("wall_s", True)])
 def test_a_metric_of_ablates_knows_which_way_it_is_better(metric, given, command):
     rows = frame().rename(columns={"loss": metric})
@@ -212,6 +216,7 @@ def test_a_metric_of_ablates_knows_which_way_it_is_better(metric, given, command
     assert known.table["best"].sum() == 1
 
 
+@pytest.mark.slow
 def test_only_what_is_in_nats_has_a_margin_by_default():
     gain = {"base": (0.80, 0.81, 0.82, 0.83), "ours": (0.812, 0.8221, 0.8319, 0.842)}
     rows = frame(gain).rename(columns={"loss": "val_acc"})
@@ -233,6 +238,7 @@ def test_only_what_is_in_nats_has_a_margin_by_default():
     )
 
 
+@pytest.mark.slow
 def test_the_margin_of_a_study_is_in_the_unit_of_its_metric():
     rows, record = grid(), make_record(metric="val_loss", margin=0.5)
     rows = rows.assign(val_acc=np.arange(len(rows)) / 100, test_loss=rows["val_loss"])
@@ -244,6 +250,7 @@ def test_the_margin_of_a_study_is_in_the_unit_of_its_metric():
     assert np.isnan(compare(rows, records=[record], metric="val_acc").margin)
 
 
+@pytest.mark.slow
 def test_plan_asks_for_the_difference_of_what_is_not_in_nats(command):
     frame().to_csv("t.csv", index=False)
     asked = ("plan", "t.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base")
@@ -258,6 +265,7 @@ def test_plan_asks_for_the_difference_of_what_is_not_in_nats(command):
 # --- an option without effect ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_arms_that_agree_to_the_last_digit_are_identical(command):
     same_losses = {"1e6": LOSSES["base"], "1e7": LOSSES["base"]}
     rows = frame(same_losses).rename(columns={"method": "clip"}).astype({"clip": float})
@@ -307,6 +315,7 @@ def test_looks_stop_at_the_first_for_what_is_identical():
 # --- numbers are numbers --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_numbers_are_compared_as_numbers():
     assert same(100000.0, "1e5") and same("1E+5", 100000) and same(1e-5, "0.00001") and same("1e6", "1000000")
     assert not same("12345678e012", "12345678e013") and not same("1e5", 100001) and same(10**30, "1e30")
@@ -322,6 +331,7 @@ def test_numbers_are_compared_as_numbers():
 # --- brought into shape, and said ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["status", "State", "STATUS"])
 def test_words_for_a_status_in_any_case(column, command):
     words = ["finished", "COMPLETED", "Success", "keep", "Crashed", "RUNNING", "ok", "killed"]
@@ -380,6 +390,7 @@ def test_what_may_mean_thousands_is_refused(text, why, tmp_path):
         load([str(tmp_path / "t.csv")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["None", "NA", "none"])
 def test_none_is_a_value_of_what_was_varied(word, tmp_path):
     path, rows = tmp_path / "t.csv", frame({word: LOSSES["base"], "ours": LOSSES["ours"]})
@@ -406,6 +417,7 @@ def test_nan_is_no_result_and_inf_is_diverged():
     assert "done: method=base seed=1: no loss" in texts(found.notes)
 
 
+@pytest.mark.slow
 def test_values_that_deserve_a_doubt():
     crashed = ablate.compare(frame(LOSSES | {"ours": (1.9, 0.0, 2.09, 2.21)}), **ASKED)
     assert "loss of exactly 0" in str(crashed) and crashed.table["n"].tolist() == [4, 4]
@@ -417,6 +429,7 @@ def test_values_that_deserve_a_doubt():
     assert not re.search("exactly|coarse", str(ablate.compare(frame(), **ASKED)))
 
 
+@pytest.mark.slow
 def test_columns_with_our_names_and_other_meanings():
     rows = frame(phase=["train", "test"] * 4, role="teacher", error=0.5, study="mine", step=range(8))
     assert contrast(rows)["pairs"] == 4
@@ -437,6 +450,7 @@ def test_a_study_json_is_its_study(tmp_path, monkeypatch):
         load([str(tmp_path / "study.json")])
 
 
+@pytest.mark.slow
 def test_a_report_of_a_foreign_table(command):
     frame().to_csv("t.csv", index=False)
     code, _, _ = command("report", "t.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base")
@@ -480,6 +494,7 @@ def test_words_that_only_ablate_knows_say_nothing_in_a_table_of_others(column):
     assert row["diff"] == pytest.approx(-0.0975)
 
 
+@pytest.mark.slow
 def test_one_setting_of_ours_that_varies_names_variants():
     rows = frame().assign(lr=[0.1] * 4 + [0.01] * 4).drop(columns="method")
     assert [*ablate.compare(rows, metric="loss").table["variant"]] == ["lr=0.01", "lr=0.1"]
@@ -496,6 +511,7 @@ def test_an_attempt_left_out_by_status_is_no_duplicate(word):
     assert f"rows: State: 8 rows taken; left out: 1 {word}" in texts(found.notes)
 
 
+@pytest.mark.slow
 def test_statuses_of_ray_and_optuna():
     rows = frame(state=["TrialState.COMPLETE"] * 4 + ["TERMINATED"] * 4)
     assert contrast(rows)["pairs"] == 4
@@ -524,6 +540,7 @@ def test_a_metric_may_be_called_like_a_key_of_ours(name):
     assert (row["pairs"], row["verdict"], row["diff"]) == (4, "lower", pytest.approx(-0.0975))
 
 
+@pytest.mark.slow
 def test_decimal_commas_in_the_metric_whatever_separates_the_cells(tmp_path):
     rows = frame()
     rows["loss"] = rows["loss"].map(lambda loss: str(loss).replace(".", ","))
@@ -548,6 +565,7 @@ def test_advice_on_duplicates_keeps_what_was_given_and_never_names_the_metric(as
         ablate.compare(rows.drop(columns="dataset"), **ASKED)
 
 
+@pytest.mark.slow
 def test_a_constant_difference_is_said_to_be_constant():
     for rows in (
         frame({"base": (1.0, 2.0), "ours": (0.5, 1.5)}),
@@ -613,6 +631,7 @@ def test_a_seed_by_another_name_is_taken_and_said(name):
     assert [one.pairs for one in found.tested] == [4] and f"rows: {name} is the seed" in texts(found.notes)
 
 
+@pytest.mark.slow
 def test_what_was_varied_may_be_called_variant_but_not_like_a_number_of_the_answer():
     row = contrast(frame().rename(columns={"method": "variant"}), by="variant", baseline="variant=base")
     assert (row["variant"], row["pairs"]) == ("variant=ours", 4)
@@ -639,6 +658,7 @@ def test_variants_without_a_common_seed_are_refused_before_memory_is_gone():
         ablate.compare(rows, **asked)
 
 
+@pytest.mark.slow
 def test_a_baseline_is_proposed_for_many_variants_too():
     one_seed = pd.DataFrame({"method": [f"m{i}" for i in range(2000)], "seed": 0, "loss": 1.0})
     found = ablate.compare(one_seed, by="method", metric="loss")

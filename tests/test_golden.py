@@ -26,12 +26,14 @@ def test_every_method_and_text_is_golden():
     assert {*GOLDEN["losses"]} == {*RUNS} and {*GOLDEN["texts"]} == {*TEXTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_results_are_the_golden_ones(name):
     changed = differing(losses(name), GOLDEN["losses"][name], TOLERANCES.get(name, EXACT))
     assert not changed, f"{name}: {'; '.join(changed)}: {WAY_OUT}"
 
 
+@pytest.mark.slow
 def test_texts_are_read_as_before(tmp_path: Path):
     changed = {name for name, of in texts(tmp_path).items() if of != GOLDEN["texts"][name]}
     assert not changed, f"{sorted(changed)}: {WAY_OUT}"

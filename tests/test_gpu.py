@@ -42,6 +42,7 @@ def trained(
     return losses, {name: weight.cpu() for name, weight in group.models[0].state_dict().items()}, states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [(), ("fusion=sum", "out_proj=false"), ("fusion=max",), ("scores=windows",), ("scores=talking",)],
@@ -52,6 +53,7 @@ def test_losses_are_those_of_a_cpu(device, more):
     assert len(here) == 5 and here == pytest.approx(there, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("model.dropout=0.2",), ("train.precision=bfloat16",)])
 def test_a_run_that_resumes_ends_with_the_same_bytes(device, more):
     _, whole, states = trained(device, *more, "train.checkpoint_every=8")
@@ -59,6 +61,7 @@ def test_a_run_that_resumes_ends_with_the_same_bytes(device, more):
     assert states[0].step == 8 and all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
+@pytest.mark.slow
 def test_bfloat16_follows_float32(device):
     half, _, _ = trained(device, "train.precision=bfloat16")
     whole, _, _ = trained(device)
@@ -75,6 +78,7 @@ def test_compiled_it_computes_the_same(device, monkeypatch):
     assert compiled == pytest.approx(plain, abs=1e-2)
 
 
+@pytest.mark.slow
 def test_a_method_of_ones_own_is_trained(device, tmp_path):
     (tmp_path / "mine.py").write_text(CONCAT.format(name="mine", line="pass"), encoding="utf-8")
     run = ("run", "--plugin", "mine.py", "fusion=mine", *QUICK, f"device={device}")
@@ -84,6 +88,7 @@ def test_a_method_of_ones_own_is_trained(device, tmp_path):
     assert row["status"] == "done" and row["device"].startswith(device) and row["peak_memory_mb"] > 0
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_is_one_line_and_the_next_run_has_it_again(device, tmp_path, monkeypatch):
     run = ("run", *QUICK, f"device={device}")
     with monkeypatch.context() as little:

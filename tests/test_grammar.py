@@ -43,6 +43,7 @@ def test_the_text_is_the_same_everywhere():
     assert "".join(text(0, 9_973)) == whole[:9_973]
 
 
+@pytest.mark.slow
 def test_every_sentence_has_one_derivation():
     shortish = (line for line, _ in sentences(5) if len(line) < 120)
     assert {derivations(line) for line in itertools.islice(shortish, 150)} == {1}
@@ -69,6 +70,7 @@ def test_the_count_of_derivations_sees_an_ambiguity(monkeypatch: pytest.MonkeyPa
     assert derivations("the dog sees the cat near the house") == 2
 
 
+@pytest.mark.slow
 def test_entropy_is_that_of_sampled_sentences():
     sample = list(itertools.islice(sentences(3), 20_000))
     characters = sum(len(line) for line, _ in sample)
@@ -112,6 +114,7 @@ def agreements(sentence: str) -> list[tuple[str, str, int]]:
     return verbs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pattern", "wanted"),
     [

@@ -144,6 +144,7 @@ def require_equal_to_runs_alone(
         torch.testing.assert_close(group.weights[member], one.weights[0], rtol=0, atol=most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in EVERY]
 )
@@ -153,12 +154,14 @@ def test_each_method_is_mapped_and_a_member_learns_what_it_learns_alone(method):
     require_equal_to_runs_alone(runs, double=True, most=1e-10, first=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fusion=concat", "fusion=gated", "scores=talking", "scores=windows"])
 def test_in_float32_as_far_as_rounding_goes(method):
     runs = runs_of(*method.split(), "train.steps=20", "train.eval_every=10", members=MEMBERS)
     require_equal_to_runs_alone(runs, double=False, most=1e-5)
 
 
+@pytest.mark.slow
 def test_members_of_one_data_seed_and_of_others():
     require_equal_to_runs_alone(runs_of(members=MEMBERS), double=True, most=1e-10)
 
@@ -170,6 +173,7 @@ def test_the_mean_of_the_weights_is_a_members():
     assert len({*alone}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_rows_that_a_task_draws(task):
     runs = runs_of(f"corpus={task}", *TASK, "train.steps=20", "train.eval_every=10")
@@ -185,6 +189,7 @@ def test_steps_of_a_group_are_seen_to_be_the_same_each_time(method, precision):
     assert why_not_captured(build_group(runs), Batch(batch, batch)) is None
 
 
+@pytest.mark.slow
 def test_in_bfloat16_weights_follow_and_losses_are_alike():
     runs = runs_of("train.precision=bfloat16", "train.steps=20")
     group = group_of(runs)
@@ -239,6 +244,7 @@ class StandIn:
         return self.outputs
 
 
+@pytest.mark.slow
 def test_around_a_captured_step_nothing_relies_on_new_tensors(monkeypatch):
     runs = runs_of("train.steps=20", "train.eval_every=5", "train.checkpoint_every=4", members=MEMBERS)
     groups = [group_of(runs) for _ in range(2)]
@@ -300,6 +306,7 @@ def test_members_resume_in_any_group_or_alone(goes_on):
     torch.testing.assert_close(resumed.weights, group.weights[goes_on], rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_same_group_gives_the_same_bytes_twice_and_interrupted():
     runs = runs_of("train.checkpoint_every=10", "train.steps=20", members=MEMBERS)
     once, again, resumed = (group_of(runs) for _ in range(3))
@@ -392,6 +399,7 @@ def why_parts(runs: Sequence[PlacedRun]) -> str | None:
     return why_not_mapped(built(runs, double=False), few)
 
 
+@pytest.mark.slow
 def test_a_parameter_and_buffers_of_a_method_are_a_members(own):
     runs = runs_of_own("train.checkpoint_every=50")
     assert why_parts(runs) is None
@@ -444,6 +452,7 @@ def files(root: Path, run: PlacedRun) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (root / "store" / run.name).iterdir()}
 
 
+@pytest.mark.slow
 def test_each_member_is_a_run_like_any_other(tmp_path):
     runs = runs_of("train.steps=20", "train.average=0.5", "train.probe_every=10", members=MEMBERS)
     assert len({kind(run) for run in runs}) == 1
@@ -460,6 +469,7 @@ def test_each_member_is_a_run_like_any_other(tmp_path):
         assert isinstance(load_model(tmp_path / "1" / "store" / run.name), nn.Module)
 
 
+@pytest.mark.slow
 def test_a_member_has_its_share_of_the_time():
     runs = runs_of("train.steps=50", members=MEMBERS)
     _, events = trained(runs, group_of(runs))
@@ -489,6 +499,7 @@ def test_what_goes_wrong_after_a_run_has_ended_changes_nothing_of_it(tmp_path):
     assert row["status"] == "diverged" and is_sealed(tmp_path / "store" / run.name)
 
 
+@pytest.mark.slow
 def test_one_that_fails_is_found_by_halving(own, tmp_path, monkeypatch):
     """A method that fails in some member alone: the others are trained all the same."""
     runs, forward = runs_of_own("train.steps=4", "train.eval_every=2"), Own.forward
@@ -508,6 +519,7 @@ def test_one_that_fails_is_found_by_halving(own, tmp_path, monkeypatch):
     assert files(tmp_path, runs[0])["metrics.csv"].count(b"\n") == 4  # a header, and after 0, 2 and 4 steps
 
 
+@pytest.mark.slow
 def test_what_cannot_be_mapped_is_trained_alone_and_told(own, tmp_path, monkeypatch):
     monkeypatch.setattr(Own, "fault", "assigned")
     runs, told = runs_of_own("train.steps=4"), []
@@ -518,6 +530,7 @@ def test_what_cannot_be_mapped_is_trained_alone_and_told(own, tmp_path, monkeypa
     assert b"trained alone: its mapped steps part" in files(tmp_path, runs[0])["log.txt"]
 
 
+@pytest.mark.slow
 def test_a_group_writes_checkpoints_by_the_time_that_they_take():
     written = dict.fromkeys((1, 2), 0)
     for members in written:
@@ -530,6 +543,7 @@ def test_a_group_writes_checkpoints_by_the_time_that_they_take():
     assert written[1] == 49 and 2 <= written[2] < 20
 
 
+@pytest.mark.slow
 def test_an_interrupted_group_goes_on_member_by_member(tmp_path, monkeypatch):
     monkeypatch.setattr(train, "CHECKPOINTS", 1e9)
     runs = runs_of("train.steps=20", "train.eval_every=5", "train.checkpoint_every=4", members=MEMBERS)
@@ -555,6 +569,7 @@ def test_what_is_trained_as_one_member_says_so(overrides, reason):
     assert reason in why
 
 
+@pytest.mark.slow
 def test_kinds_differ_by_all_but_what_is_a_members():
     base, *others = (
         kind(runs_of(*more, members=[()])[0])
@@ -564,6 +579,7 @@ def test_kinds_differ_by_all_but_what_is_a_members():
     assert base == kind(runs_of("seed=7", "train.lr=0.1", "train.clip=2", members=[()])[0])
 
 
+@pytest.mark.slow
 def test_rows_of_groups_of_different_sizes_pair_and_none_is_stale(tmp_path):
     members = (("seed=0",), ("seed=1",), ("seed=2",))
     stored(tmp_path, runs_of("fusion=concat", "train.steps=4", members=members), together=True)

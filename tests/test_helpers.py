@@ -143,6 +143,7 @@ def test_a_machine_with_another_torch_trains_nothing(here, tmp_path, monkeypatch
     assert not [*tmp_path.glob("runs/store/*/result.json")]
 
 
+@pytest.mark.slow
 def test_a_dry_run_counts_jobs_and_warns_of_a_short_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "ablate.study.estimate.total", lambda kinds, *_: Times(steps=600.0 * len(kinds), longest=600.0)

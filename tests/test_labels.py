@@ -88,6 +88,7 @@ def test_arms_are_called_by_their_names():
     assert table.stub == 1 and table.frame["arm"].tolist() == ["plain", "bare_sum"]
 
 
+@pytest.mark.slow
 def test_the_commands_take_labels(tmp_path):
     losses = "".join(
         f"{how},{seed},{3 + seed / 10 + (how == 'b') * seed / 7}\n" for how in "ab" for seed in range(6)

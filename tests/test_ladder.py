@@ -131,6 +131,7 @@ def rates(study: Study, rows: dict[Overrides, Row]) -> dict[str, tuple[float, st
 # --- the design -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rungs_give_sizes_heads_and_steps(usual, conf):
     assert [rung.size for rung in usual.design.rungs] == [12 * 16**2, 12 * 32**2, 12 * 48**2]
     config = usual.run_of(usual.design.compared[-1]).config
@@ -141,6 +142,7 @@ def test_rungs_give_sizes_heads_and_steps(usual, conf):
     assert heads == [1, 1, 2, 1, 3, 1]
 
 
+@pytest.mark.slow
 def test_arms_are_tuned_below_checked_above_and_predicted_at_the_top(conf):
     study = ladder(conf, rungs=[*SIZES], seeds_a_rung=[3, 3, 2, 2, 2], tuned_rungs=2, checked_rungs=2)
     sizes = [rung.size for rung in study.design.rungs]
@@ -178,6 +180,7 @@ def test_larger_models_come_first_and_the_top_waits_for_every_result(usual):
     assert "1 run below c without a result" in design.closing(below | {lost: {"status": "failed"}})[0]
 
 
+@pytest.mark.slow
 def test_a_grid_that_grows_is_among_the_runs_to_come(conf):
     study = ladder(conf, extend=2)
     rows, _ = climbed(study, rows_of(lambda arm, size: 0.05))
@@ -431,6 +434,7 @@ def _train_in_turn(runs: Any, known: Any, *, listen: Any, request_runs: Any, **_
     return {}
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_time_and_memory_of_each_rung(conf, command):
     Path("mine.py").write_text(CONCAT.format(name="mine", line="pass"))
     declare(conf, **SHORT | {"arms": {"concat": {}, "of my own": {"fusion": "mine"}}})

@@ -58,6 +58,7 @@ def at_top(comparison: Comparison) -> str:
     return f"{row['diff']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
 
 
+@pytest.mark.slow
 def test_what_is_decided_and_was_predicted_takes_a_sentence():
     comparison, record = constant()
     of = predicted(record)
@@ -77,6 +78,7 @@ def test_a_missed_prediction_is_said_to_be():
     assert f", and missed: it costs {at_top(comparison)}." in answer(comparison, record)[0]
 
 
+@pytest.mark.slow
 def test_what_saves_and_what_turns_round():
     comparison, record = read({"mean": lambda size: 0.03 - 0.03 * np.log(size / 98_304)}, noise=0.001)
     said = answer(comparison, record)[0]
@@ -95,6 +97,7 @@ def test_what_is_undecided_is_said_to_be():
         assert not any("more seed would" in line or "more seeds would" in line for line in text)
 
 
+@pytest.mark.slow
 def test_rows_of_no_rung_and_of_unknown_shape_are_an_answer_too():
     """No run has a role, no variant is compared, no row says how wide its values are."""
     table, record = synthetic_ladder(CONSTANT, rungs=3)
@@ -110,6 +113,7 @@ def test_rows_of_no_rung_and_of_unknown_shape_are_an_answer_too():
     assert not any("by construction" in line for line in details(comparison, ladder(comparison)))
 
 
+@pytest.mark.slow
 def test_another_ladder_with_more_seeds_is_a_command():
     comparison, record = read({"mean": lambda size: 0.004}, noise=0.003, seeds=4, rungs=3)
     (line,) = [line for line in lines(comparison, [record]) if line.startswith("A ladder takes no more")]
@@ -129,6 +133,7 @@ def test_equivalence_is_a_result_too():
     assert said.partition(" was seen")[2].startswith(", within that, less than would matter.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("below, so_far", [(1, ""), (2, "So far r1 and r2 of 4")])
 def test_a_ladder_under_way_says_where_it_is(below: int, so_far: str):
     comparison, record = read(CONSTANT, below=below, rungs=4)
@@ -155,6 +160,7 @@ def test_a_prediction_that_was_changed_counts_for_nothing():
     assert not cells.short_table(comparison)["predicted"].any()
 
 
+@pytest.mark.slow
 def test_of_many_arms_three_sentences():
     many = {"sum": 0.07, "mean": 0.02, "max": 0.0, "weighted_sum": -0.02}
     comparison, record = read(
@@ -218,6 +224,7 @@ def page() -> Page:
     return gather(Results(table, [Source(Path(), None, "ladder", stored=record)], []))
 
 
+@pytest.mark.slow
 def test_the_chart_has_the_rungs_the_band_and_the_held_out_point(page: Page):
     figure, losses = figures(page)[:2]
     assert [*figure.charts] == ["ladder-sum", "ladder-mean"] and figure.first
@@ -253,6 +260,7 @@ def test_a_report_has_the_ladder_and_its_table(page: Page):
     assert not page.failures
 
 
+@pytest.mark.slow
 def test_limits_say_one_size_unless_it_is_a_ladder(page: Page):
     of_ladder = {limit.brief: limit for limit in page.limits}
     assert "98,304 to 1,536,000 parameters" in of_ladder
@@ -284,6 +292,7 @@ def _of_one_size(fusion: str, **columns) -> list[Limit]:
     return [limit for limit in found if limit.ask == "Does it hold at a larger size?"]
 
 
+@pytest.mark.slow
 def test_fusions_that_the_ladder_lacks_are_given_to_it():
     (limit,) = _of_one_size("lowest")
     assert "ablate run study=ladder 'study.arms.lowest={fusion: lowest}' corpus=stdlib" in limit.next.command

@@ -275,6 +275,7 @@ def test_an_entry_is_a_tuned_study_with_its_looks():
     assert [str(contrast) for contrast in study.config.primary] == ["gated - concat"]
 
 
+@pytest.mark.slow
 def test_the_verdicts_of_a_batch_are_counted_together():
     for name in ("001-gates", "002-more"):
         filed(name)
@@ -340,6 +341,7 @@ def test_verdicts(prediction, middle, verdict):
     assert judge(entry, *made(entry, losses_of(middle))).verdict is verdict
 
 
+@pytest.mark.slow
 def test_all_predictions_have_to_hold_and_one_that_fails_decides():
     more = [{"contrast": "uniform - concat", "expect": "above"}]
     entry = filed(predictions=WRITTEN["predictions"] + more)
@@ -350,6 +352,7 @@ def test_all_predictions_have_to_hold_and_one_that_fails_decides():
         assert [one.high - one.low for one in found.predictions] == pytest.approx([2 * half] * 2)
 
 
+@pytest.mark.slow
 def test_a_diverged_run_leaves_it_undecided():
     entry = filed()
     losses = losses_of() | {"gated": [*four(-0.02)[:3], np.inf]}
@@ -401,6 +404,7 @@ def test_rows_of_two_versions_of_other_seeds_or_of_some_arms_are_refused():
 # --- what does not fit ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_named():
     one = filed()
     assert faults() == [] and not page()
@@ -438,6 +442,7 @@ def test_what_does_not_fit_is_named():
     assert faults()[0] == "001-gates: frozen, but its file is gone; restore it"
 
 
+@pytest.mark.slow
 def test_results_of_another_entry_are_refused():
     one, other = filed(), filed("002-gates", margin=0.02)
     directory = kept(one, losses_of())

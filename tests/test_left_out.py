@@ -183,6 +183,7 @@ ODD_CELLS = {
 }
 
 
+@pytest.mark.slow
 def test_a_row_with_a_value_of_another_kind_is_none_whatever_its_seal(store):
     run = one_run(store, "mine")
     whole = json.loads((run / "result.json").read_text())

@@ -154,6 +154,7 @@ def test_rows_are_typed_and_their_csv_reads_back(tmp_path):
     pd.testing.assert_frame_equal(read_table(written)[0].reset_index(drop=True), table)
 
 
+@pytest.mark.slow
 def test_a_csv_beside_its_study_json_is_the_study(store, command):
     path = store.results_path("synthetic")
     named, by_path = load(["synthetic"]), load([str(path)])
@@ -172,6 +173,7 @@ def test_a_study_of_which_there_is_only_a_demonstration_means_that(store):
     assert find_source("book").name == "book"
 
 
+@pytest.mark.slow
 def test_a_csv_that_was_moved_away_says_what_it_left_behind(store, command):
     shutil.copy(store.results_path("synthetic"), "mine.csv")
     code, out, err = command("compare", "mine.csv")
@@ -193,6 +195,7 @@ def test_a_path_that_is_not_here_is_called_that(path, command):
     assert err.startswith("ablate: runs/studies: no study in this directory; ")
 
 
+@pytest.mark.slow
 def test_a_run_that_two_studies_share_is_one_row_and_a_result_like_any(store):
     record = store.read_study("synthetic")
     assert record is not None

@@ -274,6 +274,7 @@ def test_a_program_that_calls_may_have_a_resolver_that_evaluates(here):
         OmegaConf.clear_resolver("calc")
 
 
+@pytest.mark.slow
 def test_plugins_of_hydras_in_the_working_directory_are_not_imported(here):
     (here / "hydra_plugins").mkdir()
     (here / "hydra_plugins" / "evil.py").write_text(CANARY)

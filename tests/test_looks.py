@@ -198,6 +198,7 @@ def table_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", range(12))
 def test_no_order_in_which_runs_end_changes_what_is_decided(case):
     """Runs end in any order, some of the next look have begun already: the same contrasts are decided at the
@@ -330,6 +331,7 @@ def test_other_seeds_on_the_command_line_have_the_usual_looks(typed):
     assert all(12 < of[name] < 24 for name in [*of][1:3])
 
 
+@pytest.mark.slow
 def test_an_arm_counts_that_can_be_built_at_a_later_rate_only(tmp_path, monkeypatch):
     """Of three rates the lowest is excluded: all three arms are compared, at two rates each."""
     monkeypatch.chdir(tmp_path)
@@ -366,6 +368,7 @@ def test_the_looks_of_a_study_that_has_begun_stay(typed):
         assert grown(begun, other, has_results=lambda study: False).looks == other.looks
 
 
+@pytest.mark.slow
 def test_a_comparison_gives_the_repeated_interval_of_the_look_that_decided():
     losses = {"concat": [2.0, 2.1, 2.2, 2.05, 2.3], "sum": [3.1, 3.15, 3.25, 3.12, 9.9]}
     frame = of_cells(({"fusion": fusion}, values) for fusion, values in losses.items())

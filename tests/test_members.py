@@ -67,6 +67,7 @@ def both_ways(tmp_path: Path, *command: str) -> dict[str, tuple[pd.DataFrame, se
     return found
 
 
+@pytest.mark.slow
 def test_a_tuned_study_in_groups(tmp_path):
     rates_and_seeds = both_ways(tmp_path, *but(TUNED[: -len(QUICK)], RATES), "study.extend=0", *SHORT)[
         "as one"
@@ -194,6 +195,7 @@ def test_those_that_others_are_at_are_tried_again_as_one(queued, monkeypatch):
     assert picked(waits) == [[0, 1, 3], [2]] and not waits
 
 
+@pytest.mark.slow
 def test_a_worker_takes_as_many_as_fit_and_gives_the_others_back(tmp_path, monkeypatch):
     from tests.test_group import MEMBERS, runs_of
 
@@ -243,6 +245,7 @@ def test_hydras_launchers_have_no_members(tmp_path, launcher, prefix):
     assert f"no key of hydra/launcher={launcher}; of pool, ray_cluster, slurm" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_dry_run_times_groups(tmp_path, monkeypatch):
     timed = []
     monkeypatch.setattr("ablate.study.machine.bfloat16_is_faster", lambda: True)

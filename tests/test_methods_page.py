@@ -12,6 +12,7 @@ from scripts.methods_page import COSTS, PAGE, costs, page
 METHODS = [(kind, name) for kind, package in KINDS.items() for name in package.methods()]
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_code_says(monkeypatch):
     written = PAGE.read_text(encoding="utf-8")
     assert page() == written, "docs/methods.md is old: run python scripts/methods_page.py"

@@ -28,6 +28,7 @@ def test_each_function_is_in_its_file(file: str, name: str):
     assert re.search(rf"^\s*def {name}\(", (ROOT / "ablate" / file).read_text(encoding="utf-8"), re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_a_run_passes_through_them_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     first: dict[tuple[str, str], int] = {}
 

@@ -109,6 +109,7 @@ def test_what_deletes_is_found_under_any_name(source: str, found: str | None):
     assert [line.partition(" ")[2] for line in violations(ast.parse(source))] == ([found] if found else [])
 
 
+@pytest.mark.slow
 def test_one_file_deletes_overwrites_and_renames():
     found = {name: lines for name, tree in package().items() if (lines := violations(tree))}
     assert found.pop("files/owned.py") and not found

@@ -122,6 +122,7 @@ def test_every_length_of_words_comes_and_none_is_longer():
 # --- splits and batches -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["numbers", "sort"])
 def test_no_pair_is_in_two_splits(corpus):
     found = opened(f"corpus={corpus}", "corpus.held_out=300")
@@ -129,6 +130,7 @@ def test_no_pair_is_in_two_splits(corpus):
     assert validation and test and not (train & validation or train & test or validation & test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["numbers", "copy"])
 def test_held_out_pairs_are_all_different(corpus):
     found = opened(f"corpus={corpus}", "corpus.held_out=700")

@@ -55,6 +55,7 @@ def test_its_latex_takes_booktabs_alone():
     assert {line.count("&") for line in rows} == {2}
 
 
+@pytest.mark.slow
 def test_without_a_pivot_a_row_a_variant():
     result = compare(grid(), where=["heads=4"])
     found = paper.latex(paper.by_variant(result))
@@ -99,6 +100,7 @@ def test_captions_speak_english():
     assert paper._in_english("key_width", "16") == "query and key width per head 16"
 
 
+@pytest.mark.slow
 def test_cells_hold_one_variant():
     two = pd.concat([grid(), grid().assign(out_proj=False, run_id=lambda r: r["run_id"] + "x")])
     differ = r"--pivot fusion,heads: variants differ in out_proj too; add that, or --where"
@@ -114,6 +116,7 @@ def test_cells_hold_one_variant():
         paper.pivot(compare(grid()), ["fusion", "headss"])
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     grid().to_csv(tmp_path / "mine.csv", index=False)
 

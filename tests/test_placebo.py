@@ -68,6 +68,7 @@ def test_the_fewest_seeds_of_a_pair_are_said():
     assert floor_of(fewer).seeds == 5
 
 
+@pytest.mark.slow
 def test_a_pair_needs_seeds_in_common():
     apart = rows()
     apart.loc[apart["fusion"] == "mean", "seed"] += 100
@@ -123,6 +124,7 @@ def test_arms_of_other_classes_models_texts_or_trainings_have_no_floor(change):
     assert "same functions differ" not in " ".join([*answers.lines(result, []), *words.sentences(result)])
 
 
+@pytest.mark.slow
 def test_lengths_and_texts_have_a_floor_each():
     """Arms after 100 steps scatter ten times as much as after 200."""
     noisy = {name: 2 + 10 * (of - 2) for name, of in LOSSES.items()}
@@ -147,6 +149,7 @@ def test_a_table_of_another_program_has_none():
     assert result.floor is None
 
 
+@pytest.mark.slow
 def test_in_a_tuned_study_each_arm_is_at_its_own_value():
     """Runs at values of others, far off, play no part."""
     own = rows().assign(phase="report", role="tuned", tuned="train.lr")
@@ -215,6 +218,7 @@ def test_a_pair_of_the_floor_is_not_marked_against_itself():
 # --- where it is said -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_is_said_under_the_answer_and_in_the_report(command):
     table = marked(0.0175).rows
     table.to_csv("rows.csv", index=False)

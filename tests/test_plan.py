@@ -27,6 +27,7 @@ def planned(rows: pd.DataFrame, **options: Any) -> list[dict]:
     return seeds_needed(rows, **options)[0].to_dict("records")
 
 
+@pytest.mark.slow
 def test_seeds_runs_and_minutes_by_hand():
     # d_z = 1 takes 10 seeds at α = 0.05 and 16 at 0.01: the known table (0.5/0.8/1/1.5/2/3: 34/15/10/6/5/4).
     measured = planned(pilot(), difference=SD, contrasts=1)[0]
@@ -52,6 +53,7 @@ def test_the_noise_has_an_interval_of_its_own():
     assert "each of 1 comparison at 0.05/1" in lines[2]
 
 
+@pytest.mark.slow
 def test_it_never_plans_fewer_seeds_than_a_verdict_takes():
     table, lines = seeds_needed(pilot(), difference=20 * SD)
     assert table["seeds"].tolist() == [6, 6, 6] and "no verdict of fewer" in "\n".join(lines)
@@ -61,6 +63,7 @@ def test_it_never_plans_fewer_seeds_than_a_verdict_takes():
     assert seeds_needed(pilot(), difference=20 * SD, records=[named])[0]["seeds"].max() < 6
 
 
+@pytest.mark.slow
 def test_what_a_budget_can_see():
     measured, _, noisier = planned(pilot(), difference=SD, contrasts=1, budget_min=10)
     # 10 minutes hold 20 runs, 10 seeds of two variants, which see d_z of just under 1.
@@ -81,6 +84,7 @@ def test_the_primary_contrasts_of_a_study_are_what_is_planned_for():
     assert (table["runs"] == 2 * table["seeds"]).all() and "at 0.05/1" in lines[2]
 
 
+@pytest.mark.slow
 def test_minutes_are_of_the_rows_in_question_on_the_cores_there_are():
     rows = pilot(threads=1).assign(heads=lambda rows: [4] * 11 + [8])
     rows.loc[11, "wall_s"] = 1e6
@@ -130,6 +134,7 @@ def test_a_number_out_of_bounds_is_refused_at_its_option(command, option, values
         assert (code, printed) == (2, "") and option in said and "nothing.csv" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [None, 0.0, 1e-300])
 def test_without_times_the_seeds_still_stand(seconds):
     table, lines = seeds_needed(pilot(wall_s=seconds), difference=SD, contrasts=1)
@@ -145,6 +150,7 @@ def test_the_shortest_runs_have_times():
     assert table["budget_seeds"][0] > 1e12 and 0 < table["detects"][0] < 1e-5
 
 
+@pytest.mark.slow
 def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
     rows = pd.concat([pilot(numerics=1), pilot(numerics=2).assign(seed=lambda rows: rows["seed"] + 4)])
     rows.to_csv(tmp_path / "pilot.csv", index=False)

@@ -51,6 +51,7 @@ def rows(tmp_path: Path) -> list[dict]:
 # --- from a template to a comparison ----------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PARTS)
 def test_what_new_writes_passes_and_runs(tmp_path, kind):
     made = call_cli("new", kind, "my_own", cwd=tmp_path)
@@ -68,6 +69,7 @@ def test_what_new_writes_passes_and_runs(tmp_path, kind):
     assert (run / "my_own.py").read_bytes() == (tmp_path / "my_own.py").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_readout_of_ones_own_passes_and_runs(tmp_path):
     made = call_cli("new", "readout", "my_own", cwd=tmp_path)
     assert made.stdout == "my_own.py: it passes; change it, then: ablate check my_own.py\n"
@@ -90,6 +92,7 @@ def test_new_writes_over_nothing(tmp_path):
     assert call_cli("new", "readout", "mine", cwd=tmp_path).returncode == 2
 
 
+@pytest.mark.slow
 def test_check_says_what_fails(tmp_path):
     write(tmp_path, factor=2, claims="    one_head_passes = True\n\n")
     checked = call_cli("check", "mine.py", cwd=tmp_path)
@@ -102,6 +105,7 @@ def test_check_says_what_fails(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fused", ["0.5 * z_BTHV.sum(-2)", "z_BTHV.sum(-2) * x_BTC.mean(-1, keepdim=True)"])
 def test_ten_lines_without_a_claim_pass(tmp_path, fused):
     path = write(tmp_path, body=fused)
@@ -110,6 +114,7 @@ def test_ten_lines_without_a_claim_pass(tmp_path, fused):
     assert (checked.stdout, checked.stderr) == ("fusion=mine: all 11 checks hold\n", "")
 
 
+@pytest.mark.slow
 def test_a_false_claim_that_it_folds_is_blamed_on_that(tmp_path):
     claims = "    homogeneous = True\n    @classmethod\n    def folds(cls, heads, options): return True\n\n"
     write(tmp_path, body="z_BTHV.sum(-2) * x_BTC.mean(-1, keepdim=True)", claims=claims)
@@ -130,6 +135,7 @@ def test_what_new_writes_has_right_types(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_what_a_method_raises_is_told_once_with_its_line(tmp_path):
     write(tmp_path, body="z_BTHV.sum(no_such)")
     checked = call_cli("check", "mine.py", cwd=tmp_path)
@@ -205,6 +211,7 @@ def test_a_killed_run_goes_on_with_the_same_file_and_with_no_other(tmp_path, sta
 # --- what has changed since ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_finished_run_stands_until_another_file_takes_its_name(tmp_path):
     write(tmp_path)
     assert run_mine(tmp_path).returncode == 0
@@ -277,6 +284,7 @@ class Mine(Fusion):
 '''  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source, words",
     [
@@ -325,6 +333,7 @@ def test_a_config_names_no_code(tmp_path):
     assert_refused(call_cli("run", "plugin=mine.py", *QUICK, cwd=tmp_path), "plugin: no such key")
 
 
+@pytest.mark.slow
 def test_an_installed_package_is_found_by_its_entry_point(tmp_path):
     site = tmp_path / "site"
     (site / "heads_extra").mkdir(parents=True)

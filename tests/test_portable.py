@@ -53,6 +53,7 @@ def hold(monkeypatch: pytest.MonkeyPatch, times: float, *operations: str) -> Cou
     return refused
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_those_who_have_its_files_open(tmp_path, monkeypatch):
     refused = hold(monkeypatch, 3, "rename", "replace", "unlink")
     run = ("run", *QUICK, "name=held", "train.checkpoint_every=1")
@@ -132,6 +133,7 @@ def test_a_device_of_windows_names_nothing(tmp_path, name):
     assert done.stderr == f"ablate: name={name}: a device on Windows; give another name\n"
 
 
+@pytest.mark.slow
 def test_names_that_only_begin_like_devices_are_names(tmp_path):
     for name in ("console", "com10", "auxiliary.txt", "nul-1"):
         done = call_cli("run", *QUICK, f"name={name}", "--dry-run", cwd=tmp_path)
@@ -178,6 +180,7 @@ def test_a_file_to_download_lies_below_downloads(file):
         read(RemoteFile, remote(b"text", "http://127.0.0.1/x", file=file))
 
 
+@pytest.mark.slow
 def test_a_path_that_windows_would_not_take_is_refused_before_anything_is_made(tmp_path, monkeypatch):
     monkeypatch.setattr(atomic, "longest_path", lambda: 259)
     deep = tmp_path / ("a" * 120)

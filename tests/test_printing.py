@@ -72,6 +72,7 @@ def calls_that_print(path: Path) -> list[str]:
     return by_name + [one for one in called if re.search(r"\bstd(out|err)\b.*\.write|\bos\.write$", one)]
 
 
+@pytest.mark.slow
 def test_only_the_door_prints():
     package = ROOT / "ablate"
     found = {str(path.relative_to(package)): calls_that_print(path) for path in package.rglob("*.py")}
@@ -170,6 +171,7 @@ def test_terms_that_two_levels_share_tell_nothing():
     assert found.sides({"sum": "adding", "mean": "adding"}) == ("sum", "mean") and found.shared == ["heads"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("--why",), ("--pivot", "method")])
 def test_labels_break_no_row(words, command):
     odd().to_csv("odd.csv", index=False)
@@ -182,6 +184,7 @@ def test_labels_break_no_row(words, command):
     assert len(rows) in (len(NAMES) + 1, len(NAMES) + 2) and {len(one) for one in cells} == {len(cells[0])}
 
 
+@pytest.mark.slow
 def test_labels_break_no_row_of_latex_and_no_json(command):
     odd().to_csv("odd.csv", index=False)
     asked = ("compare", "odd.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base")
@@ -198,6 +201,7 @@ def test_labels_break_no_row_of_latex_and_no_json(command):
 # --- CSV for people ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_text_of_a_csv_for_people_is_a_formula(command):
     odd().to_csv("odd.csv", index=False)
     asked = ("--by", "method", "--baseline", "method=base")
@@ -250,6 +254,7 @@ def told(tmp_path, monkeypatch):
     return told
 
 
+@pytest.mark.slow
 def test_a_command_is_shown_if_it_is_one_of_ablate(told, command):
     file = Path("runs/studies/synthetic/study.json")
     line = f"{file}: holds a command that is not ablate's, which is not shown"

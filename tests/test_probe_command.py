@@ -137,6 +137,7 @@ def test_where_heads_look_in_a_text_of_ones_own(tmp_path: Path):
     assert done.returncode == 2 and "nowhere.txt: can't be read" in done.stderr
 
 
+@pytest.mark.slow
 def test_weights_on_the_way_outlive_an_interruption(tmp_path: Path):
     run = prepare(
         make_config(*QUICK, *GRAMMAR, "train.probe_every=5", "train.checkpoint_every=6", "train.eval_every=7")
@@ -205,6 +206,7 @@ def study(tmp_path_factory) -> Path:
     return store.root / "studies" / "synthetic"
 
 
+@pytest.mark.slow
 def test_the_report_has_a_section_of_what_was_probed(study: Path):
     found = {figure.key: figure for figure in figures(gather(read(study))) if figure.key.startswith("heads")}
     assert [*found] == [
@@ -226,6 +228,7 @@ def test_the_report_has_a_section_of_what_was_probed(study: Path):
     assert {"·"} == {*"".join(found["heads-text"].data["key"])} - {*"0123456789 thecat"}
 
 
+@pytest.mark.slow
 def test_without_probes_it_has_none(tmp_path: Path, study: Path):
     other = tmp_path / "runs"
     shutil.copytree(study.parents[1], other)

@@ -85,6 +85,7 @@ def test_a_head_that_never_varies_keeps_nothing():
     assert outputs.linear_shares(z[:, 0], [z[:, 0], z[:, 1]]) == pytest.approx([1.0, 0.0])
 
 
+@pytest.mark.slow
 def test_an_mlp_finds_what_no_line_does():
     x = DRAWS.standard_normal((8000, 3))
     target = np.stack([np.abs(x[:, 0]), x[:, 1]], 1)

@@ -47,10 +47,12 @@ def test_of_a_graphics_card_the_name_is_recorded(monkeypatch):
     assert processor(torch.device("cuda:1")) == "card 1"
 
 
+@pytest.mark.slow
 def test_one_kind_needs_no_word_and_rows_without_one_are_of_one():
     assert lines([AMD] * 4, [AMD] * 4) == lines([None] * 4, [None] * 4) == []
 
 
+@pytest.mark.slow
 def test_pairs_over_two_kinds_are_counted():
     (line,) = lines([AMD, AMD, INTEL, AMD], [AMD, INTEL, INTEL, INTEL])
     assert f"{AMD}: 4 runs; {INTEL}: 4 runs" in line.text and "2 of 4 pairs are over two kinds" in line.text

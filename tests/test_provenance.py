@@ -178,6 +178,7 @@ def test_a_plugin_that_is_no_python_is_refused(program):
 # --- what may stand in one table ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_corrected_plugin_stands_beside_the_others_when_all_of_it_is_run_again(program):
     for fusion in ("concat", "sum"):
         for seed in (0, 1):

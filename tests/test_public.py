@@ -105,6 +105,7 @@ def test_a_wheel_runs_from_another_directory(tmp_path):
     assert "2 runs in runs" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_namesake_is_named_even_where_its_files_lie_over_ours(tmp_path):
     """Both wheels unpacked into one directory, the namesake's last, as pip does it."""
     installed = tmp_path / "installed"

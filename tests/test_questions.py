@@ -44,6 +44,7 @@ def measured(page: str) -> set[str]:
     return numbers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/questions.md"])
 def test_every_number_is_one_of_a_comparison_that_the_page_names(page):
     text = (ROOT / page).read_text(encoding="utf-8")

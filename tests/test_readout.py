@@ -147,6 +147,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method, words", WRONG)
 def test_what_is_wrong_with_a_readout_is_said(monkeypatch, method, words):
     monkeypatch.setitem(_registry._methods, "wrong", method)

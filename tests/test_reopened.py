@@ -232,6 +232,7 @@ def test_what_another_program_computed_is_not_computed_again(made, command):
     assert call_cli("sample", "concat", "--prompt", "a", cwd=made).returncode == 0
 
 
+@pytest.mark.slow
 def test_other_code_of_the_same_numerics_counts_as_before_and_is_told(made):
     reseal(directory(made), code="0" * 12)
     assert call_cli("verify", "--only", "1", "--run", "concat", cwd=made).returncode == 0
@@ -259,6 +260,7 @@ def edit(run: PlacedRun, changed: Mapping[str, str]) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

@@ -385,6 +385,7 @@ def test_what_is_there_is_never_written_over(tmp_path, command, monkeypatch, opt
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_report_replaces_an_earlier_one_even_behind_a_link(tmp_path):
     (tmp_path / "mine.csv").write_text(TABLE)
     (tmp_path / "page.html").write_text(f"<!doctype html>\n<head>\n{own_files.GENERATOR}")
@@ -398,6 +399,7 @@ def data_of(page: Page, key: str) -> pd.DataFrame:
     return next(figure.data for figure in figures(page) if figure.key == key)
 
 
+@pytest.mark.slow
 def test_what_it_says(tmp_path):
     store = synthetic_study(tmp_path / "runs", heads=(1, 2, 4), seeds=3, diverging=(7,))
     subject = read(store.root / "studies" / "synthetic")
@@ -419,6 +421,7 @@ def test_what_it_says(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_curves_are_the_runs_own(tmp_path):
     subject = small(tmp_path, seeds=3)
     curves = data_of(gather(subject), "curves")
@@ -430,6 +433,7 @@ def test_curves_are_the_runs_own(tmp_path):
     assert last["n"].tolist() == [3, 3]
 
 
+@pytest.mark.slow
 def test_development_seeds_are_drawn_and_not_compared(tmp_path):
     rates = (0.002, 0.004)
     subject = small(tmp_path, rates=rates, seeds=4)
@@ -474,6 +478,7 @@ def _tuned(subject: Results, column: str = "lr") -> Results:
     return replace(_of(subject, record), rows=rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["lr", "weight_decay"])
 def test_a_tuned_study_says_how_values_were_chosen(at_three_rates, column):
     page = gather(_tuned(at_three_rates, column))
@@ -499,6 +504,7 @@ def test_a_tuned_study_says_how_values_were_chosen(at_three_rates, column):
     assert about.startswith("Mean val_loss") and "seeds diverged there" in about
 
 
+@pytest.mark.slow
 def test_names_of_charts_are_ids_and_files(at_three_rates):
     drawn = figures(gather(_tuned(at_three_rates)))
     assert "intervals-at-the-baselines-value" in [figure.key for figure in drawn]
@@ -506,6 +512,7 @@ def test_names_of_charts_are_ids_and_files(at_three_rates):
         assert re.fullmatch(r"[\w-]+", name)
 
 
+@pytest.mark.slow
 def test_the_digest_of_what_was_declared_counts_the_seeds(at_three_rates):
     subject = _tuned(at_three_rates)
     record, declared = subject.record, subject.record.declared
@@ -519,6 +526,7 @@ def test_the_digest_of_what_was_declared_counts_the_seeds(at_three_rates):
     assert len(digests) == len(records)
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_said(tmp_path):
     subject = small(tmp_path, seeds=3)
     record, store = subject.record, subject.sources[0].store
@@ -586,6 +594,7 @@ def test_which_equations_relate_two_variants(variant, baseline, equations):
     assert [relation.name for relation in relations([(one, other)])] == equations
 
 
+@pytest.mark.slow
 def test_the_equation_of_a_factor_without_cards_stands_by_itself(tmp_path):
     page = gather(small(tmp_path, fusions=("concat",), heads=(2,), out_proj=(True, False)))
     assert [relation.name for relation in page.relations] == ["10"]
@@ -617,6 +626,7 @@ def test_a_method_of_ones_own_is_described_by_its_docstring_unexecuted(tmp_path)
     assert about("fusion", "other", [tmp_path]) == about("fusion", "../mine", [tmp_path]) == ""
 
 
+@pytest.mark.slow
 def test_the_interval_is_drawn_to_scale(tmp_path):
     page = gather(small(tmp_path, seeds=8))
     (row,) = page.comparison.family("primary").query("p == p").to_dict("records")
@@ -667,6 +677,7 @@ def test_a_reviewer_is_answered_by_commands_that_are_accepted(tmp_path, command)
             assert code == 0, (ask, said)
 
 
+@pytest.mark.slow
 def test_follow_ups_of_other_studies(tmp_path):
     subject = small(tmp_path, fusions=("concat", "sum", "mean"), wall_s=30.0)
     rate = "Did each method have the learning rate that suits it?"
@@ -694,6 +705,7 @@ def test_more_seeds_of_a_duel_are_a_longer_duel(tmp_path):
     assert with_budget(small(tmp_path / "other").record, 3700.0) == ""
 
 
+@pytest.mark.slow
 def test_what_only_serves_as_a_reference_is_no_difference_in_size(tmp_path):
     subject = small(tmp_path, match="params")
     reference = subject.rows.query("fusion == 'concat'").assign(
@@ -709,17 +721,20 @@ def test_what_only_serves_as_a_reference_is_no_difference_in_size(tmp_path):
     assert not any("differ in size" in words or "Heads of 0" in words for words in said)
 
 
+@pytest.mark.slow
 def test_that_no_contrast_was_named_is_said_once(tmp_path):
     subject = small(tmp_path, seeds=3)
     page = ablate.report(subject.rows, out=tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.partition("<script")[0].count("No contrast was named beforehand") == 1
 
 
+@pytest.mark.slow
 def test_a_flat_plot_of_differences_has_room(tmp_path):
     (figure,) = (f for f in figures(gather(small(tmp_path, seeds=3))) if f.key == "intervals-primary")
     assert figure.charts["intervals-primary"]["height"] >= 45
 
 
+@pytest.mark.slow
 def test_charts_in_files_are_as_wide_as_a_column(tmp_path):
     (spec,) = (f.charts["seeds"] for f in figures(gather(small(tmp_path, seeds=3))) if f.key == "seeds")
     own_files.write_charts({"seeds": spec}, tmp_path / "figures")
@@ -741,6 +756,7 @@ def test_matched_variants_show_what_the_match_left(tmp_path):
     assert table.numeric[table.names.index("match_error")]
 
 
+@pytest.mark.slow
 def test_every_verdict_has_a_colour_and_a_shape(tmp_path):
     low, high = np.array([[-3, -1], [-0.3, -0.1], [-0.1, 0.1], [-1, 1], [0.1, 0.3], [1, 3]]).T
     directions = (True, False, None)
@@ -753,6 +769,7 @@ def test_every_verdict_has_a_colour_and_a_shape(tmp_path):
     assert f"'domain': ['{stats.WORSE_WITHIN}']" in str(spec)
 
 
+@pytest.mark.slow
 def test_a_csv_from_elsewhere(tmp_path):
     path = tmp_path / "results.csv"
     path.write_text(TABLE)
@@ -763,6 +780,7 @@ def test_a_csv_from_elsewhere(tmp_path):
     assert "no command to show" in html
 
 
+@pytest.mark.slow
 def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
     """Two seeds, each by a version of the numerics."""
     (tmp_path / "mine.csv").write_text(
@@ -779,12 +797,14 @@ def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
     assert command("report", "mine.csv", *options)[:2] == (0, "mine-report.html\n")
 
 
+@pytest.mark.slow
 def test_chosen_rows_leave_the_commands_that_make_all_of_them(tmp_path):
     subject = small(tmp_path, out_proj=(True, False))
     page = gather(subject, where=["out_proj=true"])
     assert page.commands == gather(subject).commands and page.failures == []
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     small(tmp_path)
     done = call_cli("report", "synthetic", "--out", "page.html", "--margin", "0.5", cwd=tmp_path)
@@ -865,6 +885,7 @@ def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
     assert """study.where=["normalize == 'none'","heads <= 4"]""" in words
 
 
+@pytest.mark.slow
 def test_several_studies_are_one_page_with_the_questions_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, asked in (("one", "Is a sum worse?"), ("two", HOSTILE)):

@@ -112,6 +112,7 @@ def test_the_changelog_begins_with_this_version():
     assert re.fullmatch(rf"{re.escape(ablate.__version__)}, (unreleased|\d{{4}}-\d\d-\d\d)", headings[0])
 
 
+@pytest.mark.slow
 def test_the_picture_of_readme_is_said_in_numbers_of_its_rows():
     narrow, wide = (compare(ROOT / "docs" / "results" / name).table for name in ("why", "why_long"))
     cost = {(row["fusion"], row["match"]): f"{row['diff']:.3f}" for row in narrow.to_dict("records")}

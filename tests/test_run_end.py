@@ -63,6 +63,7 @@ def test_a_full_disk_of_the_cache_ends_no_training(tmp_path, monkeypatch):
     assert again["mix_loss"] == row["mix_loss"] < row["test_loss"]
 
 
+@pytest.mark.slow
 def test_a_method_without_patterns_and_a_context_of_one_end_as_any_other(tmp_path, monkeypatch):
     monkeypatch.setenv("ABLATE_RUNS", str(tmp_path))
     small = ("corpus=grammar", "corpus.characters=5000", "model.d_model=16", "heads=2", "train.steps=2")

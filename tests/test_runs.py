@@ -55,6 +55,7 @@ def test_the_newest_is_last_and_ages_are_told(four: Path):
     assert ages[:3] == ["2days", "2.0h", "62min"] and re.fullmatch(r"[6-9]\ds", ages[3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("here", [".", "elsewhere"])
 def test_a_run_and_a_study_by_path(four: Path, here: str, monkeypatch):
     (four / "elsewhere").mkdir()
@@ -108,6 +109,7 @@ def test_what_a_study_needs_stays_unless_told(four: Path):
     assert len(pd.read_csv(four / "runs/studies/synthetic/results.csv")) == 3
 
 
+@pytest.mark.slow
 def test_single_runs_go_and_their_list_forgets_them(tmp_path: Path):
     for seed in (0, 1):
         call_cli("run", *QUICK, f"seed={seed}", cwd=tmp_path)
@@ -122,6 +124,7 @@ def test_single_runs_go_and_their_list_forgets_them(tmp_path: Path):
     assert len(pd.read_csv(tmp_path / "runs/results.csv")) == 1
 
 
+@pytest.mark.slow
 def test_pruning_takes_what_nobody_needs(tmp_path: Path):
     call_cli("run", *QUICK, cwd=tmp_path)
     call_cli("run", *QUICK, "seed=1", "train.lr=1e30", "train.clip=null", cwd=tmp_path)  # diverged: a result
@@ -185,6 +188,7 @@ def test_runs_whose_study_is_gone_are_pruned(four: Path):
     assert len((four / "runs/results.csv").read_text().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_runs_are_named_by_what_is_swept_wherever_they_are_shown(tmp_path: Path):
     words = ("-m", "name=rates", "hydra/launcher=basic", "train.lr=0.003,1e-2", "fusion=sum,gated", *QUICK)
     assert call_cli("run", *words, "seed=10215827", cwd=tmp_path).returncode == 0
@@ -217,6 +221,7 @@ def test_the_table_of_what_goes_on_names_runs_alike(four: Path):
     assert text.getvalue().count("-lr0.003 ") == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["environment", "option", "before"])
 def test_results_lie_where_one_says(place: str, four: Path):
     os.rename(four / "runs", four / "kept")
@@ -246,6 +251,7 @@ def test_a_place_that_is_no_directory_is_refused(words: tuple[str, ...], four: P
     assert "--runs" in refusal("runs", *words, cwd=four)
 
 
+@pytest.mark.slow
 def test_a_quiet_run_prints_its_results_and_what_failed(tmp_path: Path):
     done = call_cli("run", "--quiet", *QUICK, "seed=1", cwd=tmp_path)
     assert done.returncode == 0 and done.stderr == "" and "1 run in runs" in done.stdout
@@ -256,6 +262,7 @@ def test_a_quiet_run_prints_its_results_and_what_failed(tmp_path: Path):
     assert wrong.returncode == 2 and "no such fusion" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_loose_runs_are_compared_with_their_like(tmp_path: Path):
     for words in ("seed=0", "fusion=sum", "train.steps=5", "corpus=copy"):
         own = [word for word in QUICK if words != "corpus=copy" or not word.startswith("corpus")]

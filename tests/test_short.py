@@ -67,6 +67,7 @@ def test_it_is_short(rows: pd.DataFrame, most: int):
     assert not [word for word in LEARNED_LATER if word in text.lower()]
 
 
+@pytest.mark.slow
 def test_why_has_the_rest(command):
     study(*fusions(1)).to_csv("rows.csv", index=False)
     code, out, err = command("compare", "rows.csv")
@@ -77,6 +78,7 @@ def test_why_has_the_rest(command):
     assert (out + err).count(start) == 1 and f"\nConcat and method_0 {start}" in f"\n{err}"
 
 
+@pytest.mark.slow
 def test_so_is_a_study_of_the_repository(command):
     code, out, err = command("compare", str(ROOT / "docs" / "looks"))
     assert code == 0 and height(out + err) <= 13 and "\nvariant  " in out
@@ -84,6 +86,7 @@ def test_so_is_a_study_of_the_repository(command):
     assert "95 % confidence for all 3 together, decided at 6 to 8 of at most 32 seeds." in out
 
 
+@pytest.mark.slow
 def test_worse_is_perhaps_within_the_margin_where_the_interval_reaches_into_it(command):
     study(*fusions(1), effect=0.013, sd=0.01).to_csv("rows.csv", index=False)
     for words in ((), ("--why",)):
@@ -126,6 +129,7 @@ def test_a_table_too_wide_for_its_terminal_has_a_shorter_verdict():
     assert max(map(len, lines_of(narrow, None)[0].splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_doubts_are_named_in_a_few_words_each(command):
     rows = study(*fusions(1), **DOUBTFUL)
     rows.loc[rows.index[-2:], ["status", "val_loss", "error"]] = ["diverged", None, "not finite at step 7"]
@@ -140,6 +144,7 @@ def test_doubts_are_named_in_a_few_words_each(command):
     assert latex.startswith("% needs") and err.startswith("Doubts: worse than counting")
 
 
+@pytest.mark.slow
 def test_without_any_contrast_a_baseline_is_proposed_that_works(command):
     pd.concat([study({"fusion": "sum", "heads": h}, form="x") for h in (1, 2)]).assign(
         run_id=[str(i) for i in range(16)]
@@ -151,6 +156,7 @@ def test_without_any_contrast_a_baseline_is_proposed_that_works(command):
     assert DIGITS in out and "baseline" in out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_seeds_decide")
 def test_a_long_command_goes_by_its_study_and_its_seeds():
     few = table(*hand_worked()).query("fusion != 'sum'").assign(**SIZE)

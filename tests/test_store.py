@@ -151,6 +151,7 @@ def test_any_other_change_of_a_named_study_is_refused(other, parts):
     assert all(part in str(refusal.value) for part in (*parts, "name=NAME")), refusal.value
 
 
+@pytest.mark.slow
 def test_a_sweep_is_named_by_what_it_runs():
     names = {record(seeds).name for seeds in ("seed=0,1", "seed=1,0")}
     assert len(names) == 1 and record("seed=0,2").name not in names
@@ -301,6 +302,7 @@ def test_what_the_system_refuses_is_one_line(tmp_path):
         finished(store)
 
 
+@pytest.mark.slow
 def test_rows_that_two_targets_share_count_once_and_those_that_differ_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     columns = {"fusion": "sum", "heads": 4, "out_proj": True, "seed": 0, "params": 7}

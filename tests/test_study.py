@@ -197,6 +197,7 @@ def composed(study: Study, *cell: str) -> RunConfig:
     return configs.with_seeds(*configs.split_seeds((*QUICK, *cell)))
 
 
+@pytest.mark.slow
 def test_runs_that_differ_in_seeds_alone_are_as_each_by_itself(sweep):
     study = Study(sweep("seed=0,1", "corpus.characters=4000"))
     runs = []
@@ -342,6 +343,7 @@ def test_every_study_declares_what_it_will_be_judged_by(name):
             assert as_value(value) in [*study.factors.get(key, ()), *of_arms, *map(as_value, defaults)]
 
 
+@pytest.mark.slow
 def test_the_study_of_the_main_question_can_be_made_the_whole_grid(planned):
     sizes = {key: len(levels) for key, levels in declared("fusion").levels.items()}
     assert sizes == {"fusion": 4, "heads": 1, "out_proj": 1, "seed": 32}
@@ -435,6 +437,7 @@ def test_every_arm_is_in_a_contrast_or_is_the_yardstick(sweep, study):
         assert compared | yardsticks == {*variants.table.index}
 
 
+@pytest.mark.slow
 def test_a_study_with_an_arm_that_can_not_be_is_timed_by_the_others(planned):
     """Three heads do not divide a width of 64."""
     outcome = planned("study=book", "heads=1,3")
@@ -480,6 +483,7 @@ def test_a_baseline_that_no_arm_of_a_tuned_study_has_is_refused(planned):
         planned("study=tuned", "study.factors.fusion=[sum]")
 
 
+@pytest.mark.slow
 def test_a_part_of_a_study_need_not_show_its_contrasts(planned):
     part = planned("study=fusion", "fusion=sum,mean", "value_width=narrow", "seed=0,1", *FLOAT32, "name=mine")
     assert part.estimate.runs == 4 and not part.remarks
@@ -492,12 +496,14 @@ def test_a_part_of_a_study_need_not_show_its_contrasts(planned):
     assert planned("study=fusion", by_max, "seed=0,1", "name=mine").estimate
 
 
+@pytest.mark.slow
 def test_a_contrast_whose_runs_cannot_be_built_is_said(planned):
     study = ("study=fusion", "study.factors.heads=[1,2,3]", "study.primary=[{vary: heads, baseline: 3}]")
     *_, line = planned(*study, *FLOAT32).remarks
     assert "study.primary: heads=3: " in line and line.endswith("choices: heads=1,2")
 
 
+@pytest.mark.slow
 def test_what_is_decided_beforehand_may_change_until_there_are_results(planned):
     first = ("study=fusion", "seed=0", "name=mine")
     other = (*first, "study.primary=[{vary: fusion, baseline: sum}]", "study.margin=0.03")

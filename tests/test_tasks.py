@@ -127,6 +127,7 @@ def test_splits_share_no_example():
     assert len(contents[0] | contents[1] | contents[2]) == 256 and 180 < len(contents[0]) < 230
 
 
+@pytest.mark.slow
 def test_a_share_without_an_example_is_refused():
     with pytest.raises(ConfigError, match="too few different examples"):
         split(made(Copy, 4, 3), 5, (0, 1e-9)).rows(0, np.arange(1))

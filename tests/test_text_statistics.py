@@ -93,6 +93,7 @@ def test_the_weight_of_a_mixture_is_the_best_there_is():
         assert -np.log(weight * model_J + (1 - weight) * counting_J).mean() <= min(grid) + 1e-9
 
 
+@pytest.mark.slow
 def test_a_run_has_the_figures_of_its_text(command, tmp_path: Path):
     (tmp_path / "text.txt").write_text(made_text())
     run = ("run", "corpus=file", "corpus.path=text.txt", "corpus.tokenizer=char", *QUICK)
@@ -129,6 +130,7 @@ def doubts(rows: pd.DataFrame, **columns: float) -> list[str]:
     return texts(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "words"),
     [

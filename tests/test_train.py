@@ -90,6 +90,7 @@ def test_dropout_has_its_own_draws_each_step_and_none_at_evaluation():
     assert evaluations(one)[-1].validation == evaluations(again)[-1].validation
 
 
+@pytest.mark.slow
 def test_learns_a_text_that_repeats():
     model, tokens = untrained(), np.tile(np.arange(11, dtype=np.uint16), 50)
     for _ in started(model, "train.steps=300", tokens=tokens).events():

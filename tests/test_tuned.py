@@ -478,6 +478,7 @@ def test_each_arm_at_its_own_value_is_the_primary_contrast():
     assert f"left out: {development} rows of development seeds (phase)" in texts(result.notes)
 
 
+@pytest.mark.slow
 def test_each_of_two_baselines_is_met_at_its_own_value():
     entries = [{"vary": "fusion", "baseline": "concat"}, {"vary": "heads", "baseline": 1}]
     factors = {**DECLARED["factors"], "heads": [1, 4]}
@@ -503,6 +504,7 @@ def test_each_of_two_baselines_is_met_at_its_own_value():
     ]
 
 
+@pytest.mark.slow
 def test_what_was_not_run_at_the_baselines_value_is_missing():
     s = study(seeds=[100, 101, 102])
     rows = results(s, run(s, noisy))
@@ -514,6 +516,7 @@ def test_what_was_not_run_at_the_baselines_value_is_missing():
     assert line not in texts(compare(rows[rows["role"] != ""], records=[unasked]).notes)
 
 
+@pytest.mark.slow
 def test_an_arm_that_is_a_baseline_by_name_has_its_contrasts_at_its_value_too():
     """As in study=rank: low is the baseline of sums, and reports at concat's value and at its own, which is
     nobody's baseline_rate."""
@@ -546,6 +549,7 @@ def test_an_arm_that_is_a_baseline_by_name_has_its_contrasts_at_its_value_too():
     assert pairs(AT_BASELINE) == pairs("primary") and len(pairs("primary")) == 3
 
 
+@pytest.mark.slow
 def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
     s = study(seeds=[100, 101, 102])
     rows = results(s, run(s, noisy))
@@ -586,6 +590,7 @@ def matched(fusion: str, match: str, losses: tuple[float, ...], **other) -> list
     ]
 
 
+@pytest.mark.slow
 def test_an_arm_meets_its_own_baseline_or_the_one_that_matching_does_not_change():
     rows = [
         *matched("concat", "none", (2.0, 2.1, 2.3)),

@@ -143,6 +143,7 @@ def test_a_check_that_crashes_fails_with_its_error(monkeypatch, name):
     assert verdict.crash == "RuntimeError: by its own fault"
 
 
+@pytest.mark.slow
 def test_a_method_that_returns_nonsense_fails_and_does_not_crash(monkeypatch):
     method = fusion.methods()["sum"]
     monkeypatch.setattr(method, "forward", lambda self, z_BTHV, x_BTC: z_BTHV.flatten(-2))
@@ -273,6 +274,7 @@ def test_the_smaller_class_folds_into_the_larger_one():
     assert into < EQUAL and back > DIFFERENT
 
 
+@pytest.mark.slow
 def test_the_command_on_classes(tmp_path):
     shown = call_cli("verify", "--class", "fusion=sum", "fusion=mean", cwd=tmp_path)
     assert shown.returncode == 0 and "fusion=mean into fusion=sum" in shown.stdout

@@ -1,5 +1,6 @@
 """docs/questions.md and `ablate questions`: what is printed, each number looked up where it was measured."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -25,7 +26,13 @@ def prose(page: str) -> str:
 def measured(page: str) -> set[str]:
     """The numbers of all comparisons that a page names, as sentences write them, without signs."""
     numbers = set[str]()
-    for targets in {*re.findall(r"`ablate compare (docs/[^`]+)`", " ".join(page.split()))}:
+    for command in {*re.findall(r"`ablate compare (docs/[^`]+)`", " ".join(page.split()))}:
+        targets, *options = command.split(" --", 1)
+        if options:
+            said = call_cli("compare", *shlex.split(command), "--format", "json", cwd=ROOT).stdout
+            rows = [row for row in json.loads(said)["rows"] if row["diff"] is not None]
+            numbers |= {f"{abs(row[end]):.3f}" for row in rows for end in ("diff", "low", "high")}
+            continue
         results = load([str(ROOT / target) for target in targets.split()])
         result = compare(results.rows, records=results.records, documents=results.documents)
         floor = [result.floor.value] if result.floor else []

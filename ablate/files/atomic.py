@@ -101,9 +101,9 @@ def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
                 owned.create(part / name, data)
             return owned.rename_onto_free(part, directory)
     except OSError as error:
-        # mkdir, too, says that a directory exists if it goes between two looks of pathlib.
-        went = isinstance(error, FileExistsError) and not os.path.lexists(error.filename)
-        if not went and (not is_gone(error) or error.errno == errno.ENOTDIR):
+        # pathlib's mkdir says that a directory exists if it goes between its two looks.
+        vanished = isinstance(error, FileExistsError) and not os.path.lexists(error.filename)
+        if not (vanished or is_gone(error)) or error.errno == errno.ENOTDIR:
             raise
         return False  # another process finished and removed the parent meanwhile
 

@@ -11,6 +11,7 @@ from ablate.config.rules import ConfigError
 from ablate.data.corpora.grammar import Word, words
 from ablate.data.splits import Batch
 from ablate.execution.run import PlacedRun, prepare
+from ablate.execution.trained import in_float64
 from ablate.model.models import Model, build_model, draw_weights, inputs_of_attention
 from ablate.probes import grammar, outputs, patterns
 from ablate.probes.measure import prediction
@@ -395,6 +396,20 @@ def test_losses_are_of_the_letters_of_a_kind(grammatical, monkeypatch, between: 
     both = found.pop("noun_or_verb")
     assert 0 < both < math.log(grammatical.spec.vocab)  # some of them are such verbs
     assert [*found.values()] == pytest.approx([math.log(grammatical.spec.vocab)] * len(found))
+
+
+def test_losses_without_a_head_are_split_by_role(grammatical):
+    model = in_float64(grammatical)
+    lines = grammar.read(grammatical, model)
+    verbs = lines.tags_RT["verb_0"]
+    lines = replace(lines, tags_RT={"verb_0": verbs, "else": ~verbs})
+    whole = loss_added(model, lines.batch)
+    for at in range(2):
+        for head in range(3):
+            of_verbs, of_others = grammar.losses_added(lines, model, (at, head)).values()
+            assert of_verbs != of_others
+            mean = of_verbs * verbs.mean() + of_others * (~verbs).mean()
+            assert mean == pytest.approx(whole[at][head], abs=1e-12)
 
 
 def test_a_head_that_looks_at_subjects_and_one_that_does_not(grammatical, monkeypatch):

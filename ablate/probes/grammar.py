@@ -1,9 +1,10 @@
-"""Probes for corpus=grammar: losses by the role of a letter, and heads that look from a verb to its subject.
+"""Probes for corpus=grammar: losses by the role of a letter, with all heads and without each of them, and
+heads that look from a verb to its subject.
 
 legend: R rows of text, T positions in each, L layers, H heads, v verbs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from ablate.data.corpora.grammar import Grammar, Word, words
 from ablate.data.splits import Batch, spread
 from ablate.execution.run import PlacedRun
 from ablate.model.models import Model
+from ablate.probes.needed import without
 from ablate.probes.patterns import patterns_of
 
 ROWS = 512
@@ -23,17 +25,17 @@ TAGS = ("verb_0", "verb_1", "verb_2", "noun_or_verb", "else")
 
 @dataclass(frozen=True)
 class TaggedRows:
-    """Rows of the validation split. nats_RT: the loss of each target. tags_RT: by tag, which targets have it.
-    weights_LHvT: attention at the positions that predict a verb's first token, where entry d of T is the
-    weight d positions back. subjects: (v, 2), how many positions back the subject begins and ends."""
+    """batch: rows of the validation split. nats_RT: the loss of each target. tags_RT: by tag, which targets
+    have it. weights_LHvT: attention at the positions that predict a verb's first token, where entry d of T is
+    the weight d positions back. subjects: (v, 2), how many positions back the subject begins and ends."""
 
+    batch: Batch
     nats_RT: np.ndarray
     tags_RT: dict[str, np.ndarray]
     weights_LHvT: np.ndarray
     subjects: np.ndarray
 
 
-@torch.no_grad()
 def read(run: PlacedRun, model: Model) -> TaggedRows:
     """Evaluate a model of a run on corpus=grammar on its validation split."""
     tokens, context, drawn = run.corpus.tokens("validation"), run.spec.context, run.corpus.recipe
@@ -47,16 +49,30 @@ def read(run: PlacedRun, model: Model) -> TaggedRows:
     starts = spread((len(tokens) - 1) // context, min(ROWS, (len(tokens) - 1) // context)) * context
     inputs = torch.from_numpy(tokens[starts[:, None] + np.arange(context)].astype(np.int64))
     targets = torch.from_numpy(tokens[starts[:, None] + np.arange(1, context + 1)].astype(np.int64))
-    logits = model(inputs).flatten(0, 1)
-    nats = torch.nn.functional.cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
+    batch = Batch(inputs, targets)
     at = begins[starts[:, None] + np.arange(1, context + 1)]  # the first letter of each target
     weights, subjects = _from_verbs(model, inputs, all_words, begins, starts)
-    return TaggedRows(nats.numpy(), {tag: letters[at] for tag, letters in tagged.items()}, weights, subjects)
+    tags = {tag: letters[at] for tag, letters in tagged.items()}
+    return TaggedRows(batch, _nats(model, batch), tags, weights, subjects)
 
 
 def losses(lines: TaggedRows) -> dict[str, float]:
     """The mean loss of the targets with each tag, in nats per token."""
     return {tag: float(lines.nats_RT[where].mean()) for tag, where in lines.tags_RT.items() if where.any()}
+
+
+def losses_added(lines: TaggedRows, model: Model, place: tuple[int, int]) -> dict[str, float]:
+    """By tag, how much the mean loss rises when the head at this place (ablate.probes.needed) is removed."""
+    with without(model, lines.batch, {place}):
+        lost = losses(replace(lines, nats_RT=_nats(model, lines.batch)))
+    return {tag: lost[tag] - loss for tag, loss in losses(lines).items()}
+
+
+@torch.no_grad()
+def _nats(model: Model, batch: Batch) -> np.ndarray:
+    logits, targets = model(batch.inputs).flatten(0, 1), batch.targets.flatten()
+    nats = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+    return nats.view_as(batch.targets).numpy()
 
 
 def on_subject(

@@ -178,6 +178,10 @@ def _grammar(run: PlacedRun, model: Model) -> Iterator[Value]:
     lines = grammar.read(run, model)
     for tag, loss in grammar.losses(lines).items():
         yield Value(0, None, f"loss_{tag}", loss)
+    for at, site in enumerate(model.sites()):
+        for head in range(site.attention.spec.heads):
+            for tag, more in grammar.losses_added(lines, model, (at, head)).items():
+                yield Value(site.layer, head + 1, f"added_{tag}", more, exact=site.attention.fusion.adds_up)
     weights, nulls, low, high = grammar.on_subject(lines, generator(0, "probe", "subjects"))
     for layer, pair in enumerate(zip(weights, nulls, strict=True), 1):
         yield from _of_heads(layer, "on_subject", *pair, low=low, high=high)

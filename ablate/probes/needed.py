@@ -52,13 +52,18 @@ def deviating(model: Model, factors: Callable[[int], Tensor], batch: Batch) -> I
             hook.remove()
 
 
-@torch.no_grad()
-def loss_without(model: Model, batch: Batch, removed: set[tuple[int, int]]) -> float:
-    """The mean loss with the heads at these places removed."""
+def without(model: Model, batch: Batch, removed: set[tuple[int, int]]) -> contextlib.AbstractContextManager:
+    """Inside the block, which is for this batch, the heads at these places are removed."""
     factors = _all(model)
     for at, head in removed:
         factors[at][head] = 0
-    with deviating(model, factors.__getitem__, batch):
+    return deviating(model, factors.__getitem__, batch)
+
+
+@torch.no_grad()
+def loss_without(model: Model, batch: Batch, removed: set[tuple[int, int]]) -> float:
+    """The mean loss with the heads at these places removed."""
+    with without(model, batch, removed):
         return model.loss(*batch).item()
 
 

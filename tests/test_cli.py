@@ -261,6 +261,7 @@ def test_every_help_is_whole_at_80_columns_and_shows_an_example(command, monkeyp
     [
         ("rnus", ["rnus", "'runs'"]),
         ("--nope", ["--nope", "see ablate --help"]),
+        ("comapre t.csv", ["no such command 'comapre'; did you mean 'compare'? see ablate --help"]),
         ("runs a b", ["one study at a time", "see ablate runs --help"]),
         ("compare --format xml", ["--format", "xml", "'latex'"]),
         ("compare --format", ["--format", "see ablate compare --help"]),

@@ -11,7 +11,7 @@ from ablate.analysis.frames import matching
 from ablate.analysis.variants import Settings, Variants
 from ablate.config.conditions import as_level, column_of, key_in, spelled
 from ablate.config.contrast import Contrast
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
 from ablate.model.spec import standard_hidden
 from ablate.phrases import option
@@ -58,8 +58,10 @@ def pair_up(
     wanted = {column_of(key, variants.columns, option): as_level(value) for key, value in baseline.items()}
     is_baseline = _meeting(variants, table, {column: [value] for column, value in wanted.items()})
     if not is_baseline.any():
-        levels = "; ".join(f"{key}={', '.join(sorted(table[key].unique()))}" for key in wanted)
-        raise ConfigError(f"{option}: no such variant; choices: {levels}")
+        levels = {column: sorted(table[column].unique()) for column in wanted}
+        near = [did_you_mean(level, levels[column]) for column, level in wanted.items()]
+        every = "; choices: " + "; ".join(f"{column}={', '.join(them)}" for column, them in levels.items())
+        raise ConfigError(f"{option}: no such variant{near[0] if len(near) == 1 else every}")
     varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
     following = (followers(variants, wanted) | {*free}) - wanted.keys()
     if variants.is_foreign:

@@ -247,7 +247,10 @@ def _place(
     rows: pd.DataFrame, metric: str, by: Sequence[str], pair_by: Sequence[str], texts: bool
 ) -> _Placed:
     """Raises Incomparable if two rows have one place, or if there are more places than fit."""
-    there = rows.columns[rows.notna().any()]  # a table of another program lacks most
+    there = rows.columns[
+        rows.notna().any()
+    ]  # a table of another program lacks most, and has a status from us
+    there = there.drop("status") if is_foreign(rows) and rows["status"].nunique() == 1 else there
     by = [column_of(key, rows.columns, f"--by {key}", there) for key in dict.fromkeys(by)]
     pair_by = [column_of(key, rows.columns, f"--pair-by {key}", there) for key in dict.fromkeys(pair_by)]
     apart = OF_EVALUATION if column_named(metric).by_evaluation else ()

@@ -229,9 +229,9 @@ def _of_usage(error: Any) -> str:
         reason = (
             f"{error.param.opts[0]} {checked()[0]['input']}: {error.message.removeprefix('Value error, ')}"
         )
-    reason = " ".join(reason.split()).rstrip(".")
+    reason = " ".join(reason.split()).rstrip(".").replace(". Did you mean", "; did you mean")
     command = " ".join(["ablate", *(name for name in sys.argv[1:2] if name in COMMANDS)])
-    return f"{reason[0].lower()}{reason[1:]}; see {command} --help"
+    return f"{reason[0].lower()}{reason[1:]}{'' if reason.endswith('?') else ';'} see {command} --help"
 
 
 def _keep(error: Exception) -> Path | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ablate.analysis import probes
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.verify.identities import IDENTITIES
@@ -57,6 +58,22 @@ def test_every_number_is_one_of_a_comparison_that_the_page_names(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     found = {number.lstrip("−-") for number in MEASURED.findall(prose(text))}
     assert found and found <= measured(prose(text))
+
+
+def test_shares_that_are_kept_are_means_over_seeds_layers_and_heads():
+    study = ROOT / "docs" / "results" / "why_cpu"
+    runs = load([str(study)]).rows
+    kept = probes.read(study / "probes.csv").query("probe == 'kept'").merge(runs, on="run_id")
+    means = kept.groupby(["fusion", "value_width", "match"])[["value", "null"]].mean()
+    chance, seeds = means["null"]["sum"].mean(), kept["seed"].nunique()
+    assert means["value"]["concat", 16, "none"] == 1
+    factors, narrow, wide = (
+        means["value"][of] for of in (("concat", 16, "params"), ("sum", 16, "params"), ("sum", 64, "params"))
+    )
+    assert (
+        f"all with concat, {factors:.2f} with two factors, {narrow:.2f} with the sum, {wide:.2f} with the"
+        f" wide one (probes.csv, {seeds} seeds; chance {chance:.2f})"
+    ) in " ".join(PAGE.split())
 
 
 def test_what_the_equations_print_is_what_the_page_shows():

@@ -11,7 +11,7 @@ import yaml
 from packaging.requirements import Requirement
 
 import ablate
-from ablate import compare
+from benchmarks import picture
 
 ROOT = Path(__file__).parent.parent
 GITHUB = ROOT / ".github"
@@ -114,13 +114,14 @@ def test_the_changelog_begins_with_this_version():
 
 @pytest.mark.slow
 def test_the_picture_of_readme_is_said_in_numbers_of_its_rows():
-    narrow, wide = (compare(ROOT / "docs" / "results" / name).table for name in ("why", "why_long"))
-    cost = {(row["fusion"], row["match"]): f"{row['diff']:.3f}" for row in narrow.to_dict("records")}
-    (gain,) = wide[wide["out_proj"] == "false"]["diff"]
-    one, two, three = (cost[fusion, "none"] for fusion in ("weighted_sum", "mean", "sum"))
+    costs = picture.against_concat().set_index("name")["diff"]
+    factors, wide, equal_flops = (
+        f"{abs(costs[name]):.3f}"
+        for name in ("projection of two factors", "wide sum", "wide sum, equal FLOPs")
+    )
     assert (
-        f"weighted sum, mean and sum cost {one}, {two} and {three} nats, a sum of equal size"
-        f" {cost['sum', 'params']}; a wide sum of equal size saves {-gain:.3f}."
+        f"At equal size, against concat, a sum costs {costs['sum']:.3f} nats, a projection of two factors"
+        f" {factors}; a wide sum saves {wide}, with concat's computation {equal_flops}."
     ) in (ROOT / "README.md").read_text(encoding="utf-8")
 
 

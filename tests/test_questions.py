@@ -76,6 +76,18 @@ def test_shares_that_are_kept_are_means_over_seeds_layers_and_heads():
     ) in " ".join(PAGE.split())
 
 
+def test_the_head_that_far_verbs_need_is_the_one_of_the_rows():
+    rows = probes.read(ROOT / "docs" / "roles.csv").query("layer == 2")
+    of, by_chance = (rows.pivot(index=["run_id", "head"], columns="probe")[key] for key in ("value", "null"))
+    needed = of.loc[of.groupby("run_id")["added_verb_2"].idxmax()]
+    first, second, third = needed["added_verb_2"].round(2)
+    assert (needed["on_subject"] < by_chance["on_subject"].loc[needed.index]).all()
+    assert (
+        f"lose {first:.2f}, {second:.2f} and {third:.2f} nats in three models, other letters"
+        f" {needed['added_else'].max():.2f} at most"
+    ) in " ".join(PAGE.split())
+
+
 def test_what_the_equations_print_is_what_the_page_shows():
     blocks = re.findall(r"    (ablate verify [^\n]+)\n\n((?:    .*\n)+)", PAGE)
     assert len(blocks) == 4

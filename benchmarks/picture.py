@@ -22,7 +22,6 @@ TERMS = {
     ("sum", "true", "params"): "sum",
     ("concat", "true", "params"): "projection of two factors",
     ("sum", "false", "params"): "wide sum",
-    ("sum", "false", "flops"): "wide sum, equal FLOPs",
 }
 
 

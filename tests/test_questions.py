@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import scipy.stats
 
 from ablate.analysis import probes
 from ablate.analysis.compare import compare
@@ -16,6 +17,7 @@ from tests.helpers import call_cli
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
 MEASURED = re.compile(r"[−-]?\d+\.\d{3,}")
+OF_OTHER_TESTS = re.compile(r"on validation \d\.\d+|lose \d\.\d+ \[[^]]+\] to the two")
 ERROR = re.compile(r"\d\.\de[-+]\d\d")
 
 
@@ -56,8 +58,15 @@ def measured(page: str) -> set[str]:
 @pytest.mark.parametrize("page", ["README.md", "docs/questions.md"])
 def test_every_number_is_one_of_a_comparison_that_the_page_names(page):
     text = (ROOT / page).read_text(encoding="utf-8")
-    found = {number.lstrip("−-") for number in MEASURED.findall(prose(text))}
+    words = OF_OTHER_TESTS.sub("", " ".join(prose(text).split()))
+    found = {number.lstrip("−-") for number in MEASURED.findall(words)}
     assert found and found <= measured(prose(text))
+
+
+def test_what_a_wide_sum_saves_on_validation():
+    results = load([str(ROOT / "docs" / "results" / "why_cpu")])
+    table = compare(results.rows, metric="val_loss", records=results.records).table
+    assert f"on validation {-table['diff'].min():.3f} (" in " ".join(PAGE.split())
 
 
 def test_shares_that_are_kept_are_means_over_seeds_layers_and_heads():
@@ -71,21 +80,29 @@ def test_shares_that_are_kept_are_means_over_seeds_layers_and_heads():
         means["value"][of] for of in (("concat", 16, "params"), ("sum", 16, "params"), ("sum", 64, "params"))
     )
     assert (
-        f"all with concat, {factors:.2f} with two factors, {narrow:.2f} with the sum, {wide:.2f} with the"
-        f" wide one (probes.csv, {seeds} seeds; chance {chance:.2f})"
+        f"of a head's variance with concat, {factors:.2f} with two factors, {narrow:.2f} (of 16 directions)"
+        f" with the sum, {wide:.2f} (of 64) with the wide one; by chance {chance:.2f} with sums (probes.csv,"
+        f" {seeds} seeds)"
     ) in " ".join(PAGE.split())
 
 
-def test_the_head_that_far_verbs_need_is_the_one_of_the_rows():
+def test_the_head_that_verbs_behind_two_nouns_need_is_needed_by_those_behind_one():
     rows = probes.read(ROOT / "docs" / "roles.csv").query("layer == 2")
-    of, by_chance = (rows.pivot(index=["run_id", "head"], columns="probe")[key] for key in ("value", "null"))
+    of = rows.pivot(index=["run_id", "head"], columns="probe", values="value")
     needed = of.loc[of.groupby("run_id")["added_verb_2"].idxmax()]
-    first, second, third = needed["added_verb_2"].round(2)
-    assert (needed["on_subject"] < by_chance["on_subject"].loc[needed.index]).all()
+    one, none = ("{:.2f}, {:.2f} and {:.2f}".format(*needed[f"added_verb_{between}"]) for between in (1, 0))
     assert (
-        f"lose {first:.2f}, {second:.2f} and {third:.2f} nats in three models, other letters"
-        f" {needed['added_else'].max():.2f} at most"
+        f"verbs behind one lose {one} nats in three models, verbs behind none {none} (docs/roles.csv)"
     ) in " ".join(PAGE.split())
+
+
+def test_what_divided_outputs_cost_is_the_mean_of_two_differences():
+    """Of docs/results/alt: both − inside and outside − none, paired by seed."""
+    rows = load([str(ROOT / "docs" / "results" / "alt")]).rows.query("phase == 'report'")
+    loss = rows.pivot(index="seed", columns="scale", values="test_loss")
+    cost = (loss["both"] - loss["inside"] + loss["outside"] - loss["none"]) / 2
+    low, high = scipy.stats.t.interval(0.95, len(cost) - 1, cost.mean(), cost.sem())
+    assert f"lose {cost.mean():.3f} [{low:.3f}, {high:.3f}] to the two that do not" in " ".join(PAGE.split())
 
 
 def test_what_the_equations_print_is_what_the_page_shows():

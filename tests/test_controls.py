@@ -1,4 +1,4 @@
-"""What puts a difference in proportion: the worth of attention, an equal start, and how often it misleads."""
+"""What puts a difference in proportion: the worth of attention, parametrization, how often it misleads."""
 
 import re
 
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ablate.analysis import stats
-from ablate.analysis.compare import Comparison, compare
+from ablate.analysis.compare import compare
 from ablate.analysis.power import seeds_needed
 from ablate.phrases import texts
 from ablate.reporting import answers, words
@@ -18,32 +18,25 @@ from tests.test_compare import note, of_cells, table
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
 
-EQUAL_START = {"equal_start": {"value_scale": "matched"}}
-
 
 def cells(*levels: tuple[dict, list[float]]) -> pd.DataFrame:
     """The rows of variants with these losses at seeds 0, 1, …"""
-    return of_cells(({"value_scale": "1", "scores": "softmax", **one}, losses) for one, losses in levels)
+    return of_cells(({"scores": "softmax", **one}, losses) for one, losses in levels)
 
 
 def of_projection(interaction: float, rng: np.random.Generator, n: int, sd: float = 0.01) -> pd.DataFrame:
-    """Heads 1 and 8, projection on and off, raw and matched; the interaction is planted in the matched one.
-    Raw, off costs 0.3 with one head and 0.1 with eight, for nothing."""
-    losses = {
-        **{(1, True, "1"): 2.0, (1, False, "1"): 2.3, (1, False, "matched"): 2.05},
-        **{(8, True, "1"): 1.8, (8, False, "1"): 1.9, (8, False, "matched"): 1.85 + interaction},
-    }
+    """Heads 1 and 8, projection on and off, which costs 0.3 with one head, for nothing."""
+    losses = {(1, True): 2.0, (1, False): 2.3, (8, True): 1.8, (8, False): 2.1 + interaction}
     variants = [
-        {"heads": heads, "out_proj": on, "value_scale": scale, "function_class": "one" if heads == 1 else ""}
-        for heads, on, scale in losses
+        {"heads": heads, "out_proj": on, "function_class": "one" if heads == 1 else ""}
+        for heads, on in losses
     ]
     each = [list(loss + sd * rng.standard_normal(n)) for loss in losses.values()]
     return cells(*zip(variants, each, strict=True))
 
 
 def of_study(**given) -> StudyRecord:
-    at = [{"heads": heads, "value_scale": 1} for heads in (1, 8)]
-    primary = [{"vary": "out_proj", "baseline": True, "where": where} for where in at]
+    primary = [{"vary": "out_proj", "baseline": True, "where": {"heads": heads}} for heads in (1, 8)]
     return make_record(**{"metric": "val_loss", "margin": 0.01, "primary": primary, **given})
 
 
@@ -80,82 +73,53 @@ def test_without_uniform_attention_or_where_that_may_be_worth_nothing_there_is_n
     assert without.table["share"].isna().all() and "worth" not in " ".join(texts(without.notes))
 
 
-# --- an equal start ------------------------------------------------------------------------------------
+# --- parametrization --------------------------------------------------------------------------------
 
 
-def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
-    rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001)
-    result = compare(rows, records=[of_study(**EQUAL_START)])
-    found = result.family("primary").query("baseline == baseline").set_index("heads")
-    assert found["diff"].to_dict() == pytest.approx({"1": 0.3, "8": 0.1}, abs=0.003)
-    assert found["controlled"].to_dict() == pytest.approx({"1": 0.05, "8": 0.05}, abs=0.003)
-    read = full_table(result, "primary")
-    assert [text[:5] for text in read["with value_scale=matched"] if text] == ["+0.05", "+0.05"]
-    assert found["controlled_low"].lt(found["controlled"]).all()
+def test_the_interaction_is_said_beside_what_is_parametrization():
+    rows = of_projection(-0.2, np.random.default_rng(0), 8, sd=0.001)
+    result = compare(rows, records=[of_study()])
     one, eight, told, _ = words.sentences(result)
     if "heads=8" in one:
         one, eight = eight, one
     assert "both can learn the same functions, so all of it is parametrization" in one
-    assert re.search(r"with value_scale=matched, \+0\.05\d \[0\.\d+, 0\.\d+\] remains of \+0\.(30|29)", one)
-    assert re.search(r"with value_scale=matched, \+0\.05\d \[0\.\d+, 0\.\d+\] remains of \+0\.(10|09)", eight)
-    assert "parametrization;" not in eight
-    assert told.startswith("heads=8 − heads=1, without the projection less the same with it: −0.19")
-    assert re.search(r"; with value_scale=matched [+−]?0\.00", told)
-    assert "; off − on with heads=1 and value_scale=matched is +0.05" in told
+    assert "parametrization" not in eight
+    assert told.startswith("heads=8 − heads=1, without the projection less the same with it: −0.")
+    assert re.search(r"; off − on with heads=1 is \+0\.(30|29)\d* \[0\.\d+, 0\.\d+\], which is param", told)
     assert "is parametrization, and is taken to be as large with more heads" in told
     assert " ".join(answers.findings(result)).count("all of it is parametrization") == 1
+    (found,) = result.interaction.to_dict("records")
+    assert (found["diff"], found["at_few"]) == pytest.approx((-0.2, 0.3), abs=0.003)
+    assert found["at_few_low"] < found["at_few"] < found["at_few_high"]
 
 
-@pytest.mark.slow
-def test_a_study_without_an_equal_start_says_so():
-    rows = of_projection(0.0, np.random.default_rng(0), 8).query("value_scale == '1'")
-    result = compare(rows, records=[of_study()])
+def test_different_functions_start_apart():
     line = "In 1 of 2 comparisons the two start as different functions; part of the difference may come from"
-    assert note(result, "this study names none").startswith(line)
-    named = compare(rows, records=[of_study(**EQUAL_START)])
-    assert note(named, "this study's, value_scale=matched, has no runs of them")
+    result = compare(of_projection(0.0, np.random.default_rng(0), 8), records=[of_study()])
+    assert note(result, "start as different functions").startswith(line)
 
 
 @pytest.mark.slow
-def test_what_diverged_is_no_part_of_what_remains_nor_of_an_interaction():
+def test_what_diverged_leaves_an_interaction_undecided():
     rows = of_projection(0.5, np.random.default_rng(0), 8)
-
-    def without(scale: str) -> Comparison:
-        """One of the runs of eight heads without the projection diverged."""
-        (lost,) = rows.query(f"heads == 8 and not out_proj and seed == 3 and value_scale == '{scale}'").index
-        diverged = rows.copy()
-        diverged.loc[lost, "status"] = "diverged"
-        return compare(diverged, records=[of_study(**EQUAL_START)])
-
-    matched = without("matched")
-    of_heads = matched.family("primary").set_index("heads")
-    assert of_heads["controlled"].notna().groupby(level=0).any().to_dict() == {"1": True, "8": False}
-    assert "without the projection less the same with it: −" in words.interactions(matched)[0]
-    assert "with value_scale=matched" not in words.interactions(matched)[0]
-    assert "undecided, since one variant diverged on 1 more seed" in words.interactions(without("1"))[0]
-
-
-def test_equal_starts_that_differ_say_so():
-    rows = of_projection(0.0, np.random.default_rng(0), 8)
-    both = [of_study(**EQUAL_START), of_study(equal_start={"normalize": "variance"})]
-    found = compare(rows, records=both)
-    assert note(found, "the equal starts of these studies differ")
-    assert found.table["controlled"].isna().all() and not found.equal_start
+    (lost,) = rows.query("heads == 8 and not out_proj and seed == 3").index
+    rows.loc[lost, "status"] = "diverged"
+    result = compare(rows, records=[of_study()])
+    assert "undecided, since one variant diverged on 1 more seed" in words.interactions(result)[0]
+    assert "off − on" not in words.interactions(result)[0]
+    assert result.interaction["at_few"].isna().all()
 
 
 def test_the_interaction_of_a_tuned_study_is_that_at_the_own_rates():
     """Each cell has its own rate; runs at the rates of others, far off, play no part."""
-    rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001)
+    rows = of_projection(-0.2, np.random.default_rng(0), 8, sd=0.001)
     rows = rows.assign(phase="report", role="tuned", tuned="train.lr")
-    cells_of = rows.groupby(["heads", "out_proj", "value_scale"], sort=False).ngroup()
+    cells_of = rows.groupby(["heads", "out_proj"], sort=False).ngroup()
     rows["lr"] = 0.01 + 0.001 * cells_of
     away = rows.assign(role="baseline_rate", lr=0.02, val_loss=rows["val_loss"] + 5 * cells_of)
     both = pd.concat([rows, away.assign(run_id="f" + away["run_id"].str[1:])])
-    record = of_study(**EQUAL_START)
-    (found,) = compare(both, records=[record]).interaction.to_dict("records")
-    assert found["diff"] == pytest.approx(-0.2, abs=0.003)
-    assert found["controlled"] == pytest.approx(0, abs=0.003)
-    assert found["at_few"] == pytest.approx(0.05, abs=0.003)
+    (found,) = compare(both, records=[of_study()]).interaction.to_dict("records")
+    assert (found["diff"], found["at_few"]) == pytest.approx((-0.2, 0.3), abs=0.003)
 
 
 def test_each_setting_of_all_else_has_its_interaction():
@@ -173,14 +137,6 @@ def test_each_setting_of_all_else_has_its_interaction():
     assert found.to_dict() == pytest.approx(
         {"heads=4 − heads=1 at steps=100": 0, "heads=4 − heads=1 at steps=500": 0.05}
     )
-
-
-def test_an_equal_start_is_given_to_both_sides_if_both_have_it():
-    rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001).query("not out_proj")
-    primary = [{"vary": "heads", "baseline": 1, "where": {"value_scale": 1}}]
-    result = compare(rows, records=[of_study(**EQUAL_START, primary=primary)])
-    (row,) = result.family("primary").query("baseline == baseline").to_dict("records")
-    assert (row["diff"], row["controlled"]) == pytest.approx((-0.4, -0.2), abs=0.003)
 
 
 def test_several_undecided_contrasts_say_each_what_is_parametrization():
@@ -232,7 +188,7 @@ def test_one_function_under_two_names_is_seldom_called_different(n, kinds):
 @pytest.mark.slow
 def test_a_planted_interaction_is_seen_as_often_as_plan_promises():
     rng = np.random.default_rng(3)
-    record = of_study(**EQUAL_START)
+    record = of_study()
     pilot = of_projection(0.0, rng, 200)
     planned, _ = seeds_needed(pilot, difference=0.02, records=[record], cores=2)
     noise, sd, seeds = planned[["noise", "sd", "seeds"]].to_numpy().tolist()[-1]
@@ -244,5 +200,5 @@ def test_a_planted_interaction_is_seen_as_often_as_plan_promises():
     alone = (found["low_marginal"] > 0) | (found["high_marginal"] < 0)
     assert 0.76 <= alone.mean() <= 0.88
     (seen,) = compare(of_projection(0.02, rng, n), records=[record]).interaction.to_dict("records")
-    assert seen["n"] == n and abs(seen["controlled"] - 0.02) < 0.02
-    assert seen["controlled_low"] < seen["controlled"] < seen["controlled_high"]
+    assert seen["n"] == n and abs(seen["diff"] - 0.02) < 0.02
+    assert seen["low"] < seen["diff"] < seen["high"]

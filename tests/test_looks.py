@@ -144,7 +144,7 @@ def test_the_seeds_that_follow_by_hand():
     assert now.seeds_wanted("most").tolist() == [12, 4, 12, 4]
 
 
-def test_an_arm_without_a_contrast_is_judged_once_and_one_beside_another_goes_on_with_it():
+def test_an_arm_without_a_contrast_is_judged_once():
     values = np.concatenate([np.zeros((1, 12)), RNG.normal(size=(2, 12)), np.zeros((1, 12))])
     lost = np.zeros(values.shape, bool)
     common = {"at": AT, "contrasts": 1, "margin": 0.01, "arms": dict.fromkeys(range(4), "")}
@@ -152,8 +152,8 @@ def test_an_arm_without_a_contrast_is_judged_once_and_one_beside_another_goes_on
     ends = stats.paired(values[1:2, :4], values[:1, :4], margin=0.01)
     assert (now.low[0], now.high[0]) == pytest.approx((ends["low"][0], ends["high"][0]))
     assert now.seeds[0] == 4 and now.decided[0] and now.share[0] == 1 and usual.seeds[0] == 12
-    looks = Looks(pairs=[(1, 0)], beside={3: 1}, **common)
-    assert looks.decide(values[:, :4], lost[:, :4]).seeds_wanted("now").tolist() == [6, 6, 4, 6]
+    looks = Looks(pairs=[(1, 0)], **common)
+    assert looks.decide(values[:, :4], lost[:, :4]).seeds_wanted("now").tolist() == [6, 6, 4, 4]
 
 
 def test_simulated_costs_are_those_of_the_table():

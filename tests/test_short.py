@@ -16,7 +16,7 @@ from tests.helpers import ROOT, make_record
 from tests.test_answers import SIZE
 from tests.test_compare import CONCAT, hand_worked, table, variant
 
-LEARNED_LATER = ("simultaneous", "exploratory", "equal_start", "holm", "parametrization")
+LEARNED_LATER = ("simultaneous", "exploratory", "holm", "parametrization")
 DIGITS = "difference [low, high]"
 
 

@@ -48,15 +48,15 @@ class Comparison:
     n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline (NUMBERS; without
     pairs n_baseline is how many values the baseline has; documents.py), verdict, why, differs, same_class
     (whether both can represent the same functions), metric, margin, clears_floor (placebo.py). share is the
-    difference as a share of what attention is worth to the baseline, CONTROLLED what remains of it with the
-    study's equal_start (controls.py). look, last_look: of a study with looks, the numbers of seeds at which
-    the contrast stands, and at most; overstated: by what share such a difference comes out too large.
-    equal_start: its overrides. owed: how many seeds each contrast of a fixed design is to have, while runs of
-    it are missing; 0 for any other. floor: None without arms of the same functions. variants: by name, as in
-    the table. runs: for each variant the run_id of one of its runs. nothing: why nothing is compared; empty
-    if anything is. notes: remarks about the rows, one line each. interaction: effects.projection_and_heads,
-    if a study asks about the output projection; else empty. rows: those that were compared. caveats: whether
-    their text and their budget can carry a verdict. ladder: the results of a ladder, if they are of one.
+    difference as a share of what attention is worth to the baseline. look, last_look: of a study with looks,
+    the numbers of seeds at which the contrast stands, and at most; overstated: by what share such a
+    difference comes out too large. owed: how many seeds each contrast of a fixed design is to have, while
+    runs of it are missing; 0 for any other. floor: None without arms of the same functions. variants: by
+    name, as in the table. runs: for each variant the run_id of one of its runs. nothing: why nothing is
+    compared; empty if anything is. notes: remarks about the rows, one line each. interaction:
+    effects.projection_and_heads, if a study asks about the output projection; else empty. rows: those that
+    were compared. caveats: whether their text and their budget can carry a verdict. ladder: the results of a
+    ladder, if they are of one.
     higher_is_better: None if that is not known of the metric; margin: NaN if it has none.
     """
 
@@ -71,7 +71,6 @@ class Comparison:
     nothing: str
     notes: list[Note]
     interaction: pd.DataFrame
-    equal_start: Mapping[str, str]
     floor: Floor | None
     owed: int
     caveats: list[Caveat]
@@ -156,10 +155,10 @@ def compare(
     now = decisions(every, records, pairs, margin, alpha)
     variants = that_count(every, now)
     bases = sorted({base for of in pairs.values() for _, base in of})
-    worth, equal_start = controls.uniform_attention_gap(variants, bases), _equal_start(records)
+    worth = controls.uniform_attention_gap(variants, bases)
     losses = pd.DataFrame() if documents is None else documents
     owed = 0 if asked.get("where") else _seeds_owed(rows, records)
-    families = _families(variants, pairs, now, equal_start, worth, losses, margin, alpha, owed)
+    families = _families(variants, pairs, now, worth, losses, margin, alpha, owed)
     table = pd.concat(families, ignore_index=True)
     floor = placebo_floor(variants, records, alpha)
     table = table.assign(metric=metric, margin=margin, clears_floor=clears(table, floor))
@@ -183,8 +182,7 @@ def compare(
         runs=runs,
         nothing=nothing,
         notes=[],
-        interaction=projection_and_heads(variants, contrasts, equal_start, alpha=alpha),
-        equal_start=equal_start,
+        interaction=projection_and_heads(variants, contrasts, alpha=alpha),
         floor=floor,
         owed=owed,
         caveats=[*caveats(variants, bases)],
@@ -202,21 +200,19 @@ def compare(
         *_of_results(comparison, variants, records),
         *([] if now or is_ladder else notes.missing_seeds(rows, variants.shown)),
         *notes.at_looks(every, variants, now, records),
-        *([] if variants.is_foreign else controls.parametrization(comparison.tested, equal_start)),
+        *([] if variants.is_foreign else controls.parametrization(comparison.tested)),
         *controls.on_uniform_attention(variants, worth),
     ]
     return replace(comparison, notes=lines)
 
 
 def _of_results(comparison: Comparison, variants: Variants, records: Sequence[StudyRecord]) -> Iterator[Note]:
-    """The notes on metric and equal starts, on values, and on rows that count less or not at all."""
+    """The notes on the metric, on values, and on rows that count less or not at all."""
     rows, metric, table = comparison.rows, comparison.metric, comparison.table
     is_measured = column_named(metric).role == "resource"
     yield from notes.foreign_columns(rows, variants)
     if is_measured:
         yield Note(f"{metric} was measured with whatever else ran then; --cost times variants side by side")
-    if not comparison.equal_start and any(record.equal_start for record in records):
-        yield Note("the equal starts of these studies differ: compare them apart to see what remains")
     if comparison.nothing:
         yield Note(f"no verdicts: {comparison.nothing}")
     for record in records:
@@ -257,17 +253,10 @@ def _seeds_owed(rows: pd.DataFrame, records: Sequence[StudyRecord]) -> int:
     return len(record.reporting_seeds) if reporting - ended else 0
 
 
-def _equal_start(records: Sequence[StudyRecord]) -> Mapping[str, str]:
-    """The overrides for an equal start that all studies with any share, if they do."""
-    first, *others = [record.equal_start for record in records if record.equal_start] or [{}]
-    return first if all(one == first for one in others) else {}
-
-
 def _families(
     variants: Variants,
     pairs: Mapping[str, Sequence[Pair]],
     now: Mapping[str, Decisions],
-    equal_start: Mapping[str, Any],
     worth: controls.AttentionGaps,
     documents: pd.DataFrame,
     margin: float,
@@ -280,7 +269,6 @@ def _families(
         rest = sorted(alone) if name == "exploratory" else []
         if of or rest:
             compared = contrast_table(variants, name, of, margin, alpha, now.get(name), owed)
-            compared = compared.join(controls.controlled(variants, of, equal_start, compared["level"]))
             compared["share"] = controls.shares(compared["diff"], of, worth)
             counted_KS = seeds_that_count(variants, len(of), now.get(name))
             compared = compared.join(over_documents(variants, of, counted_KS, documents))

@@ -1,4 +1,4 @@
-"""What a difference amounts to: equal functions and classes, the worth of attention, an equal start."""
+"""What a difference amounts to: equal functions and classes, and the worth of attention."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,14 +10,12 @@ from ablate.analysis import stats
 from ablate.analysis.contrasts import MATCH, NO_ATTENTION, Pair, differing, own_values, pair_up
 from ablate.analysis.finding import Finding
 from ablate.analysis.variants import Settings, Variants
-from ablate.config.overrides import as_line
 from ablate.config.rules import ConfigError
-from ablate.phrases import Note, lines_if
+from ablate.phrases import Note, capital, lines_if
 from ablate.store.columns import column_named, config_about
 
 # Columns that, besides attention, determine which functions a model can represent; and columns that do not.
 OF_THE_MODEL, OF_TRAINING = config_about("model", "text"), config_about("training")
-CONTROLLED = ("controlled", "controlled_low", "controlled_high")
 
 AttentionGaps = Mapping[int, tuple[float, float, float]]
 
@@ -108,49 +106,24 @@ def on_uniform_attention(variants: Variants, references: AttentionGaps) -> list[
     ]
 
 
-def controlled(
-    variants: Variants, pairs: Sequence[Pair], equal_start: Mapping[str, Any], level: pd.Series
-) -> pd.DataFrame:
-    """(K, 3) CONTROLLED: the difference of each pair that remains at an equal start, with its interval at the
-    pair's own level; NaN without one, and if one of the two diverged on more seeds. equal_start: overrides
-    that give a variant about the start of its baseline, such as {value_scale: matched}."""
-    partner = otherwise_equal(variants, equal_start)
-    table = pd.DataFrame(np.nan, index=range(len(pairs)), columns=[*CONTROLLED])
-    for at, (variant, base) in enumerate(pairs):
-        both = [partner.get(variant), partner.get(base, base)]  # the baseline too, if it has a counterpart
-        if both[0] is not None and not more_diverged(variants, both):
-            alpha = 1 - level[at] if level[at] == level[at] else 0.05
-            one = stats.paired(*variants.values[both][:, None], margin=np.inf, alpha=alpha)
-            table.loc[at] = [one["diff"][0], one["low"][0], one["high"][0]]
-    return table
-
-
 def more_diverged(variants: Variants, among: Sequence[int]) -> int:
     """On how many more seeds one of these variants diverged than another; if on any, the other seeds are no
     fair sample."""
     return int(np.ptp(variants.diverged[[*among]].sum(1)))
 
 
-def parametrization(tested: Sequence[Finding], equal_start: Mapping[str, Any]) -> list[Note]:
-    """A line on the contrasts of two different functions that have no results from an equal start."""
-    lacking = [
-        one
-        for one in tested
-        if one.controlled != one.controlled
-        and not one.same_class
-        and not {*one.differs.split()} <= {*OF_TRAINING}
-    ]
-    who = f"in {len(lacking)} of {len(tested)} comparisons the two"
-    if len(lacking) == len(tested) == 1:
-        one, other = lacking[0].sides()
-        who = f"{other} and {one}"
-    given = as_line(equal_start)
-    named = f"this study's, {given}, has no runs of them" if given else "this study names none"
+def parametrization(tested: Sequence[Finding]) -> list[Note]:
+    """A line on the contrasts of two different functions."""
+    apart = [one for one in tested if not one.same_class and not {*one.differs.split()} <= {*OF_TRAINING}]
+    who = f"In {len(apart)} of {len(tested)} comparisons the two"
+    if len(apart) == len(tested) == 1:
+        one, other = apart[0].sides()
+        who = f"{capital(other)} and {one}"
     line = (
-        f"{who[:1].upper()}{who[1:]} start as different functions; part of the difference may come from that"
-        f" start (parametrization). The key equal_start gives both an equal one; {named}"
+        f"{who} start as different functions; part of the difference may come from that start"
+        " (parametrization)"
     )
-    return lines_if(len(lacking), Note(line))
+    return lines_if(len(apart), Note(line))
 
 
 def otherwise_equal(
@@ -158,8 +131,6 @@ def otherwise_equal(
 ) -> dict[int, int]:
     """For each variant that has one, the variant that has these values and is otherwise equal; of a tuned
     study, both at their own value. free: further columns that may differ."""
-    if not wanted:  # a study without an equal start
-        return {}
     own, tuned = own_values(variants)
     try:
         return dict(pair_up(variants, wanted, own, free=[*tuned, *free]))

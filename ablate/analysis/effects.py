@@ -5,7 +5,6 @@ with a t-interval over seeds.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,24 +14,20 @@ from ablate.analysis.contrasts import own_values
 from ablate.analysis.controls import more_diverged, otherwise_equal
 from ablate.analysis.variant import varying
 from ablate.analysis.variants import Variants
-from ablate.config.conditions import column_for
 from ablate.config.contrast import Contrast
 from ablate.config.schema import STANDARD_FUSION
 
 Block = tuple[tuple[int, ...], tuple[int, ...]]  # the variants with weight +1, and those with weight −1
 
 
-def projection_and_heads(
-    variants: Variants, contrasts: Sequence[Contrast], equal_start: Mapping[str, Any], *, alpha: float
-) -> pd.DataFrame:
+def projection_and_heads(variants: Variants, contrasts: Sequence[Contrast], *, alpha: float) -> pd.DataFrame:
     """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h and
     setting of all else, such as the steps; empty if no contrast is about one of them.
 
     The fewest heads in the rows, few, take the place of 1. Columns: effect, blocks, few, n (seeds), diff, sd,
     low, high (simultaneous; these rows are a family of their own), low_marginal, high_marginal, p, p_holm.
-    controlled, with _low and _high: the same at an equal start. at_few, likewise: off − on with the fewest
-    heads, at an equal start where there is one; at one head that is parametrization alone. If more_diverged,
-    on how many more seeds one variant diverged than another, is above 0, these two are NaN.
+    at_few, with _low and _high: off − on with the fewest heads; at one head that is parametrization alone. If
+    more_diverged, on how many more seeds one variant diverged than another, is above 0, it is NaN.
     """
     if not any({"out_proj", "heads"} & contrast.baseline.keys() for contrast in contrasts):
         return pd.DataFrame()
@@ -45,30 +40,20 @@ def projection_and_heads(
         blocks = [block for block in _crossings(*partners) if _is_of_concat(variants, block)]
         many = [variants.each[block[0][0]] for block in blocks]
         _, tuned = own_values(variants)
-        settings = [c for c in varying(many) if c not in ("heads", *tuned, *map(column_for, equal_start))]
+        settings = [c for c in varying(many) if c not in ("heads", *tuned)]
         for one, block in zip(many, blocks, strict=True):
             at = f" at {label}" if (label := one.label(settings)) else ""
             groups.setdefault(f"heads={one.levels['heads']} − heads={few}{at}", []).append(block)
-    partner = otherwise_equal(variants, equal_start)
-    under: dict[str, list[Block]] = {
-        key: [
-            ((partner[many_off], few_on), (partner[few_off], many_on))
-            for (many_off, few_on), (few_off, many_on) in blocks
-        ]
-        for key, blocks in groups.items()
-        if all(side[0] in partner for block in blocks for side in block)
-    }
     at_few = {
-        key: [((few_off,), (few_on,)) for (_, few_on), (few_off, _) in under.get(key, blocks)]
+        key: [((few_off,), (few_on,)) for (_, few_on), (few_off, _) in blocks]
         for key, blocks in groups.items()
+        if not _more_diverged(variants, blocks)
     }
     table = _table(variants, groups, alpha)
     table["few"] = few
     table["more_diverged"] = [_more_diverged(variants, blocks) for blocks in groups.values()]
-    for name, blocks in (("controlled", under), ("at_few", at_few)):
-        sound = {key: those for key, those in blocks.items() if not _more_diverged(variants, those)}
-        part = _table(variants, sound, alpha).set_index("effect").reindex(table["effect"])
-        table[[name, f"{name}_low", f"{name}_high"]] = part[["diff", "low", "high"]].to_numpy()
+    part = _table(variants, at_few, alpha).set_index("effect").reindex(table["effect"])
+    table[["at_few", "at_few_low", "at_few_high"]] = part[["diff", "low", "high"]].to_numpy()
     return table
 
 

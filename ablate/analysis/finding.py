@@ -39,9 +39,6 @@ class Finding:
     p_tost_holm: float
     ratio: float
     share: float
-    controlled: float
-    controlled_low: float
-    controlled_high: float
     verdict: str | None
     why: str | None
     differs: str

@@ -58,10 +58,9 @@ class Looks:
     which contrasts are of equal functions by construction: nothing tests them, and they stand decided at
     their first look. contrasts: the size of the family, fixed when the study begins. margin: in the unit of
     `metric`. seeds: in the order in which they are trained. arms: the variants, with what each is called.
-    once: the contrasts of arms that end at the first look, at which these spend all of their level. beside:
-    arms that show what remains of another at an equal start, and so go on with it. late: the arms of which a
-    run of development learned late. studies: how many studies the contrasts are of, in equal parts, in a
-    simulation.
+    once: the contrasts of arms that end at the first look, at which these spend all of their level. late:
+    the arms of which a run of development learned late. studies: how many studies the contrasts are of, in
+    equal parts, in a simulation.
     """
 
     at: Sequence[int]
@@ -74,7 +73,6 @@ class Looks:
     seeds: Sequence[str] = ()
     arms: Mapping[Any, str] = field(default_factory=dict)
     once: Sequence[int] = ()
-    beside: Mapping[int, int] = field(default_factory=dict)
     late: Sequence[str] = ()
     studies: int = 1
 
@@ -157,7 +155,7 @@ class Looks:
         runs_a_seed: of each arm."""
         arms = [*self.arms]
         compared = [one for k, (one, _) in enumerate(self.pairs) if k not in self.equal]
-        variants = {arms[one] for one in (*compared, *self.beside)}
+        variants = {arms[one] for one in compared}
         bases = {arms[base] for _, base in self.pairs}
         of_variants, of_bases = (
             sum(map(runs_a_seed.__getitem__, side)) for side in (variants - bases, bases)
@@ -187,7 +185,7 @@ class Decisions:
     def seeds_wanted(self, when: Literal["now", "next", "most"]) -> Array:
         """(V,) at how many seeds each variant is trained: now; next, if the look under way decides nothing;
         and at most. A variant whose contrasts are all decided gets no more seeds; one without a contrast has
-        those of the first look, or of the one that it is beside."""
+        those of the first look."""
         at, variants = self.looks.at, np.arange(len(self.looks.arms))
         after = dict(zip([0, *at], [*at, at[-1]], strict=True))
         ahead = {"now": [after], "next": [after, after], "most": [dict.fromkeys(after, at[-1])]}[when]
@@ -199,8 +197,6 @@ class Decisions:
         for side in sides:
             np.maximum.at(wanted, side, of_contrasts)
         wanted[~np.isin(variants, sides)] = at[0]
-        for one, other in self.looks.beside.items():
-            wanted[one] = max(wanted[one], wanted[other])
         return wanted
 
     @property

@@ -24,7 +24,7 @@ OWED = "the study is not finished: {} of {} seeds"
 NUMBERS = (
     *("pairs", "n_baseline", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal"),
     *("sd_diff", "p_tost", "p_tost_holm", "ratio", "skew", "correlation", "p_welch"),
-    *("more_seeds", "level", "share", *controls.CONTROLLED, "look", "last_look", "overstated"),
+    *("more_seeds", "level", "share", "look", "last_look", "overstated"),
     *documents.COLUMNS,
 )
 WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look", "documents")
@@ -203,9 +203,7 @@ def _at_first_look(variants: Variants, record: StudyRecord) -> set[int]:
     own, free = own_values(variants)
     pairs, _ = primary_pairs(variants, record.primary, own, free=free)
     compared = {side for pair in pairs for side in pair}
-    beside = controls.otherwise_equal(variants, record.equal_start)
-    going_on = compared | {beside[side] for side in compared & beside.keys()}
-    return {*own} - going_on if compared else set()
+    return {*own} - compared if compared else set()
 
 
 def that_count(variants: Variants, now: Mapping[str, Decisions]) -> Variants:

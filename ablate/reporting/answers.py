@@ -231,7 +231,7 @@ def findings(
         instead = {"at": f" ({apart})" if apart else ""}
         if not unit(comparison.metric):
             instead["of"] = f" of {comparison.metric}"
-        remark = "" if brief else remarks(one, comparison.equal_start)
+        remark = "" if brief else remarks(one)
         return f"{sentence(one, voice, terms, **instead)}{remark}."
 
     if len(tested) > MOST and brief:
@@ -261,7 +261,7 @@ def _undecided(
     for one in open_:
         told = fields(one, terms)
         words = "{one}, {diff}{of} ({low} to {high})".format(**told)
-        remark = remarks(one, comparison.equal_start).replace(";", ",")
+        remark = remarks(one).replace(";", ",")
         each.append(told["one"] if brief else f"{words}{remark}")
         baselines.add(told["other"])
     against = f" against {baselines.pop()}" if len(baselines) == 1 else ""

@@ -6,14 +6,12 @@ from typing import Any
 import pandas as pd
 
 from ablate.analysis.compare import BASELINE, Comparison
-from ablate.analysis.controls import CONTROLLED
 from ablate.analysis.finding import Finding
 from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variant import varying
-from ablate.config.overrides import as_line
 from ablate.phrases import counted
 from ablate.reporting.tables import lines_of
-from ablate.reporting.words import confidence, interval, look, p_value, remaining, unit, verdict
+from ablate.reporting.words import confidence, interval, look, p_value, unit, verdict
 
 DIGITS = ".4f"  # of metrics in tables
 
@@ -37,9 +35,6 @@ def full_table(comparison: Comparison, family: str, *, marginal: bool = False) -
         if marginal:
             level = confidence(comparison)
             read[f"marginal {level}"] = intervals(table, "low_marginal", "high_marginal")
-        if table["controlled"].notna().any():
-            ends = zip(*(table[name].tolist() for name in CONTROLLED), strict=True)
-            read[f"with {as_line(comparison.equal_start)}"] = [remaining(*each) for each in ends]
         if table["share"].notna().any():
             read["share"] = ["" if share != share else f"{share:.0%}" for share in table["share"].tolist()]
         read["p_holm"] = [p_value(p) for p in table["p_holm"].tolist()]

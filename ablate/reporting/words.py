@@ -11,7 +11,6 @@ from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.finding import Finding
 from ablate.analysis.verdicts import POWER
 from ablate.config.contrast import FEWEST
-from ablate.config.overrides import as_line
 from ablate.phrases import counted, counted_between, joined, lines_if
 from ablate.store.columns import column_named
 
@@ -35,7 +34,7 @@ def sentences(comparison: Comparison) -> list[str]:
     told = primary or [one for one in comparison.findings if one.is_tested or one.verdict == stats.IDENTICAL]
     voice = PAPER if comparison.higher_is_better is not None else replace(PAPER, verbs=("higher", "lower"))
     return [
-        *(f"{sentence(one, voice)}{remarks(one, comparison.equal_start)}." for one in told),
+        *(f"{sentence(one, voice)}{remarks(one)}." for one in told),
         *interactions(comparison),
         *floor(comparison),
     ]
@@ -51,18 +50,14 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
     decided = "" if row["low"] > 0 or row["high"] < 0 else "undecided, "
     if lost := row["more_diverged"]:
         decided = f"undecided, since one variant diverged on {counted(lost, 'more seed')} than another, "
-    remains, at_few = (
-        remaining(*(row[f"{name}{end}"] for end in ("", "_low", "_high")))
-        for name in ("controlled", "at_few")
-    )
-    under, few = as_line(comparison.equal_start), f"heads={row['few']}"
-    assumed = f"; off − on with {few}{f' and {under}' if remains else ''} is {at_few}" if at_few else ""
+    at_few, few = remaining(row["at_few"], row["at_few_low"], row["at_few_high"]), f"heads={row['few']}"
+    assumed = f"; off − on with {few} is {at_few}" if at_few else ""
     if at_few and few == "heads=1":
         assumed += ", which is parametrization, and is taken to be as large with more heads"
     return (
         f"{row['effect']}, without the projection less the same with it: {decided}{signed(row['diff'])}"
         f"{unit(comparison.metric)} {interval(row['low'], row['high'])}, n = {row['n']} paired"
-        f" seeds, Holm p {equals(row['p_holm'])}{f'; with {under} {remains}' if remains else ''}{assumed}."
+        f" seeds, Holm p {equals(row['p_holm'])}{assumed}."
     )
 
 
@@ -93,14 +88,12 @@ def percent(share: float) -> str:
     return f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
-def remarks(one: Finding, equal_start: Mapping[str, Any]) -> str:
-    """The end of a sentence on a difference: how much of it is parametrization, and its interval over
-    documents, as far as they are known; empty for one that was not tested. equal_start: of the study."""
+def remarks(one: Finding) -> str:
+    """The end of a sentence on a difference: whether all of it is parametrization, and its interval over
+    documents, if that is known; empty for one that was not tested."""
     if not one.is_tested:
         return ""
     words = lines_if(one.same_class, "both can learn the same functions, so all of it is parametrization")
-    if remains := remaining(one.controlled, one.controlled_low, one.controlled_high):
-        words.append(f"with {as_line(equal_start)}, {remains} remains of {signed(one.diff)}")
     if one.documents and not one.is_undecided:
         ends = " to ".join(map(number, (one.documents_low, one.documents_high)))
         words.append(f"with these seeds, other documents would give {ends} (95 %, {one.documents} documents)")

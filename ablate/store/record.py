@@ -170,7 +170,6 @@ class StudyRecord:
     where: list[Where] = field(default_factory=list)
     declared: Mapping[str, Any] = field(default_factory=dict)
     arms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    equal_start: Mapping[str, str] = field(default_factory=dict)
     answer: Mapping[str, str] = field(default_factory=dict)
     typed: list[str] = field(default_factory=list, compare=False)
     study: str | None = None
@@ -214,7 +213,7 @@ class StudyRecord:
         """What the study declared in advance, which may not change as it grows."""
         if self.metric is None:  # a plain grid
             return {}
-        keys = ("metric", "margin", "where", "arms", "equal_start")
+        keys = ("metric", "margin", "where", "arms")
         primary = [unlike_defaults(contrast) for contrast in self.primary]
         looks = {"looks": self.looks.at if self.looks else []}
         return {"primary": primary, **{key: getattr(self, key) for key in keys}, **looks, **self.declared}

@@ -257,9 +257,8 @@ class StudyConfig:
 
     seeds: by default as many as suit the number of contrasts (`looks.usual_seeds`). looks: the numbers of
     seeds at which a contrast may be decided, the last one all seeds; [] for a fixed design, by default those
-    of `looks.usual`. arms: what is compared, if it is no product of levels: by name,
-    what each sets; every arm meets every combination of the factors. where: conditions that every run has to
-    fulfil. equal_start: overrides that give a variant about the start of its baseline. primary: the
+    of `looks.usual`. arms: what is compared, if it is no product of levels: by name, what each sets; every
+    arm meets every combination of the factors. where: conditions that every run has to fulfil. primary: the
     contrasts chosen in advance. metric, margin: what they are judged by. answer: names of arms or levels for
     use in a sentence. demo: the overrides of its demonstration.
     """
@@ -276,9 +275,6 @@ class StudyConfig:
     arms: Mapping[str, Arm] = field(default_factory=dict)
     where: Annotated[list[Where], ErrorText("write a list, as [heads <= 4]; [] for none")] = field(
         default_factory=list
-    )
-    equal_start: Annotated[Arm, ErrorText("write overrides, as {value_scale: matched}")] = field(
-        default_factory=dict
     )
     primary: Contrasts
     metric: str

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ablate.analysis.contrasts import Pair, not_shown, pair_up, primary_pairs
+from ablate.analysis.contrasts import Pair, not_shown, primary_pairs
 from ablate.analysis.controls import equal_variants
 from ablate.analysis.frames import frame
 from ablate.analysis.looks import Looks, usual, usual_seeds
@@ -38,7 +38,7 @@ from ablate.study.kinds import declared
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 # What study.json keeps as every kind of study declares it.
-DECLARED = ("question", "primary", "metric", "margin", "answer", "arms", "equal_start", "where")
+DECLARED = ("question", "primary", "metric", "margin", "answer", "arms", "where")
 R = TypeVar("R", bound=Run)
 
 
@@ -167,9 +167,6 @@ class Study:
                 baselines[arms[of_variant[one]]].append(arms[of_variant[base]])
         pairs = [*dict.fromkeys(itertools.chain(*of_contrasts))]
         equal = [k for k, other in enumerate(equal_variants(variants, pairs)) if other is not None]
-        beside = list[Pair]()
-        with contextlib.suppress(ConfigError):  # no arm of this command has an equal start
-            beside = pair_up(variants, config.equal_start, free=config.free) if config.equal_start else []
         looks = Looks(
             at=[],
             pairs=[(of_variant[one], of_variant[base]) for one, base in pairs],
@@ -179,7 +176,6 @@ class Study:
             margin=math.nan if config.margin is None else config.margin,
             seeds=self.design.levels["seed"],
             arms={arm: self.design.name(arm) for arm in arms},
-            beside={of_variant[there]: of_variant[one] for one, there in beside},
         )
         return looks, {arm: [*dict.fromkeys(of)] for arm, of in baselines.items()}
 

@@ -50,6 +50,9 @@ def test_every_command_prints_one_object(tmp_path):
         ("corpus", "list"),
     ):
         assert printed(*words, cwd=tmp_path)["rows"]
+    (planned, *_) = printed("plan", "s", cwd=tmp_path)["rows"]
+    with_as_many = f"name=s 'seed=range(0,{planned['seeds']})'`"
+    assert with_as_many in call_cli("plan", "s", cwd=tmp_path).stderr
     assert [row["question"][:2] for row in printed("questions", cwd=tmp_path)["rows"]] == [
         "Q0",
         "Q1",

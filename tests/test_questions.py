@@ -80,10 +80,18 @@ def test_shares_that_are_kept_are_means_over_seeds_layers_and_heads():
         means["value"][of] for of in (("concat", 16, "params"), ("sum", 16, "params"), ("sum", 64, "params"))
     )
     assert (
-        f"of a head's variance with concat, {factors:.2f} with two factors, {narrow:.2f} (of 16 directions)"
-        f" with the sum, {wide:.2f} (of 64) with the wide one; by chance {chance:.2f} with sums (probes.csv,"
+        f"does not order the losses: all with concat, {factors:.2f} with two factors, {narrow:.2f} (of 16"
+        f" directions) with the sum, {wide:.2f} (of 64) with the wide one; by chance {chance:.2f} with sums (probes.csv,"
         f" {seeds} seeds)"
     ) in " ".join(PAGE.split())
+
+
+def test_how_far_patterns_diverge_is_the_mean_over_seeds_and_heads():
+    rows = probes.read(ROOT / "docs" / "results" / "why_cpu" / "probes.csv").query("probe == 'jsd'")
+    first, second = rows.groupby("layer")["value"].mean()
+    untrained = f"{rows['untrained'].mean():.2f}"
+    said = f"diverge by {first:.2f} and {second:.2f} nats in layers 1 and 2, by {untrained} untrained"
+    assert said in " ".join(PAGE.split())
 
 
 def test_the_head_that_verbs_behind_two_nouns_need_is_needed_by_those_behind_one():

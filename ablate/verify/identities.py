@@ -161,7 +161,7 @@ def scores_add_up(b: Bench) -> Sides:
     return full, b.K**0.5 * b.scores(b.concat).sum(1)
 
 
-@identity("6 not", "A(Σ Q_i K_iᵀ) ≠ A_i", "so each head needs a pattern of its own", "Q3")
+@identity("6 not", "A(Σ Q_i K_iᵀ) ≠ A_i", "one softmax is no head's pattern", "Q3")
 def patterns_are_many(b: Bench) -> Sides:
     own = b.concat.probabilities(b.x, b.x)
     return _single(b).probabilities(b.x, b.x).expand_as(own), own
@@ -406,13 +406,13 @@ def weights_fold(b: Bench) -> Sides:
     return _folded(b, {"fusion": "weighted_sum", "fusion_per": "channel"}, {"fusion": "sum"})
 
 
-@identity("22", "W_Q ↔ W_K transposes Q Kᵀ", "scores are symmetric in queries and keys", "Q1")
+@identity("22", "W_Q ↔ W_K transposes Q Kᵀ", "in the scores queries and keys change places", "Q1")
 def swapped_scores(b: Bench) -> Sides:
     (q, k), (q_swapped, k_swapped) = (one.compared(b.x, b.x) for one in (b.concat, _swapped(b)))
     return q_swapped @ k_swapped.mT, (q @ k.mT).mT
 
 
-@identity("22 not", "W_Q ↔ W_K ⇏ same output", "attention is not: softmax runs over keys", "Q1")
+@identity("22 not", "W_Q ↔ W_K ⇏ same output", "not in attention: softmax runs over keys", "Q1")
 def swapped_outputs(b: Bench) -> Sides:
     return b.out(_swapped(b)), b.out(b.concat)
 

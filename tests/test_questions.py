@@ -81,8 +81,8 @@ def test_shares_that_are_kept_are_means_over_seeds_layers_and_heads():
     )
     assert (
         f"does not order the losses: all with concat, {factors:.2f} with two factors, {narrow:.2f} (of 16"
-        f" directions) with the sum, {wide:.2f} (of 64) with the wide one; by chance {chance:.2f} with sums (probes.csv,"
-        f" {seeds} seeds)"
+        f" directions) with the sum, {wide:.2f} (of 64) with the wide one; by chance {chance:.2f} with sums"
+        f" (probes.csv, {seeds} seeds)"
     ) in " ".join(PAGE.split())
 
 

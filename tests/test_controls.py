@@ -100,14 +100,15 @@ def test_different_functions_start_apart():
 
 
 @pytest.mark.slow
-def test_what_diverged_leaves_an_interaction_undecided():
+@pytest.mark.parametrize("heads", [1, 8])
+def test_what_diverged_leaves_an_interaction_undecided(heads: int):
     rows = of_projection(0.5, np.random.default_rng(0), 8)
-    (lost,) = rows.query("heads == 8 and not out_proj and seed == 3").index
+    (lost,) = rows.query(f"heads == {heads} and not out_proj and seed == 3").index
     rows.loc[lost, "status"] = "diverged"
     result = compare(rows, records=[of_study()])
     assert "undecided, since one variant diverged on 1 more seed" in words.interactions(result)[0]
-    assert "off − on" not in words.interactions(result)[0]
-    assert result.interaction["at_few"].isna().all()
+    assert ("off − on" in words.interactions(result)[0]) == (heads == 8)
+    assert result.interaction["at_few"].notna().all() == (heads == 8)
 
 
 def test_the_interaction_of_a_tuned_study_is_that_at_the_own_rates():

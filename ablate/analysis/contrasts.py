@@ -59,9 +59,11 @@ def pair_up(
     is_baseline = _meeting(variants, table, {column: [value] for column, value in wanted.items()})
     if not is_baseline.any():
         levels = {column: sorted(table[column].unique()) for column in wanted}
-        near = [did_you_mean(level, levels[column]) for column, level in wanted.items()]
-        every = "; choices: " + "; ".join(f"{column}={', '.join(them)}" for column, them in levels.items())
-        raise ConfigError(f"{option}: no such variant{near[0] if len(near) == 1 else every}")
+        of_each = "; ".join(f"{column}={', '.join(them)}" for column, them in levels.items())
+        near = (
+            did_you_mean(*wanted.values(), *levels.values()) if len(wanted) == 1 else f"; choices: {of_each}"
+        )
+        raise ConfigError(f"{option}: no such variant{near}")
     varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
     following = (followers(variants, wanted) | {*free}) - wanted.keys()
     if variants.is_foreign:

@@ -26,8 +26,9 @@ def projection_and_heads(variants: Variants, contrasts: Sequence[Contrast], *, a
 
     The fewest heads in the rows, few, take the place of 1. Columns: effect, blocks, few, n (seeds), diff, sd,
     low, high (simultaneous; these rows are a family of their own), low_marginal, high_marginal, p, p_holm.
-    at_few, with _low and _high: off − on with the fewest heads; at one head that is parametrization alone. If
-    more_diverged, on how many more seeds one variant diverged than another, is above 0, it is NaN.
+    more_diverged: on how many more seeds one variant diverged than another. at_few, with _low and _high:
+    off − on with the fewest heads, NaN if one of these diverged on more seeds; at one head that is
+    parametrization alone.
     """
     if not any({"out_proj", "heads"} & contrast.baseline.keys() for contrast in contrasts):
         return pd.DataFrame()
@@ -44,15 +45,15 @@ def projection_and_heads(variants: Variants, contrasts: Sequence[Contrast], *, a
         for one, block in zip(many, blocks, strict=True):
             at = f" at {label}" if (label := one.label(settings)) else ""
             groups.setdefault(f"heads={one.levels['heads']} − heads={few}{at}", []).append(block)
-    at_few = {
+    at_few: dict[str, list[Block]] = {
         key: [((few_off,), (few_on,)) for (_, few_on), (few_off, _) in blocks]
         for key, blocks in groups.items()
-        if not _more_diverged(variants, blocks)
     }
+    sound = {key: blocks for key, blocks in at_few.items() if not _more_diverged(variants, blocks)}
     table = _table(variants, groups, alpha)
     table["few"] = few
     table["more_diverged"] = [_more_diverged(variants, blocks) for blocks in groups.values()]
-    part = _table(variants, at_few, alpha).set_index("effect").reindex(table["effect"])
+    part = _table(variants, sound, alpha).set_index("effect").reindex(table["effect"])
     table[["at_few", "at_few_low", "at_few_high"]] = part[["diff", "low", "high"]].to_numpy()
     return table
 

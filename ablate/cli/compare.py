@@ -301,7 +301,6 @@ def plan(
     from ablate.analysis.question import question
     from ablate.compute.limits import available_cores
     from ablate.reporting.commands import with_seeds
-    from ablate.store.record import NO_STUDY
 
     results = load(targets, metric)
     table, lines = seeds_needed(
@@ -318,7 +317,7 @@ def plan(
     print_table(table, format, wide=wide)
     for line in (*texts(results.notes), *lines):
         say(line)
-    record = results.records[0] if len(results.records) == 1 else NO_STUDY
+    record = results.record
     fixed = not (record.looks or record.is_copy)
     if fixed and (command := with_seeds(record, int(table["seeds"].iloc[0]))):
         say(f"with the noise as measured: `{command}`")

@@ -12,7 +12,7 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.ladder import Arm, LadderResult, shapes
 from ablate.phrases import counted, joined, lines_if
-from ablate.reporting.words import interval, number, remaining, signed, unit
+from ablate.reporting.words import interval, number, signed, unit, with_interval
 from ablate.store.record import LEVEL, Predicted, name_at
 
 MOST = 3  # sentences, if each arm has one
@@ -214,7 +214,7 @@ def _details_of(arm: Arm, nats: str) -> list[str]:
     """How its difference changes with size; none before two rungs."""
     if not (slope := arm.slope):
         return []
-    change = remaining(slope.value, slope.low, slope.high)
+    change = with_interval(slope.value, slope.low, slope.high)
     return [f"{arm.name}: with twice the parameters its difference changes by {change}{nats}."]
 
 

@@ -50,7 +50,7 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
     decided = "" if row["low"] > 0 or row["high"] < 0 else "undecided, "
     if lost := row["more_diverged"]:
         decided = f"undecided, since one variant diverged on {counted(lost, 'more seed')} than another, "
-    at_few, few = remaining(row["at_few"], row["at_few_low"], row["at_few_high"]), f"heads={row['few']}"
+    at_few, few = with_interval(row["at_few"], row["at_few_low"], row["at_few_high"]), f"heads={row['few']}"
     assumed = f"; off − on with {few} is {at_few}" if at_few else ""
     if at_few and few == "heads=1":
         assumed += ", which is parametrization, and is taken to be as large with more heads"
@@ -61,7 +61,7 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
     )
 
 
-def remaining(diff: float, low: float, high: float) -> str:
+def with_interval(diff: float, low: float, high: float) -> str:
     """A difference with its interval; empty if there is none."""
     return "" if diff != diff else f"{signed(diff)} {interval(low, high)}".rstrip()
 

@@ -17,7 +17,7 @@ from tests.helpers import call_cli
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
 MEASURED = re.compile(r"[−-]?\d+\.\d{3,}")
-OF_OTHER_TESTS = re.compile(r"on validation \d\.\d+|lose \d\.\d+ \[[^]]+\] to the two")
+OF_OTHER_TESTS = re.compile(r"\d\.\d+ on validation|lose \d\.\d+ \[[^]]+\] to the two")
 ERROR = re.compile(r"\d\.\de[-+]\d\d")
 
 
@@ -66,7 +66,17 @@ def test_every_number_is_one_of_a_comparison_that_the_page_names(page):
 def test_what_a_wide_sum_saves_on_validation():
     results = load([str(ROOT / "docs" / "results" / "why_cpu")])
     table = compare(results.rows, metric="val_loss", records=results.records).table
-    assert f"on validation {-table['diff'].min():.3f} (" in " ".join(PAGE.split())
+    assert f", {-table['diff'].min():.3f} on validation (" in " ".join(PAGE.split())
+
+
+def test_how_much_weight_the_best_head_puts_on_what_followed_before():
+    runs = load([str(ROOT / "docs" / "results" / "why_cpu")]).rows.query("phase == 'report'")
+    wide = runs.query("fusion == 'sum' and value_width == 64 and match == 'params'")["induction"]
+    concat = runs.query("fusion == 'concat' and match == 'none'")["induction"]
+    assert (
+        f"puts {wide.mean():.2f} of its weight ({wide.min():.2f} to {wide.max():.2f}) on what followed before,"
+        f" concat's at most {concat.max():.2f}"
+    ) in " ".join(PAGE.split())
 
 
 def test_shares_that_are_kept_are_means_over_seeds_layers_and_heads():
@@ -80,9 +90,8 @@ def test_shares_that_are_kept_are_means_over_seeds_layers_and_heads():
         means["value"][of] for of in (("concat", 16, "params"), ("sum", 16, "params"), ("sum", 64, "params"))
     )
     assert (
-        f"does not order the losses: all with concat, {factors:.2f} with two factors, {narrow:.2f} (of 16"
-        f" directions) with the sum, {wide:.2f} (of 64) with the wide one; by chance {chance:.2f} with sums"
-        f" (probes.csv, {seeds} seeds)"
+        f"all is recoverable from attention's output with concat, {factors:.2f} with factors, {narrow:.2f} with"
+        f" the sum, {wide:.2f} with the wide one, with sums {chance:.2f} by chance (probes.csv, {seeds} seeds)"
     ) in " ".join(PAGE.split())
 
 
@@ -100,7 +109,7 @@ def test_the_head_that_verbs_behind_two_nouns_need_is_needed_by_those_behind_one
     needed = of.loc[of.groupby("run_id")["added_verb_2"].idxmax()]
     one, none = ("{:.2f}, {:.2f} and {:.2f}".format(*needed[f"added_verb_{between}"]) for between in (1, 0))
     assert (
-        f"verbs behind one lose {one} nats in three models, verbs behind none {none} (docs/roles.csv)"
+        f"verbs behind one such noun lose {one} nats in three models, verbs behind none {none} (docs/roles.csv)"
     ) in " ".join(PAGE.split())
 
 

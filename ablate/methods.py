@@ -4,10 +4,6 @@
 
     @register("half")
     class Half(Fusion):
-        @classmethod
-        def slots(cls, heads, options):
-            return 1
-
         def forward(self, z_BTHV, x_BTC):
             return 0.5 * z_BTHV.sum(-2)
 

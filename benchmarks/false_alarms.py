@@ -2,12 +2,10 @@
 
     python benchmarks/false_alarms.py [--sd SD --correlation R --margin 0.02 --studies 5000]
     python benchmarks/false_alarms.py --tuned
-    python benchmarks/false_alarms.py --csv runs/studies/aa/results.csv
 
 By default studies are simulated: four variants that share seeds, loss = sd·(√r·a_seed + √(1−r)·noise). A
 sample of them also goes through `ablate compare` itself, row by row, and has to get the same verdicts.
---tuned: tuned studies of four equally good arms, each with its own best learning rate. --csv: a real A/A
-test, one half of a variant's seeds against the other half, and 1,000 random relabellings of them.
+--tuned: tuned studies of four equally good arms, each with its own best learning rate.
 """
 
 import argparse
@@ -17,8 +15,6 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
-from ablate.analysis.frames import select, with_options
-from ablate.analysis.load import load
 from ablate.config.contrast import MARGIN, Contrast
 from ablate.store.columns import COLUMNS
 from ablate.study import tuned, tuning
@@ -38,13 +34,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tuned", action="store_true", help="tuned studies, optima at random rates")
     parser.add_argument("--develop", type=int, default=5, help="development seeds of --tuned")
-    parser.add_argument("--csv", help="results of one variant, with an even number of seeds")
-    parser.add_argument("--where", action="append", default=[], help="which rows of --csv")
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
-    if args.csv:
-        relabel(args.csv, args.where, args.margin, rng)
-        return
     if args.tuned:
         print("shape     curvature  false claims   limit  with the best of the grid  loss above the minimum")
         for shape in ("parabola", "steep"):
@@ -259,24 +250,6 @@ def check_against_study(
         table = compare(as_results(list(rows.values())), metric="test_loss", margin=margin).table
         own = table[table["family"] == "exploratory"].set_index("fusion")
         assert own.loc[list(VARIANTS[1:]), "verdict"].tolist() == verdict_K.tolist()
-
-
-def relabel(path: str, where: list[str], margin: float, rng: np.random.Generator, times: int = 1000) -> None:
-    """The first half of the seeds against the second, as they are and relabelled at random."""
-    rows = select(with_options(load([path]).rows), where).sort_values("seed")
-    loss = rows["val_loss"].to_numpy(float)
-    if rows["seed"].nunique() != len(rows) or len(loss) % 2 or np.isnan(loss).any():
-        raise SystemExit(f"{path}: {len(rows)} rows; give one variant's, an even number of seeds (--where)")
-    half = len(loss) // 2
-    orders = np.array([np.arange(len(loss)), *(rng.permutation(len(loss)) for _ in range(times))])
-    difference = loss[orders[:, :half]] - loss[orders[:, half:]]
-    low, high = stats.t_interval(difference, ALPHA)
-    verdict = stats.verdicts(low, high, margin)
-    alarms = np.isin(verdict[1:], CLAIMS).mean()
-    print(f"sd over {len(loss)} seeds {loss.std(ddof=1):.4f}; first against second half: {verdict[0]}")
-    print(f"  {difference[0].mean():+.4f} [{low[0]:.4f}, {high[0]:.4f}]")
-    equivalent = np.mean(verdict[1:] == stats.EQUIVALENT)
-    print(f"{times} relabellings: {alarms:.1%} false alarms, {equivalent:.1%} equivalent")
 
 
 def holm(p_NK: np.ndarray) -> np.ndarray:

@@ -1,14 +1,11 @@
 """Many processes on one store, like many machines: what gets lost, and how much they slow each other down.
 
-    python benchmarks/herd.py --only sharing                  1,000 runs of a second, 16 processes
-    python benchmarks/herd.py --only sharing --latency 5      with 5 ms more for each operation on the store
-    python benchmarks/herd.py --only sharing --flock missing  without flock; `nothing`: one that does nothing
-    python benchmarks/herd.py --only reading                  reading while 200 runs are finished
-    python benchmarks/herd.py --only suspended                writers that are suspended and resume too late
-    python benchmarks/herd.py                                 the first and the last two
+    python benchmarks/herd.py                  1,000 runs of a second, 16 processes
+    python benchmarks/herd.py --latency 5      with 5 ms more for each operation on the store
+    python benchmarks/herd.py --flock missing  without flock; `nothing`: one that does nothing
 
 Runs are replaced by sleeps; the queue and the store are those of `ablate run`. Each process has its own host
-name, in a UTS namespace where the system has them. Exits with 1 if a run is made twice, lost or mixed up.
+name, in a UTS namespace where the system has them. Exits with 1 if a run is made twice or lost.
 """
 
 import argparse
@@ -19,13 +16,12 @@ import io
 import multiprocessing
 import os
 import queue
-import signal
 import socket
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -169,133 +165,14 @@ def share_a_sweep(arguments: argparse.Namespace) -> bool:
     return finished == arguments.runs and not twice and not left
 
 
-def finishing(root: Path, number: int, rounds: int, said: Any) -> None:
-    """Make runs that take no time, and look at all of them meanwhile."""
-    store, made = Store(root), list[str]()
-    for name in map(name_of, range(rounds)):
-        try:
-            if store.run(name).read() is None:
-                with attempt(store, name) as writer:
-                    writer.metrics({**METRICS, "step": number})
-                    store.run(name).finish(writer, done(name), known=[])
-                    made.append(name)
-        except Busy:
-            pass
-        with contextlib.suppress(Busy):
-            store.run(name).put_aside_if_damaged(store.run(name).directory)
-        store.rows()
-    said.put(made)
-
-
-def read_against_finish(arguments: argparse.Namespace) -> bool:
-    """Four processes make the same empty runs in the same order, and look at the store between."""
-    with tempfile.TemporaryDirectory() as directory:
-        said = PROCESSES.Queue()
-        herd = [
-            PROCESSES.Process(target=finishing, args=(Path(directory), number, arguments.rounds, said))
-            for number in range(4)
-        ]
-        made = Counter(name for names in gathered(herd, said) for name in names)
-        store = Store(Path(directory))
-        whole = sum(store.run(name_of(n)).read() is not None for n in range(arguments.rounds))
-        aside = len(list(Path(directory).glob("damaged/*")))
-    twice = sum(count > 1 for count in made.values())
-    print(
-        f"reading against finishing: {whole} of {arguments.rounds} whole, {twice} twice, {aside} put aside",
-        flush=True,
-    )
-    return whole == arguments.rounds and not twice and not aside
-
-
-def writing(root: Path, name: str, pipe: Any) -> None:
-    """Write until the run is lost."""
-    try:
-        with attempt(Store(root), name) as writer:
-            pipe.send("begun")
-            for _ in range(1_000_000):
-                writer.check()
-                writer.metrics({**METRICS, "step": 1})
-            raise AssertionError("it was never lost")
-    except Busy as error:
-        pipe.send(str(error))
-
-
-def suspended(root: Path, name: str) -> str:
-    """One writer is stopped, another takes its run and finishes it, the first comes back; what is wrong
-    then."""
-    pipe, child = PROCESSES.Pipe()
-    first = PROCESSES.Process(target=writing, args=(root, name, child))
-    first.start()
-    assert pipe.recv() == "begun"
-    time.sleep(0.01)
-    os.kill(first.pid or 0, signal.SIGSTOP)
-    with elsewhere():
-        taken = contextlib.ExitStack()
-        while True:
-            try:
-                writer = taken.enter_context(attempt(Store(root), name))
-                break
-            except Busy:
-                time.sleep(0.02)
-        with taken:
-            writer.metrics({**METRICS, "step": 2})
-            os.kill(first.pid or 0, signal.SIGCONT)
-            for _ in range(3):
-                writer.metrics({**METRICS, "step": 2})
-                time.sleep(0.005)
-            Store(root).run(name).finish(writer, done(name), known=[])
-    heard = pipe.recv() if pipe.poll(20) else "the first writer never noticed"
-    first.kill()
-    first.join()
-    row = Store(root).run(name).read()
-    lines = (root / "store" / name / "metrics.csv").read_text().splitlines()[1:]
-    writers = {line.split(",")[0] for line in lines}
-    if row is None or writers != {"2"} or len(lines) != 4:
-        return f"{name}: {row}, {len(lines)} lines by {writers}"
-    return "" if "has taken this run over" in heard else f"{name}: {heard}"
-
-
-@contextlib.contextmanager
-def elsewhere() -> Iterator[None]:
-    """As on another machine, where a lease lives by its heartbeat; and it expires at once."""
-    here, expires = lease._here, lease.EXPIRES_S
-    lease._here = lambda: {**here(), "host": "elsewhere"}
-    lease.EXPIRES_S = 0.2
-    try:
-        yield
-    finally:
-        lease._here, lease.EXPIRES_S = here, expires
-
-
-def suspend_writers(arguments: argparse.Namespace) -> bool:
-    with tempfile.TemporaryDirectory() as directory:
-        wrong = [suspended(Path(directory), name_of(n)) for n in range(arguments.rounds)]
-        left = list((Path(directory) / "store").glob(".*.part"))
-    wrong = [reason for reason in wrong if reason]
-    print(
-        f"suspended writers: {arguments.rounds} rounds, {len(wrong)} wrong, {len(left)} attempts left over",
-        *wrong[:5],
-        sep="\n  ",
-        flush=True,
-    )
-    return not (wrong or left)
-
-
-WHAT = {"sharing": share_a_sweep, "reading": read_against_finish, "suspended": suspend_writers}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--only", choices=WHAT)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--processes", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=1.0, help="of a run")
     parser.add_argument("--latency", type=float, default=0.0, help="ms, of each operation on the store")
     parser.add_argument("--flock", choices=WITHOUT_FLOCK)
-    parser.add_argument("--rounds", type=int, default=200)
-    arguments = parser.parse_args()
-    chosen = [arguments.only] if arguments.only else [*WHAT]
-    sys.exit(0 if all([WHAT[name](arguments) for name in chosen]) else 1)
+    sys.exit(0 if share_a_sweep(parser.parse_args()) else 1)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablate.analysis.rungs import Rungs, as_below
+from ablate.analysis.rungs import Pairs, Rungs, seen
 from ablate.analysis.scaling import forecast
 
 SHAPES = (80, 3), (96, 4), (128, 4), (160, 5), (192, 6)  # d_model, layers
@@ -121,6 +121,17 @@ def simulate(
         rows[2].append((farther.low, farther.high, far, law(sizes[-1] / sizes[0])))
     ours, naive, farther = (Tally(*map(np.array, zip(*of, strict=True))) for of in rows)
     return ours, naive, farther
+
+
+def as_below(rungs: Rungs, pairs: Pairs, seeds: int, *, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """The naive interval for the mean difference over `seeds` seeds of a larger model: that it is as on the
+    highest measured rung."""
+    from scipy.stats import t
+
+    top = seen(Rungs(rungs.sizes[-1:], rungs.losses[-1:]), pairs)
+    n, mean, sd = (values[:, 0] for values in (top.n, top.mean, top.sd))
+    half = t.isf((1 - level) / 2, n - 1) * sd * np.sqrt(1 / n + 1 / seeds)
+    return mean - half, mean + half
 
 
 def trained(rng: np.random.Generator, law: Law, size: float, seeds: int, sd: float) -> np.ndarray:

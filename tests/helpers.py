@@ -11,6 +11,7 @@ import http.server
 import importlib
 import io
 import itertools
+import json
 import multiprocessing
 import multiprocessing.forkserver
 import multiprocessing.util
@@ -40,6 +41,7 @@ from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir, defaults_of
 from ablate.compose.loading import OwnConfigSource
 from ablate.config.contrast import AContrast, Contrast
+from ablate.config.identity import digest
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS, RunConfig
@@ -483,3 +485,13 @@ def _forkv_passfds(path: bytes, arguments: Sequence[str], kept: Sequence[int]) -
         exec(arguments[code], {})
     finally:
         os._exit(0)
+
+
+def reseal(directory: Path, **changed: Any) -> dict[str, Any]:
+    """Change the row of a finished run, `files` included, as if it had ended so. Return the row."""
+    row = json.loads((directory / "result.json").read_text(encoding="utf-8")) | changed
+    files = row.pop("files")
+    del row["seal"]
+    sealed = {**row, "files": files, "seal": digest([row, files])}
+    (directory / "result.json").write_text(json.dumps(sealed), encoding="utf-8")
+    return row

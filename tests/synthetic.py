@@ -122,7 +122,6 @@ def synthetic_probes(store: Store, tokens: Sequence[str] = tuple("the cat")) -> 
             "layers": ["1", "2"],
             "patterns": (patterns / patterns.sum(-1, keepdims=True)).tolist(),
             "likeness": [np.eye(H).tolist()] * 2,
-            "divergence": [np.zeros((H, H)).tolist()] * 2,
         }
     table = pd.DataFrame(rows, columns=[*COLUMNS])
     table.to_csv(study / FILE, index=False)

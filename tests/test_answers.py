@@ -77,7 +77,7 @@ def test_of_many_contrasts_their_verdicts_and_the_largest():
     many.loc[(many["fusion"] == "sum") & (many["heads"] == 2), "val_loss"] += 1.0
     result = compare(many, records=[make_record(primary=PRIMARY)])
     tally, largest = findings(result)
-    assert tally == "Of 6 comparisons: 3 undecided, 3 worse."
+    assert tally == "Of 6 comparisons, 3 are undecided; 3 are worse."
     named = make_record(primary=[{"vary": "fusion", "baseline": "concat", "where": {"heads": [2, 4]}}])
     assert len(findings(compare(many, records=[named]))) == 4  # what was named beforehand is told one by one
     assert largest.startswith("The largest: sum costs 1.250 nats") and "(heads=2" in largest

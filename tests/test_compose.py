@@ -30,6 +30,11 @@ REFUSED = [
     # Quotes are advised only where they help.
     (["name=日本語"], "name=日本語: it names a directory; use up to 100 of A-Z, a-z"),
     (["name=a b"], "name=a b: it names a directory"),
+    (["name=a."], "name=a.: it names a directory, and Windows drops the dot"),
+    *(
+        ([f"name={device}"], f"name={device}: a device on Windows; give another name")
+        for device in ("con", "NUL", "aux.txt", "Com1", "lpt9.a.b", "prn.")
+    ),
     (["heads=4 5"], "heads=4 5: expected a whole number"),
     (["corpus.splits=[1"], "corpus.splits=[1: expected a list of 3 numbers"),
     (["device=日本"], "device=日本: use auto, cpu"),
@@ -130,6 +135,10 @@ def test_an_option_holds_for_every_swept_choice_that_has_it():
 
 
 TYPED = ("1_1_1", "2024_01", "1e3", "1.50", "+1", ".5", "010", "0x10", "true", "nan", "12:30", "2024-01-01")
+
+
+def test_names_that_only_begin_like_devices_are_names():
+    assert all(compose([f"name={name}"]) for name in ("console", "com10", "auxiliary.txt", "nul-1"))
 
 
 def test_text_stays_as_it_is_typed():

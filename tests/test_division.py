@@ -17,10 +17,6 @@ SHARES = (0.8, 0.1, 0.1)
 CHUNK = 13
 
 
-def cut(text: str) -> list[str]:
-    return [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
-
-
 def text_of(*contents: str, split: str = "auto", unique: str = "none", given: Sequence[str] = ()) -> Text:
     documents = [
         Document(

@@ -389,7 +389,9 @@ def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch):
         open_corpus(config)
 
 
-@pytest.mark.parametrize("path", ["../x", "a/../x", "/x", "~/x", ".hidden", "a\\x", "c:x", "a//x", ""])
+@pytest.mark.parametrize(
+    "path", ["../x", "a/../x", "/x", "~/x", ".hidden", "a\\x", "c:x", "C:/x", "a:b", "a//x", ""]
+)
 def test_a_download_is_kept_below_its_folder(path):
     with pytest.raises(ConfigError, match=r"file=.*write a path below downloads/"):
         read(RemoteFile, {"file": path, "sha256": "0" * 64, "size": 1, "addresses": [], "holds": {}})

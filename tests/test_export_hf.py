@@ -2,21 +2,18 @@
 lacks for it."""
 
 import contextlib
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import yaml
 
 import ablate
-from ablate.config.identity import digest
 from ablate.export import hf
 from ablate.export.hf import lacks
 from ablate.files.owned import replace_file
-from tests.helpers import call_cli, make_spec
+from tests.helpers import call_cli, make_spec, reseal
 
 TEXT = "Ärger, naïve café 日本, it's\tthe cat's  hat.\r\n\nTwo  spaces! 😀 "
 TINY = ("corpus=file", "corpus.path=t.txt", "train.steps=4", "train.batch=2", "train.lr=0.05")
@@ -39,15 +36,6 @@ def trained(place: Path, *overrides: str) -> str:
         (run_id,) = ablate.run(**{key: yaml.safe_load(value) for key, value in typed.items()}).run_id
         (directory,) = Path("runs/store").glob(f"*-{run_id[:8]}")
     return directory.name
-
-
-def reseal(directory: Path, **changed: Any) -> None:
-    """Change the row of a finished run, as if it had ended so."""
-    row = json.loads((directory / "result.json").read_text(encoding="utf-8")) | changed
-    del row["seal"]
-    files = row.pop("files")
-    sealed = {**row, "files": files, "seal": digest([row, files])}
-    (directory / "result.json").write_text(json.dumps(sealed), encoding="utf-8")
 
 
 def refused(place: Path, *arguments: str) -> str:

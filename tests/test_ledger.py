@@ -41,7 +41,7 @@ from ablate.ledger.page import PAGE, faults, page, state
 from ablate.store.record import Choice, PlannedLooks, Role, StudyRecord, as_plain
 from ablate.store.store import Store
 from ablate.study.study import Study
-from tests.helpers import ROOT, call_cli, make_config, make_record
+from tests.helpers import ROOT, call_cli, make_config, make_record, reseal
 
 REPLICATED, NOT, UNDECIDED = Verdict.REPLICATED, Verdict.NOT, Verdict.UNDECIDED
 WRITTEN = {
@@ -557,14 +557,7 @@ def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
     resumed = call_cli("claims", "run", "001", cwd=tmp_path)
     assert resumed.returncode == 0 and resumed.stdout == done.stdout, resumed.stderr
     (old,) = Store().directories([last_run]).values()
-    result = {
-        **json.loads((old / "result.json").read_text()),
-        "numerics": 0,
-    }  # as if the numerics had changed
-    files = result.pop("files")
-    del result["seal"]
-    sealed = {**result, "files": files, "seal": digest([result, files])}
-    (old / "result.json").write_text(json.dumps(sealed))
+    reseal(old, numerics=0)  # as if the numerics had changed
     stale = call_cli("claims", "run", "001", cwd=tmp_path)
     assert stale.returncode == 2 and "ablate claims run with force=stale" in stale.stderr
     renewed = call_cli("claims", "run", "001", "force=stale", cwd=tmp_path)

@@ -14,7 +14,6 @@ import pytest
 
 import ablate
 from ablate.analysis.load import load
-from ablate.config.identity import digest
 from ablate.data.text import CorpusError, read
 from ablate.files import atomic
 from ablate.files.atomic import Garbled, StoreError, read_json
@@ -23,7 +22,7 @@ from ablate.store import lease
 from ablate.store.columns import fault_of
 from ablate.store.store import Store
 from benchmarks.odd.stores import Stores, held_by_modes, odd_store
-from tests.helpers import QUICK, call_cli, make_record, refusal, write_study
+from tests.helpers import QUICK, call_cli, make_record, refusal, reseal, write_study
 from tests.synthetic import small_study
 
 
@@ -186,15 +185,13 @@ ODD_CELLS = {
 @pytest.mark.slow
 def test_a_row_with_a_value_of_another_kind_is_none_whatever_its_seal(store):
     run = one_run(store, "mine")
-    whole = json.loads((run / "result.json").read_text())
-    files = whole.pop("files")
-    del whole["seal"]
+    whole, before = reseal(run), (run / "result.json").read_bytes()
     assert not fault_of(whole)
     assert not fault_of(whole | {"fusion_weights": [[1.0, [0.5, 1]], []], "value_scale": 1, "seed": 10**30})
     for name, value in ((name, value) for name, values in ODD_CELLS.items() for value in values):
-        row = whole | {name: value}
+        (run / "result.json").write_bytes(before)
+        row = reseal(run, **{name: value})
         assert name in fault_of(row), (name, value)
-        (run / "result.json").write_text(json.dumps({**row, "files": files, "seal": digest([row, files])}))
         if name in ("seed", "fusion"):  # what the table of all rows shows then
             table = load(["mine"]).rows.set_index("run_id")
             assert table["status"].tolist().count("failed") == 1
@@ -208,10 +205,7 @@ def test_a_row_with_a_value_of_another_kind_is_none_whatever_its_seal(store):
 
 def test_files_that_a_row_lists_lie_beside_it(store):
     run = one_run(store, "mine")
-    row = json.loads((run / "result.json").read_text())
-    del row["seal"], row["files"]
-    files = {"../../../book.txt": "0" * 16}
-    (run / "result.json").write_text(json.dumps({**row, "files": files, "seal": digest([row, files])}))
+    row = reseal(run, files={"../../../book.txt": "0" * 16})
     assert "its files are not of this run" in str(
         [one["error"] for one in store.rows() if one["run_id"] in run.name or one["run_id"] == row["run_id"]]
     )

@@ -69,27 +69,12 @@ def both_ways(tmp_path: Path, *command: str) -> dict[str, tuple[pd.DataFrame, se
 
 @pytest.mark.slow
 def test_a_tuned_study_in_groups(tmp_path):
-    rates_and_seeds = both_ways(tmp_path, *but(TUNED[: -len(QUICK)], RATES), "study.extend=0", *SHORT)[
-        "as one"
-    ][0]
-    develop = rates_and_seeds[rates_and_seeds["phase"] == "develop"]
-    assert {*develop["members"]} <= {2, 4} and 4 in {*develop["members"]}  # 3 rates × 2 seeds of an arm
-
-
-LOOKS = (
-    "run",
-    "study=fusion",
-    "fusion=concat,sum",
-    "seed=range(0,6)",
-    "study.looks=[3,6]",
-    "train.lr=0.0001",
-)
-
-
-@pytest.mark.slow
-def test_a_study_of_two_looks_in_groups(tmp_path):
-    rows = both_ways(tmp_path, *LOOKS, *SHORT)["as one"][0]
-    assert 3 in {*rows["members"]}  # the seeds of an arm at a look
+    looks = ("study.looks=[2,3]", "study.extend=0")
+    study = but(TUNED[: -len(QUICK)], RATES, "seed=range(100,103)")
+    rows = both_ways(tmp_path, *study, *looks, *SHORT)["as one"][0]
+    develop, report = (rows[rows["phase"] == phase]["members"] for phase in ("develop", "report"))
+    assert {*develop} <= {2, 4} and 4 in {*develop}  # 3 rates × 2 seeds of an arm
+    assert 4 in {*report}  # seeds and rates of an arm at a look
 
 
 @pytest.mark.slow

@@ -26,8 +26,7 @@ from ablate.store import provenance
 from ablate.store.store import Store
 from ablate.study.cluster.helper import Job, _prepared
 from ablate.study.launchers import _job
-from tests.helpers import call_cli, make_config, stopping
-from tests.test_export_hf import reseal
+from tests.helpers import call_cli, make_config, reseal, stopping
 
 SIZES = ("model.d_model=16", "heads=2", "model.layers=1", "model.context=16")
 QUICK = (*SIZES, "train.steps=4", "train.eval_every=2", "train.batch=2")

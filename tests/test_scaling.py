@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from ablate.analysis.rungs import Rungs, as_below, noise_trend, seen, slopes
+from ablate.analysis.rungs import Rungs, noise_trend, seen, slopes
 from ablate.analysis.scaling import forecast
+from benchmarks.ladder import as_below
 
 SIZES = np.array([1e5, 2.3e5, 4.4e5, 8e5, 1.7e6])
 RELATIVE = SIZES / SIZES[0]
@@ -42,12 +43,12 @@ def of_law(form: str, **given) -> Rungs:
 def test_a_difference_that_stays_or_follows_the_logarithm_is_held():
     """A constant is on both forms; of a line the centre is half way from the mean of the rungs to it."""
     same = forecast(of_law("constant").up_to(4), PAIRS, SIZES[4], 4)
-    for value in (same.centre, same.low, same.high):
+    for value in (same.value, same.low, same.high):
         assert value == pytest.approx([0.03, -0.1], rel=5e-3)
     line = forecast(of_law("log").up_to(4), PAIRS, SIZES[4], 4)
     below = np.average(LAWS["log"](RELATIVE)[:4], weights=SEEDS[:4])
     ends = np.sort([below, LAWS["log"](RELATIVE)[4]]) * 0.03
-    assert (line.low[0], line.centre[0], line.high[0]) == pytest.approx(
+    assert (line.low[0], line.value[0], line.high[0]) == pytest.approx(
         (ends[0], ends.mean(), ends[1]), rel=5e-3
     )
 
@@ -58,9 +59,9 @@ def test_neither_the_order_of_variants_nor_the_unit_of_sizes_changes_a_forecast(
     turned = Rungs(rungs.sizes / 1e6, [loss[[2, 0, 1]] for loss in rungs.losses])
     again = forecast(turned, [(2, 1), (0, 1)], SIZES[4] / 1e6, 4)
     alone = forecast(rungs, PAIRS[1:], SIZES[4], 4)
-    for name in ("centre", "low", "high"):
+    for name in ("value", "low", "high"):
         assert getattr(again, name) == pytest.approx(getattr(made, name), rel=1e-9)
-    assert alone.centre[0] == pytest.approx(made.centre[1], abs=5e-3)  # they share the trend of noise
+    assert alone.value[0] == pytest.approx(made.value[1], abs=5e-3)  # they share the trend of noise
 
 
 EVEN, FALLING = 0.01, 0.015 * RELATIVE**-0.2
@@ -76,7 +77,7 @@ def test_nine_of_ten_intervals_hold_what_is_seen_and_fewer_naive_ones(form, nois
         rungs = of_law(form, noise=noise, rng=rng)
         top = seen(rungs, PAIRS).mean[:, -1]
         made = forecast(rungs.up_to(4), PAIRS, SIZES[4], SEEDS[4], draws=200)
-        low, high = as_below(rungs.up_to(4), PAIRS, SEEDS[4])
+        low, high = as_below(rungs.up_to(4), PAIRS, SEEDS[4], level=0.9)
         held.append((made.low <= top) & (top <= made.high))
         naive.append((low <= top) & (top <= high))
     assert 0.84 < np.mean(held) < 0.99
@@ -101,20 +102,20 @@ def test_variants_that_are_equal_by_construction_and_missing_seeds_do_no_harm():
         loss[2] = loss[0]
     rungs.losses[0][1, 3] = rungs.losses[3][0, 0] = np.nan
     made = forecast(rungs.up_to(4), PAIRS, SIZES[4], 4)
-    assert made.low[1] == made.centre[1] == made.high[1] == 0
+    assert made.low[1] == made.value[1] == made.high[1] == 0
     assert made.low[0] < 0.03 < made.high[0]
     at = seen(rungs, PAIRS)
     assert at.n.tolist() == [[11, 12, 8, 5, 4], [12, 12, 8, 5, 4]]
     pairs = rungs.losses[3][:2, 1:]
     assert at.mean[0, 3] == pytest.approx((pairs[1] - pairs[0]).mean())
-    assert [values[1] for values in as_below(rungs, PAIRS, 4)] == [0, 0]
+    assert [values[1] for values in as_below(rungs, PAIRS, 4, level=0.9)] == [0, 0]
     of_equal = slopes(rungs, PAIRS)
     assert of_equal.low[1] == of_equal.value[1] == of_equal.high[1] == 0
 
 
 def test_two_seeds_a_rung_are_enough():
     made = forecast(of_law("constant", noise=0.01, seeds=(2, 2, 2, 2)), PAIRS, SIZES[4], 2)
-    assert np.isfinite([made.low, made.high]).all() and (made.low < made.centre).all()
+    assert np.isfinite([made.low, made.high]).all() and (made.low < made.value).all()
 
 
 # --- measured rungs ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.verify.contract import PROBES, require_sound
+from ablate.verify.contract import PROBES
 from tests.helpers import ROOT, call_cli, refusal
 
 PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
@@ -132,7 +132,3 @@ def test_a_built_in_method_begins_with_all_its_files(tmp_path):
     )
     again = inside("-m", "ablate", "new", "fusion", "mixed", "--builtin")
     assert again.returncode == 2 and "ablate has a fusion of this name" in again.stderr
-
-
-def test_sound_methods_have_nothing_to_say():
-    assert require_sound([]) == []

@@ -15,8 +15,7 @@ from ablate.model.costs import attention_params, flops_per_token, total_params
 from ablate.model.models import EncoderDecoder, Model, build_model
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
-from ablate.store.store import Store
-from tests.helpers import SEEDS, call_cli, make_config
+from tests.helpers import SEEDS, make_config
 
 PAIR = ("model=pair", "corpus=numbers")
 
@@ -289,16 +288,3 @@ def test_what_does_not_go_together_is_refused(overrides, words):
         prepare(make_config(*overrides))
     assert all(word in str(refused.value) for word in words), refused.value
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.slow
-def test_workers_make_what_one_process_makes(tmp_path):
-    runs = ("-m", "fusion=concat,sum", "at=cross", "corpus.held_out=40", "train.steps=4", "train.batch=4")
-    found = []
-    for launcher in ("pool", "basic"):
-        (tmp_path / launcher).mkdir()
-        command = ("run", "model=pair", "corpus=numbers", *runs, f"hydra/launcher={launcher}")
-        done = call_cli(*command, cwd=tmp_path / launcher)
-        assert done.returncode == 0, done.stderr
-        found.append([row["val_loss"] for row in Store(tmp_path / launcher / "runs").rows()])
-    assert found[0] == found[1] and len(found[0]) == 2

@@ -110,14 +110,3 @@ def slopes(rungs: Rungs, pairs: Pairs, *, level: float = 0.95) -> Estimates:
     slope, se = at.mean @ coefficient_R, np.sqrt(variance_KR.sum(1))
     half = t.isf((1 - level) / 2, np.maximum(df, 1)) * se
     return Estimates(slope, slope - half, slope + half)
-
-
-def as_below(rungs: Rungs, pairs: Pairs, seeds: int, *, level: float = 0.9) -> tuple[Array, Array]:
-    """The naive interval for the mean difference over `seeds` seeds of a larger model: that it is as on the
-    highest measured rung."""
-    from scipy.stats import t
-
-    top = seen(Rungs(rungs.sizes[-1:], rungs.losses[-1:]), pairs)
-    n, mean, sd = (values[:, 0] for values in (top.n, top.mean, top.sd))
-    half = t.isf((1 - level) / 2, n - 1) * sd * np.sqrt(1 / n + 1 / seeds)
-    return mean - half, mean + half

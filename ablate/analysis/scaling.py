@@ -11,33 +11,22 @@ Shapes: those of rungs.py, F forms, M draws. x is ln N − ln N of the highest r
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ablate.analysis import stats
-from ablate.analysis.rungs import Pairs, Rungs, Seen, noise_trend, seen
+from ablate.analysis.rungs import Estimates, Pairs, Rungs, Seen, noise_trend, seen
 from ablate.analysis.stats import Array
 
-FORMS = ("constant", "log")
 DRAWS = 4_000
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """The forecast of K mean differences yet to be observed. centre: (K,) the mean of what the forms predict.
-    low, high: (K,) the interval."""
-
-    centre: Array
-    low: Array
-    high: Array
 
 
 def forecast(
     rungs: Rungs, pairs: Pairs, size: float, seeds: int, *, level: float = 0.9, draws: int = DRAWS
-) -> Forecast:
-    """The forecast of the mean difference over so many paired seeds at a size that is not among the rungs.
-    The draws are the same at every call, and for every contrast."""
+) -> Estimates:
+    """The forecast of the mean difference over so many paired seeds at a size that is not among the rungs;
+    its value is the mean of what the forms predict. The draws are the same at every call, and for every
+    contrast."""
     at = seen(rungs, pairs)
     x_R, x = np.log(rungs.sizes / rungs.sizes[-1]), np.log(size / rungs.sizes[-1])
     trend = noise_trend(at, x_R)
@@ -48,7 +37,7 @@ def forecast(
     value_FMK += sd_K * np.stack([_student(draws, float(df)) for df in df_K], 1)
     tail = (1 - level) / 2
     low, high = np.quantile(value_FMK, (tail, 1 - tail), axis=(0, 1), method="inverted_cdf")
-    return Forecast((at.mean @ c_FR.T).mean(1), low, high)
+    return Estimates((at.mean @ c_FR.T).mean(1), low, high)
 
 
 def coefficients(x_R: Array, weight_R: Array, x: float) -> Array:

@@ -1,7 +1,7 @@
 """`ablate compare`, `ablate report` and `ablate plan`: variants and their baselines over paired seeds."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,12 +29,11 @@ from ablate.cli.shared import (
     use_plugins,
 )
 from ablate.config.contrast import MARGIN
-from ablate.phrases import Note, lines_if, texts
+from ablate.phrases import lines_if, texts
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
     from ablate.analysis.compare import Comparison
-    from ablate.store.record import StudyRecord
 
 
 def compare(
@@ -101,7 +100,7 @@ def compare(
     from ablate.analysis.load import load
     from ablate.analysis.notes import not_begun
     from ablate.analysis.question import question
-    from ablate.reporting import answers
+    from ablate.reporting import answers, cells
 
     if pivot is not None and cost:
         raise typer.BadParameter("shows means alone; leave --cost out", param_hint="--pivot")
@@ -134,55 +133,27 @@ def compare(
     elif format not in READ:
         print_table(result.table, format, wide=wide)
     elif is_short:
-        _in_short(result, results.records, notes, format, marginal=marginal, wide=wide)
+        for line in answers.brief_lines(result, results.records, notes):
+            remark(line, format)
+        put()
+        tuned = results.records[0].tuned_column if results.records else ""
+        table = cells.short_table(result, tuned, marginal=marginal)
+        if format == "table" and not wide:
+            table = cells.in_width(table, shutil.get_terminal_size().columns)
+        print_table(table, format, wide=wide)
     else:
-        _in_full(result, results.records, format, marginal=marginal, wide=wide)
+        for line in answers.lines(result, results.records):
+            remark(line, format)
+        put()
+        if result.ladder:
+            print_table(cells.short_table(result, marginal=marginal), format, wide=wide)
+            put()
+        for family in result.families:
+            remark(cells.caption(result, family), format)
+            print_table(cells.full_table(result, family, marginal=marginal), format, wide=wide)
+            put()
     for line in (*asked, *(shown if is_short else texts(notes))):
         say(line)
-
-
-def _in_short(
-    result: "Comparison",
-    records: "Sequence[StudyRecord]",
-    notes: Sequence[Note],
-    format: Format,
-    *,
-    marginal: bool,
-    wide: bool,
-) -> None:
-    """Print the answer and one table."""
-    from ablate.reporting import answers, cells
-
-    for line in answers.brief_lines(result, records, notes):
-        remark(line, format)
-    put()
-    table = cells.short_table(result, records[0].tuned_column if records else "", marginal=marginal)
-    if format == "table" and not wide:
-        table = cells.in_width(table, shutil.get_terminal_size().columns)
-    print_table(table, format, wide=wide)
-
-
-def _in_full(
-    result: "Comparison",
-    records: "Sequence[StudyRecord]",
-    format: Format,
-    *,
-    marginal: bool,
-    wide: bool,
-) -> None:
-    """Print the answer and each family."""
-    from ablate.reporting import answers, cells
-
-    for line in answers.lines(result, records):
-        remark(line, format)
-    put()
-    if result.ladder:
-        print_table(cells.short_table(result, marginal=marginal), format, wide=wide)
-        put()
-    for family in result.families:
-        remark(cells.caption(result, family), format)
-        print_table(cells.full_table(result, family, marginal=marginal), format, wide=wide)
-        put()
 
 
 def _for_a_paper(result: "Comparison", pivot: str | None, format: Format, *, wide: bool) -> None:

@@ -217,35 +217,22 @@ class EncoderDecoder(Model):
         self, tokens_BT: Tensor, target_positions_K: Tensor | None = None, source_BS: Tensor | None = None
     ) -> Tensor:
         assert source_BS is not None, "it reads two texts"
-        return self.decode(tokens_BT, *self.encode(source_BS), target_positions_K)
+        is_token_BS = source_BS >= 0
+        padding_mask_BS = None if is_token_BS.all() else is_token_BS  # of the source; None if it has none
+        x_BSC = self.embedded(source_BS.clamp(min=0), self.source_position)
+        for block in self.encoder:
+            x_BSC = block(x_BSC, padding_mask_BS)
+        memory_BSC = self.encoder_norm(x_BSC)
+        x_BTC = self.embedded(tokens_BT, self.position)
+        for block in self.blocks:
+            x_BTC = block(x_BTC, memory_BSC, padding_mask_BS)
+        return self.logits(x_BTC, target_positions_K)
 
     def sites(self) -> list[Site]:
         encoder = [Site("encoder", layer, block.attention) for layer, block in enumerate(self.encoder, 1)]
         decoder = [Site("decoder", layer, block.attention) for layer, block in enumerate(self.blocks, 1)]
         cross = [Site("cross", layer, block.cross) for layer, block in enumerate(self.blocks, 1)]
         return encoder + decoder + cross
-
-    def encode(self, source_BS: Tensor) -> tuple[Tensor, Tensor | None]:
-        """memory_BSC, and padding_mask_BS, false where the memory is padding; None if it has none."""
-        is_token_BS = source_BS >= 0
-        padding_mask_BS = None if is_token_BS.all() else is_token_BS
-        x_BSC = self.embedded(source_BS.clamp(min=0), self.source_position)
-        for block in self.encoder:
-            x_BSC = block(x_BSC, padding_mask_BS)
-        return self.encoder_norm(x_BSC), padding_mask_BS
-
-    def decode(
-        self,
-        tokens_BT: Tensor,
-        memory_BSC: Tensor,
-        padding_mask_BS: Tensor | None,
-        target_positions_K: Tensor | None = None,
-    ) -> Tensor:
-        """The logits, from the output of `encode`. target_positions_K: as in `forward`."""
-        x_BTC = self.embedded(tokens_BT, self.position)
-        for block in self.blocks:
-            x_BTC = block(x_BTC, memory_BSC, padding_mask_BS)
-        return self.logits(x_BTC, target_positions_K)
 
 
 def empty_model(spec: ModelSpec) -> Model:

@@ -14,7 +14,6 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -128,13 +127,9 @@ def first_position(patterns_BHTS: Tensor) -> list[float]:
 
 
 def divergences(patterns_BHTS: Tensor) -> list[float]:
-    """For each head, the mean `divergence` from the others. Empty for one head."""
-    return over_others(divergence(patterns_BHTS))
-
-
-def divergence(patterns_BHTS: Tensor) -> np.ndarray:
-    """(H, H) mean Jensen-Shannon divergence between the rows of two heads, in nats: 0 for equal patterns, log
-    2 for heads that never look at the same positions; NaN if a weight is below 0."""
+    """For each head, the mean Jensen-Shannon divergence between its rows and those of the others, in nats: 0
+    for equal patterns, log 2 for heads that never look at the same positions; NaN if a weight is below 0.
+    Empty for one head."""
     rows = patterns_BHTS[:, :, 1:]
     H = rows.shape[1]
     entropy = -torch.special.xlogy(rows, rows).sum(-1)
@@ -144,7 +139,7 @@ def divergence(patterns_BHTS: Tensor) -> np.ndarray:
         mixed = -torch.special.xlogy(middle, middle).sum(-1)
         apart = mixed - (entropy + entropy[:, head : head + 1]) / 2
         pairs[head] = apart.mean((0, 2))
-    return pairs.numpy()
+    return over_others(pairs.numpy())
 
 
 def pattern_rank(patterns_BHTS: Tensor) -> float:

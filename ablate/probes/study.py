@@ -32,7 +32,7 @@ from ablate.model import scores
 from ablate.model.models import EncoderDecoder
 from ablate.probes.measure import Value, layer_names, measure
 from ablate.probes.outputs import likeness
-from ablate.probes.patterns import divergence, look
+from ablate.probes.patterns import look
 from ablate.store.run_files import read_started, weights_on_the_way
 from ablate.store.store import Store
 
@@ -166,8 +166,7 @@ def write_maps(directories: Mapping[str, Path], text: Path, path: Path) -> None:
 
 def _maps(directory: Path, text: str) -> dict[str, object]:
     """The `tokens`, the names of `layers`, the `patterns` by layer, head, query and key, and for each pair of
-    heads in a layer the `likeness` of their outputs and the `divergence` of their patterns. The text is cut
-    at model.context.
+    heads in a layer the `likeness` of their outputs. The text is cut at model.context.
 
     For a model with an encoder, the first line has a source and, after a tab, its target, by default the
     model's translation. The layers are those of cross-attention, `tokens` are the tokens it predicts, and
@@ -187,7 +186,6 @@ def _maps(directory: Path, text: str) -> dict[str, object]:
         "layers": [str(name) for name, _ in shown],
         "patterns": [heads.patterns[0].numpy().round(DIGITS).tolist() for _, heads in shown],
         "likeness": [likeness(heads.written[0].numpy()).round(DIGITS).tolist() for _, heads in shown],
-        "divergence": [divergence(heads.patterns).round(DIGITS).tolist() for _, heads in shown],
     }
 
 

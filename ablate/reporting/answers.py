@@ -235,12 +235,12 @@ def findings(
         return f"{sentence(one, voice, terms, **instead)}{remark}."
 
     if len(tested) > MOST and brief:
-        sentences = [_tally_in_brief(tested)]
+        sentences = [_tally(tested)]
     elif len(tested) > (NAMED if all(one.is_primary for one in tested) else MOST):
         largest = max(tested, key=lambda one: -1.0 if one.is_undecided else abs(one.diff))
         alike = sum(one.same_class for one in tested)
         line = f"In {alike} of them both can learn the same functions, so all of it is parametrization."
-        sentences = [f"Of {_tally(tested, 'comparison')}.", f"The largest: {told(largest)}"]
+        sentences = [_tally(tested), f"The largest: {told(largest)}"]
         sentences += lines_if(alike, line)
     else:
         open_ = [one for one in tested if one.is_undecided]
@@ -268,22 +268,11 @@ def _undecided(
     return f"nothing is decided yet{against} about {'; '.join(each)}."
 
 
-def _tally(tested: Sequence[Finding], what: str) -> str:
+def _tally(tested: Sequence[Finding], what: str = "comparison") -> str:
     """The number of contrasts with each verdict, in words."""
-    counts = Counter(one.verdict for one in tested)
-    perhaps = Counter(one.verdict for one in tested if one.is_perhaps_within)
-    each = [
-        f"{count} {of}" + (f" ({perhaps[of]} perhaps within the margin)" if perhaps[of] else "")
-        for of, count in counts.most_common()
-    ]
-    return f"{counted(len(tested), what)}: {', '.join(each)}"
-
-
-def _tally_in_brief(tested: Sequence[Finding]) -> str:
-    """The tally as a sentence."""
     counts = Counter(map(verdict, tested))
     each = [f"{count} {'is' if count == 1 else 'are'} {of}" for of, count in counts.most_common()]
-    return f"of {len(tested)} comparisons, {'; '.join(each)}."
+    return f"of {counted(len(tested), what)}, {'; '.join(each)}."
 
 
 def place(rows: pd.DataFrame) -> str:
@@ -317,7 +306,7 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     elif not any(one.is_primary for one in comparison.findings):
         lines.append("No contrast was named beforehand: take this as a lead to test, not as a result.")
     elif others := [one for one in comparison.findings if one.is_tested and one.family == "exploratory"]:
-        lines.append(f"{_tally(others, 'more comparison')}. They are leads to test, not results.")
+        lines.append(f"{capital(_tally(others, 'more comparison'))} They are leads to test, not results.")
     return lines
 
 

@@ -16,7 +16,7 @@ from ablate.config.rules import ConfigError
 ONE_BY_ONE = "single"  # the kind of a list of single runs
 SURE = 16  # the first look where a run of development learned late, as one seed in eight may
 LEVEL = 0.9  # of the interval of a prediction
-LAST_DIGIT = 1.5e-4  # predictions have four decimals, the weights of their forms three
+LAST_DIGIT = 1.5e-4  # predictions have four decimals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,24 +60,15 @@ def name_at(rung: Rung, arm: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Predicted:
-    """A predicted difference from the baseline. low, high: the interval of the observed one. as_below: the
-    interval if it were as at the rung below. weights: of the forms that it may have."""
+    """A predicted difference from the baseline. low, high: the interval of the observed one."""
 
     difference: float
     low: float
     high: float
-    as_below: list[float]
-    weights: Mapping[str, float]
 
     def is_near(self, other: "Predicted") -> bool:
         """Whether they are the same but for the last digit, which another numpy may round the other way."""
-        pairs = [
-            *zip(
-                (self.difference, self.low, self.high), (other.difference, other.low, other.high), strict=True
-            ),
-            *zip(self.as_below, other.as_below, strict=True),
-            *((share / 10, other.weights.get(form, math.inf) / 10) for form, share in self.weights.items()),
-        ]
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
         return all(math.isclose(one, two, abs_tol=LAST_DIGIT) for one, two in pairs)
 
 

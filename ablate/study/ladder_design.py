@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ablate.analysis.rungs import Rungs, as_below
-from ablate.analysis.scaling import FORMS, forecast
+from ablate.analysis.rungs import Rungs
+from ablate.analysis.scaling import forecast
 from ablate.analysis.variants import USABLE
 from ablate.compose.composer import Composer
 from ablate.config.contrast import Contrast, Contrasts
@@ -301,16 +301,12 @@ def predicted(below: Rungs, names: Sequence[str], baseline: str, top: Rung) -> d
         return {}
     below = Rungs(below.sizes, [loss[kept] for loss in below.losses])
     pairs = [(k, kept.index(base)) for k, which in enumerate(kept) if which != base]
-    top_seeds = len(top.seeds)
-    of = forecast(below, pairs, top.size, top_seeds, level=LEVEL)
-    naive = as_below(below, pairs, top_seeds, level=LEVEL)
+    of = forecast(below, pairs, top.size, len(top.seeds), level=LEVEL)
     return {
         names[kept[one]]: Predicted(
-            difference=round(float(of.centre[k]), DIGITS),
+            difference=round(float(of.value[k]), DIGITS),
             low=round(float(of.low[k]), DIGITS),
             high=round(float(of.high[k]), DIGITS),
-            as_below=[round(float(limit[k]), DIGITS) for limit in naive],
-            weights=dict.fromkeys(FORMS, 1 / len(FORMS)),
         )
         for k, (one, _) in enumerate(pairs)
     }

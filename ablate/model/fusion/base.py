@@ -42,12 +42,12 @@ class Fusion(Part):
     reads_values: ClassVar[bool] = False  # forward also gets v_BTHV: at each position, the head's value there
 
     @classmethod
-    @abstractmethod
     def slots(cls, heads: int, options: Any) -> int:
-        """How many vectors of value width the fused vector concatenates: F = slots·V.
+        """How many vectors of value width the fused vector concatenates: F = slots·V. By default 1.
 
         Raises ConfigError if the options do not fit the number of heads.
         """
+        return 1
 
     @classmethod
     def form(cls, heads: int, options: Any) -> str:

@@ -25,10 +25,6 @@ class Max(Fusion):
         self.scale = 1 / sd_of_largest(shape.heads) if options.normalize == "variance" else 1.0
 
     @classmethod
-    def slots(cls, heads: int, options: Any) -> int:
-        return 1
-
-    @classmethod
     def form(cls, heads: int, options: Any) -> str:
         return "concat" if heads == 1 else super().form(heads, options)
 

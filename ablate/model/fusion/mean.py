@@ -18,10 +18,6 @@ class Mean(Fusion):
     one_head_passes = homogeneous = adds_up = True
 
     @classmethod
-    def slots(cls, heads: int, options: Any) -> int:
-        return 1
-
-    @classmethod
     def form(cls, heads: int, options: Any) -> str:
         if heads == 1:
             return "concat"

@@ -1,6 +1,6 @@
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -32,10 +32,6 @@ class Sum(Fusion):
     def __init__(self, shape: HeadShape, options: SumOptions) -> None:
         super().__init__(shape, options)
         self.scale = shape.heads**-0.5 if options.normalize == "variance" else 1.0
-
-    @classmethod
-    def slots(cls, heads: int, options: Any) -> int:
-        return 1
 
     @classmethod
     def form(cls, heads: int, options: SumOptions) -> str:

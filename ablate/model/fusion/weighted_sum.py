@@ -39,10 +39,6 @@ class WeightedSum(Fusion):
         self.alpha = nn.Parameter(torch.full((shape.heads, width), start))
 
     @classmethod
-    def slots(cls, heads: int, options: WeightedSumOptions) -> int:
-        return 1
-
-    @classmethod
     def folds(cls, heads: int, options: WeightedSumOptions) -> bool:
         return True
 

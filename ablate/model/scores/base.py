@@ -14,6 +14,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from ablate.config.registry import Registry
@@ -58,9 +59,9 @@ class Scores(Part):
         channels unlike each other, as the gain of a norm, belongs here."""
         return q_BPTK, k_BPSK
 
-    @abstractmethod
     def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
         """What the patterns read, z_BPTW. dropout: the share of each pattern to drop, 0 unless training."""
+        return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW
 
     @abstractmethod
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:

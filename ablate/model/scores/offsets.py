@@ -2,7 +2,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ablate.model.attend import Mask, visible_under
@@ -31,9 +30,6 @@ class Offsets(Scores):
     @classmethod
     def rules(cls, heads: int, options: Any) -> Sequence[int]:
         return range(1, heads + 1)
-
-    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
-        return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW
 
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
         T, S = q_BPTK.shape[-2], k_BPSK.shape[-2]

@@ -2,7 +2,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ablate.model.attend import Mask, masked_softmax
@@ -38,9 +37,6 @@ class Talking(Scores):
     @classmethod
     def count_flops_per_source(cls, shape: HeadShape, options: TalkingOptions) -> int:
         return (2 if options.mix == "both" else 1) * 2 * len(shape.patterns) ** 2
-
-    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
-        return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW
 
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
         scores_BPTS = _mixed(self.pre, self.shape.scale * q_BPTK @ k_BPSK.mT)

@@ -1,4 +1,3 @@
-import torch.nn.functional as F
 from torch import Tensor
 
 from ablate.model.attend import Mask, visible_under
@@ -16,9 +15,6 @@ class Uniform(Scores):
 
     compares = False
     sums_to_one = order_free = True
-
-    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
-        return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW
 
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
         T, S = q_BPTK.shape[-2], k_BPSK.shape[-2]

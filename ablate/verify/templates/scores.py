@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ablate.methods import Above, HeadShape, Mask, Options, Scores, masked_softmax, register
@@ -39,7 +38,8 @@ class Mine(Scores):
     #     sums_to_one = True  # each row of a pattern sums to 1
     #     order_free = True  # the order of keys and values has no effect; cross-attention needs this
     #
-    # If it reads more than its probabilities times the values, say so; probes of patterns then abstain:
+    # If it reads more than its probabilities times the values, (B, P, T, W), say so, and define
+    # forward(self, q_BPTK, k_BPSK, v_BPSW, mask, dropout); probes of patterns then abstain:
     #
     #     reads_more = True
 
@@ -54,10 +54,6 @@ class Mine(Scores):
     # positions turn them after it.
     # Define count_flops_per_source(cls, shape, options) as a class method if the method has matrix products
     # besides QKᵀ and AV: their FLOPs per token and source. `ablate check` says the number.
-
-    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
-        """What the patterns read: (B, P, T, W)."""
-        return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW
 
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
         """The patterns: (B, P, T, S), 0 where the mask hides a position."""

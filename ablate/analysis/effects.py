@@ -42,17 +42,15 @@ def projection_and_heads(variants: Variants, contrasts: Sequence[Contrast], *, a
         return pd.DataFrame()
     many = [variants.each[block[0]] for block in blocks]
     _, tuned = own_values(variants)
-    labels = [one.label([c for c in varying(many) if c not in ("heads", *tuned)]) for one in many]
+    settings = [c for c in varying(many) if c not in ("heads", *tuned)]
+    effects = [
+        f"heads={one.levels['heads']} − heads={few}"
+        + (f" at {label}" if (label := one.label(settings)) else "")
+        for one in many
+    ]
     many_off, few_off, many_on, few_on = (variants.values[[*side]] for side in zip(*blocks, strict=True))
     table = _tested(many_off - few_off - (many_on - few_on), alpha)
-    table.insert(
-        0,
-        "effect",
-        [
-            f"heads={one.levels['heads']} − heads={few}" + (f" at {label}" if label else "")
-            for one, label in zip(many, labels, strict=True)
-        ],
-    )
+    table.insert(0, "effect", effects)
     table["few"] = few
     table["more_diverged"] = [more_diverged(variants, block) for block in blocks]
     is_sound = np.array([[not more_diverged(variants, (block[1], block[3]))] for block in blocks])

@@ -320,7 +320,6 @@ def _telling(
         "looks at the position before": lambda A_TT: np.diag(A_TT, -1),
         "looks at the first position": lambda A_TT: A_TT[2:, 0],
         "looks at itself": lambda A_TT: np.diag(A_TT)[2:],
-        "looks far back": lambda A_TT: [A_TT[t, :t] @ np.arange(t, 0, -1) / t for t in range(1, len(A_TT))],
     }
     telling = []
     for what, score in [*scores.items()][: min(MAPS, len(left))]:

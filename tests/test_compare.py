@@ -21,11 +21,12 @@ from ablate.analysis.incomparable import Incomparable
 from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.config.rules import ConfigError
 from ablate.phrases import texts
-from ablate.reporting.cells import caption, full_table
+from ablate.reporting.cells import caption, full_table, short_table
 from ablate.reporting.tables import records as as_records
 from ablate.reporting.tables import render
 from ablate.reporting.words import sentences
 from ablate.store.columns import COLUMNS
+from ablate.store.record import PlannedLooks
 from tests.helpers import call_cli, make_record, summarize
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
@@ -464,6 +465,19 @@ def test_a_diverged_run_stays_one_when_it_is_stale_and_infinity_is_no_result():
     assert result["n"].to_dict() == {"concat": 2, "sum": 1}
 
 
+def test_runs_chosen_by_seed_or_result_are_a_doubt():
+    rows = table(*variant((2.0, 2.1, 2.2), **CONCAT), *variant((2.5, 2.7, 2.6), **SUM))
+    for where, by in (("seed in [0, 2]", "seed"), ("val_loss < 2.7", "val_loss"), ("heads == 4", "")):
+        found = {note.text: note.brief for note in compare(rows, where=[where]).notes}
+        assert found[f"only rows where {where}"] == (f"runs chosen by {by}" if by else "")
+
+
+def test_a_difference_of_fewer_seeds_than_its_mean_says_so():
+    rows = table(*variant((2.0, 2.1, 2.2, 2.3), **CONCAT), *variant((2.5, 2.7), **SUM))
+    assert short_table(compare(rows))["n"].tolist() == ["4", "2"]
+    assert short_table(compare(rows, baseline={"fusion": "sum"}))["n"].tolist() == ["2 of 4", "2"]
+
+
 @pytest.mark.slow
 def test_missing_seeds_and_too_few_are_named():
     rows = table(*variant((2.0, 2.1, 2.2), **CONCAT), *variant((2.5,), **SUM))
@@ -644,6 +658,10 @@ def test_whether_heads_need_the_projection_is_answered_where_a_study_asks():
     )
     entry = {"vary": "out_proj", "baseline": True, "where": {"heads": 1}}
     result = compare(rows, records=[make_record(primary=[entry], metric="val_loss")])
+    looked = PlannedLooks(at=[3, 6], seeds=[*range(6)], contrasts=1)
+    half = student.isf(0.025 / 2, 2) * 0.1 / 3**0.5  # of 5 %, the first look spends half
+    at_look = compare(rows, records=[make_record(primary=[entry], metric="val_loss", looks=looked)])
+    assert at_look.interaction["high"].tolist() == pytest.approx([0.5 + half])
     (row,) = result.interaction.to_dict("records")
     t = 0.5 / (0.1 / math.sqrt(3))
     assert row["diff"] == pytest.approx(0.5) and row["p"] == pytest.approx(2 * student.sf(t, 2))

@@ -169,7 +169,46 @@ def test_pairs_and_groups_are_one_family():
 def test_equal_rows_without_a_seed_are_several_runs(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("method,loss\n" + "base,2.0\n" * 2 + "base,2.1\nours,1.9\nours,1.9\n", encoding="utf-8")
-    assert len(load([str(path)]).rows) == 5 and len(load([str(path)] * 2).rows) == 5
+    assert len(load([str(path)]).rows) == 5
+    twice = load([str(path)] * 2)
+    assert len(twice.rows) == 5 and "5 rows without a seed are in two tables" in texts(twice.notes)[-1]
+
+
+def test_two_groups_of_unequal_size_are_never_identical():
+    base = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 5.0, 6.0, 7.0, 8.0)
+    rows = frame({"base": base, "ours": base[:6]}).drop(columns="seed")
+    row = contrast(rows, higher_is_better=False)
+    by_scipy = reference.ttest_ind(base[:6], base, equal_var=False).confidence_interval(0.95)
+    assert [row["low"], row["high"]] == pytest.approx([by_scipy.low, by_scipy.high])
+    assert row["verdict"] == "better"
+
+
+def test_two_spellings_of_a_number_a_missing_partner_and_a_small_metric_are_told(tmp_path):
+    cells = [f"{version},{seed},{2 + seed / 10}" for version in ("2.1", "2.10", "2.2") for seed in range(3)]
+    (tmp_path / "t.csv").write_text("\n".join(["version,seed,loss", *cells, ""]), encoding="utf-8")
+    assert (
+        "version: 2.1 and 2.10 are one number; write v2.1" in texts(load([str(tmp_path / "t.csv")]).notes)[0]
+    )
+    large = frame(size="small")
+    large = pd.concat([large, large.query("method == 'ours'").assign(size="large", loss=1.0)])
+    found = ablate.compare(large, **{**ASKED, "by": "method,size"})
+    (line,) = [one for one in texts(found.notes) if one.startswith("compared with nothing")]
+    assert line.endswith("method=ours size=large") and "(size=small)" in str(found)
+    assert "smaller unit" not in str(ablate.compare(frame(), **ASKED))
+    tiny = frame().assign(loss=frame()["loss"] * 1e-14)
+    assert contrast(tiny)["p"] == pytest.approx(contrast(frame())["p"])
+    assert "loss is 2.3e-14 at most" in str(ablate.compare(tiny, **ASKED))
+
+
+def test_what_is_averaged_over_is_named_and_so_are_pairs_that_one_lacks():
+    rates = pd.concat([frame(rate=rate).assign(seed=None) for rate in (0.1, 0.01, 0.001)])
+    assert any(
+        line.startswith("rate (0.1, 0.01, 0.001) defines no variants here")
+        for line in texts(ablate.compare(rates, **ASKED).notes)
+    )
+    folds = frame().rename(columns={"seed": "fold"}).iloc[:-1]
+    found = ablate.compare(folds, pair_by="fold", **ASKED)
+    assert "missing: method=ours: no run of fold 3" in texts(found.notes)
 
 
 # --- which way a metric is better, and its margin ---------------------------------------------------------
@@ -431,6 +470,10 @@ def test_columns_with_our_names_and_other_meanings():
     of_lists: Any = [[8, 8]] * 4 + [[8, 4]] * 4
     lists = rows.assign(method=of_lists)
     assert contrast(lists, baseline={"method": "[8, 8]"})["pairs"] == 4
+    shares = rows.assign(overlap=rows["loss"], epochs=100)  # of masks, say
+    assert contrast(shares, metric="overlap", higher_is_better=True)["verdict"] == "worse"
+    assert contrast(shares, metric="overlap")["verdict"] == "lower"
+    assert not re.search("read its text|split lies", str(texts(ablate.compare(shares, **ASKED).notes)))
 
 
 def test_a_study_json_is_its_study(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from ablate.analysis.compare import compare
 from ablate.config.rules import ConfigError
 from ablate.reporting import paper, tables
-from tests.helpers import call_cli
+from tests.helpers import call_cli, make_record
 from tests.test_answers import at
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
@@ -42,6 +42,27 @@ def test_a_pivot_by_hand():
         " layers, 64 wide, 1,000 steps). †: differs from its baseline,"
         " concat, by the simultaneous 95 % interval."
     )
+
+
+def test_a_baseline_of_its_own_stands_beside_each_difference():
+    """As in a study whose arms are compared in pairs: concat with sum, mean with sum and with concat."""
+    pairs = [("concat", "sum"), ("mean", "sum"), ("mean", "concat")]
+    primary = [{"baseline": {"fusion": base}, "variants": [{"fusion": one}]} for one, base in pairs]
+    result = compare(at(4), records=[make_record(primary=primary)])
+    found = paper.by_variant(result)
+    assert [*found.frame.columns] == ["fusion", "mean", "difference", "baseline"]
+    rows = {(one.variant.levels["fusion"], one.baseline.levels["fusion"]): one for one in result.tested}
+    shown, name = {}, ""
+    for row in found.frame.to_dict("records"):
+        name = row["fusion"] or name
+        if row["baseline"]:
+            shown[name, row["baseline"]] = row["difference"]
+    assert {*shown} == {*rows} == {*pairs}
+    assert all(text.startswith(f"{rows[pair].diff:+.3f}") for pair, text in shown.items())
+    assert {text.endswith("†") for pair, text in shown.items() if rows[pair].verdict == "worse"} <= {True}
+    assert "differs from its baseline by the" in found.caption
+    assert "difference: to the baseline beside it over 4 paired seeds" in found.caption
+    assert "†" not in paper.pivot(result, ["heads", "fusion"]).frame.to_string()
 
 
 def test_its_latex_takes_booktabs_alone():

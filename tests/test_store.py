@@ -372,6 +372,21 @@ def test_a_published_record_is_written_as_it_is_read():
     assert as_plain(read_record(plain)) == plain
 
 
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        *(("looks", {"at": at, "seeds": [0, 1], "contrasts": 1}) for at in ([], [0, 2], [2, 2], [2, 1])),
+        ("looks", {"at": [2], "seeds": [1, 1], "contrasts": 1}),
+        ("declared", {"develop": 5}),
+        ("declared", {"report_at": "tuned"}),
+        ("rungs", [{"name": "low", "size": 1, "tokens": 1, "overrides": [], "seeds": []}]),
+    ],
+)
+def test_a_record_that_was_altered_is_refused_in_a_line(key, value):
+    with pytest.raises(ConfigError, match=key if key != "rungs" else "declared.baseline"):
+        read_record({**as_plain(NOW), key: value})
+
+
 def test_a_record_with_a_key_that_it_never_had_is_refused():
     with pytest.raises(ConfigError, match="parts: no such key"):
         read_record({**as_plain(NOW), "parts": {}})

@@ -34,7 +34,10 @@ class Caveat(Note):
 
 
 def caveats(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
-    """The caveats on the baselines, given by their indices, and on the text."""
+    """The caveats on the baselines, given by their indices, and on the text; none of another program, whose
+    words for these columns mean something else."""
+    if variants.is_foreign:
+        return
     figures = variants.table.reindex(columns=[*OF_TEXT]).apply(pd.to_numeric, errors="coerce").astype(float)
     yield from _counting(variants, bases, figures.iloc[[*bases]])
     yield from _fixed_places(variants, bases)

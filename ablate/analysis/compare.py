@@ -33,7 +33,7 @@ from ablate.analysis.verdicts import (
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import Note
+from ablate.phrases import Note, first_few
 from ablate.store.columns import RESULTS, Status, column_named
 from ablate.store.record import NO_STUDY, StudyRecord
 
@@ -153,7 +153,7 @@ def compare(
     baseline, contrasts = _baseline(every, records, asked.get("baseline"))
     pairs, missing = _pairs(every, records, contrasts, baseline)
     now = decisions(every, records, pairs, margin, alpha)
-    variants = that_count(every, now)
+    variants, looks = that_count(every, now), next((one.looks for one in now.values()), None)
     bases = sorted({base for of in pairs.values() for _, base in of})
     worth = controls.uniform_attention_gap(variants, bases)
     losses = pd.DataFrame() if documents is None else documents
@@ -182,15 +182,17 @@ def compare(
         runs=runs,
         nothing=nothing,
         notes=[],
-        interaction=projection_and_heads(variants, contrasts, alpha=alpha),
+        interaction=projection_and_heads(variants, contrasts, looks, alpha=alpha),
         floor=floor,
         owed=owed,
         caveats=[*caveats(variants, bases)],
         ladder=ladder_result(rows, table, runs, metric, records),
     )
     is_ladder = any(record.rungs for record in records)
+    pair_by = [*variants.seeds.columns] if asked.get("pair_by") else ["seed"]
     lines = [
         *(one for one in comparison.caveats if one.is_doubt),  # the gravest first
+        *notes.only_where(asked.get("where", ()), rows, metric),
         *chosen,
         *left_out,
         *([] if is_ladder else map(Note, missing)),  # what lies above is not there yet
@@ -198,7 +200,7 @@ def compare(
         *controls.unknown_forms(variants),
         *kinds_of_pairs(every, sorted({*itertools.chain(*pairs.values())}), mixed=asked.get("mixed", False)),
         *_of_results(comparison, variants, records),
-        *([] if now or is_ladder else notes.missing_seeds(rows, variants.shown)),
+        *([] if now or is_ladder else notes.missing_seeds(rows, variants.shown, pair_by)),
         *notes.at_looks(every, variants, now, records),
         *([] if variants.is_foreign else controls.parametrization(comparison.tested)),
         *controls.on_uniform_attention(variants, worth),
@@ -215,6 +217,10 @@ def _of_results(comparison: Comparison, variants: Variants, records: Sequence[St
         yield Note(f"{metric} was measured with whatever else ran then; --cost times variants side by side")
     if comparison.nothing:
         yield Note(f"no verdicts: {comparison.nothing}")
+    elif alone := [*table.loc[table["verdict"] == NO_BASELINE, "variant"]]:
+        called = [comparison.variants[name].arm or name for name in alone]
+        what = f"compared with nothing, as no baseline is otherwise equal: {first_few(called)}"
+        yield Note(what, "taken")
     for record in records:
         yield from notes.doubts(record)
     yield from notes.unpaired(table, variants)

@@ -9,13 +9,16 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.contrasts import own_values
 from ablate.analysis.controls import more_diverged, otherwise_equal
+from ablate.analysis.looks import Looks, spending
 from ablate.analysis.variant import varying
 from ablate.analysis.variants import Variants
 from ablate.config.contrast import Contrast
 from ablate.config.schema import STANDARD_FUSION
 
 
-def projection_and_heads(variants: Variants, contrasts: Sequence[Contrast], *, alpha: float) -> pd.DataFrame:
+def projection_and_heads(
+    variants: Variants, contrasts: Sequence[Contrast], looks: Looks | None, *, alpha: float
+) -> pd.DataFrame:
     """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h and
     setting of all else, such as the steps; empty if no contrast is about one of them.
 
@@ -23,7 +26,7 @@ def projection_and_heads(variants: Variants, contrasts: Sequence[Contrast], *, a
     high (simultaneous; these rows are a family of their own), low_marginal, high_marginal, p, p_holm.
     more_diverged: on how many more seeds one variant diverged than another. at_few, with _low and _high:
     off − on with the fewest heads, NaN if one of these diverged on more seeds; at one head that is
-    parametrization alone.
+    parametrization alone. looks: of a study that has any: each row spends what the look at its seeds does.
     """
     is_asked = any({"out_proj", "heads"} & contrast.baseline.keys() for contrast in contrasts)
     if not is_asked or any(variants.table[factor].nunique() < 2 for factor in ("heads", "out_proj")):
@@ -49,18 +52,22 @@ def projection_and_heads(variants: Variants, contrasts: Sequence[Contrast], *, a
         for one in many
     ]
     many_off, few_off, many_on, few_on = (variants.values[[*side]] for side in zip(*blocks, strict=True))
-    table = _tested(many_off - few_off - (many_on - few_on), alpha)
+    table = _tested(many_off - few_off - (many_on - few_on), looks, alpha)
     table.insert(0, "effect", effects)
     table["few"] = few
     table["more_diverged"] = [more_diverged(variants, block) for block in blocks]
     is_sound = np.array([[not more_diverged(variants, (block[1], block[3]))] for block in blocks])
-    of_few = _tested(np.where(is_sound, few_off - few_on, np.nan), alpha)
+    of_few = _tested(np.where(is_sound, few_off - few_on, np.nan), looks, alpha)
     table[["at_few", "at_few_low", "at_few_high"]] = of_few[["diff", "low", "high"]].to_numpy()
     return table
 
 
-def _tested(values: stats.Array, alpha: float) -> pd.DataFrame:
+def _tested(values: stats.Array, looks: Looks | None, alpha: float) -> pd.DataFrame:
     """Means over seeds of each row of values, which is NaN for a seed that lacks a variant."""
-    result = stats.paired(values, np.zeros_like(values), margin=np.inf, alpha=alpha)
+    share: float | stats.Array = 1.0
+    if looks:
+        at = np.searchsorted(looks.at[:-1], np.isfinite(values).sum(1))
+        share = spending(looks.at)[at]
+    result = stats.paired(values, np.zeros_like(values), margin=np.inf, alpha=alpha, share=share)
     kept = ("n", "diff", "sd", "low", "high", "low_marginal", "high_marginal", "p", "p_holm")
     return pd.DataFrame({key: result[key] for key in kept})

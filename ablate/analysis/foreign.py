@@ -111,6 +111,7 @@ def as_results(
             table[key] = table[key].mask(table[key].isin(MISSING), None)
     points = [key for key in texts if key in numeric or (key not in known and (commas or key == metric))]
     lines += _with_points(table, points, name, commas=commas)
+    lines += [line for key in texts if key not in {metric, *known} for line in _versions(table[key], name)]
     rows = {key: as_kind(table[key], known[key]) for key in known} | {
         str(key): _of_own_type(table[key]) for key in table if key not in known
     }
@@ -176,6 +177,17 @@ def _with_points(table: pd.DataFrame, keys: Iterable[str], name: str, *, commas:
         )
     read = f"{first[1]} is read as {first[1].replace(',', '.')}"
     return lines_if(found, Note(f"{name}: decimal commas in {first_few([*found])}: {read}", "taken"))
+
+
+def _versions(cells: pd.Series, name: str) -> list[Note]:
+    """A line if 2.1 and 2.10 are both in a column, which are one number, but two versions."""
+    spelt: dict[float, str] = {}
+    for cell in filter(re.compile(r"\d+\.\d+").fullmatch, map(str, cells.dropna().unique())):
+        other = spelt.setdefault(float(cell), cell)
+        if other != cell:
+            one = f"{cells.name}: {other} and {cell} are one number"
+            return [Note(f"{name}: {one}; write v{other} and v{cell} if they are versions", "taken")]
+    return []
 
 
 def _of_own_type(cells: pd.Series) -> pd.Series:

@@ -20,7 +20,7 @@ from ablate.config.identity import id_of_row
 from ablate.config.rules import ConfigError
 from ablate.files import as_spelled
 from ablate.files.reading import leave_out, read_bytes
-from ablate.phrases import Note, first_few, lines_if
+from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store import documents
 from ablate.store.columns import RESOURCE_COLUMNS, RESULTS, ROLE_COLUMNS
 from ablate.store.record import NO_STUDY, StudyRecord
@@ -137,7 +137,8 @@ def load(targets: Sequence[str], metric: str | None = None, *, runs: bool = Fals
     rows = pd.concat(kept, names=["source"]).reset_index("source").reset_index(drop=True)
     if rows.empty:
         raise ConfigError("no runs yet; ablate run makes one")
-    return Results(_once(rows.drop(columns="source"), rows["source"]), sources, notes)
+    rows, lines = _once(rows.drop(columns="source"), rows["source"])
+    return Results(rows, sources, [*notes, *lines])
 
 
 def read(target: str | Path | pd.DataFrame, metric: str | None = None) -> Results:
@@ -272,8 +273,9 @@ def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[
     )
 
 
-def _once(rows: pd.DataFrame, source: pd.Series) -> pd.DataFrame:
-    """Each run once. If two results of a run differ, both stay, for the comparison to report; so do equal
+def _once(rows: pd.DataFrame, source: pd.Series) -> tuple[pd.DataFrame, list[Note]]:
+    """Each run once, and a line on rows of several sources that are taken for one run though they have no
+    seed. If two results of a run differ, both stay, for the comparison to report; so do equal
     rows of one source (source: of each row) without a seed, which may be of several runs. A run that has
     different roles in several studies loses them."""
     given = rows.columns[rows.notna().any()].difference(["study", *ROLE_COLUMNS])
@@ -286,7 +288,13 @@ def _once(rows: pd.DataFrame, source: pd.Series) -> pd.DataFrame:
     if not run.is_unique:
         roles = _texts(rows, ROLE_COLUMNS).groupby(run).transform("nunique")
         rows.loc[(roles > 1).any(axis=1), [*ROLE_COLUMNS]] = None
-    return rows[~run.duplicated()].reset_index(drop=True)
+    again = run.duplicated()
+    count = int((again & rows["seed"].isna() & rows["run_id"].isna()).sum())
+    line = (
+        f"{counted(count, 'row')} without a seed {'is' if count == 1 else 'are'} in two tables, and"
+        f" {'counts' if count == 1 else 'count'} once; a column that differs, as seed, keeps them apart"
+    )
+    return rows[~again].reset_index(drop=True), lines_if(count, Note(line, "taken"))
 
 
 def _texts(rows: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:

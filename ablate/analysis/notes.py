@@ -20,13 +20,14 @@ from ablate.analysis.variants import (
     settings_of,
     variant_columns,
 )
-from ablate.config.conditions import as_text
+from ablate.config.conditions import Condition, as_text
 from ablate.config.rules import ConfigError
-from ablate.phrases import Note, counted, first_few, lines_if, option
-from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, WIDTHS, Status
+from ablate.phrases import Note, counted, first_few, joined, lines_if, option
+from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, WIDTHS, Status, of_role
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
+SMALL = 0.01  # the largest value of a metric that tables round away
 ENOUGH = 16  # pairs, below which |skew| > 1 says little: at four, 9 % of normal samples have it
 
 
@@ -109,18 +110,22 @@ def loss_context(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
     ]
 
 
-def missing_seeds(rows: pd.DataFrame, shown: Sequence[str] = ()) -> list[Note]:
+def missing_seeds(
+    rows: pd.DataFrame, shown: Sequence[str] = (), pair_by: Sequence[str] = ("seed",)
+) -> list[Note]:
     """A line for each variant without a seed that another variant has. shown: the columns that define
-    the variants of a foreign table."""
+    the variants of a foreign table. pair_by: the columns that pair its runs."""
     rows, foreign = identified(rows), is_foreign(rows)
-    if rows["seed"].isna().all():
+    if rows[[*pair_by]].isna().all(axis=None):
         return []
+    what = ", ".join(pair_by)
+    seeds_N = rows["seed"] if what == "seed" else rows[[*pair_by]].apply(as_texts).agg(", ".join, axis=1)
     settings = settings_of(rows)
     names_N = names(rows, shown if foreign else distinguishing(settings.table, settings.columns))
-    every = {*rows["seed"]}
-    lacking = rows.groupby(names_N, sort=False)["seed"].agg(lambda seeds: sorted(every - {*seeds}))
+    every = {*seeds_N}
+    lacking = seeds_N.groupby(names_N, sort=False).agg(lambda seeds: sorted(every - {*seeds}))
     return [
-        Note(f"missing: {name}: no run of seed {', '.join(map(str, seeds))}", "doubt", "missing seeds")
+        Note(f"missing: {name}: no run of {what} {', '.join(map(str, seeds))}", "doubt", "missing seeds")
         for name, seeds in lacking.items()
         if seeds
     ]
@@ -160,6 +165,10 @@ def foreign_columns(rows: pd.DataFrame, variants: Variants) -> Iterator[Note]:
         what = "has no better side" if metric in COLUMNS else "is no metric of ablate's"
         line = f"{metric} {what}: --higher-is-better or --lower-is-better says what is better"
         yield Note(line, "taken")
+    values = np.abs(variants.values[np.isfinite(variants.values)])
+    if foreign and 0 < values.max(initial=0) < SMALL:
+        size = f"{metric} is {values.max():.1e} at most, and tables have four digits after the point"
+        yield Note(f"{size}: give it in a smaller unit", "taken")
     for column in variants.shown if foreign else []:
         if empty := int(rows[column].isna().sum()):
             yield Note(f"{counted(empty, 'row')} without {column} count as {column}=None", "taken")
@@ -174,9 +183,19 @@ def foreign_columns(rows: pd.DataFrame, variants: Variants) -> Iterator[Note]:
         kinds = rows[column].dropna().unique()
         if each is not None and has_seeds and len(kinds) > 1 and each[column].nunique().max() == 1:
             yield _differs_too(column, kinds, variants)
-        elif 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
+        elif 1 < len(kinds) <= len(rows) // (3 if pd.api.types.is_float_dtype(rows[column]) else 2):
             way_out = option("--by", *variants.shown if foreign else ["fusion"], column)
             yield Note(f"{column} ({first_few(kinds)}) defines no variants here; {way_out} makes it do so")
+
+
+def only_where(where: Sequence[str], rows: pd.DataFrame, metric: str = "") -> list[Note]:
+    """A line on the rows that were asked for: a doubt if they were chosen by their seed or their result."""
+    columns = [*map(str, rows.columns)]
+    keys = {key for one in where for key in Condition(one, columns, "--where").keys}
+    by = sorted(keys & {metric, "run_id", *SEED_COLUMNS, *of_role("metric")})
+    line = f"only rows where {' and '.join(where)}"
+    brief = f"runs chosen by {joined(by)}" if by else ""
+    return lines_if(where, Note(line, "doubt" if by else "remark", brief))
 
 
 def _differs_too(column: str, levels: Iterable[object], variants: Variants) -> Note:

@@ -71,7 +71,8 @@ def seeds_needed(
             f"--difference {difference:g}: more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
         )
     run_s, at_once = seconds_a_run(result.rows, cores)
-    fewest = FEWEST if family and not family[0].is_primary else 2
+    is_named = family[0].is_primary if family else any(record.primary for record in records)
+    fewest = 2 if is_named else FEWEST
     table["seeds"] = np.maximum(seeds, fewest).astype(int)
     table["runs"] = table["seeds"] * arms
     table["minutes"] = table["runs"] * run_s / 60 / at_once

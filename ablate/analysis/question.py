@@ -117,7 +117,8 @@ def metric_of(
 def direction(metric: str, higher_is_better: bool | None) -> bool | None:
     """Whether more of a metric is better, as ablate or the caller knows; None if neither does. Raises
     ConfigError where they disagree."""
-    known = column_named(metric).higher_is_better if metric in METRICS else None
+    is_known = metric in METRICS and column_named(metric).role != "derived"
+    known = column_named(metric).higher_is_better if is_known else None
     if None not in (known, higher_is_better) and known != higher_is_better:
         asked, better = ("higher", "lower") if higher_is_better else ("lower", "higher")
         raise ConfigError(f"--{asked}-is-better: {metric} is better when {better}; leave it out")

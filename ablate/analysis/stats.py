@@ -159,8 +159,8 @@ def scatters(variant_KS: Array, baseline_KS: Array) -> Array:
 
 
 def scale(*values_KS: Array) -> Array:
-    """(K,) the largest absolute value, at least 1."""
-    return np.nanmax(np.abs(np.concatenate([*values_KS, np.ones((len(values_KS[0]), 1))], 1)), 1)
+    """(K,) the largest absolute value; 0 without values."""
+    return np.nanmax(np.abs(np.concatenate([*values_KS, np.zeros((len(values_KS[0]), 1))], 1)), 1)
 
 
 def skewness(values_KS: Array) -> Array:

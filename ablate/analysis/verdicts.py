@@ -58,7 +58,8 @@ def contrast_table(
     apart = (n >= 2) & (n_base >= 2) & ((pairs_K < 2) | (not variants.paired)) & (now is None)
     in_any_order = (np.where(apart[:, None], np.sort(x), x) for x in (one_KS, base_KS))
     unlike_KS = (variants.learned[ones] != variants.learned[bases]) & np.isfinite(one_KS - base_KS)
-    is_identical = stats.identical(*in_any_order) & ~is_equal & (more == 0) & (apart | ~unlike_KS.any(1))
+    is_identical = stats.identical(*in_any_order) & ~is_equal & (more == 0)
+    is_identical &= np.where(apart, n == n_base, ~unlike_KS.any(1))
     result = stats.paired(
         one_KS,
         base_KS,

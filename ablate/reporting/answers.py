@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.compare import Comparison
+from ablate.analysis.compare import NO_BASELINE, Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variants import USABLE
@@ -224,6 +224,8 @@ def findings(
     same = [one.without(tuned) for one in comparison.identical]
     settings = [setting_of(one, terms) for one in tested]
     shared = set[str]().union(*settings).intersection(*settings)  # what all share need not be repeated
+    if comparison.table["verdict"].eq(NO_BASELINE).any() and not any(one.is_primary for one in tested):
+        shared = set()  # a variant without a baseline may have something else
     voice = _brief(_voice(comparison)) if brief else _voice(comparison)
 
     def told(one: Finding) -> str:

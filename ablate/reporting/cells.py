@@ -81,9 +81,12 @@ def caption(comparison: Comparison, family: str) -> str:
 
 
 def numbers_of_seeds(table: pd.DataFrame) -> list[str]:
-    """The number of seeds of each row, with those that ended without a number: 7 + 1 diverged."""
-    counts = zip(table["n"], table["diverged"].astype(int), strict=True)
-    return [f"{n} + {lost} diverged" if lost else str(n) for n, lost in counts]
+    """The number of seeds of each row, with those that ended without a number: 7 + 1 diverged; 6 of 8, if its
+    difference is of fewer pairs than its mean of seeds."""
+    pairs = table["pairs"].mask(table["n_baseline"].notna()).fillna(0).astype(int)
+    seeds = [f"{k} of {n}" if 0 < k < n else str(n) for k, n in zip(pairs, table["n"], strict=True)]
+    lost = table["diverged"].astype(int)
+    return [f"{of} + {gone} diverged" if gone else of for of, gone in zip(seeds, lost, strict=True)]
 
 
 def verdicts(comparison: Comparison, rows: pd.DataFrame, *, with_why: bool = False) -> list[str]:

@@ -10,7 +10,7 @@ import pandas as pd
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.frames import as_texts, at_own_value, select, with_options
 from ablate.analysis.load import Results
-from ablate.analysis.notes import missing_seeds, not_begun, unusable
+from ablate.analysis.notes import missing_seeds, not_begun, only_where, unusable
 from ablate.analysis.question import Question
 from ablate.config.conditions import as_text
 from ablate.config.identity import digest
@@ -57,8 +57,8 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
     record, reproduced = subject.record, commands(subject)
     if where := question.pop("where", ()):
         chosen = select(with_options(subject.rows), where)
-        only = f"only rows where {' and '.join(where)}"
-        subject = replace(subject, rows=chosen, is_whole=False, notes=[*subject.notes, Note(only)])
+        only = only_where(where, chosen, question.get("metric") or "")
+        subject = replace(subject, rows=chosen, is_whole=False, notes=[*subject.notes, *only])
     comparison = compare(
         subject.rows, margin=margin, records=[record], documents=subject.documents, **question
     )

@@ -5,7 +5,7 @@ column of a paper in the size of type that its contents allow.
 """
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.ladder import LadderResult
+from ablate.analysis.variant import Variant
 from ablate.analysis.variants import mean_interval
 from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
@@ -66,7 +67,8 @@ def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
         table[column] = pd.Categorical(table[column], _in_order(table[column]), ordered=True)
     frame = table.pivot(index=down, columns=across, values="cell").fillna("")
     frame.columns = [*map(str, frame.columns)]
-    return PaperTable(_caption(comparison, table), frame.reset_index(), len(down), across)
+    marked = table if _otherwise_equal(comparison) else table.iloc[:0]
+    return PaperTable(_caption(comparison, table, marked), frame.reset_index(), len(down), across)
 
 
 def by_variant(comparison: Comparison) -> PaperTable:
@@ -103,23 +105,35 @@ def _by_rung(comparison: Comparison, ladder: LadderResult) -> PaperTable:
 
 def _as_rows(comparison: Comparison, table: pd.DataFrame, stub: Sequence[str]) -> PaperTable:
     """One row per variant, named by its arm or the columns of the stub: the number of seeds where it varies,
-    mean, difference."""
+    mean, difference. If no words in the caption say what each is compared with, one row per contrast, with
+    its baseline."""
     arms = [comparison.variants[name].arm for name in table["variant"]]
     named = pd.DataFrame({"arm": arms}, table.index) if all(arms) else as_called(comparison, table, stub)
     seeds = {"seeds": table["n"].astype(str)} if table["n"].nunique() > 1 else {}
-    difference = [_difference(row) for row in table.to_dict("records")]
-    frame = named.assign(**seeds, mean=table["cell"], difference=difference)
-    about = _about_differences(comparison, table) if any(difference) else ""
-    return PaperTable(
-        " ".join([_caption(comparison, table), *lines_if(about, about)]), frame, len(named.columns)
-    )
+    frame, rows = named.assign(**seeds, mean=table["cell"]), table
+    if not _otherwise_equal(comparison):
+        rows = _contrasts(comparison, table)
+        again = rows.duplicated("variant")
+        frame = frame.loc[rows.index].mask(again, "")
+        bases = {
+            name: comparison.variants[name].title(comparison.varying) for name in rows["baseline"].dropna()
+        }
+        called = rows["baseline"].map(bases).fillna("").to_list()
+        frame = frame.assign(difference=[_difference(row) + _mark(row) for row in rows.to_dict("records")])
+        frame = frame.assign(baseline=called).reset_index(drop=True)
+    else:
+        frame = frame.assign(difference=[*map(_difference, table.to_dict("records"))])
+    about = _about_differences(comparison, rows) if frame["difference"].any() else ""
+    caption = " ".join([_caption(comparison, table, rows), *lines_if(about, about)])
+    return PaperTable(caption, frame, len(named.columns))
 
 
-def _about_differences(comparison: Comparison, table: pd.DataFrame) -> str:
+def _about_differences(comparison: Comparison, rows: pd.DataFrame) -> str:
     """What the differences are to, and what their intervals are."""
-    tested = table[table["p"].notna()]
-    several = table["baseline"].nunique() > 1
-    to = f"to {_shared(comparison, table)}{', otherwise equal' if several else ''}"
+    tested = rows[rows["p"].notna()]
+    several = rows["baseline"].nunique() > 1
+    shared = f"{_shared(comparison, rows)}{', otherwise equal' if several else ''}"
+    to = f"to {shared if _otherwise_equal(comparison) else 'the baseline beside it'}"
     if tested.empty:
         return f"difference: {to}."
     least, most = (f"{100 * level:.4g} %" for level in (tested["level"].min(), tested["level"].max()))
@@ -184,7 +198,8 @@ def _variants(comparison: Comparison) -> pd.DataFrame:
         of = unsure if one.is_undecided else apart if one.verdict in stats.CLAIMS else set[str]()
         of |= {one.variant.name, one.baseline.name}
     table["best"] &= table["variant"].isin(apart - unsure)
-    table["cell"] = [_cell(row) for row in table.to_dict("records")]
+    is_told = _otherwise_equal(comparison)
+    table["cell"] = [_cell(row, _mark(row) if is_told else "") for row in table.to_dict("records")]
     return table.drop_duplicates("variant").sort_values(
         ["mean", "variant"],
         ascending=[not comparison.higher_is_better, True],
@@ -192,9 +207,32 @@ def _variants(comparison: Comparison) -> pd.DataFrame:
     )
 
 
-def _cell(row: Mapping[Hashable, Any]) -> str:
+def _otherwise_equal(comparison: Comparison) -> bool:
+    """Whether what all baselines have in common says which is whose: each variant has one, which differs from
+    it in that alone; or there is one baseline for all."""
+    rows = comparison.table[comparison.table["baseline"].notna()]
+    if rows["baseline"].nunique() < 2:
+        return True
+    common = _common([comparison.variants[name] for name in rows["baseline"].unique()], comparison.varying)
+    pairs = [(one.variant.levels, one.baseline.levels) for one in comparison.findings]
+    return bool(common) and all({**levels, **common} == base for levels, base in pairs)
+
+
+def _contrasts(comparison: Comparison, table: pd.DataFrame) -> pd.DataFrame:
+    """The contrasts of the first family that has any, variants as in the table, with their places there; a
+    variant without one has a row of its own."""
+    rows = comparison.table[comparison.table["baseline"].notna()]
+    rows = rows[rows["family"] == rows["family"].iloc[0]]
+    places = pd.DataFrame({"variant": table["variant"], "place": table.index})
+    return places.merge(rows, "left", "variant").set_index("place").rename_axis(None)
+
+
+def _mark(row: Mapping[Hashable, Any]) -> str:
+    return MARK if row["verdict"] in stats.CLAIMS else SAME if row["verdict"] == stats.EQUIVALENT else ""
+
+
+def _cell(row: Mapping[Hashable, Any], mark: str) -> str:
     half = "" if row["half"] != row["half"] else f" ± {row['half']:.3f}"
-    mark = MARK if row["verdict"] in stats.CLAIMS else SAME if row["verdict"] == stats.EQUIVALENT else ""
     text = f"{row['mean']:.3f}{half}{mark}"
     return f"**{text}**" if row["best"] else text
 
@@ -209,7 +247,8 @@ def _difference(row: Mapping[Hashable, Any]) -> str:
     )
 
 
-def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
+def _caption(comparison: Comparison, table: pd.DataFrame, rows: pd.DataFrame) -> str:
+    """rows: the contrasts that are marked."""
     low, high = int(table["n"].min()), int(table["n"].max())
     metric = column_named(comparison.metric).words
     parts = [
@@ -221,10 +260,12 @@ def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
     if table["best"].any():
         which = "highest" if comparison.higher_is_better else "lowest"
         parts.append(f"Bold: the {which} mean, if all comparisons with it are decided.")
-    if table["verdict"].isin(stats.CLAIMS).any():
+    is_told = _otherwise_equal(comparison)
+    if rows["verdict"].isin(stats.CLAIMS).any():
+        which = f", {_shared(comparison, rows)}," if is_told else ""
         by = f"by the simultaneous {confidence(comparison)} interval"
-        parts.append(f"{MARK}: differs from its baseline, {_shared(comparison, table)}, {by}.")
-    if table["verdict"].eq(stats.EQUIVALENT).any():
+        parts.append(f"{MARK}: differs from its baseline{which} {by}.")
+    if rows["verdict"].eq(stats.EQUIVALENT).any():
         parts.append(f"{SAME}: equivalent to its baseline within ±{comparison.margin:g}.")
     if same := comparison.identical:
         names = "; ".join(one.variant.name for one in same)
@@ -232,12 +273,16 @@ def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
     return " ".join(parts)
 
 
-def _shared(comparison: Comparison, table: pd.DataFrame) -> str:
-    """What all baselines have in common, in English, of what varies; the first one's if nothing."""
-    baselines = [comparison.variants[name] for name in sorted({*table["baseline"].dropna()})]
-    first, *rest = [one.levels for one in baselines]
-    common = {key: level for key, level in first.items() if all(other.get(key) == level for other in rest)}
-    told = {key: level for key, level in common.items() if key in comparison.varying} or common or first
+def _common(variants: Sequence[Variant], columns: Collection[str]) -> dict[str, str]:
+    """The levels of these columns that all variants share."""
+    first, *rest = [one.levels for one in variants]
+    return {key: first[key] for key in columns if all(other.get(key) == first[key] for other in rest)}
+
+
+def _shared(comparison: Comparison, rows: pd.DataFrame) -> str:
+    """What all baselines have in common, in English, of what varies; if that is nothing, of all."""
+    baselines = [comparison.variants[name] for name in sorted({*rows["baseline"].dropna()})]
+    told = _common(baselines, comparison.varying) or _common(baselines, comparison.shown)
     words = baselines[0].words
     return joined([words.get(key) or _in_english(key, level) for key, level in told.items() if level])
 

@@ -90,7 +90,7 @@ def _label(one: Finding, varying: Collection[str]) -> str:
 def _ticks(low: float, high: float) -> Sequence[tuple[float, str]]:
     """Round numbers from low to high, in steps of 1, 2 or 5 times a power of ten."""
     width = (high - low) or 1.0
-    power = 10 ** math.floor(math.log10(width / STEPS))
+    power = 10.0 ** math.floor(math.log10(width / STEPS))
     step = next(power * times for times in (1, 2, 5, 10) if width / (power * times) <= STEPS)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     values = np.arange(math.ceil(low / step), math.floor(high / step) + 1) * step

@@ -266,8 +266,16 @@ def keys_of_arms(arms: Mapping[str, Mapping[str, str]]) -> set[str]:
 def read_record(plain: Mapping[str, Any]) -> StudyRecord:
     """The record from the content of study.json. Raises ConfigError."""
     record = read(StudyRecord, plain, missing="ablate writes it")
-    if record.looks and not record.looks.at:
-        raise ConfigError("looks.at=[]: no look")
+    if looks := record.looks:
+        if not looks.at or looks.at != sorted({n for n in looks.at if n > 0}):
+            raise ConfigError(f"looks.at={looks.at}: not the rising numbers of seeds of one look or more")
+        if len({*looks.seeds}) < len(looks.seeds):
+            raise ConfigError("looks.seeds: a seed is there twice")
+    for key in ("develop", "report_at"):
+        if not isinstance(record.declared.get(key, []), list):
+            raise ConfigError(f"declared.{key}={record.declared[key]}: not a list")
+    if record.rungs and not record.declared.get("baseline"):
+        raise ConfigError("declared.baseline: missing from a ladder")
     return record
 
 

@@ -5,13 +5,14 @@ import json
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from ablate.data.corpus import open_corpus
 from ablate.data.paired import Paired
 from ablate.model.models import EncoderDecoder, build_model
 from ablate.model.sizing import resolve_spec
 from ablate.probes.alignment import Alignment, aligned, error_rate, read
-from ablate.probes.needed import loss_without, pruned
+from ablate.probes.needed import deviating, loss_without, pruned, sensitivity
 from ablate.probes.patterns import look, real_at
 from tests.helpers import SEEDS, call_cli, make_config
 
@@ -67,6 +68,31 @@ def test_alignment_errors_by_hand():
     assert error_rate(alignments, 0) == pytest.approx([1 - (1 + 2) / 3, 1])
     # The diagonal has letter 0 on 0 and 1 on 1: both right.
     assert aligned(alignments, None) == [1.0] and error_rate(alignments, None) == [0.0]
+
+
+def test_tokens_that_are_no_letters_have_no_alignment():
+    numbers = ("corpus=numbers", "corpus.tokenizer=byte", "model.context=200")
+    corpus, model = untrained(*numbers)
+    assert read(corpus, model) == []  # ü, ö and ß are two bytes
+
+
+def test_sensitivity_weighs_each_row_alike():
+    corpus, model = untrained()
+    batch = next(corpus.splits["validation"].windows(context=16, windows=40))
+    positions = batch.target_positions
+    assert positions is not None
+    row, R = positions // batch.inputs.shape[1], len(batch.inputs)
+    factors = [torch.ones(R, 4, dtype=torch.float64, requires_grad=True) for _ in model.sites()]
+    with deviating(model, factors.__getitem__, batch):
+        logits = model(batch.inputs, positions, batch.source)
+    losses = functional.cross_entropy(logits, batch.targets.flatten()[positions], reduction="none")
+    assert len(row.bincount().unique()) > 1
+    of_rows = [losses[row == one].mean() for one in range(R)]
+    wanted = [
+        grad.abs().mean(0).tolist() for grad in torch.autograd.grad(torch.stack(of_rows).sum(), factors)
+    ]
+    for of_site, found in zip(wanted, sensitivity(model, batch), strict=True):
+        assert found == pytest.approx(of_site, rel=1e-9)
 
 
 def test_padding_counts_in_no_probe():

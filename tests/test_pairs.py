@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from ablate.config.rules import ConfigError
 from ablate.data.corpora.base import registry
 from ablate.data.corpora.numbers import NumberWords, _text, english, german, number_of
 from ablate.data.corpus import open_corpus
-from ablate.data.paired import BATCHES, Paired
+from ablate.data.paired import BATCHES, GivenPairs, Layout, Pair, Paired
 from ablate.data.splits import IGNORE_INDEX
 from ablate.data.tokenizers import load
+from ablate.execution.translate import translated
 from tests.helpers import call_cli, forget, make_config, refusal
 
 SAID = {
@@ -246,6 +248,57 @@ def test_long_pairs_are_dropped_or_cut(tmp_path):
     assert ("x" * 80, "y" * 79) in every(opened(*files(tmp_path), "corpus.long=cut"))
 
 
+def test_other_held_out_pairs_are_another_text(tmp_path):
+    """What a smaller context or another architecture drops or cuts, others are evaluated on."""
+    write(tmp_path, [*GERMAN, "x" * 50], [*ENGLISH, "y" * 60])
+    of = {
+        asked: opened(*files(tmp_path), *asked.split()).sha256
+        for asked in (
+            *("model.context=80", "model.context=90", "model.context=61"),
+            *("corpus.long=drop model.context=60", "corpus.long=drop model.context=55"),
+            *("corpus.long=cut model.context=60", "corpus.long=cut model.context=55"),
+        )
+    }
+    whole, *smaller = [*dict.fromkeys(of.values())]
+    assert [*of.values()][:3] == [whole] * 3
+    assert len(smaller) == 3  # both contexts drop the same pair
+
+
+def test_translations_of_one_source_are_in_one_split(tmp_path):
+    write(tmp_path, [f"Satz {i // 5}" for i in range(300)], [f"sentence {i}" for i in range(300)])
+    corpus = opened(*files(tmp_path))
+    sources = [{source for source, _ in texts(corpus, name)} for name in corpus.splits]
+    assert sum(map(len, sources)) == len(set.union(*sources)) == 60
+
+
+@pytest.mark.parametrize("size", [7, 152, 3])
+def test_an_evaluation_of_as_much_as_there_is_reads_all(tmp_path, size):
+    lengths = [1 + at % 3 for at in range(size)]
+    pairs = [Pair(np.zeros(2, np.int64), np.zeros(length, np.int64)) for length in lengths]
+    split = Paired(GivenPairs(pairs), Layout(5, True))
+    assert sum(len(batch.inputs) for batch in split.windows(context=8, windows=4, most=split.size)) == size
+
+
+def test_a_source_as_long_as_the_context_is_translated_whole():
+    """By a model that copies its source, letter by letter, and then ends."""
+
+    class Copies(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.on = torch.nn.Parameter(torch.zeros(()))
+
+        def forward(self, inputs, positions, source):
+            ends = torch.nn.functional.pad(source, (0, 1), value=-1)
+            row, at = positions // inputs.shape[1], positions % inputs.shape[1]
+            letters = ends[row, at]
+            return torch.nn.functional.one_hot(letters.where(letters >= 0, torch.tensor(5)), 6).float()
+
+    sources = [np.arange(length) % 5 for length in (3, 7, 8)]
+    model: Any = Copies()
+    found = translated(model, Layout(5, True), sources, 8)
+    assert [one.tolist() for one in found] == [source.tolist() for source in sources]
+
+
 @pytest.mark.parametrize(
     ("sources", "targets", "words"),
     [
@@ -311,6 +364,15 @@ def test_the_same_bytes_twice_and_bleu_is_sacrebleu_s(tmp_path):
         assert found[column] == pytest.approx(of["score"], abs=1e-5)
     signature = json.loads((stores[0] / "environment.json").read_text())["sacrebleu"]["test_bleu"]
     assert signature.startswith("nrefs:1") and "version:" in signature
+
+
+def test_without_a_test_split_nothing_is_translated(tmp_path):
+    pytest.importorskip("sacrebleu")
+    asked = ("corpus=copy", "corpus.length=10", "corpus.splits=[0.9,0.1,0]", "train.translate=true")
+    done = call_cli("run", "model=pair", *asked, *SMALL, "train.steps=3", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "runs" / "store").glob("concat-*")
+    assert "the test split has no pairs, so nothing is translated" in (run / "log.txt").read_text()
 
 
 def test_without_sacrebleu_bleu_is_refused(tmp_path, monkeypatch):

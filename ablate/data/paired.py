@@ -162,7 +162,7 @@ class Paired(Split):
 
     def windows(self, *, context: int, windows: int, most: int | None = None) -> Iterator[Batch]:
         pairs = self.pairs.held_out
-        if most is not None and pairs:
+        if most is not None and most < (self.size or 0):
             each = np.mean([len(pair.target) + 1 for pair in pairs])
             pairs = [pairs[at] for at in spread(len(pairs), min(len(pairs), max(1, int(most // each))))]
         pairs = sorted(pairs, key=_length)
@@ -189,6 +189,9 @@ def open_pairs(
         sha256, tokenizer, encoded_pairs = _given(recipe, config)
         layout = Layout.of(tokenizer, model)
         kept = _fitted(encoded_pairs, layout, recipe.long, model.context)
+        before, after = ([[*map(_length, of)] for of in by.values()] for by in (encoded_pairs, kept))
+        if before != after:  # with another context or architecture, this is another text
+            sha256 = digest([sha256, after])
         splits: Mapping[str, Pairs] = {name: GivenPairs(pairs) for name, pairs in kept.items()}
     else:
         tokenizer = recipe.tokenizer(config.tokenizer)

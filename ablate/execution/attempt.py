@@ -146,6 +146,9 @@ class Attempt:
         """Write the sources, targets and translations of the test split; the columns of their scores."""
         computing = in_precision(model, self.run.config.train.precision).eval()
         lines = translate.of_test(computing, self.run.corpus, self.run.spec.context)
+        if not lines:
+            self.writer.log("train.translate: the test split has no pairs, so nothing is translated")
+            return {}
         for name, texts in zip(translate.FILES, zip(*lines, strict=True), strict=True):
             self.writer.write(name, "".join(f"{text}\n" for text in texts))
         return translate.scores(lines)

@@ -116,9 +116,8 @@ class TrainedModel(nn.Module):
         source, context = self.encode(prompt or "").numpy(), self.config.model.context
         layout = Layout.of(self.tokenizer, self.config.model)
         if not len(source) or layout.positions(len(source), 0) > context:
-            raise ConfigError(
-                f"the prompt has {len(source)} tokens; give 1 to {context - 1}, for model.context"
-            )
+            most = context if layout.two_texts else context - 1
+            raise ConfigError(f"the prompt has {len(source)} tokens; give 1 to {most}, for model.context")
         (translation,) = translated(self.network, layout, [source], context)
         return self.tokenizer.decode(translation)
 

@@ -36,7 +36,8 @@ class Alignment:
 
 @torch.no_grad()
 def read(corpus: Corpus, model: Model) -> list[Alignment]:
-    """The alignments of held-out pairs; empty unless the corpus is a task that knows them."""
+    """The alignments of held-out pairs; empty unless the corpus is a task that knows them, and each token is
+    a letter."""
     split, task = corpus.splits["validation"], corpus.recipe
     if not isinstance(task, PairTask) or not isinstance(split, Paired):
         return []
@@ -49,6 +50,8 @@ def read(corpus: Corpus, model: Model) -> list[Alignment]:
     for row, pair in enumerate(pairs):
         gold_TS = task.aligned(*(corpus.tokenizer.decode(side) for side in pair))
         T, S = gold_TS.shape
+        if (len(pair.source), len(pair.target)) != (S, T):
+            return []
         # Letter t is predicted at position t, since the separator comes first.
         alignments.append(Alignment(gold_TS, [layer[row, :, :T, :S] for layer in of_cross]))
     return alignments

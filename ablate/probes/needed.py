@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ablate.data.splits import Batch
+from ablate.data.splits import IGNORE_INDEX, Batch
 from ablate.model.models import Model
 from ablate.probes.patterns import real_at
 
@@ -79,12 +79,14 @@ def loss_added(model: Model, batch: Batch) -> list[list[float]]:
 def sensitivity(model: Model, batch: Batch) -> list[list[float]]:
     """By attention and head: the mean over rows of |∂ loss of the row / ∂ factor of the head|, a proxy of
     loss_added that takes one backward pass."""
-    rows = len(batch.inputs)
-    factors = [torch.ones(rows, len(each), dtype=each.dtype, requires_grad=True) for each in _all(model)]
+    targets_R1 = batch.targets.ne(IGNORE_INDEX).sum(1, keepdim=True)
+    factors = [
+        torch.ones(len(targets_R1), len(each), dtype=each.dtype, requires_grad=True) for each in _all(model)
+    ]
     with deviating(model, factors.__getitem__, batch):
-        loss = model.loss(*batch) * rows  # the sum over rows of their means, if all have as many targets
-    grads = torch.autograd.grad(loss, factors)
-    return [grad.abs().mean(0).tolist() for grad in grads]
+        loss = model.loss(*batch) * targets_R1.sum()  # the sum over targets
+    grads_RH = torch.autograd.grad(loss, factors)
+    return [(grad / targets_R1).abs().mean(0).tolist() for grad in grads_RH]
 
 
 def pruned(model: Model, batch: Batch) -> Iterator[tuple[int, int, float]]:

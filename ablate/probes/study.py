@@ -209,6 +209,8 @@ def _two_texts(model: TrainedModel, text: str) -> tuple[Batch, list[str], list[s
         written = tokenizer.encode(target.strip())[: context - 1]
     else:
         (written,) = translated(model.network, layout, [read], context)
+    if len(written) < 3:
+        raise ConfigError(f"a target of {len(written)} tokens is too short to look at; give a longer one")
     batch = layout.batch([Pair(read, written)])
     return batch, [*_letters(tokenizer, written), "end"], _letters(tokenizer, read)
 

@@ -200,8 +200,8 @@ def _pruned(heads: Heads) -> Iterator[Figure]:
     yield Figure(
         "heads-pruned",
         "Without one head after the other",
-        "Loss on 32 rows with heads put at their means, each time the one that costs least: mean over seeds,"
-        " band from the lowest to the highest.",
+        "Loss on some held-out rows with heads put at their means, each time the one that costs least: mean"
+        " over seeds, band from the lowest to the highest.",
         {
             slug(f"heads-pruned {kind}".strip()): spec(
                 curves(heads.comparison, part.drop(columns="kind"), "removed", x, "loss, nats"),

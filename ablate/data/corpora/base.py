@@ -157,8 +157,9 @@ class PairsRecipe(Recipe):
         """The pairs, in neither of which a text is empty. Raises CorpusError."""
 
     def split_by(self, pair: tuple[str, str]) -> tuple[str, ...]:
-        """The texts that decide in which split a pair is."""
-        return pair
+        """The texts that decide in which split a pair is: by default its source, of which there may be
+        several translations."""
+        return pair[:1]
 
 
 def option_types() -> dict[str, Any]:

@@ -125,8 +125,14 @@ def test_the_head_that_verbs_behind_two_nouns_need_is_needed_by_those_behind_one
     )
     assert (
         f"Verbs behind one such noun lose {one} nats in three models, without another head of the layer"
-        f" {other} on average; verbs behind none lose {none} (docs/roles.csv)"
+        f" {other} on average; behind none, {none} (docs/roles.csv)"
     ) in " ".join(PAGE.split())
+
+
+def test_what_one_head_in_the_decoder_costs_in_lines():
+    rows = load([str(ROOT / "docs" / "results" / "cross")]).rows.query("phase == 'report'")
+    exact = 100 * rows.groupby("at")["test_exact"].mean()
+    assert f"({exact['decoder']:.0f} %, not {exact['all']:.0f} %)" in " ".join(PAGE.split())
 
 
 def test_what_divided_outputs_cost_is_the_mean_of_two_differences():

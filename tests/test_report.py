@@ -36,7 +36,7 @@ from ablate.reporting.relations import RELATIONS, relations
 from ablate.store.provenance import PACKAGE
 from ablate.store.record import Choice, StudyRecord
 from ablate.store.store import Store
-from tests.helpers import call_cli, make_record, write_study
+from tests.helpers import ROOT, call_cli, make_record, write_study
 from tests.synthetic import small_study, synthetic_probes, synthetic_study
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
@@ -898,6 +898,11 @@ def test_several_studies_are_one_page_with_the_questions_first(tmp_path, monkeyp
     assert "costs" in questions or "undecided" in questions
     assert behind.count("The rows, ") >= 2 and behind.count("Limits of this answer") == 2
     assert "<script>alert" not in text and not re.search(r'(?:src|href)="(?!#|data:)', text)
+    shipped = [ROOT / "docs" / "results" / name for name in ("alt", "heads")]
+    brief = (
+        write_reports(shipped, out=tmp_path / "both.html").read_text().partition('<section id="study-1')[0]
+    )
+    assert all(words in brief for words in ("caling the outputs costs", "against having one head with keys"))
     refused = call_cli("report", "one", "two", "--charts", "figures", cwd=tmp_path)
     assert refused.returncode == 2 and "charts are those of one study" in refused.stderr
     (tmp_path / "mine.html").write_text("mine")

@@ -23,6 +23,7 @@ from ablate.analysis.variant import Variant
 from ablate.config.extras import require
 from ablate.phrases import cleaned, texts
 from ablate.reporting import cells, own_files, words
+from ablate.reporting.answers import answer
 from ablate.reporting.compared import Method, drawings, method_of
 from ablate.reporting.ladder import details
 from ablate.reporting.page import Page, gather
@@ -117,6 +118,7 @@ def write_reports(
     pages = [gather(subject, margin=margin, **question) for subject in subjects]
     content = _template("studies.html.j2").render(
         pages=pages,
+        short=[answer(page.comparison, page.subject.record, brief=True).findings for page in pages],
         tables=[
             [comparison_table(page.comparison, family) for family in page.comparison.families]
             for page in pages

@@ -226,7 +226,7 @@ def _given(recipe: PairsRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, d
     training = (text for pair in texts["train"] for text in pair)
     plain = fitted(config.tokenizer, alphabet, training, config.bpe_vocab)
     splits = {name: encoded(plain, chosen) for name, chosen in texts.items()}
-    return digest(["pairs", pairs]), WithSeparator(plain), splits
+    return digest(["pairs by source", pairs]), WithSeparator(plain), splits
 
 
 def _content(texts: Sequence[str]) -> bytes:

@@ -47,7 +47,8 @@ def _together(model: Model, layout: Layout, sources: list[np.ndarray], context: 
         for i, letter in zip(going, predicted, strict=True):
             if letter != separator:
                 targets[i].append(letter)
-                if layout.positions(len(sources[i]), len(targets[i])) <= context:
+                before = 0 if layout.two_texts else len(sources[i])
+                if layout.positions(before, len(targets[i])) < context:
                     left.append(i)
         going = left
     return [np.array(target, np.int64) for target in targets]

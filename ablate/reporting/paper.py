@@ -110,19 +110,16 @@ def _as_rows(comparison: Comparison, table: pd.DataFrame, stub: Sequence[str]) -
     arms = [comparison.variants[name].arm for name in table["variant"]]
     named = pd.DataFrame({"arm": arms}, table.index) if all(arms) else as_called(comparison, table, stub)
     seeds = {"seeds": table["n"].astype(str)} if table["n"].nunique() > 1 else {}
-    frame, rows = named.assign(**seeds, mean=table["cell"]), table
-    if not _otherwise_equal(comparison):
-        rows = _contrasts(comparison, table)
-        again = rows.duplicated("variant")
-        frame = frame.loc[rows.index].mask(again, "")
-        bases = {
-            name: comparison.variants[name].title(comparison.varying) for name in rows["baseline"].dropna()
-        }
-        called = rows["baseline"].map(bases).fillna("").to_list()
-        frame = frame.assign(difference=[_difference(row) + _mark(row) for row in rows.to_dict("records")])
-        frame = frame.assign(baseline=called).reset_index(drop=True)
+    frame = named.assign(**seeds, mean=table["cell"])
+    if _otherwise_equal(comparison):
+        rows = table
+        frame["difference"] = [*map(_difference, rows.to_dict("records"))]
     else:
-        frame = frame.assign(difference=[*map(_difference, table.to_dict("records"))])
+        rows = _contrasts(comparison, table)
+        frame = frame.loc[rows.index].mask(rows.duplicated("variant"), "").reset_index(drop=True)
+        frame["difference"] = [_difference(row) + _mark(row) for row in rows.to_dict("records")]
+        titles = {name: one.title(comparison.varying) for name, one in comparison.variants.items()}
+        frame["baseline"] = rows["baseline"].map(titles).fillna("").to_list()
     about = _about_differences(comparison, rows) if frame["difference"].any() else ""
     caption = " ".join([_caption(comparison, table, rows), *lines_if(about, about)])
     return PaperTable(caption, frame, len(named.columns))

@@ -211,6 +211,38 @@ def test_a_table_that_was_cut_off_is_ours_and_one_behind_a_link_stays(made: Path
     assert other.read_text() == "subject,age\n"
 
 
+def test_what_another_command_writes_meanwhile_is_ours(made: Path, monkeypatch: pytest.MonkeyPatch):
+    table = made / "runs/results.csv"
+    text = table.read_text()
+    looks = {"is_file": Path.is_file, "lexists": os.path.lexists}
+
+    def then_written(name: str):
+        def look(path):
+            seen = looks[name](path)
+            if Path(path) == table and not seen:
+                table.write_text(text)
+            return seen
+
+        return look
+
+    monkeypatch.setattr(Path, "is_file", then_written("is_file"))
+    monkeypatch.setattr(os.path, "lexists", then_written("lexists"))
+    table.unlink()
+    Store(made / "runs").require_place("another")
+    assert table.exists()
+
+
+def test_an_empty_directory_of_a_study_is_in_nobody_s_way(tmp_path: Path):
+    """It is there for a moment before another command has written its study."""
+    store = Store(tmp_path)
+    (tmp_path / "studies/one").mkdir(parents=True)
+    (tmp_path / "studies/one/.new.part").touch()
+    store.require_place("one")
+    (tmp_path / "studies/one/notes.txt").touch()
+    with pytest.raises(ValueError, match="one in its store/ or studies/, and nothing of ablate's"):
+        store.require_place("one")
+
+
 def strangers(store: Path) -> Iterator[Path]:
     """Directories in a store that are no runs; and a file beside them."""
     (store / "notes.txt").touch()

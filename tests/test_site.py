@@ -79,10 +79,10 @@ def test_pages_open_from_a_directory_and_search_answers_on_a_server(site, browse
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
-        page.goto(f"{address}/index.html")
+        page.goto(f"{address}/index.html", wait_until="networkidle")  # the index is there
         page.locator(".md-search__button").first.click()
-        page.keyboard.type("placebo")
-        page.get_by_text("Parametrization, and its placebo").wait_for(timeout=10_000)
+        page.get_by_role("combobox", name="Search").fill("placebo")
+        page.get_by_text("Parametrization, and its placebo").wait_for()
         assert all(url.startswith(address) for url in requests)
         page.close()
         server.shutdown()

@@ -219,7 +219,8 @@ class Store:
         own = any(RUN.fullmatch(one.strip(".").removesuffix(PART)) for one in runs) or any(
             {*OF_A_STUDY} & {*names(self.root / "studies" / one)} for one in known
         )
-        others = [one for one in (*runs, *known) if not one.startswith(".")]
+        written = [one for one in known if not _is_new(self.root / "studies" / one)]
+        others = [one for one in (*runs, *written) if not one.startswith(".")]
         if others and not own and not os.path.exists(self.root / "results.csv"):
             raise StoreError(
                 f"{self.root}: {first_few(others)} in its store/ or studies/, and nothing of ablate's; name"
@@ -296,16 +297,17 @@ class Store:
 def _require_own_table(path: Path) -> None:
     """Raises ConfigError for a file that is no table of any ablate's, perhaps one that was cut off."""
     with explained(path):
+        if not os.path.lexists(path):  # first, since another command may write it meanwhile
+            return
         if path.is_file():
             with path.open("rb") as file:
                 first = OF_DOCUMENTS if path.name == documents.FILE else OF_RESULTS
                 if first.startswith(file.read(len(first))):
                     return
-        if os.path.lexists(path):
-            raise StoreError(
-                f"{path}: not written by ablate, which would overwrite it; move it away, or name another"
-                " directory with --runs"
-            )
+        raise StoreError(
+            f"{path}: not written by ablate, which would overwrite it; move it away, or name another"
+            " directory with --runs"
+        )
 
 
 def _agreed(roles: list[Row]) -> Row:
@@ -331,6 +333,11 @@ def _id_begins(path: Path, run: str) -> bool:
         return len(run) <= 8 or read_finished(path)["run_id"].startswith(run)
     except StoreError:
         return not os.path.exists(path)  # it has not finished
+
+
+def _is_new(directory: Path) -> bool:
+    """Whether a directory is empty, as one is in which another command is about to write its study."""
+    return directory.is_dir() and all(name.startswith(".") for name in names(directory))
 
 
 def _is_there(path: Path) -> bool:

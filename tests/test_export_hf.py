@@ -121,6 +121,12 @@ NO_LLAMA = {
 }
 
 
+def test_heads_of_a_llama_divide_the_width():
+    one_width = "model.d_model=16", "key_width=4", "value_width=4"
+    assert lacks(make_spec("model=modern", *one_width, "heads=3")) == ["heads=3, which do not divide d_model"]
+    assert lacks(make_spec("model=modern", *one_width, "heads=2")) == []
+
+
 @pytest.mark.parametrize("override", NO_LLAMA)
 def test_what_a_llama_lacks_is_named(override):
     assert lacks(make_spec("model=modern", "heads=4", override)) == [NO_LLAMA[override]]

@@ -1,6 +1,7 @@
 """Probes against answers that were planted, and against chance on models that never learned."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -171,6 +172,8 @@ def test_patterns_by_hand():
     assert distances[0] == pytest.approx(1) and distances[2] == 0
     assert distances[1] == pytest.approx(sum(1 / (t / 2) for t in range(1, 7)) / 6)
     assert distances[3] == pytest.approx(2)  # as far as can be
+    for probe in (patterns.entropies, patterns.distances, patterns.divergences):  # 0.8 A − 0.2 A, say
+        assert np.isnan(probe(0.6 * one)).all()
     but_first = patterns.entropies(one[:, :1], but_first=True), patterns.distances(one[:, :1], but_first=True)
     assert but_first == (pytest.approx([1]), pytest.approx([1]))
 
@@ -396,6 +399,35 @@ def test_losses_are_of_the_letters_of_a_kind(grammatical, monkeypatch, between: 
     both = found.pop("noun_or_verb")
     assert 0 < both < math.log(grammatical.spec.vocab)  # some of them are such verbs
     assert [*found.values()] == pytest.approx([math.log(grammatical.spec.vocab)] * len(found))
+
+
+def test_roles_of_tokens_of_several_letters_and_heads_that_look_at_all_of_them():
+    """A token of bpe begins with the blank before its word. Recomputed verb by verb."""
+    text = "corpus=grammar", "corpus.characters=30000", "corpus.tokenizer=bpe", "corpus.bpe_vocab=400"
+    run = prepare(make_config(*SIZES, "model.context=64", *text))
+    model = in_float64(run)
+    lines = grammar.read(run, model)
+    tokens, lengths = run.corpus.tokens("validation"), run.corpus.tokenizer.byte_lengths
+    begins = lengths[run.corpus.tokens("train")].sum() + np.concatenate([[0], np.cumsum(lengths[tokens])])
+    found, tagged = [], Counter[str]()
+    (layer, *_) = patterns.patterns_of(model, lines.batch)
+    for word in words(run.config.corpus.options["seed"], 30_000):
+        if word.subject is None or word.subject[0] < begins[0] or word.start >= begins[-1]:
+            continue
+        verb, first, last = (
+            int(np.flatnonzero(begins <= letter)[-1])
+            for letter in (word.start, word.subject[0], word.subject[1] - 1)
+        )
+        row, query = divmod(verb - 1, 64)
+        if row < len(layer):
+            tagged[f"verb_{min(word.between, 2)}"] += 1
+            if first >= 64 * row:
+                found.append(layer[row, :, query, first - 64 * row : last + 1 - 64 * row].sum(-1))
+    weights, *_ = grammar.on_subject(lines, np.random.default_rng(0))
+    assert weights[0] == pytest.approx(torch.stack(found).mean(0).tolist(), abs=1e-12)
+    assert {tag: int(lines.tags_RT[tag].sum()) for tag in tagged} == tagged
+    short = grammar.read(prepare(make_config(*SIZES, "model.context=1", *text[:2])), model_of(vocab=40))
+    assert not len(short.subjects) and short.tags_RT["else"].any()
 
 
 def test_losses_without_a_head_are_split_by_role(grammatical):

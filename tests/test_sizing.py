@@ -207,6 +207,10 @@ def test_what_was_resolved_resolves_to_the_same(overrides):
         (("fusion=grouped", "fusion.groups=3"), ("fusion.groups=3", "heads=4", "1 or 2 or 4")),
         (("fusion=sum", "out_proj=false", "match=params", "match_by=value_width"), ("match_by=mlp",)),
         (("fusion=sum", "match=params", "match_by=value_width", "value_width=wide"), ("auto",)),
+        (
+            ("fusion=sum", "match=params", "match_by=value_width", "model.mlp_hidden=128"),
+            ("model.mlp_hidden=128: match_by=value_width matches to the standard MLP, of 256",),
+        ),
         (("fusion=sum", "match=params", "model.mlp_hidden=999"), ("mlp_hidden=999", "%")),
         (("key_heads=3", "heads=8"), ("key_heads=3: does not divide heads=8; use key_heads=2 or 4",)),
         (("query_heads=16",), ("query_heads=16: does not divide heads=4; use query_heads=2 or 4",)),

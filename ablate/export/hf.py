@@ -83,6 +83,7 @@ def lacks(spec: ModelSpec) -> list[str]:
             f"query_heads={a.query_heads}, as each head has its own": a.query_heads != a.heads,
             f"value_heads={a.value_heads} beside key_heads={a.key_heads}": a.value_heads != a.key_heads,
             f"value_width={a.value_width} beside key_width={a.key_width}": a.value_width != a.key_width,
+            f"heads={a.heads}, which do not divide d_model": spec.d_model % a.heads != 0,
             "model.bias=true": spec.bias,
         }
     else:

@@ -365,6 +365,12 @@ def _check_match(config: RunConfig) -> None:
             f"match_by=value_width: with {key}={as_override(getattr(config, key))} the {stream} fixes the"
             f" value width; use match_by=mlp, or {key}=true"
         )
+    standard = standard_hidden(config.model.d_model, config.model.mlp)
+    if config.model.mlp_hidden not in ("auto", standard):
+        raise ConfigError(
+            f"model.mlp_hidden={config.model.mlp_hidden}: match_by=value_width matches to the standard MLP,"
+            f" of {standard}; leave it at auto, or use match_by=mlp"
+        )
     if config.value_width in ("narrow", "wide"):
         raise ConfigError(
             f"value_width={config.value_width}: match_by=value_width chooses the value width;"

@@ -19,15 +19,16 @@ from ablate.probes.patterns import patterns_of
 ROWS = 512
 SHUFFLES = 200
 # verb_N: verbs with N nouns of the other number between them and their subject (2: two or more);
-# noun_or_verb: words whose form is both a noun and a verb; else: all other letters.
-TAGS = ("verb_0", "verb_1", "verb_2", "noun_or_verb", "else")
+# noun_or_verb: words whose form is both a noun and a verb.
+TAGS = ("verb_0", "verb_1", "verb_2", "noun_or_verb")
 
 
 @dataclass(frozen=True)
 class TaggedRows:
     """batch: rows of the validation split. nats_RT: the loss of each target. tags_RT: by tag, which targets
-    have it. weights_LHvT: attention at the positions that predict a verb's first token, where entry d of T is
-    the weight d positions back. subjects: (v, 2), how many positions back the subject begins and ends."""
+    hold a letter of it, and `else`, which hold none. weights_LHvT: attention at the positions that predict a
+    verb's first token, where entry d of T is the weight d positions back. subjects: (v, 2), how many
+    positions back the subject begins and ends."""
 
     batch: Batch
     nats_RT: np.ndarray
@@ -40,7 +41,8 @@ def read(run: PlacedRun, model: Model) -> TaggedRows:
     """Evaluate a model of a run on corpus=grammar on its validation split."""
     tokens, context, drawn = run.corpus.tokens("validation"), run.spec.context, run.corpus.recipe
     assert isinstance(drawn, Grammar)
-    # A token is one or several letters: find where each begins in the whole text, with one byte per letter.
+    # A token is one or several letters, perhaps with the blank before a word: find where each begins in the
+    # whole text, with one byte per letter.
     lengths = run.corpus.tokenizer.byte_lengths
     before = int(lengths[run.corpus.tokens("train")].sum())
     begins = before + np.concatenate([[0], np.cumsum(lengths[tokens])])
@@ -50,9 +52,13 @@ def read(run: PlacedRun, model: Model) -> TaggedRows:
     inputs = torch.from_numpy(tokens[starts[:, None] + np.arange(context)].astype(np.int64))
     targets = torch.from_numpy(tokens[starts[:, None] + np.arange(1, context + 1)].astype(np.int64))
     batch = Batch(inputs, targets)
-    at = begins[starts[:, None] + np.arange(1, context + 1)]  # the first letter of each target
+    at = starts[:, None] + np.arange(1, context + 1)
     weights, subjects = _from_verbs(model, inputs, all_words, begins, starts)
-    tags = {tag: letters[at] for tag, letters in tagged.items()}
+    tags = {}
+    for tag, letters in tagged.items():
+        before_letter = np.concatenate([[0], np.cumsum(letters)])
+        tags[tag] = before_letter[begins[at + 1]] > before_letter[begins[at]]
+    tags["else"] = ~np.any([*tags.values()], 0)
     return TaggedRows(batch, _nats(model, batch), tags, weights, subjects)
 
 
@@ -98,25 +104,27 @@ def _from_verbs(
     """weights_LHvT and subjects (TaggedRows) of the verbs in these rows whose subject is in the same row."""
     context = inputs.shape[1]
     first = np.searchsorted(begins, begins[starts])
-    rows, queries, places = [], [], []
+    rows, queries, places = list[int](), list[int](), list[tuple[int, int]]()
     for word in all_words:
         if word.subject is None or word.subject[0] < begins[0]:
             continue
-        verb, began, ended = np.searchsorted(begins, (word.start, *word.subject))
-        row = int(np.searchsorted(first, verb, "right")) - 1
+        # The tokens that hold the verb's first letter, and the subject's first and last.
+        letters = (word.start, word.subject[0], word.subject[1] - 1)
+        verb, began, last = np.searchsorted(begins, letters, "right") - 1
+        row = int(np.searchsorted(first, verb - 1, "right")) - 1
         query = verb - 1 - first[row]  # predicts the verb's first token
         if row >= 0 and 0 <= query < context and began >= first[row]:
             rows.append(row)
             queries.append(query)
-            places.append((verb - 1 - began, verb - 1 - ended))
-    layers = []
+            places.append((verb - 1 - began, verb - 2 - last))
+    layers, of_rows, of_queries = [], np.array(rows, int), np.array(queries, int)
     place = np.arange(context)
     for layer in patterns_of(model, Batch(inputs, inputs)):
-        rows_vHT = layer.numpy()[rows, :, queries]
-        back_vT = np.array(queries)[:, None] - place  # entry d is d tokens back
+        rows_vHT = layer.numpy()[of_rows, :, of_queries]
+        back_vT = of_queries[:, None] - place  # entry d is d tokens back
         taken = np.take_along_axis(rows_vHT, np.clip(back_vT, 0, None)[:, None], -1) * (back_vT >= 0)[:, None]
         layers.append(taken.transpose(1, 0, 2))
-    return np.stack(layers), np.array(places)
+    return np.stack(layers), np.array(places, int).reshape(-1, 2)
 
 
 def _letters(all_words: list[Word], length: int) -> dict[str, np.ndarray]:
@@ -127,5 +135,4 @@ def _letters(all_words: list[Word], length: int) -> dict[str, np.ndarray]:
             letters[f"verb_{min(word.between, 2)}"][word.start : word.stop] = True
         if word.is_two:
             letters["noun_or_verb"][word.start : word.stop] = True
-    letters["else"] = ~np.any([*letters.values()], 0)
     return letters

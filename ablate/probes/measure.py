@@ -182,6 +182,8 @@ def _grammar(run: PlacedRun, model: Model) -> Iterator[Value]:
         for head in range(site.attention.spec.heads):
             for tag, more in grammar.losses_added(lines, model, (at, head)).items():
                 yield Value(site.layer, head + 1, f"added_{tag}", more, exact=site.attention.fusion.adds_up)
+    if not len(lines.subjects):  # no verb has its subject in the same row
+        return
     weights, nulls, low, high = grammar.on_subject(lines, generator(0, "probe", "subjects"))
     for layer, pair in enumerate(zip(weights, nulls, strict=True), 1):
         yield from _of_heads(layer, "on_subject", *pair, low=low, high=high)

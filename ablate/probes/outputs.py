@@ -56,7 +56,7 @@ def dimensions_kept(fused_nD: np.ndarray, read_nHV: np.ndarray) -> float:
     """For all heads together, whitened as one vector: the share that can be recovered times its dimensions.
     Up to noise, at most the rank of the map from the heads to the fused vector."""
     together = read_nHV.reshape(len(read_nHV), -1)
-    directions = whitener(np.cov(together, rowvar=False)).shape[1]
+    directions = whitener(np.atleast_2d(np.cov(together, rowvar=False))).shape[1]
     return linear_shares(fused_nD, [together])[0] * directions
 
 

@@ -107,14 +107,15 @@ def without_bias(readout: torch.nn.Module, x: Tensor) -> Tensor:
 
 def entropies(patterns_BHTS: Tensor, *, but_first: bool = False) -> list[float]:
     """For each head, the mean entropy −Σ A log A, relative to that of uniform weights; NaN if a weight is
-    below 0."""
+    below 0 or weights do not add up to 1."""
     rows, seen_T = _rows(patterns_BHTS, but_first=but_first)
     nats = -torch.special.xlogy(rows, rows).sum(-1)
     return over_positions(nats / seen_T.log())
 
 
 def distances(patterns_BHTS: Tensor, *, but_first: bool = False) -> list[float]:
-    """For each head, how far back it looks, Σ A_ts (t − s), relative to uniform weights."""
+    """For each head, how far back it looks, Σ A_ts (t − s), relative to uniform weights; NaN if weights do
+    not add up to 1."""
     rows, seen_T = _rows(patterns_BHTS, but_first=but_first)
     place = torch.arange(rows.shape[-1], dtype=rows.dtype)
     back_TS = place[1:, None] - place
@@ -128,9 +129,9 @@ def first_position(patterns_BHTS: Tensor) -> list[float]:
 
 def divergences(patterns_BHTS: Tensor) -> list[float]:
     """For each head, the mean Jensen-Shannon divergence between its rows and those of the others, in nats: 0
-    for equal patterns, log 2 for heads that never look at the same positions; NaN if a weight is below 0.
-    Empty for one head."""
-    rows = patterns_BHTS[:, :, 1:]
+    for equal patterns, log 2 for heads that never look at the same positions; NaN if a weight is below 0
+    or weights do not add up to 1. Empty for one head."""
+    rows = distributions(patterns_BHTS)[:, :, 1:]
     H = rows.shape[1]
     entropy = -torch.special.xlogy(rows, rows).sum(-1)
     pairs = torch.zeros(H, H, dtype=rows.dtype)
@@ -151,11 +152,19 @@ def pattern_rank(patterns_BHTS: Tensor) -> float:
     return effective_rank(torch.linalg.eigvalsh(beside @ beside.T).numpy())
 
 
+def distributions(patterns_BHTS: Tensor) -> Tensor:
+    """The patterns, with NaN in rows whose weights add up neither to 1 nor, as where a head reads nothing, to
+    0."""
+    sums = patterns_BHTS.sum(-1, keepdim=True)
+    is_one = torch.isclose(sums, torch.ones_like(sums), rtol=0, atol=1e-5)
+    return patterns_BHTS.where(is_one | (sums == 0), torch.nan)
+
+
 def _rows(patterns_BHTS: Tensor, *, but_first: bool) -> tuple[Tensor, Tensor]:
     """The rows with more than one position to choose from, renormalized, and the number of these
     positions."""
     skipped = 1 if but_first else 0
-    rows = patterns_BHTS[:, :, 1 + skipped :, skipped:]
+    rows = distributions(patterns_BHTS)[:, :, 1 + skipped :, skipped:]
     if but_first:
         rows = rows / rows.sum(-1, keepdim=True).clamp_min(1e-12)
     return rows, torch.arange(2, rows.shape[-2] + 2, dtype=rows.dtype)

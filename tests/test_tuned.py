@@ -161,11 +161,11 @@ def test_a_study_says_its_phase_and_how_many_runs_there_are_about():
         ("reporting seeds", "24 runs"),
     ]
     assert len(rows) == 24
-    assert design.costs()["rates"] == {"least": 12, "most": 2 * 2 * (3 + 2 * 2 + 2)}
+    assert design.costs({})["rates"] == {"least": 12, "most": 2 * 2 * (3 + 2 * 2 + 2)}
     steep = study(report_at=["tuned"], extend=0)
     rows = {one: parabolas(4, concat=0.002, sum=0.002)(one) for one in steep.propose({})}
     assert steep.phase(rows) == ("rates, round 2 (half-octaves)", "about 24 runs")
-    assert "about 20 runs in all" in design.forecast()[0]
+    assert "about 20 runs in all" in design.forecast({})[0]
 
 
 MILD = 0.09  # nats per squared octave, so that no half-octaves are tried
@@ -221,11 +221,33 @@ def test_the_minimum_of_a_parabola_by_hand(first, losses, place, doubt):
         ([4, 1, 0, math.inf], "0.004", ""),  # what diverged brackets
         ([math.inf, 1, math.inf], "0.002", "the best of the grid: a fit takes three finite points"),
         ([math.inf, math.inf], None, "no value: all of train.lr=0.001,0.002 diverged"),
+        ([math.nan, math.nan], None, "no value: all of train.lr=0.001,0.002 can't be built"),
+        ([1, 1, 1, math.inf], "0.002", "the best of the grid: the curve around it is not convex"),
     ],
 )
 def test_the_choice_of_a_value_by_hand(losses, value, doubt):
     grid = ["0.001", "0.002", "0.004", "0.008"][: len(losses)]
     assert tuning.choose(study().search, grid, losses) == Choice(value, doubt)
+
+
+def test_equal_losses_do_not_make_the_grid_grow():
+    s = study()
+    rows = run(s, lambda _: {"status": "done", "val_loss": 0.0, "test_loss": 0.0})
+    assert len(rows) == 2 * (3 * 2 + 3 * 2) and values(s, rows) == {"concat": "0.002", "sum": "0.002"}
+
+
+def test_each_seed_and_level_counts_once():
+    s = study(
+        develop=[0, 1, 0], seeds=[100, 100, 101], factors={**DECLARED["factors"], "fusion": ["sum"] * 2}
+    )
+    assert s.study.develop == ["0", "1"] and s.levels["seed"] == ["100", "101"] and len(s.arms) == 1
+    assert compose(["-m", "seed=0,0,1"]).configs.settings(["seed=0,0,1"])["seed"].values == ["0", "1"]
+
+
+def test_a_dry_run_counts_no_arm_that_is_left_out():
+    s = study(looks=[])
+    left_out = {one: LEFT_OUT for one in s.propose({}) if at(one)["fusion"] == "sum"}
+    assert s.costs(left_out)["rates"]["least"] == 6 and "about 14 runs in all" in s.forecast(left_out)[0]
 
 
 def test_develop_then_report_at_four_values():

@@ -246,7 +246,7 @@ def _setting(override: Override) -> Setting:
         raise ConfigError(f"{override.input_line}: not a range; write range(START,STOP,STEP)") from error
     if len(some) > MOST_RUNS:
         raise ConfigError(f"{override.input_line}: {TOO_MANY}")
-    levels = [YAML_WORDS.get(level, level) for level in some]
+    levels = [*dict.fromkeys(YAML_WORDS.get(level, level) for level in some)]
     if not levels:
         raise ConfigError(f"{override.input_line}: the sweep is empty; list values, as 1,2,4")
     return Setting(levels, swept=True)

@@ -32,7 +32,7 @@ FEWEST = 2  # paired seeds that an interval takes
 
 
 class InTurn(Rule):
-    """A list of values to sweep over, or a single one; kept in the syntax of overrides."""
+    """A list of values to sweep over, or a single one; each once, in the syntax of overrides."""
 
     def read(self, value: Any, path: str) -> list[str]:
         values = value if isinstance(value, list) else [value]
@@ -40,7 +40,7 @@ class InTurn(Rule):
             raise ConfigError(f"{path}: the sweep is empty; list values")
         if groups := [one for one in values if isinstance(one, Mapping)]:
             raise ConfigError(f"{path}: {groups[0]}: a level is one value; sweep each key by itself")
-        return [as_value(one) for one in values]
+        return [*dict.fromkeys(map(as_value, values))]
 
 
 class InAList(InTurn):
@@ -230,8 +230,8 @@ class Design:
         """Lines to print at the end."""
         return []
 
-    def forecast(self) -> list[str]:
-        """Lines for a dry run about what will follow after the first runs."""
+    def forecast(self, rows: Rows) -> list[str]:
+        """Lines for a dry run about what will follow after the first runs. rows: those that are left out."""
         return []
 
     @property
@@ -240,8 +240,9 @@ class Design:
         first."""
         return {}
 
-    def costs(self) -> dict[str, dict[str, float]]:
-        """How many runs each phase takes: least, to be expected, most; empty if that is fixed."""
+    def costs(self, rows: Rows) -> dict[str, dict[str, float]]:
+        """How many runs each phase takes: least, to be expected, most; empty if that is fixed. rows: those
+        that are left out."""
         if not (looks := self.looks):
             return {}
         return {"report": looks.costs({arm: self.runs_a_seed(arm) for arm in looks.arms})}

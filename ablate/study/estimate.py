@@ -23,7 +23,7 @@ from ablate.launch.queue import most_as_one
 from ablate.phrases import counted, duration
 from ablate.store.record import Machine, StudyRecord
 from ablate.store.store import Store
-from ablate.study.config import Overrides
+from ablate.study.config import Overrides, Rows
 from ablate.study.launchers import Launcher, placed
 from ablate.study.machine import gains_in_bfloat16
 from ablate.study.study import Study, one_of_each
@@ -98,10 +98,16 @@ class Estimate:
 
 
 def estimate(
-    study: Study, record: StudyRecord, runs: Sequence[Run], launcher: Launcher, machine: Machine | None
+    study: Study,
+    record: StudyRecord,
+    runs: Sequence[Run],
+    left_out: Rows,
+    launcher: Launcher,
+    machine: Machine | None,
 ) -> Estimate:
-    """The estimate for these runs of a study. machine: its settings; None where those of a cluster will
-    choose them. Raises ConfigError if this machine can't place a larger run, which follows these."""
+    """The estimate for these runs of a study, which leaves others out. machine: its settings; None where
+    those of a cluster will choose them. Raises ConfigError if this machine can't place a larger run that
+    follows these."""
     finished = Store().finished()
     todo = [run for run in runs if run.name not in finished or settled(run) is None]
     cluster = launcher.settings if launcher.settings.remote else None
@@ -131,8 +137,8 @@ def estimate(
         in_bfloat16=faster,
         cluster=cluster,
         untimed=untimed,
-        forecast=[*study.design.forecast(), *lines],
-        phases=study.design.costs(),
+        forecast=[*study.design.forecast(left_out), *lines],
+        phases=study.design.costs(left_out),
         later={phase: _mean_s(runs, threads, members) / at_once for phase, runs in of_later.items()},
     )
 

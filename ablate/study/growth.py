@@ -64,15 +64,20 @@ def grown(
         runs=sorted({*old.runs, *new.runs}),
         config_dir=new.config_dir or old.config_dir,
         machine=new.machine or old.machine,
-        left_out={**old.left_out, **new.left_out},
+        left_out={name: why for name, why in old.left_out.items() if not _is_tried(name, new)} | new.left_out,
         roles=_grown_roles(old, new),
         chosen={**old.chosen, **new.chosen},
     )
 
 
-def with_looks(record: StudyRecord | None, looks: PlannedLooks | None) -> StudyRecord:
+def _is_tried(variant: str, record: StudyRecord) -> bool:
+    """Whether the variant of this name is one of the record's, which says so if it can't be built now."""
+    settings = [word.partition("=") for word in variant.split(" ")]
+    return all(value in record.factors.get(key, ()) for key, _, value in settings)
+
+
+def with_looks(record: StudyRecord, looks: PlannedLooks | None) -> StudyRecord:
     """The record with these looks of the same study."""
-    assert record is not None, "it was written before"
     if record.looks and looks:
         late = looks.late or record.looks.late  # it may not have been read again yet
         looks = replace(looks, late=late, decided={**record.looks.decided, **looks.decided})

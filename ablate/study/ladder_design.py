@@ -258,10 +258,10 @@ class LadderDesign(TunedDesign):
             lines.append(f"{name}: {self.key} {', '.join(told)}")
         return lines
 
-    def forecast(self) -> list[str]:
+    def forecast(self, rows: Rows) -> list[str]:
         return []  # `stages` says it
 
-    def costs(self) -> dict[str, dict[str, float]]:
+    def costs(self, rows: Rows) -> dict[str, dict[str, float]]:
         return {}  # likewise: a run's time differs from rung to rung
 
     def stages(self) -> list[tuple[str, list[Overrides], int]]:

@@ -11,7 +11,7 @@ from ablate.data.corpus import forget
 from ablate.execution.execute import settled
 from ablate.execution.reopen import require_as_begun
 from ablate.execution.run import Run
-from ablate.live.board import Board, Lines
+from ablate.live.board import Board, Lines, one_by_one
 from ablate.phrases import counted, lines_if
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
@@ -33,6 +33,7 @@ class Loop:
         self.launcher = launcher_of(sweep.launcher)
         self.is_single = sweep.is_single
         forget()
+        one_by_one.cache_clear()  # it counts the runs of one command
         self.study = Study(sweep, remote=sweep.launcher.remote)
         self.store = Store()
         self.rows: dict[Overrides, Row] = {}  # RUNNING for runs without a result yet
@@ -65,7 +66,7 @@ class Loop:
         assert self.record is not None, "_next gives runs, or raises"
         if self.study.design.looks and not trained.is_over:  # what the last rows decided
             planned = self.study.planned(self.rows)
-            self.store.change_study(self.record.name, partial(with_looks, looks=planned))
+            self.store.change_existing(self.record.name, partial(with_looks, looks=planned))
         return Outcome(
             study=self.record.name,
             run_ids=[*dict.fromkeys(self.ids.values())],
@@ -87,7 +88,8 @@ class Loop:
         whole = self._grown(before, record, runs)  # refuses what a run would
         settings = self._machine(whole, runs)
         record = replace(record, machine=whole.machine)  # with the levels of this command alone
-        expected = estimate(self.study, record, [*_unique(runs).values()], self.launcher, settings)
+        todo = [*_unique(runs).values()]
+        expected = estimate(self.study, record, todo, self.rows, self.launcher, settings)
         return Outcome(record.name, remarks=[*self.study.left_out, *self.slower], estimate=expected)
 
     def _next(self, ahead: int = 0) -> dict[Overrides, Run]:
@@ -178,7 +180,7 @@ class Loop:
 
     def _require_unseen(self, name: str, prediction: Prediction, runs: Mapping[Overrides, Run]) -> None:
         """Raises ConfigError if a run that is predicted has begun already."""
-        there = self.store.begun() | self.store.finished()
+        there = self.store.all_runs()
         begun = [run.name for run in runs.values() if run.name in there]
         now = self.store.read_study(name) if begun else None
         if begun and not (now and now.prediction):  # by another command, a moment ago

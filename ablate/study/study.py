@@ -268,7 +268,7 @@ class Study:
             of_yaml = {key: getattr(config, key) for key in DECLARED} | {"declared": config.of_kind}
         levels = config.levels if config else ()  # also those with one level, since they may grow
         swept = {key for key, of in self.settings.items() if of.swept or key in levels} - {"seed"}
-        factors = {key: [*dict.fromkeys(self.design.levels[key])] for key in self.settings if key in swept}
+        factors = {key: [*self.design.levels[key]] for key in self.settings if key in swept}
         free = swept | keys_of_arms(config.arms if config else {})
         free |= {one.partition("=")[0] for rung in self.design.rungs for one in rung.overrides}
         given = self.settings.keys() - swept

@@ -72,8 +72,7 @@ class Tuned(StudyConfig):
                 f"study.metric={self.metric}: the validation split chooses the values of a tuned study, so it"
                 " reports on the test split; use test_loss"
             )
-        report = list(dict.fromkeys(levels["seed"]))
-        if used := [seed for seed in report if seed in self.develop]:
+        if used := [seed for seed in levels["seed"] if seed in self.develop]:
             raise ConfigError(
                 f"seed={used[0]}: a development seed (study.develop) chose the values, so it can't report on"
                 " them; use fresh seeds"
@@ -84,7 +83,7 @@ class Tuned(StudyConfig):
             why = "it is what is tuned" if unknown[0] == key else "the study has no such factor"
             raise ConfigError(f"study.tune_at.{unknown[0]}: {why}; name a factor, with one of its levels")
         arms = combinations(factors, self.named_arms)
-        return TunedDesign({**levels, key: grid, "seed": report}, arms, study=self)
+        return TunedDesign({**levels, key: grid}, arms, study=self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,13 +215,13 @@ class TunedDesign(Design):
     def values(self) -> str:
         return "rates" if self.key == "train.lr" else f"values of {self.key}"
 
-    def costs(self) -> dict[str, dict[str, float]]:
-        now = self.found({})
+    def costs(self, rows: Rows) -> dict[str, dict[str, float]]:
+        now = self.found(rows)
         least, most = (
             len(now.points) * len(self.search.seeds) * n for n in (len(self.search.grid), self.search.most)
         )
-        report = self._most_reporting(now, {})
-        of_looks = super().costs().get("report", {LEAST: report})
+        report = self._most_reporting(now, rows)
+        of_looks = super().costs(rows).get("report", {LEAST: report})
         return {self.values: {LEAST: least, MOST_RUNS: most}, "report": {**of_looks, MOST_RUNS: report}}
 
     @property
@@ -250,8 +249,8 @@ class TunedDesign(Design):
             lines.append(f"{self.name(arm)}: {'; '.join(filter(None, (value, choice.doubt)))}")
         return lines
 
-    def forecast(self) -> list[str]:
-        _, in_all = self.phase({})
+    def forecast(self, rows: Rows) -> list[str]:
+        _, in_all = self.phase(rows)
         at = "".join(f" at {key}={level}" for key, level in self.study.tune_at.items())
         return [
             f"these choose {self.key} for each arm{at}, and may extend its grid by"
@@ -275,7 +274,7 @@ class TunedDesign(Design):
 def _octaves(key: str, values: Sequence[str]) -> list[str]:
     """The values in order. Raises ConfigError unless each is twice the one before."""
     try:
-        grid = sorted(dict.fromkeys(values), key=float)
+        grid = sorted(values, key=float)
     except ValueError:
         raise ConfigError(
             f"{key}={','.join(values)}: a tuned key takes numbers; list powers of two"

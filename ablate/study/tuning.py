@@ -121,7 +121,8 @@ def choose(search: Search, points: Sequence[str], curve: Sequence[float]) -> Cho
     can't be built there."""
     loss = np.array(curve)
     if not np.isfinite(loss).any():
-        return Choice(None, f"no value: all of {search.key}={','.join(points)} diverged")
+        why = "can't be built" if np.isnan(loss).all() else "diverged"
+        return Choice(None, f"no value: all of {search.key}={','.join(points)} {why}")
     at, doubt = minimum(np.log2([float(value) for value in points]), loss)
     best, known = _best(curve), ~np.isnan(loss)
     if not (known[:best].any() and known[best + 1 :].any()):
@@ -158,7 +159,10 @@ def _with_halves(search: Search, points: list[str], curve: Sequence[float]) -> l
 
 
 def _best(curve: Sequence[float]) -> int:
-    return int(np.argmin(np.where(np.isnan(curve), np.inf, curve)))
+    """The place of the lowest loss; of several equal ones that in the middle, which is no end of the grid."""
+    known = np.where(np.isnan(curve), np.inf, curve)
+    lowest = np.flatnonzero(known == known.min())
+    return int(lowest[len(lowest) // 2 if np.isfinite(known.min()) else 0])
 
 
 # --- a curve: a loss at points of a key, in octaves of it ---------------------------------------------
@@ -174,7 +178,7 @@ def minimum(log2_values: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
     """
     finite = np.isfinite(loss)
     x, y = log2_values[finite], loss[finite]
-    best = x[np.argmin(y)]
+    best = log2_values[_best(loss.tolist())]
     if len(x) < 3:
         return float(best), "the best of the grid: a fit takes three finite points"
     bend, slope, near = _parabola(x - best, y)

@@ -214,13 +214,12 @@ def _prepared(jobs: Sequence[Job]) -> tuple[list[PlacedRun], dict[str, str]]:
 def _settings(phase: Phase, runs: Sequence[PlacedRun], store: Store) -> Machine:
     """The settings of the study: as they are in study.json, or else chosen here and now, for all helpers."""
 
-    def settled(record: StudyRecord | None) -> StudyRecord:
-        assert record is not None, "the command wrote it"
+    def settled(record: StudyRecord) -> StudyRecord:
         decided = machine.decided(record.machine, runs, phase.threads)
         threads = machine.threads_of_helpers(len(phase.jobs), runs, phase.helpers, _cores(phase))
         return replace(record, machine=machine.chosen(decided, runs, threads))
 
-    record = store.change_study(phase.study, settled)
+    record = store.change_existing(phase.study, settled)
     assert record.machine is not None
     return record.machine
 

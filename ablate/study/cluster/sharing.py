@@ -26,6 +26,7 @@ from ablate.files.atomic import StoreError, read_json
 from ablate.launch.queue import processes
 from ablate.live.board import Board
 from ablate.phrases import counted
+from ablate.store import lease
 from ablate.store.jobs import Array, State, arrays_of, new_array, with_statuses
 from ablate.store.record import Machine
 from ablate.store.run_files import Stamp, last_metrics
@@ -35,7 +36,7 @@ from ablate.study.cluster.helper import GROWING, Job, Phase
 from ablate.study.launchers import Launcher, Trained, Work
 
 # How often a cluster is asked for its helpers; many commands share its scheduler.
-LOOK_EVERY_S = float(os.environ.get("ABLATE_LOOK_EVERY_S", "15"))
+LOOK_EVERY_S = lease.seconds("ABLATE_LOOK_EVERY_S", 15)
 EVERY_S = 1  # how often the store is
 STARTS = 3  # of helpers without progress, before the command gives up
 ON_ITS_WAY_S = 60  # an array that its cluster does not know may not have reached it yet

@@ -1,5 +1,6 @@
 """A duel: a tuned study made from two methods and a budget of time, at equal parameters on one text."""
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,8 @@ from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS, STANDARD_FUSION, STANDARD_SCORES
 from ablate.execution.plugins import KINDS, Method, methods, read
 from ablate.execution.run import Run, resolve
-from ablate.files.atomic import write_atomically
+from ablate.files.atomic import explained
+from ablate.files.owned import create
 from ablate.phrases import counted, duration
 from ablate.reporting.answers import answer
 from ablate.reporting.cells import step_ratio
@@ -129,21 +131,20 @@ class Duel:
         ConfigError if that is nothing, or if the two are one function."""
         kept = Store().study_directory(self.study) / PLAN
         if kept.is_file():
-            try:
-                return Plan(**json.loads(kept.read_text(encoding="utf-8")))
-            except (OSError, ValueError, TypeError) as error:
-                raise ConfigError(
-                    f"{kept}: can't be read ({error}); mend that, or move it away to plan anew"
-                ) from error
+            return _read_plan(kept)
         if len({*equal_forms(variants_of(self._runs))}) == 1:
             raise ConfigError(
                 f"{self.one.name} and {self.other.name} are the same function here, so there is nothing to"
                 " compare; name another method, or change a setting such as heads"
             )
         plan = self._settled(budget_s)
-        if keep:
-            write_atomically(kept, json.dumps(asdict(plan)) + "\n")
-        return plan
+        if not keep:
+            return plan
+        with explained(kept):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # another command was faster, and its plan counts
+                create(kept, json.dumps(asdict(plan)) + "\n")
+        return _read_plan(kept)
 
     def sweep(self, seeds: int, develop: Sequence[int] = DEVELOP) -> Sweep:
         """The study of the two with so many reporting seeds. develop: the seeds that choose the rates."""
@@ -283,3 +284,12 @@ def budget_text(seconds: float) -> str:
     if seconds <= 90 * 60:
         return f"{math.ceil(seconds / 60)}m"
     return f"{math.ceil(seconds / 360) / 10:g}h"
+
+
+def _read_plan(path: Path) -> Plan:
+    try:
+        return Plan(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{path}: can't be read ({error}); mend that, or move it away to plan anew"
+        ) from error

@@ -68,6 +68,14 @@ def option(name: str, *values: str) -> str:
     return f"{name} {shlex.quote(','.join(values))}"
 
 
+PLACE: list[str] = []  # `--runs DIR`, if the command at work was given it
+
+
+def advised(words: Iterable[str]) -> str:
+    """A command to type, from its words, with the directory of results that this command was given."""
+    return shlex.join([*words, *PLACE])
+
+
 def capital(text: str) -> str:
     """The text with a capital letter, unless it begins with a name as in heads=4."""
     return text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]

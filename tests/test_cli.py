@@ -167,6 +167,26 @@ def test_several_values_are_one_only_for_a_key_that_takes_it(command, override, 
     assert code == 2 and one_line(err) == f"ablate: {override}: several values make a sweep, so add -m{line}"
 
 
+@pytest.mark.parametrize(
+    "words, line",
+    [
+        (("study=fusion", "hydra.mode=RUN"), "study=fusion: a study is a sweep; leave out hydra.mode=RUN"),
+        (
+            ("+hydra.sweeper.params.heads=1",),
+            "+hydra.sweeper.params.heads=1: a single run sweeps over nothing; add -m, or leave it out",
+        ),
+        (
+            ("corpus=file", "corpus.path=1,2"),
+            'corpus.path="1","2": several values make a sweep, so add -m; a single value with commas'
+            """ 'corpus.path="1,2"'""",
+        ),
+    ],
+)
+def test_what_a_single_run_would_ignore_is_refused(command, words, line):
+    code, _, err = command("run", *words)
+    assert code == 2 and one_line(err) == f"ablate: {line}"
+
+
 @pytest.mark.parametrize("name", ["joblib", "submitit_local", "submitit_slurm"])
 def test_a_launcher_to_install_is_named(name):
     error = MissingConfigException("", f"hydra/launcher/{name}", ["basic"])
@@ -200,7 +220,9 @@ def test_a_preset_as_the_line_advises(tmp_path):
 )
 def test_a_single_run_ends_with_a_command_to_type(command, tmp_path, typed, line):
     fusion = next((word[7:] for word in typed if word.startswith("fusion=")), "concat")
-    said = next_step(pd.Series({"fusion": fusion, "run_id": "1234567890abcdef"}), typed)
+    row = pd.Series({"fusion": fusion, "run_id": "1234567890abcdef"})
+    (said,) = next_step(row, typed, has_weights=True)
+    assert next_step(row, typed, has_weights=False) == ([said] if "sample" not in said else [])
     assert said.startswith(line)
     (tmp_path / "my configs").mkdir()
     if "ablate run" in said:

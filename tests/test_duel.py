@@ -114,6 +114,18 @@ def test_an_option_that_makes_no_side_is_refused(options, message):
         side("softmax", ["fusion.per=head"])
 
 
+def test_of_two_commands_that_plan_a_duel_at_once_the_first_counts(monkeypatch):
+    one, other = (duel("sum", "concat", *SMALL) for _ in range(2))
+
+    def slower(budget_s: float) -> Plan:
+        monkeypatch.setattr(Duel, "_settled", lambda *_: Plan(17, 1.0))
+        assert one.plan(60).seeds == 17
+        return Plan(21, 2.0)
+
+    monkeypatch.setattr(other, "_settled", slower)
+    assert other.plan(60).seeds == 17 == duel("sum", "concat", *SMALL).plan(60).seeds
+
+
 def test_a_duel_of_many_seeds_looks_at_its_results():
     between = duel("sum", "concat", *SMALL)
     for seeds, at in ((8, None), (24, [8, 12, 16, 24])):

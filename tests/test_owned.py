@@ -214,22 +214,25 @@ def test_a_table_that_was_cut_off_is_ours_and_one_behind_a_link_stays(made: Path
 def test_what_another_command_writes_meanwhile_is_ours(made: Path, monkeypatch: pytest.MonkeyPatch):
     table = made / "runs/results.csv"
     text = table.read_text()
-    looks = {"is_file": Path.is_file, "lexists": os.path.lexists}
+    looked = os.stat
 
-    def then_written(name: str):
-        def look(path):
-            seen = looks[name](path)
-            if Path(path) == table and not seen:
+    def then_changed(path, **how):
+        try:
+            found = looked(path, **how)
+        except FileNotFoundError:
+            if path == table and not how:  # not of a link
                 table.write_text(text)
-            return seen
+            raise
+        if path == table and removed:
+            table.unlink()
+        return found
 
-        return look
-
-    monkeypatch.setattr(Path, "is_file", then_written("is_file"))
-    monkeypatch.setattr(os.path, "lexists", then_written("lexists"))
-    table.unlink()
-    Store(made / "runs").require_place("another")
-    assert table.exists()
+    monkeypatch.setattr(os, "stat", then_changed)
+    for removed in (False, True):
+        if not removed:
+            table.unlink()
+        Store(made / "runs").require_place("another")
+        assert os.path.lexists(table) != removed
 
 
 def test_an_empty_directory_of_a_study_is_in_nobody_s_way(tmp_path: Path):

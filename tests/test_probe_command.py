@@ -168,9 +168,18 @@ def test_the_weights_of_each_step_are_read_once(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("ablate.probes.study.available_cores", lambda: 1)
     monkeypatch.setattr("ablate.probes.study.measure", lambda *_, **__: [Value(1, 1, "kept", 0.5)])
     directories = {row["run_id"]: tmp_path / "runs/store" / run.name}
-    table = probe_runs(directories, tmp_path / "probes.csv", prune=False, report=lambda _: None)
+    path = tmp_path / "probes.csv"
+    table = probe_runs(directories, path, prune=False, report=lambda _: None)
     assert table["step"].tolist() == [*steps, 20]
     assert sorted(loads) == ["model.safetensors"] + [f"weights-{step:09d}.safetensors" for step in steps]
+    path.unlink()
+    others = table.assign(run_id="of another command")
+
+    def meanwhile(_: str) -> None:
+        others.to_csv(path, index=False)
+
+    probe_runs(directories, path, prune=False, report=meanwhile)
+    assert {*pd.read_csv(path)["run_id"]} == {row["run_id"], "of another command"}
 
 
 @pytest.mark.slow

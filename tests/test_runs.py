@@ -92,6 +92,12 @@ def test_rows_and_columns_are_chosen(four: Path):
         assert done.returncode == 2 and line in done.stderr
 
 
+def test_what_is_advised_of_another_store_names_it(four: Path, tmp_path: Path):
+    done = call_cli("runs", "--delete", "synthetic", "--runs", str(four / "runs"), cwd=tmp_path)
+    line = f"synthetic: a study; ablate runs --delete-study synthetic --runs {four / 'runs'} deletes it"
+    assert done.returncode == 2 and line in done.stderr
+
+
 def test_what_a_study_needs_stays_unless_told(four: Path):
     store = Store(four / "runs")
     run = next(iter(store.finished()))

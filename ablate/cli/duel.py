@@ -9,7 +9,7 @@ import typer
 from ablate.cli.shared import JsonOption, RunsOption, put_json, resumable, say_loading, use_plugins
 from ablate.cli.train import say_lines
 from ablate.config.overrides import as_value
-from ablate.phrases import texts
+from ablate.phrases import advised, texts
 from ablate.printing import put, say
 
 UNITS = {"s": 1, "m": 60, "h": 3600}  # of a budget of time
@@ -97,7 +97,8 @@ def duel(
         say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
         raise typer.Exit(1)
     comparison, sentences = between.result()
-    if doubts := answers.doubts(comparison.notes, f"ablate compare {between.study} --why explains"):
+    why = advised(["ablate", "compare", between.study, "--why"])
+    if doubts := answers.doubts(comparison.notes, f"{why} explains"):
         say(f"{doubts}.")
     page = write_report(between.study)
     if format == "json":

@@ -51,7 +51,11 @@ def new(
         raise typer.BadParameter(f"name it, as: ablate new {kind} mine", param_hint="NAME")
     title = "".join(part.capitalize() for part in name.split("_"))
     words = name, title  # of the file, and of its class
-    if not name.isascii() or not all(word.isidentifier() and not keyword.iskeyword(word) for word in words):
+    if (
+        not name.isascii()
+        or name.startswith("__")
+        or not all(word.isidentifier() and not keyword.iskeyword(word) for word in words)
+    ):
         raise ConfigError(
             f"{name}: can't name a file and a class of Python; use another word, of a to z and _"
         )

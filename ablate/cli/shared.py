@@ -95,8 +95,10 @@ MarginOption = Annotated[
 
 def _keep_results_in(runs: str | None) -> None:
     """Set where this process, and those that it starts, find the store."""
+    from ablate.phrases import PLACE
     from ablate.store.store import ABLATE_RUNS
 
+    PLACE[:] = ["--runs", runs] if runs else []
     if runs == "":
         raise typer.BadParameter("name a directory", param_hint="--runs")
     if runs and os.path.exists(runs) and not os.path.isdir(runs):

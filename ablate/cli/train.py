@@ -3,7 +3,6 @@
 import contextlib
 import io
 import os
-import shlex
 import signal
 import sys
 import warnings
@@ -27,7 +26,7 @@ from ablate.cli.shared import (
 )
 from ablate.config.contrast import FEWEST
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import counted, duration, lines_if, texts
+from ablate.phrases import advised, counted, duration, lines_if, texts
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
@@ -160,7 +159,8 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
     if len(rows) == 1:
         lines = [*_show_one(rows, store), *lines]
         if rows.iloc[0]["status"] in RESULTS:
-            lines.append(next_step(rows.iloc[0], typed))
+            kept = store.find(rows.iloc[0]["run_id"]) / "model.safetensors"
+            lines += next_step(rows.iloc[0], typed, has_weights=kept.exists())
     elif len(rows):
         lines += _show_several(rows, record, wide=wide)
     missing = len(outcome.run_ids) - len(rows)
@@ -219,20 +219,23 @@ def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) ->
         more = of_one_seed(rows[rows["status"].isin(RESULTS)], record, len(summary))
         return [*lines, ONE_SEED, *more]
     if len(summary) > 1 and sys.stderr.isatty():
-        return [*lines, f"ablate compare {record.name} says what differs, and how sure that is"]
+        command = advised(["ablate", "compare", record.name])
+        return [*lines, f"{command} says what differs, and how sure that is"]
     return lines
 
 
-def next_step(row: "pd.Series", typed: Sequence[str]) -> str:
-    """The command that goes on from a single run, with what it does. typed: the words of its command."""
+def next_step(row: "pd.Series", typed: Sequence[str], *, has_weights: bool) -> list[str]:
+    """A line with the command that goes on from a single run, if there is one. typed: the words of its
+    command."""
     from ablate.execution.plugins import words
 
     if any(word.startswith("fusion.") for word in typed):  # which another fusion may not have
-        return f"next: ablate sample {row['run_id'][:8]} shows what it writes"
+        command = advised(["ablate", "sample", row["run_id"][:8]])
+        return lines_if(has_weights, f"next: {command} shows what it writes")
     others = [word for word in typed if not word.startswith(("fusion=", "seed=", "name="))]
     fusions = STANDARD_FUSION, "sum" if row["fusion"] == STANDARD_FUSION else row["fusion"]
     command = ["ablate", "run", "-m", f"fusion={','.join(fusions)}", f"seed=range({FEWEST})"]
-    return f"next: {shlex.join([*command, *words(), *others])} compares two ways to combine heads"
+    return [f"next: {advised([*command, *words(), *others])} compares two ways to combine heads"]
 
 
 def _variants(rows: "pd.DataFrame", record: "StudyRecord") -> "Variants":

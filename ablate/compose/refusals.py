@@ -111,7 +111,7 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
     parser = OverridesParser.create()
     groups = sorted({path.name for path in configs_dir().iterdir() if path.is_dir()} - {"hydra"} | {LAUNCHER})
     overrides = []
-    for argument in parsed.overrides:
+    for argument, typed in zip(parsed.overrides, parsed.typed, strict=True):
         if not argument.partition("=")[0].strip("+~ "):
             raise ConfigError(f"{argument}: the key is missing; write KEY=VALUE, as in fusion=sum")
         try:
@@ -137,10 +137,10 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
             raise ConfigError(f"{argument}: one study at a time")
         if override.is_sweep_override() and not sweeping:
             raise ConfigError(
-                f"{argument}: several values make a sweep, so add -m{_as_one_value(argument, groups)}"
+                f"{argument}: several values make a sweep, so add -m{_as_one_value(typed, groups)}"
             )
-        if override.is_sweep_override() and key == "corpus.path" and os.path.exists(argument[len(key) + 1 :]):
-            raise ConfigError(f"{argument}: a path with commas needs quotes: {_quoted(argument)}")
+        if override.is_sweep_override() and key == "corpus.path" and os.path.exists(typed[len(key) + 1 :]):
+            raise ConfigError(f"{typed}: a path with commas needs quotes: {_quoted(typed)}")
         if override.is_sweep_override() and (parsed.cfg or parsed.info):
             raise ConfigError(
                 f"{argument}: {' '.join(_mode(parsed))} shows the config of one run; give one value"

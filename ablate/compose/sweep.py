@@ -201,7 +201,8 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
     wanted = RunMode.MULTIRUN if sweeps else config.hydra.mode or RunMode.RUN
     if wanted != mode:  # set by a user's config or by hydra.mode=
         config = hydra.compose_config(parsed.config_name or "config", overrides, run_mode=wanted)
-    is_single = wanted != RunMode.MULTIRUN
+    if is_single := wanted != RunMode.MULTIRUN:
+        _require_one_run(config, parsed.overrides)
     return Sweep(
         configs=Composer(config, hydra.config_loader, parsed.overrides, is_whole=is_single),
         is_single=is_single,
@@ -214,6 +215,16 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
         config_dir=parsed.config_dir,
         typed=(*_typed(parsed), *parsed.typed),
     )
+
+
+def _require_one_run(config: DictConfig, overrides: Sequence[str]) -> None:
+    """Raises ConfigError if what a single run would ignore was asked for."""
+    if chosen := config.hydra.runtime.choices.get("study"):
+        raise ConfigError(
+            f"study={chosen}: a study is a sweep; leave out hydra.mode={config.hydra.mode.name}"
+        )
+    if ignored := [word for word in overrides if word.lstrip("+").startswith("hydra.sweeper.")]:
+        raise ConfigError(f"{ignored[0]}: a single run sweeps over nothing; add -m, or leave it out")
 
 
 def _overrides(parsed: argparse.Namespace) -> list[str]:

@@ -46,7 +46,8 @@ def of_directory(directory: Path, target: str) -> Manifest:
     with explained(directory):
         if directory.exists() and not directory.is_dir():
             raise ConfigError(f"{directory}: a file, and nothing is overwritten; name a directory")
-        if names(directory) and not path.exists():
+        others = [name for name in names(directory) if not name.startswith(f".{FILE}.")]  # being written
+        if others and not path.exists():
             raise ConfigError(
                 f"{directory}: exists, and ablate export did not make it, so nothing is written there; name"
                 " another with --out"

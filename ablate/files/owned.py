@@ -114,7 +114,8 @@ def take_away(directory: Path, into: Path, mark: Mark) -> Path:
     """Move a directory away, even from a process that still writes in it and then no longer finds it; returns
     its new path in `into`. Raises FileNotFoundError if it is gone, ConfigError if it lacks the mark,
     OSError."""
-    if not mark.is_on(directory) and os.path.lexists(directory):
+    # Looked at twice, since another process may put the next attempt into its place between two looks.
+    if not mark.is_on(directory) and os.path.lexists(directory) and not mark.is_on(directory):
         raise ConfigError(f"{directory}: not made by ablate, so it is not deleted; move it away")
     gone = into / f"{GONE}{secrets.token_hex(4)}"
     patiently(os.rename, directory, gone)

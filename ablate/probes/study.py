@@ -85,9 +85,7 @@ def probe_runs(
     report: called with a line for each run, also for one that can't be probed: it is stale, kept no weights,
     or has too little text. Raises ConfigError if none can.
     """
-    before = read(path) if path.exists() else pd.DataFrame(columns=[*COLUMNS])
-    titles = Store().titles()
-    parts, run_ids = [before[~before["run_id"].isin([*directories])]], [*directories]
+    titles, run_ids, parts = Store().titles(), [*directories], list[pd.DataFrame]()
     probed = map_in_workers(
         functools.partial(_values_of_run, prune=prune),
         [*directories.values()],
@@ -101,10 +99,10 @@ def probe_runs(
         parts.append(table.assign(run_id=run_id)[[*COLUMNS]])
         directory = directories[run_id]
         report(f"{progress} {titles.get(directory.name, directory.name)}{_abstaining(directory)}")
-        _write(path, parts)
-    if len(parts) == 1:
+        _write(path, pd.concat(parts, ignore_index=True))
+    if not parts:
         raise ConfigError("none of the runs could be probed, for the reasons above")
-    return pd.concat(parts[1:], ignore_index=True)
+    return pd.concat(parts, ignore_index=True)
 
 
 def _values_of_run(directory: Path, *, prune: bool) -> pd.DataFrame | ConfigError:
@@ -142,8 +140,11 @@ def _table(values: Iterable[Value]) -> pd.DataFrame:
     return pd.DataFrame([asdict(value) for value in values]).astype({"head": "Int64", **numbers})
 
 
-def _write(path: Path, parts: list[pd.DataFrame]) -> None:
-    table = pd.concat([part for part in parts if len(part)], ignore_index=True)
+def _write(path: Path, table: pd.DataFrame) -> None:
+    """Write these values, with those of other runs that are there by now: another command may add some."""
+    if path.exists() and len(before := read(path)):
+        others = before[~before["run_id"].isin(table["run_id"])]
+        table = pd.concat([others, table], ignore_index=True) if len(others) else table
     write_atomically(Path(os.path.realpath(path)), table.to_csv(index=False, lineterminator="\n").encode())
 
 

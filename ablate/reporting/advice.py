@@ -1,6 +1,5 @@
 """What would make an answer surer, with the command to type and its time on this machine. Prints nothing."""
 
-import shlex
 from collections.abc import Sequence
 
 import pandas as pd
@@ -13,7 +12,7 @@ from ablate.analysis.variants import USABLE
 from ablate.analysis.verdicts import NEVER
 from ablate.config.contrast import FEWEST
 from ablate.config.overrides import as_value
-from ablate.phrases import counted, joined
+from ablate.phrases import advised, counted, joined
 from ablate.reporting.commands import is_duel, whole_study, with_budget, with_seeds
 from ablate.reporting.follow_ups import FollowUp, FollowUps, seconds_here, time_here
 from ablate.store.columns import Status
@@ -120,7 +119,7 @@ def _time(runs: int, rows: pd.DataFrame) -> str:
 
 def _again(record: StudyRecord) -> str:
     """The command of a study, as the beginning of a line."""
-    command = shlex.join(["ablate", "run", *record.typed]) if record.typed else record.command
+    command = advised(["ablate", "run", *record.typed]) if record.typed else record.command
     return f"`{command}`" if command else "The command of the study"
 
 

@@ -13,7 +13,7 @@ from ablate.analysis.compare import NO_BASELINE, Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variants import USABLE
-from ablate.phrases import Note, capital, counted, lines_if, texts
+from ablate.phrases import PLACE, Note, capital, counted, lines_if, texts
 from ablate.reporting import advice
 from ablate.reporting.backbone import backbone
 from ablate.reporting.words import (
@@ -193,7 +193,7 @@ def _next(line: str, record: StudyRecord, room: int) -> str:
         return line
     if _height(alone) <= room:
         return alone
-    changed = shlex.join(word for word in shlex.split(command)[2:] if word not in record.typed)
+    changed = shlex.join(word for word in shlex.split(command)[2:] if word not in (*record.typed, *PLACE))
     how = f" with {changed}" if changed else ""
     return f"{before}the command of {record.name}{how}{after} --why has it whole."
 

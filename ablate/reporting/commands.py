@@ -16,7 +16,7 @@ from ablate.config.conditions import column_for
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import as_override
 from ablate.config.schema import PARTS
-from ablate.phrases import lines_if
+from ablate.phrases import advised, lines_if
 from ablate.store.provenance import PLUGIN, is_of_plugin
 from ablate.store.record import StudyRecord, keys_of_arms
 from ablate.store.run_files import read_config, read_started
@@ -85,7 +85,7 @@ def with_seeds(record: StudyRecord, count: int) -> str:
     grown = {word.partition("=")[0]: word for word in words}
     typed = [grown.get(word.partition("=")[0], word) for word in record.typed if not word.startswith("seed=")]
     seeds = f"seed=range({first},{first + count})"
-    return shlex.join(["ablate", "run", *typed, seeds])
+    return advised(["ablate", "run", *typed, seeds])
 
 
 def is_duel(record: StudyRecord) -> bool:
@@ -99,14 +99,14 @@ def with_budget(record: StudyRecord, seconds: float) -> str:
     words = shlex.split(record.command)
     at = words.index("--budget") if "--budget" in words else len(words)
     minutes = 5 * math.ceil(seconds / 300)
-    return shlex.join([*words[:at], *words[at + 2 :], "--budget", f"{minutes}m"])
+    return advised([*words[:at], *words[at + 2 :], "--budget", f"{minutes}m"])
 
 
 def whole_study(record: StudyRecord) -> str:
     """The command of the full study that this demonstration belongs to, without what made it small."""
     small = ("size=", "seed=", "name=", "study.", "train.steps=", "train.eval_every=", "train.eval_tokens=")
     typed = [word for word in record.typed if not word.startswith(small)]
-    return shlex.join(["ablate", "run", *(typed or [f"study={record.study}"])])
+    return advised(["ablate", "run", *(typed or [f"study={record.study}"])])
 
 
 def _plugins(results: Results) -> list[str]:
@@ -145,4 +145,4 @@ def _same(key: str, value: Any, rows: pd.DataFrame) -> bool:
 
 def _command(start: list[str], keys: Mapping[str, Any]) -> str:
     words = [*start, *(f"{key}={as_value(value)}" for key, value in keys.items())]
-    return " ".join(["ablate run", *map(shlex.quote, words)])
+    return advised(["ablate", "run", *words])

@@ -13,7 +13,7 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.frames import as_texts, option_names, seconds_a_run
 from ablate.compute.limits import available_cores
 from ablate.config.overrides import as_value
-from ablate.phrases import duration
+from ablate.phrases import advised, duration
 from ablate.reporting.commands import is_duel
 from ablate.reporting.compared import compared, method_of
 from ablate.reporting.relations import STANDARD
@@ -73,12 +73,12 @@ class FollowUps:
         own = _without(settings, OF_A_STUDY)  # a duel matches parameters, and takes fresh seeds, by itself
         if is_duel(self.record):  # it names itself after its settings
             words = _without(shlex.split(self.record.command), keys)
-            return FollowUp(shlex.join([*words, *own]), DUEL_TAKES) if own else FollowUp()
+            return FollowUp(advised([*words, *own]), DUEL_TAKES) if own else FollowUp()
         if not self.record.typed:
-            return FollowUp(shlex.join([*self._duel, *own]), DUEL_TAKES) if self._duel else FollowUp()
+            return FollowUp(advised([*self._duel, *own]), DUEL_TAKES) if self._duel else FollowUp()
         words = [*_without(self.record.typed, [*keys, "name"]), *settings]
         named = f"name={as_value(f'{self.record.name}-{name}')}"
-        return self.taking(shlex.join(["ablate", "run", *words, named]), times)
+        return self.taking(advised(["ablate", "run", *words, named]), times)
 
     def longer(self, fewest: int = 0) -> FollowUp:
         """The study with LONGER times the steps, and with at least so many seeds; without a command if its
@@ -97,20 +97,20 @@ class FollowUps:
         if self.record.rungs or not self.record.typed:
             return FollowUp()
         fixed = self.changed("fixed", "scores=offsets")
-        both = shlex.join(["ablate", "compare", self.record.name, f"{self.record.name}-fixed"])
+        both = advised(["ablate", "compare", self.record.name, f"{self.record.name}-fixed"])
         return replace(fixed, command=f"{fixed.command} && {both}")
 
     def at_own_rates(self) -> FollowUp:
         """The same methods, each at its own learning rate: a duel of two, study=tuned of more."""
         fusions = [name for kind, name in self._methods if kind == "fusion"]
         if self._duel:
-            return FollowUp(shlex.join(self._duel), DUEL_TAKES)
+            return FollowUp(advised(self._duel), DUEL_TAKES)
         if self._settings is None or len(fusions) < 2 or STANDARD["fusion"] not in fusions:
             return FollowUp()
         own = ["study=tuned", f"fusion={','.join(fusions)}", *self._settings]
         named = f"name={as_value(f'{self.record.name}-tuned')}"
         seeds = max(1, self.rows["seed"].nunique())
-        return self.taking(shlex.join(["ablate", "run", *own, named]), 1 + DEVELOPMENT / seeds)
+        return self.taking(advised(["ablate", "run", *own, named]), 1 + DEVELOPMENT / seeds)
 
     def on_a_ladder(self) -> FollowUp:
         """The same fusions, without options, on the shipped ladder; without a command if more differs, and
@@ -131,7 +131,7 @@ class FollowUps:
         settings = _without(typed, [*OF_A_STUDY, *OF_A_RUNG, "fusion", *self.record.factors])
         named = f"name={as_value(f'{self.record.name}-ladder')}"
         return FollowUp(
-            shlex.join(["ablate", "run", "study=ladder", *arms, *settings, named]),
+            advised(["ablate", "run", "study=ladder", *arms, *settings, named]),
             "--dry-run says how long it takes",
         )
 

@@ -9,18 +9,29 @@ import functools
 import json
 import math
 import os
+import re
 import socket
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any, Self
 
+from ablate.config.rules import ConfigError
 from ablate.files.atomic import NO_FILE, StoreError, is_gone
 from ablate.files.owned import delete
 from ablate.files.reading import parsed, read_bytes
 
+
+def seconds(variable: str, usual: float) -> float:
+    """A time in seconds that an environment variable may set. Raises ConfigError."""
+    given = os.environ.get(variable) or str(usual)
+    if not re.fullmatch(r"[0-9]*\.?[0-9]+", given) or not float(given):
+        raise ConfigError(f"{variable}={given}: not a number of seconds; give one above 0, or unset it")
+    return float(given)
+
+
 # A lease expires after this long without a heartbeat; the same for all who share a store.
-EXPIRES_S = float(os.environ.get("ABLATE_LEASE_EXPIRES_S", "120"))
+EXPIRES_S = seconds("ABLATE_LEASE_EXPIRES_S", 120)
 HEARTBEAT_S = min(5.0, EXPIRES_S / 4)
 ODD = (ValueError, KeyError, TypeError, OverflowError)  # a lease that ablate has not written
 SAME_S = 2.0  # times that differ by less are of one event: some systems count boots in whole seconds

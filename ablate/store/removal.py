@@ -9,6 +9,7 @@ from pathlib import Path
 from ablate.config.identity import short_id
 from ablate.files.atomic import explained
 from ablate.files.owned import Mark, remove_tree
+from ablate.phrases import advised
 from ablate.store.columns import Row, Status
 from ablate.store.record import StudyRecord
 from ablate.store.rows import is_run
@@ -43,7 +44,7 @@ class RemovalCandidate:
 
 def named(store: Store, runs: Sequence[str]) -> list[RemovalCandidate]:
     """The runs with these prefixes of ids or names, finished or not. Raises StoreError."""
-    names = store.finished() | store.begun()
+    names = store.all_runs()
     wanted = dict.fromkeys(_named(store, run, names) for run in runs)
     found = [*_candidates(store, wanted)]
     for name in wanted.keys() - {run.name for run in found}:
@@ -56,13 +57,14 @@ def _named(store: Store, run: str, names: Iterable[str]) -> str:
         return store.named(run, names)
     except StoreError:
         if run in store.study_names():
-            raise StoreError(f"{run}: a study; ablate runs --delete-study {run} deletes it") from None
+            command = advised(["ablate", "runs", "--delete-study", run])
+            raise StoreError(f"{run}: a study; {command} deletes it") from None
         raise
 
 
 def prunable(store: Store) -> list[RemovalCandidate]:
     """The runs that no study needs and that failed, were interrupted or are stale, or whose study is gone."""
-    candidates = _candidates(store, sorted(store.finished() | store.begun()))
+    candidates = _candidates(store, sorted(store.all_runs()))
     return [
         run for run in candidates if not run.needed_by and (run.row["status"] in PRUNABLE or not run.lists)
     ]
@@ -73,7 +75,7 @@ def of_study(store: Store, study: str) -> tuple[list[RemovalCandidate], list[Rem
     store.require_study(study)
     own: list[RemovalCandidate] = []
     shared: list[RemovalCandidate] = []
-    for run in _candidates(store, sorted(store.finished() | store.begun())):
+    for run in _candidates(store, sorted(store.all_runs())):
         if study in (users := [*run.studies, *run.lists]):
             (shared if len(users) > 1 else own).append(run)
     return own, shared
@@ -86,15 +88,14 @@ def remove(store: Store, runs: Sequence[RemovalCandidate]) -> None:
         store.run(run.name).remove()
     gone = {run.row["run_id"] for run in runs}
 
-    def without(record: StudyRecord | None) -> StudyRecord:
-        assert record is not None
-        kept = [run_id for run_id in record.runs if run_id not in gone]
-        return replace(record, runs=kept) if record.is_one_by_one else record
+    def without(record: StudyRecord) -> StudyRecord:
+        return replace(record, runs=[run_id for run_id in record.runs if run_id not in gone])
 
     for study in store.study_names():
         record = store.read_study(study)
         if record and gone & {*record.runs}:
-            store.change_study(study, without)
+            if record.is_one_by_one:
+                store.change_existing(study, without)
             store.write_results(study)
     store.write_results()
 

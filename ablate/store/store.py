@@ -10,6 +10,7 @@ again. Any number of processes, on any number of machines, may share a store (do
 
 import contextlib
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -62,6 +63,11 @@ class Store:
         return {
             name[1 : -len(PART)] for name in self._names() if name.startswith(".") and name.endswith(PART)
         }
+
+    def all_runs(self) -> set[str]:
+        """The names of the runs, finished or begun. A run that finishes meanwhile is among them, since those
+        that are under way are listed first."""
+        return self.begun() | self.finished()
 
     def interrupted(self) -> set[str]:
         """The names of the runs that were interrupted: begun, but no process works on them."""
@@ -120,9 +126,7 @@ class Store:
             for run_id in record.runs:
                 keys.setdefault(run_id, set()).update(swept(record))
         by_id = {row["run_id"][:8]: row for row in (self.rows() if rows is None else rows)}
-        named: dict[str, Row] = {
-            name: by_id.get(short_id(name), {}) for name in self.finished() | self.begun()
-        }
+        named: dict[str, Row] = {name: by_id.get(short_id(name), {}) for name in self.all_runs()}
         return {name: title(name, row, keys.get(row.get("run_id", ""), ())) for name, row in named.items()}
 
     def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
@@ -202,6 +206,16 @@ class Store:
         assert after is not None, "change never takes a record away"
         return after
 
+    def change_existing(self, name: str, change: Callable[[StudyRecord], StudyRecord]) -> StudyRecord:
+        """As change_study, of a study that is there. Raises StoreError if it was deleted meanwhile, too."""
+
+        def change_it(record: StudyRecord | None) -> StudyRecord:
+            if record is None:
+                raise StoreError(f"{name}: this study was deleted meanwhile; the same command begins it anew")
+            return change(record)
+
+        return self.change_study(name, change_it)
+
     def study_names(self) -> list[str]:
         studies = self.root / "studies"
         with leaving_out():
@@ -216,11 +230,17 @@ class Store:
         for table in (self.results_path(name), self.root / "results.csv", by_document):
             _require_own_table(table)
         runs, known = self._names(), names(self.root / "studies")
+        within = {one: names(self.root / "studies" / one) for one in known}
         own = any(RUN.fullmatch(one.strip(".").removesuffix(PART)) for one in runs) or any(
-            {*OF_A_STUDY} & {*names(self.root / "studies" / one)} for one in known
+            {*OF_A_STUDY} & {*files} for files in within.values()
         )
-        written = [one for one in known if not _is_new(self.root / "studies" / one)]
-        others = [one for one in (*runs, *written) if not one.startswith(".")]
+        # In a directory without visible files another command is about to write its study.
+        others = [one for one in runs if not one.startswith(".")]
+        others += [
+            one
+            for one, files in within.items()
+            if any(not file.startswith(".") for file in files) or not (self.root / "studies" / one).is_dir()
+        ]
         if others and not own and not os.path.exists(self.root / "results.csv"):
             raise StoreError(
                 f"{self.root}: {first_few(others)} in its store/ or studies/, and nothing of ablate's; name"
@@ -296,14 +316,16 @@ class Store:
 
 def _require_own_table(path: Path) -> None:
     """Raises ConfigError for a file that is no table of any ablate's, perhaps one that was cut off."""
+    first = OF_DOCUMENTS if path.name == documents.FILE else OF_RESULTS
     with explained(path):
-        if not os.path.lexists(path):  # first, since another command may write it meanwhile
-            return
-        if path.is_file():
-            with path.open("rb") as file:
-                first = OF_DOCUMENTS if path.name == documents.FILE else OF_RESULTS
-                if first.startswith(file.read(len(first))):
-                    return
+        try:  # one look, since another command may write or delete it meanwhile
+            if stat.S_ISREG(os.stat(path).st_mode):
+                with path.open("rb") as file:
+                    if first.startswith(file.read(len(first))):
+                        return
+        except FileNotFoundError:
+            if not path.is_symlink():
+                return
         raise StoreError(
             f"{path}: not written by ablate, which would overwrite it; move it away, or name another"
             " directory with --runs"
@@ -333,11 +355,6 @@ def _id_begins(path: Path, run: str) -> bool:
         return len(run) <= 8 or read_finished(path)["run_id"].startswith(run)
     except StoreError:
         return not os.path.exists(path)  # it has not finished
-
-
-def _is_new(directory: Path) -> bool:
-    """Whether a directory is empty, as one is in which another command is about to write its study."""
-    return directory.is_dir() and all(name.startswith(".") for name in names(directory))
 
 
 def _is_there(path: Path) -> bool:

@@ -170,7 +170,7 @@ def test_several_values_are_one_only_for_a_key_that_takes_it(command, override, 
 @pytest.mark.parametrize(
     "words, line",
     [
-        (("study=fusion", "hydra.mode=RUN"), "study=fusion: a study is a sweep; leave out hydra.mode=RUN"),
+        (("study=fusion", "hydra.mode=RUN"), "study=fusion: a study is a sweep, so add -m"),
         (
             ("+hydra.sweeper.params.heads=1",),
             "+hydra.sweeper.params.heads=1: a single run sweeps over nothing; add -m, or leave it out",

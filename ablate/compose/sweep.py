@@ -220,9 +220,7 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
 def _require_one_run(config: DictConfig, overrides: Sequence[str]) -> None:
     """Raises ConfigError if what a single run would ignore was asked for."""
     if chosen := config.hydra.runtime.choices.get("study"):
-        raise ConfigError(
-            f"study={chosen}: a study is a sweep; leave out hydra.mode={config.hydra.mode.name}"
-        )
+        raise ConfigError(f"study={chosen}: a study is a sweep, so add -m")
     if ignored := [word for word in overrides if word.lstrip("+").startswith("hydra.sweeper.")]:
         raise ConfigError(f"{ignored[0]}: a single run sweeps over nothing; add -m, or leave it out")
 

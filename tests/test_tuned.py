@@ -241,7 +241,8 @@ def test_each_seed_and_level_counts_once():
         develop=[0, 1, 0], seeds=[100, 100, 101], factors={**DECLARED["factors"], "fusion": ["sum"] * 2}
     )
     assert s.study.develop == ["0", "1"] and s.levels["seed"] == ["100", "101"] and len(s.arms) == 1
-    assert compose(["-m", "seed=0,0,1"]).configs.settings(["seed=0,0,1"])["seed"].values == ["0", "1"]
+    sweep = compose(["-m", "seed=0,0,1"])
+    assert sweep and sweep.configs.settings(["seed=0,0,1"])["seed"].values == ["0", "1"]
 
 
 def test_a_dry_run_counts_no_arm_that_is_left_out():

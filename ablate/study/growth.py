@@ -64,7 +64,10 @@ def grown(
         runs=sorted({*old.runs, *new.runs}),
         config_dir=new.config_dir or old.config_dir,
         machine=new.machine or old.machine,
-        left_out={name: why for name, why in old.left_out.items() if not _is_tried(name, new)} | new.left_out,
+        left_out={
+            **{name: why for name, why in old.left_out.items() if not _is_tried(name, new)},
+            **new.left_out,
+        },
         roles=_grown_roles(old, new),
         chosen={**old.chosen, **new.chosen},
     )

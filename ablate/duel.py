@@ -1,6 +1,5 @@
 """A duel: a tuned study made from two methods and a budget of time, at equal parameters on one text."""
 
-import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -24,8 +23,7 @@ from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS, STANDARD_FUSION, STANDARD_SCORES
 from ablate.execution.plugins import KINDS, Method, methods, read
 from ablate.execution.run import Run, resolve
-from ablate.files.atomic import explained
-from ablate.files.owned import create
+from ablate.files.atomic import explained, make_once, write_atomically
 from ablate.phrases import counted, duration
 from ablate.reporting.answers import answer
 from ablate.reporting.cells import step_ratio
@@ -140,10 +138,10 @@ class Duel:
         plan = self._settled(budget_s)
         if not keep:
             return plan
-        with explained(kept):
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileExistsError):  # another command was faster, and its plan counts
-                create(kept, json.dumps(asdict(plan)) + "\n")
+        text = json.dumps(asdict(plan)) + "\n"
+        with explained(kept):  # if another command was faster, its plan counts
+            if not (make_once(kept.parent, {PLAN: text.encode()}) or kept.is_file()):
+                write_atomically(kept, text)  # it was moved away
         return _read_plan(kept)
 
     def sweep(self, seeds: int, develop: Sequence[int] = DEVELOP) -> Sweep:

@@ -323,7 +323,7 @@ def inputs(model: Model, some: Batch) -> list[torch.Tensor]:
 def test_an_untrained_model_is_beyond_what_others_give_about_as_often_as_said():
     """The largest previous-token score of 40 models against the range of 20 others: 5 % each, 2 of 40."""
     model = model_of()
-    tokens = torch.from_numpy(DRAWS.integers(11, size=(8, 12)))
+    tokens = torch.from_numpy(np.random.default_rng(0).integers(11, size=(8, 12)))
 
     def largest(seed: int) -> float:
         draw_weights(model, dict.fromkeys(SEEDS, seed))

@@ -230,6 +230,11 @@ def test_the_choice_of_a_value_by_hand(losses, value, doubt):
     assert tuning.choose(study().search, grid, losses) == Choice(value, doubt)
 
 
+@pytest.mark.parametrize("losses", [[1, 1, 2], [2, 1, 1], [1, 1, 1]])
+def test_of_equal_losses_that_in_the_middle_counts(losses):
+    assert tuning.choose(study().search, ["0.001", "0.002", "0.004"], losses).doubt.count("bracketed") == 0
+
+
 def test_equal_losses_do_not_make_the_grid_grow():
     s = study()
     rows = run(s, lambda _: {"status": "done", "val_loss": 0.0, "test_loss": 0.0})

@@ -13,7 +13,7 @@ from ablate.analysis.stats import Array
 from ablate.analysis.variant import distinguishing, variants_of
 from ablate.config.conditions import as_text, column_for
 from ablate.config.rules import ConfigError, did_you_mean
-from ablate.phrases import Note, counted, first_few, lines_if, option
+from ablate.phrases import Note, advised, counted, first_few, lines_if, option
 from ablate.store.columns import (
     COLUMNS,
     CONFIG_COLUMNS,
@@ -171,15 +171,16 @@ def require_equal_settings(
     if len(groups) < 2:
         return
     groups.sort(key=len, reverse=True)
-    names = " ".join(record.name for record in records)
+    names = [record.name for record in records]
+    compared = advised(["ablate", "compare", *names])
     asked = [
-        f"ablate compare {names} {' '.join(_conditions(rows, group, columns))} ({counted(len(group), 'run')})"
+        f"{compared} {' '.join(_conditions(rows, group, columns))} ({counted(len(group), 'run')})"
         for group in groups[:SHOWN]
     ]
     more = lines_if(len(groups) > SHOWN, f"and {len(groups) - SHOWN} more")
     raise Incomparable(
-        f"{names}: single runs of {len(groups)} texts or settings, which say nothing about each other;"
-        f" compare one group: {', '.join([*asked, *more])}; --mixed compares all"
+        f"{' '.join(names)}: single runs of {len(groups)} texts or settings, which say nothing about each"
+        f" other; compare one group: {', '.join([*asked, *more])}; --mixed compares all"
     )
 
 

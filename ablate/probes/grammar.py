@@ -103,7 +103,6 @@ def _from_verbs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """weights_LHvT and subjects (TaggedRows) of the verbs in these rows whose subject is in the same row."""
     context = inputs.shape[1]
-    first = np.searchsorted(begins, begins[starts])
     rows, queries, places = list[int](), list[int](), list[tuple[int, int]]()
     for word in all_words:
         if word.subject is None or word.subject[0] < begins[0]:
@@ -111,9 +110,9 @@ def _from_verbs(
         # The tokens that hold the verb's first letter, and the subject's first and last.
         letters = (word.start, word.subject[0], word.subject[1] - 1)
         verb, began, last = np.searchsorted(begins, letters, "right") - 1
-        row = int(np.searchsorted(first, verb - 1, "right")) - 1
-        query = verb - 1 - first[row]  # predicts the verb's first token
-        if row >= 0 and 0 <= query < context and began >= first[row]:
+        row = int(np.searchsorted(starts, verb - 1, "right")) - 1
+        query = verb - 1 - starts[row]  # predicts the verb's first token
+        if row >= 0 and 0 <= query < context and began >= starts[row]:
             rows.append(row)
             queries.append(query)
             places.append((verb - 1 - began, verb - 2 - last))

@@ -1,5 +1,6 @@
 """What would make an answer surer, with the command to type and its time on this machine. Prints nothing."""
 
+import shlex
 from collections.abc import Sequence
 
 import pandas as pd
@@ -119,8 +120,8 @@ def _time(runs: int, rows: pd.DataFrame) -> str:
 
 def _again(record: StudyRecord) -> str:
     """The command of a study, as the beginning of a line."""
-    command = advised(["ablate", "run", *record.typed]) if record.typed else record.command
-    return f"`{command}`" if command else "The command of the study"
+    words = ["ablate", "run", *record.typed] if record.typed else shlex.split(record.command)
+    return f"`{advised(words)}`" if words else "The command of the study"
 
 
 # --- of a ladder ------------------------------------------------------------------------------------------

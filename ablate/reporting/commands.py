@@ -35,7 +35,7 @@ def commands(results: Results) -> list[str]:
     """One command for a study, or one per run for single runs; empty if the runs are not here."""
     record, directories = results.record, results.directories
     if record.command:
-        return [record.command]
+        return [advised(shlex.split(record.command))]
     if not record.runs or not directories:
         return []
     own = ["-cd", record.config_dir] if record.config_dir else []

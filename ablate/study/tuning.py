@@ -159,10 +159,11 @@ def _with_halves(search: Search, points: list[str], curve: Sequence[float]) -> l
 
 
 def _best(curve: Sequence[float]) -> int:
-    """The place of the lowest loss; of several equal ones that in the middle, which is no end of the grid."""
+    """The place of the lowest loss: of several equal ones the nearest to the middle, the first if all are
+    infinite."""
     known = np.where(np.isnan(curve), np.inf, curve)
-    lowest = np.flatnonzero(known == known.min())
-    return int(lowest[len(lowest) // 2 if np.isfinite(known.min()) else 0])
+    lowest, middle = np.flatnonzero(known == known.min()), (len(known) - 1) / 2
+    return int(min(lowest, key=lambda place: abs(place - middle)) if np.isfinite(known.min()) else lowest[0])
 
 
 # --- a curve: a loss at points of a key, in octaves of it ---------------------------------------------
@@ -189,7 +190,7 @@ def minimum(log2_values: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
 
 def curvature(log2_values: np.ndarray, loss: np.ndarray) -> float:
     """The curvature of the parabola around the lowest of three finite losses or more, per squared octave."""
-    return _parabola(log2_values - log2_values[np.argmin(loss)], loss)[0]
+    return _parabola(log2_values - log2_values[_best(loss.tolist())], loss)[0]
 
 
 def has_late_seed(ratio: np.ndarray, loss_PS: np.ndarray) -> bool:

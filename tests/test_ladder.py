@@ -165,12 +165,15 @@ def test_arms_are_tuned_below_checked_above_and_predicted_at_the_top(conf):
     assert together[-1] == {"e"} and all("e" not in rungs for rungs in together[:-1])
 
 
-def test_larger_models_come_first_and_the_top_waits_for_every_result(usual):
+def test_a_ladder_is_climbed_rung_by_rung_and_the_top_waits_for_every_result(usual):
     design, row = usual.design, rows_of(lambda arm, size: 0.01)
     assert isinstance(design, LadderDesign)
-    first = [design.name(design.arm_of(run))[0] for run in design.propose({})]
-    assert first == sorted(first, reverse=True) and {*first} == {"a", "b"}
-    rows, _ = climbed(usual, row)
+    rows, together = climbed(usual, row)
+    assert together == sorted(together, key=min) and all(len(rungs) == 1 for rungs in together)
+    assert [*design.propose(rows)] == [] and design.phase({})[0] == "rung a"
+    at_work = {run: {"status": "running"} for run in design.propose({})}
+    assert {design.name(design.arm_of(run))[0] for run in design.propose(at_work)} == {"b"}
+    assert design.phase(at_work)[0] == "rung a"
     below = {run: of for run, of in rows.items() if not design.name(design.arm_of(run)).startswith("c")}
     assert design.prediction(below, {run: str(n) for n, run in enumerate(below)})
     lost = next(run for run in below if at(run)["seed"] == "11")
@@ -437,7 +440,7 @@ def test_a_dry_run_tells_time_and_memory_of_each_rung(conf, command):
         assert re.search(
             rf"^{rung}: [\d,]+ parameters, [\d,]+ tokens a run; {runs} runs, each about .* MB", out, re.M
         )
-    assert "all of them: about" in out and "12 runs first; " in out
+    assert "all of them: about" in out and "\n6 runs first; " in out
     assert "phase " not in out  # rungs are its phases
 
 

@@ -84,9 +84,9 @@ def test_how_much_weight_the_best_head_puts_on_the_token_before():
     narrow = narrow.assign(lost=narrow["seed"].map(lost)).sort_values("previous_token")
     three, one = narrow[:3], narrow.iloc[3]
     assert (
-        f"the token before is now {weights(late.drop(narrow.index))} in concat and wide sums,"
-        f" {weights(three)} in three narrow sums, which lose {three['lost'].min():.2f} to"
-        f" {three['lost'].max():.2f}, {one['previous_token']:.2f} in one, which loses {one['lost']:.2f}."
+        f"the token before is {weights(late.drop(three.index))} in concat, wide sums, and a narrow one that"
+        f" loses {one['lost']:.2f}; {weights(three)} in the other three, which lose {three['lost'].min():.2f}"
+        f" to {three['lost'].max():.2f}."
     ) in " ".join(PAGE.split())
 
 
@@ -123,14 +123,15 @@ def test_the_head_that_verbs_behind_two_nouns_need_is_needed_by_those_behind_one
         for layer in (1, 2)
     )
     needed = of.loc[of.groupby("run_id")["added_verb_2"].idxmax()]
-    others = of.drop(needed.index).groupby("run_id").mean()
+    others = of.drop(needed.index).groupby("run_id").max()
     highest = lower["added_verb_1"].groupby("run_id").max()
     one, other, none, of_all = (
         "{:.2f}, {:.2f} and {:.2f}".format(*values)
         for values in (needed["added_verb_1"], others["added_verb_1"], needed["added_verb_0"], highest)
     )
     assert (
-        f"Verbs after one lose {one} nats, after none {none}; without other heads of the layer {other}. One"
+        f"Verbs after one lose {one} nats, after none {none}; without another head of the layer at most"
+        f" {other}. One"
         f" head of layer 1 all need: {of_all} (docs/roles.csv)"
     ) in " ".join(PAGE.split())
 
@@ -138,7 +139,7 @@ def test_the_head_that_verbs_behind_two_nouns_need_is_needed_by_those_behind_one
 def test_what_one_head_in_the_decoder_costs_in_lines():
     rows = load([str(ROOT / "docs" / "results" / "cross")]).rows.query("phase == 'report'")
     exact = 100 * rows.groupby("at")["test_exact"].mean()
-    assert f"({exact['decoder']:.0f} %, not {exact['all']:.0f} %; margin 0.5)" in " ".join(PAGE.split())
+    assert f"({exact['decoder']:.0f} %, not {exact['all']:.0f} %; margin 0.5;" in " ".join(PAGE.split())
 
 
 def test_what_divided_outputs_cost_is_the_mean_of_two_differences():
@@ -173,7 +174,7 @@ def test_questions_are_printed_one_by_one_or_in_short():
     assert "**Proved.**" not in short and "](" not in short
     for number in range(5):
         whole = call_cli("questions", str(number), cwd=ROOT).stdout
-        assert whole.startswith(f"Q{number}. ") and whole.count("\nQ") == 0
+        assert re.findall(r"^Q\d\. ", whole, re.M) == [f"Q{number}. "]
         for part in (
             "**Proved.**",
             "**Measured.**",

@@ -24,6 +24,7 @@ from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.execution.run import Run
 from ablate.phrases import counted
+from ablate.store.columns import Status
 from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Rung, frozen, name_at
 from ablate.study.config import Overrides, Rows, seed_of
 from ablate.study.contrasts import between
@@ -122,9 +123,10 @@ class LadderDesign(TunedDesign):
     # --- what follows from the rows -------------------------------------------------------------------
 
     def propose(self, rows: Rows) -> list[Overrides]:
-        """Runs of larger models first, so that no worker is left alone with a long one."""
+        """The new runs of the lowest rung that has any, so that a ladder which is stopped has whole rungs."""
         new = {run: rung for run, rung in self.state(rows).runs.items() if run not in rows}
-        return sorted(new, key=lambda run: -new[run])
+        lowest = min(new.values(), default=0)
+        return [run for run, rung in new.items() if rung == lowest]
 
     def members(self, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
         """Every run that follows from these rows, with the arm whose value it reports at, if it reports."""
@@ -234,12 +236,14 @@ class LadderDesign(TunedDesign):
 
     def phase(self, rows: Rows) -> tuple[str, str]:
         progress = self.state(rows)
-        new = [rung for run, rung in progress.runs.items() if run not in rows]
-        last = max(new or [*progress.runs.values()])
+        status = {run: rows.get(run, {}).get("status") for run in progress.runs}
+        at_work = [rung for run, rung in progress.runs.items() if status[run] == Status.RUNNING]
+        new = [rung for run, rung in progress.runs.items() if status[run] is None]
         begun = Counter(progress.runs.values())
+        now = max(at_work, default=min(new, default=max(begun)))
         runs = sum(max(count, begun[at]) for at, (_, _, count) in enumerate(self.stages()))
-        where = "top rung" if last == len(self.rungs) - 1 else "rung"
-        return f"{where} {self.rungs[last].name}", f"about {counted(runs, 'run')}"
+        where = "top rung" if now == len(self.rungs) - 1 else "rung"
+        return f"{where} {self.rungs[now].name}", f"about {counted(runs, 'run')}"
 
     def closing(self, rows: Rows) -> list[str]:
         """The value of each arm at each rung and how it was chosen; or why the top waits."""

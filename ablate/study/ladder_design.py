@@ -236,9 +236,10 @@ class LadderDesign(TunedDesign):
 
     def phase(self, rows: Rows) -> tuple[str, str]:
         progress = self.state(rows)
-        status = {run: rows.get(run, {}).get("status") for run in progress.runs}
-        at_work = [rung for run, rung in progress.runs.items() if status[run] == Status.RUNNING]
-        new = [rung for run, rung in progress.runs.items() if status[run] is None]
+        new = [rung for run, rung in progress.runs.items() if run not in rows]
+        at_work = [
+            rung for run, rung in progress.runs.items() if rows.get(run, {}).get("status") == Status.RUNNING
+        ]
         begun = Counter(progress.runs.values())
         now = max(at_work, default=min(new, default=max(begun)))
         runs = sum(max(count, begun[at]) for at, (_, _, count) in enumerate(self.stages()))

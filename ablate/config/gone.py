@@ -1,0 +1,14 @@
+"""What ablate no longer has: the names that its docs once had, and what to type instead. One line a name."""
+
+# As typed: `train.linear` (a key), `study=ladder` (a choice of a group), `hydra/launcher=slurm`,
+# `ablate claims` (a command), `runs --since` (an option of a command). The text
+# stands after "NAME is gone; ".
+GONE: dict[str, str] = {
+    # names
+}
+
+# Columns of results.csv that keys had which are gone, each with the former default, as its cells hold it.
+# A row with another value is of a variant that can no longer be trained.
+FORMER_DEFAULTS: dict[str, str] = {
+    # columns
+}

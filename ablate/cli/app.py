@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 
 from ablate.cli import completion
 from ablate.cli.shared import TERMINATED, RunsOption
+from ablate.config.gone import line_on
 from ablate.config.rules import ConfigError
 from ablate.files.reading import left_out
 from ablate.phrases import error_line, out_of_memory
@@ -225,6 +226,12 @@ def in_a_line(error: Exception) -> str:
 def _of_usage(error: Any) -> str:
     """Typer's message about wrong usage as one line that ends with where to look."""
     reason = error.format_message()
+    called = error.ctx.command_path if error.ctx else "ablate"
+    unknown = re.match(r"No such command '(\w+)'", reason)
+    option = getattr(error, "option_name", "")
+    for name in (f"{called} {unknown[1]}" if unknown else "", f"{called} {option}".removeprefix("ablate ")):
+        if line := line_on(name):
+            return line
     if checked := getattr(error.__cause__, "errors", None):  # from Pydantic, whose message omits the value
         reason = (
             f"{error.param.opts[0]} {checked()[0]['input']}: {error.message.removeprefix('Value error, ')}"

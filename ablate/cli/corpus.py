@@ -9,6 +9,7 @@ import typer
 
 from ablate.cli import completion
 from ablate.cli.shared import FormatOption, JsonOption, WideOption, print_table, put_json
+from ablate.config.gone import line_on
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import counted
@@ -149,7 +150,8 @@ def _named(name: str, known: Iterable[str]) -> str:
     """The override that chooses a corpus. Raises ConfigError for an unknown one, which Hydra may take for a
     sweep."""
     if name not in known:
-        raise ConfigError(f"corpus={name}: no such corpus{did_you_mean(name, known)}")
+        given = f"corpus={name}"
+        raise ConfigError(line_on(given) or f"{given}: no such corpus{did_you_mean(name, known)}")
     return f"corpus={name}"
 
 

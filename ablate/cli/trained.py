@@ -86,12 +86,14 @@ def probe(
 
 def _chosen(only: str | None) -> list[str]:
     from ablate.analysis.probes import PROBES
+    from ablate.config.gone import line_on
     from ablate.config.rules import ConfigError, did_you_mean
 
     chosen = [*PROBES] if only is None else [name.strip() for name in only.split(",") if name.strip()]
     for name in chosen:
         if name not in PROBES:
-            raise ConfigError(f"--only {name}: no such probe{did_you_mean(name, PROBES)}")
+            line = line_on(f"probe --only {name}")
+            raise ConfigError(line or f"--only {name}: no such probe{did_you_mean(name, PROBES)}")
     return chosen
 
 

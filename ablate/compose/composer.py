@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ablate.compose.configs import SIZES
 from ablate.compose.refusals import REFUSALS, explain, explained, plain
+from ablate.config.gone import line_on
 from ablate.config.identity import deciding
 from ablate.config.read import hints, read_run
 from ablate.config.rules import ConfigError, did_you_mean
@@ -196,8 +197,9 @@ class Composer:
         except REFUSALS as error:
             of_command = explain(error, [*map(self._parse, self._arguments)])
             of_variant = explain(error, parsed, name_values=False)
-            if isinstance(error, MissingConfigException | OmegaConfBaseException):  # affects every variant
-                raise Mistake(of_command) from error
+            is_gone = of_variant in {line_on(one.key_or_group) for one in parsed}
+            if is_gone or isinstance(error, MissingConfigException | OmegaConfBaseException):
+                raise Mistake(of_command) from error  # affects every variant
             raise NotComposed(of_command, of_variant) from error
 
     def _composed(self, overrides: Overrides) -> dict[str, Any]:

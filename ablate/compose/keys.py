@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from ablate.compose.configs import configs_dir
+from ablate.config.gone import line_on
 from ablate.config.rules import ConfigError
 
 PRESETS = ("model", "train")  # groups whose choices all have the same keys
@@ -77,7 +78,8 @@ def matching(prefix: str) -> list[Section]:
             found.append(replace(section, keys=keys))
     if not found:
         names = [name for section in every for name in (section.choice, *(key.name for key in section.keys))]
-        raise ConfigError(f"{prefix}: no key begins so; {_nearest(prefix, [*dict.fromkeys(names)])}")
+        near = _nearest(prefix, [*dict.fromkeys(names)])
+        raise ConfigError(line_on(prefix) or f"{prefix}: no key begins so; {near}")
     return found
 
 

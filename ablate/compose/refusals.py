@@ -26,6 +26,7 @@ from ablate.compose.configs import configs_dir, loader, offered
 from ablate.compose.keys import ELSEWHERE, sections
 from ablate.compose.launchers import KEY, only_of_others
 from ablate.compose.texts import as_written
+from ablate.config.gone import line_on
 from ablate.config.overrides import flatten
 from ablate.config.read import OF_A_RUN, PRESETS, of_a_group, read_value
 from ablate.config.rules import ConfigError, did_you_mean
@@ -82,6 +83,9 @@ class _Parser(argparse.ArgumentParser):
         pass
 
     def error(self, message: str) -> NoReturn:
+        option = re.search(r"arguments: (--?[\w-]+)", message)
+        if line := line_on(f"run {option[1]}") if option else "":
+            raise ConfigError(line)
         raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
 
 
@@ -126,7 +130,7 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
                 bare = argument.lstrip("+")
                 raise ConfigError(f"{argument}: keys can't be added; to set one that exists, write {bare}")
             if ours:
-                raise ConfigError(f"+{_explain_unknown(key, [], False)}")
+                raise ConfigError(line_on(key) or f"+{_explain_unknown(key, [], False)}")
         elif override.is_delete():
             raise ConfigError(f"{argument}: keys can't be removed; set another value, as {key}=VALUE")
         if key in groups and not override.is_sweep_override() and not isinstance(override.value(), str):
@@ -237,11 +241,12 @@ def explain(error: BaseException, overrides: list[Override], *, name_values: boo
         return explain(error.__cause__, overrides, name_values=name_values)
     text = str(error) or f"Hydra can't use this ({type(error).__name__}); see ablate run --cfg hydra"
     if isinstance(error, MissingConfigException) and error.options is not None:
-        group, _, name = (error.missing_cfg_file or "").rpartition("/")
+        missing = error.missing_cfg_file or ""
+        group, _, name = missing.rpartition("/") if missing.startswith("hydra/") else missing.partition("/")
         unknown = f"no such {group}{did_you_mean(name, error.options)}"
         if group in PARTS and Path(f"{name}.py").exists():
             unknown = f"no such {group}, but {name}.py is here; add --plugin {name}.py"
-        return f"{group}={name}: {ANSWERS.get((group, name), unknown)}"
+        return line_on(f"{group}={name}") or f"{group}={name}: {ANSWERS.get((group, name), unknown)}"
     if nowhere := re.match(r"In '(([^/']+)/[^']+)': Could not load '([^']+)'", text):
         file, group, missing = nowhere.groups()
         begin = f"; {of_a_group(group, PRESETS[group])}" if group in PRESETS else ""
@@ -261,6 +266,8 @@ def explain(error: BaseException, overrides: list[Override], *, name_values: boo
 def _explain_unknown(key: str, overrides: list[Override], name_values: bool) -> str:
     """The message about an unknown key. key: the full dotted key. Suggestions come from the keys beside it,
     then from all keys."""
+    if line := line_on(key):
+        return line
     if "@study." in key:
         return f"{key}: only in a study whose first line is '# @package _global_'; write that line"
     if key.startswith("hydra"):

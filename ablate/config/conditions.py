@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, Union, get_args, get_origin
 
+from ablate.config.gone import line_on
 from ablate.config.read import bare, dotted
 from ablate.config.rules import ConfigError, as_override, did_you_mean
 from ablate.config.schema import RunConfig
@@ -113,7 +114,7 @@ def column_of(
     if column := key_in(name, names):
         return column
     shown = names if choices is None else [*map(str, choices)]
-    raise ConfigError(f"{source}: no column {name}{did_you_mean(name, shown)}")
+    raise ConfigError(line_on(name) or f"{source}: no column {name}{did_you_mean(name, shown)}")
 
 
 def holds(where: Where, values: Values) -> bool:

@@ -12,3 +12,8 @@ GONE: dict[str, str] = {
 FORMER_DEFAULTS: dict[str, str] = {
     # columns
 }
+
+
+def line_on(name: str) -> str:
+    """The line on a name that is gone, for what refuses the name as unknown; empty for any other name."""
+    return f"{name} is gone; {GONE[name]}" if name in GONE else ""

@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from ablate.config.gone import line_on
 from ablate.config.rules import (
     ConfigError,
     ErrorText,
@@ -75,7 +76,7 @@ def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: s
     known = hints(cls)
     if unknown := [_within(path, key) for key in mapping if key not in known]:
         near = did_you_mean(unknown[0], [_within(path, name) for name in known])
-        raise UnknownKey(f"{', '.join(unknown)}: no such key{near}")
+        raise UnknownKey(line_on(unknown[0]) or f"{', '.join(unknown)}: no such key{near}")
     require_keys(cls, mapping, path, missing=missing)
     given = {key: convert(known[key], value, _within(path, key)) for key, value in mapping.items()}
     return cls(**{**introduced(cls), **given})
@@ -133,9 +134,9 @@ def convert(hint: Any, value: Any, path: str) -> Any:
     if get_origin(hint) is Literal:
         if value in get_args(hint) and type(value) is type(get_args(hint)[0]):
             return value
-        raise ConfigError(
-            f"{path}={as_override(value)}: not a choice{did_you_mean(str(value), map(str, get_args(hint)))}"
-        )
+        given = f"{path}={as_override(value)}"
+        near = did_you_mean(str(value), map(str, get_args(hint)))
+        raise ConfigError(line_on(given) or f"{given}: not a choice{near}")
     if get_origin(hint) is tuple and get_args(hint)[-1] is ...:
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{path}={as_override(value)}: expected {_expected(hint)}")
@@ -192,9 +193,8 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
     base = _expected(hints[0])
     if isinstance(value, int | float) and not isinstance(value, bool) and "number" in base:
         raise reasons[0]  # a number out of range: say so, rather than list the words
-    raise ConfigError(
-        f"{path}={as_override(value)}: expected {' or '.join(_expected(hint) for hint in hints)}"
-    )
+    given, expected = f"{path}={as_override(value)}", " or ".join(map(_expected, hints))
+    raise ConfigError(line_on(given) or f"{given}: expected {expected}")
 
 
 def _convert_scalar(hint: Any, value: Any, path: str) -> Any:

@@ -10,6 +10,7 @@ import pkgutil
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
+from ablate.config.gone import line_on
 from ablate.config.read import of_a_group, read
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PartConfig
@@ -68,7 +69,8 @@ class Registry(Generic[Kind]):
             importlib.import_module(module)
         if name not in self._methods:
             known = did_you_mean(str(name), [*self.besides, *self.methods()])
-            raise ConfigError(f"{self.kind}={name}: no such {self.noun}{known}")
+            given = f"{self.kind}={name}"
+            raise ConfigError(line_on(given) or f"{given}: no such {self.noun}{known}")
         return self._methods[name]
 
     def method_of(self, config: PartConfig | str) -> tuple[type[Kind], Any]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ablate.config.gone import line_on
 from ablate.config.rules import ConfigError, did_you_mean
 
 GROUP = "ablate.exporters"
@@ -134,7 +135,8 @@ def targets() -> dict[str, str]:
 def exporter(target: str) -> type[Exporter]:
     """The exporter of this name. Raises ConfigError."""
     if not (at := targets().get(target)):
-        raise ConfigError(f"--to {target}: no such target{did_you_mean(target, targets())}")
+        near = did_you_mean(target, targets())
+        raise ConfigError(line_on(f"export --to {target}") or f"--to {target}: no such target{near}")
     module, _, name = at.partition(":")
     try:
         return getattr(importlib.import_module(module), name)

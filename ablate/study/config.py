@@ -16,6 +16,7 @@ from ablate.analysis.variants import USABLE
 from ablate.compose.composer import Composer, Overrides
 from ablate.config.conditions import Where
 from ablate.config.contrast import MARGIN, Contrasts
+from ablate.config.gone import line_on
 from ablate.config.overrides import as_value
 from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, ErrorText, Rule, as_override, did_you_mean
@@ -59,7 +60,7 @@ class KeysOfARun(Rule):
         keys = hints(RunConfig)
         for key in value:
             if key.partition(".")[0] not in keys:
-                raise ConfigError(f"{path}.{key}: no key of a run{did_you_mean(key, keys)}")
+                raise ConfigError(line_on(key) or f"{path}.{key}: no key of a run{did_you_mean(key, keys)}")
 
 
 class AnArm(KeysOfARun):

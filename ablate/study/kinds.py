@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ablate.compose.sweep import Sweep
+from ablate.config.gone import line_on
 from ablate.config.read import hints, read
 from ablate.config.rules import ConfigError, as_override, did_you_mean
 from ablate.study.config import StudyConfig
@@ -20,9 +21,9 @@ def read_declared(study: Any, *, is_demonstration: bool = False, given: Collecti
         raise ConfigError(f"study={study}: name one of configs/study")
     kind = study.get("kind")
     if not (isinstance(kind, str) and kind in KINDS):
-        raise ConfigError(
-            f"study.kind={as_override(kind)}: no such kind of study{did_you_mean(str(kind), KINDS)}"
-        )
+        chosen = f"study.kind={as_override(kind)}"
+        near = did_you_mean(str(kind), KINDS)
+        raise ConfigError(line_on(chosen) or f"{chosen}: no such kind of study{near}")
     keys = {key: value for key, value in study.items() if key != "kind"}
     demo = study["demo"] if isinstance(study.get("demo"), Mapping) else {}
     for key in [key for key in demo if str(key).startswith("study.")]:

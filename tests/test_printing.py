@@ -225,7 +225,7 @@ def test_what_programs_read_stays_as_it_is():
 
 # --- commands that are shown -------------------------------------------------------------------------
 
-OURS = ("ablate duel sum 'my method.py' --budget 4h", "ablate claims run 001")
+OURS = ("ablate duel sum 'my method.py' --budget 4h",)
 OTHERS = [
     "rm -rf ~",
     "ablate duel sum concat; rm -rf ~",

@@ -693,10 +693,6 @@ def test_follow_ups_of_other_studies(tmp_path):
     )
     assert duel["Do other seeds say the same?"].command == ""
     assert not any("--rungs" in answer.command for answer in duel.values())
-    claim = _asked(small(tmp_path / "pair"), command="ablate claims run 001", claim="c")
-    assert claim["Does it hold on another text?"].command == (
-        "ablate duel sum concat heads=4 out_proj=true corpus=stdlib"
-    )
 
 
 def test_more_seeds_of_a_duel_are_a_longer_duel(tmp_path):

@@ -358,6 +358,12 @@ def test_a_record_comes_back_as_it_was_written(store):
     assert as_plain(make_record()).keys() == {"name", "kind", "factors", "fixed", "seeds", "runs"}
 
 
+def test_a_file_that_changes_after_the_first_result_keeps_its_first_digest():
+    old, new = replace(NOW, digest="a"), replace(NOW, digest="b")
+    assert grown(old, new).digest == "a"
+    assert grown(old, new, has_results=lambda study: False).digest == "b"
+
+
 def test_a_study_grows_and_keeps_what_it_declared(store):
     write_study(store, NOW)
     assert NOW.tuned_key == "train.lr" and NOW.development_seeds == ["0"]

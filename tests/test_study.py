@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import math
 import random
 import re
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
@@ -405,6 +407,23 @@ def test_an_arm_of_the_command_line_stands_beside_those_of_a_demonstration():
     for given, also in (((), set()), (("study.arms.mine",), {"mine"})):
         read = read_declared(written, is_demonstration=True, given=given)
         assert {*read.named_arms.values()} == of_the_demo | also
+
+
+def test_the_digest_of_a_study_is_that_of_the_file_which_declares_it(tmp_path):
+    def of(path: Path) -> str:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def digest(*arguments: str) -> str:
+        sweep = compose(arguments)
+        assert sweep
+        return sweep.digest
+
+    own = tmp_path / "study" / "mine.yaml"
+    own.parent.mkdir()
+    own.write_text(OWN, encoding="utf-8")
+    assert digest("study=fusion", "heads=2") == of(configs_dir() / "study" / "fusion.yaml")
+    assert digest("-cd", str(tmp_path), "study=mine") == of(own)
+    assert digest("-m", "heads=1,2") == digest("heads=2") == ""
 
 
 def test_levels_come_back_as_they_were_declared():

@@ -222,7 +222,7 @@ def _is_ours(record: StudyRecord) -> bool:
         words = shlex.split(record.command)
     except ValueError:
         return False
-    begins = words[:2] in ([], ["ablate", "duel"], ["ablate", "claims"])
+    begins = words[:2] in ([], ["ablate", "duel"])
     plain = all(map(str.isprintable, (*words, *record.typed, record.config_dir or "")))
     return begins and plain and shlex.join(words) == record.command
 

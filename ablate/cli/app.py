@@ -60,11 +60,6 @@ COMMANDS = {
         "probe concat-h4-d64x2-s0 --prune",
         "probe fusion --where seed=0,1 --only kept,previous",
     ),
-    "claims": (
-        "claims",
-        *("claims", "claims show 001", "claims freeze 015", "claims run 001 --dry-run"),
-        *("claims check --ids", "claims page"),
-    ),
     "corpus": (
         "corpus",
         *("corpus list", "corpus show book.txt corpus.tokenizer=bpe train.steps=2000", "corpus get text8"),

@@ -7,6 +7,7 @@ nothing: it composes configs, which are returned.
 import argparse
 import contextlib
 import functools
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,8 +113,8 @@ class Sweep:
     config. is_demonstration: size=demo was given. config_dir: the value of -cd. typed: the arguments, as one
     would type them to repeat the command. arguments: the overrides, some with several values; none for a
     single run, whose config is composed. study: the block that declares the study, as plain values; None for
-    a plain grid. chosen: NAME of study=NAME. claim: the digest of the ledger's entry that it tests. command:
-    what one would type to repeat it, if it is not `ablate run`.
+    a plain grid. chosen: NAME of study=NAME. digest: the SHA-256 of the file that declares the study.
+    command: what one would type to repeat it, if it is not `ablate run`.
     """
 
     configs: Composer
@@ -126,7 +127,7 @@ class Sweep:
     arguments: tuple[str, ...] = ()
     study: Mapping[str, Any] | None = None
     chosen: str | None = None
-    claim: str = ""
+    digest: str = ""
     command: str = ""
 
 
@@ -203,12 +204,16 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
         config = hydra.compose_config(parsed.config_name or "config", overrides, run_mode=wanted)
     if is_single := wanted != RunMode.MULTIRUN:
         _require_one_run(config, parsed.overrides)
+    study = None if is_single else _study(config)
+    chosen = None if is_single else config.hydra.runtime.choices.get("study")
+    declaring = f"study/{chosen}" if chosen else parsed.config_name or "config"
     return Sweep(
         configs=Composer(config, hydra.config_loader, parsed.overrides, is_whole=is_single),
         is_single=is_single,
         arguments=() if is_single else (*_swept(config), *of_choices),
-        study=None if is_single else _study(config),
-        chosen=None if is_single else config.hydra.runtime.choices.get("study"),
+        study=study,
+        chosen=chosen,
+        digest=_digest(hydra, declaring) if study else "",
         launcher=_launcher(hydra, config, is_single=is_single),
         name=config.name,
         is_demonstration=is_demonstration(config),
@@ -260,6 +265,14 @@ def _study(config: DictConfig) -> Mapping[str, Any] | None:
             " a block study: with a kind"
         )
     return study or None
+
+
+def _digest(hydra: Hydra, name: str) -> str:
+    """The SHA-256 of the file of this config."""
+    assert isinstance(hydra.config_loader, Loader)
+    found = hydra.config_loader.repository.load_config(name)
+    assert found, "it was composed"
+    return hashlib.sha256(Path(found.path).read_bytes()).hexdigest()
 
 
 def _launcher(hydra: Hydra, config: DictConfig, *, is_single: bool) -> Pool | Cluster | HydraLauncher:

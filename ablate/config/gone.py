@@ -5,6 +5,7 @@
 # stands after "NAME is gone; ".
 GONE: dict[str, str] = {
     # names
+    "ablate claims": "commit a study's YAML before its runs: its study.json has the SHA-256 of that file",
 }
 
 # Columns of results.csv that keys had which are gone, each with the former default, as its cells hold it.

@@ -24,13 +24,6 @@ def flatten(nested: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     return flat
 
 
-def as_line(values: Mapping[str, Any]) -> str:
-    """Keys and values, as typed or plain, as overrides on one line: heads=8 out_proj=false."""
-    return " ".join(
-        f"{key}={value if isinstance(value, str) else as_value(value)}" for key, value in values.items()
-    )
-
-
 def as_value(value: Any) -> str:
     """A plain or nested value in the syntax of overrides. Sequences become lists, not sweeps."""
     return as_override(value, _quoted)

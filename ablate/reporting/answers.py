@@ -153,7 +153,7 @@ def brief_lines(comparison: Comparison, records: Sequence[StudyRecord], notes: S
     what, each a paragraph. notes: all that there is to say of the rows and of the comparison."""
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record, brief=True)
-    why = _why(comparison, notes, is_claim=bool(record.claim))
+    why = _why(comparison, notes)
     paragraph = " ".join([*parts.findings, *parts.trust, *why])
     room = max(2, HEIGHT - _height(paragraph))
     taken = texts(note for note in notes if note.kind == "taken")
@@ -168,10 +168,10 @@ def doubts(notes: Sequence[Note], where: str = "--why explains") -> str:
     return f"Doubts: {', '.join(shown)}; {where}" if briefs else ""
 
 
-def _why(comparison: Comparison, notes: Sequence[Note], *, is_claim: bool) -> list[str]:
+def _why(comparison: Comparison, notes: Sequence[Note]) -> list[str]:
     """A sentence on what --why has; none if nothing was tested and nothing is doubtful."""
     tested = comparison.tested
-    is_lead = not is_claim and not any(one.is_primary for one in comparison.findings)
+    is_lead = not any(one.is_primary for one in comparison.findings)
     leads = lines_if(is_lead and any(one.verdict in stats.CLAIMS for one in tested), LEAD)
     sentence = doubts([*leads, *notes]) or ("--why says how this was tested" if tested else "")
     others = sum(one.is_tested for one in comparison.findings) - len(tested)
@@ -303,9 +303,7 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     lines += floor(comparison)
     if (margin := comparison.margin) == margin:
         lines.append(f"Less than {margin:g}{unit(comparison.metric)} counts as no difference.")
-    if record.claim:
-        lines.append("The runs of a claim, on which docs/ledger.md has the verdict.")
-    elif not any(one.is_primary for one in comparison.findings):
+    if not any(one.is_primary for one in comparison.findings):
         lines.append("No contrast was named beforehand: take this as a lead to test, not as a result.")
     elif others := [one for one in comparison.findings if one.is_tested and one.family == "exploratory"]:
         lines.append(f"{capital(_tally(others, 'more comparison'))} They are leads to test, not results.")
@@ -320,8 +318,7 @@ def _trust_in_brief(comparison: Comparison, record: StudyRecord) -> list[str]:
         sure = f"{sure}, {_at_looks(tested)}"
     else:
         sure = f"{seeds_in_words(tested)}, {sure}"
-    of_claim = lines_if(record.claim, "A claim, on which docs/ledger.md has the verdict.")
-    return [f"{sure}.", *floor(comparison), *of_claim]
+    return [f"{sure}.", *floor(comparison)]
 
 
 def _at_looks(tested: Sequence[Finding]) -> str:

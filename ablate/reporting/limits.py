@@ -87,9 +87,7 @@ def _seeds(further: FollowUps) -> Limit:
     return Limit(
         each,
         f"{each}{few}.",
-        "Do other seeds say the same?"
-        if record.primary or record.claim
-        else "Does the lead hold on fresh seeds?",
+        "Do other seeds say the same?" if record.primary else "Does the lead hold on fresh seeds?",
         further.changed("again", f"seed=range({first},{first + count})"),
     )
 

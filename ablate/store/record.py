@@ -141,11 +141,11 @@ class StudyRecord:
     The fields from `question` to `where`, `arms` and `answer` come from the YAML of a study declared in
     advance (StudyConfig); `declared` has the keys that only its kind has. answer: names of arms or levels for
     use in a sentence. typed: the arguments of the last `ablate run` that asked for the study, with -m;
-    command: the command, if it was another. claim: the digest of the entry of the ledger that it tests.
-    study: NAME of study=NAME. config_dir: the value of -cd. is_copy: whether it was read outside its store.
-    grew: the numbers of seeds of a study without looks, if there were results each time before it got more.
-    left_out: by variant, why it can't be built.
-    roles: by run id; chosen: by arm. rungs: the sizes of a ladder; prediction: of the last one.
+    command: the command, if it was another. study: NAME of study=NAME. digest: the SHA-256 of the file that
+    declared it before its first result. config_dir: the value of -cd. is_copy: whether it was read outside
+    its store. grew: the numbers of seeds of a study without looks, if there were results each time before it
+    got more. left_out: by variant, why it can't be built. roles: by run id; chosen: by arm. rungs: the sizes
+    of a ladder; prediction: of the last one.
     """
 
     name: str
@@ -164,7 +164,7 @@ class StudyRecord:
     answer: Mapping[str, str] = field(default_factory=dict)
     typed: list[str] = field(default_factory=list, compare=False)
     study: str | None = None
-    claim: str = ""
+    digest: str = ""
     command: str = field(default="", compare=False)
     demonstration: bool = False
     config_dir: str | None = None

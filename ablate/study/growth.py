@@ -57,6 +57,7 @@ def grown(
     return replace(
         new,
         prediction=_kept(old, new),
+        digest=old.digest if old.digest != new.digest and has_results(name) else new.digest,
         looks=with_looks(old, new.looks).looks,
         grew=_grew(old, new, has_results),
         factors={key: list(dict.fromkeys([*levels.get(key, ()), *of])) for key, of in new.factors.items()},

@@ -61,14 +61,12 @@ def run(sweep: Sweep, *, dry_run: bool = False, begun: Callable[[], None] = lamb
     return loop.dry_run() if dry_run else loop.run(begun)
 
 
-def declared_here(
-    block: Mapping[str, Any], arguments: Sequence[str], *, command: str, claim: str = ""
-) -> Sweep:
+def declared_here(block: Mapping[str, Any], arguments: Sequence[str], *, command: str) -> Sweep:
     """The sweep of a study that no file of configs declares. block: its keys. arguments: overrides of every
     run, with name=NAME. Raises ConfigError."""
     sweep = compose(["-m", *arguments])
     assert sweep is not None
-    return replace(sweep, study=block, command=command, claim=claim)
+    return replace(sweep, study=block, command=command)
 
 
 def use_plugins(files: str | Path | Iterable[str | Path] = ()) -> "list[Method]":

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,9 +30,8 @@ from ablate.execution.formulas import before_training
 from ablate.execution.run import Run, prepare, resolve
 from ablate.live.board import checking
 from ablate.phrases import first_few
-from ablate.store.columns import Row
 from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord, keys_of_arms
-from ablate.study.config import Absent, Design, Rows, StudyConfig, combinations
+from ablate.study.config import Design, Rows, StudyConfig, combinations
 from ablate.study.contrasts import expanded
 from ablate.study.kinds import declared
 
@@ -289,7 +288,7 @@ class Study:
             looks=self.planned(rows),
             typed=[] if sweep.command else [*plugins.words(), *sweep.typed],
             study=sweep.chosen,
-            claim=sweep.claim,
+            digest=sweep.digest,
             command=sweep.command,
             demonstration=sweep.is_demonstration,
             config_dir=sweep.config_dir,
@@ -311,16 +310,6 @@ class Study:
         }
         may_follow = self.design.may_follow(rows)
         return self.design.looks.planned(late=[*now.looks.late], decided=decided, may_follow=may_follow)
-
-    def run_ids(self, rows: Mapping[str, Row]) -> Iterator[str]:
-        """The ids of all runs that the study asks for, given the rows of those that have ended, by run id.
-        Raises ConfigError."""
-        ended: dict[Overrides, Row] = {}
-        left_out, missing = {"status": Absent.EXCLUDED}, {"status": Absent.MISSING}
-        while overrides := self.design.propose(ended):
-            runs = self.ready(overrides)
-            yield from (run.run_id for run in runs.values())
-            ended |= {o: rows.get(runs[o].run_id, missing) if o in runs else left_out for o in overrides}
 
 
 def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:

@@ -1,1 +1,0 @@
-"""The ledger: published claims about heads, frozen before they are tested, and what came of them."""

@@ -18,7 +18,6 @@ import multiprocessing.util
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -134,20 +133,6 @@ def but(words: Sequence[str], *others: str) -> tuple[str, ...]:
 def write_study(store: Store, record: StudyRecord) -> None:
     """Whatever was there before."""
     store.change_study(record.name, lambda _: record)
-
-
-def catalogue(texts: Mapping[str, str], charset: str = "UTF-8", order: str = "<") -> bytes:
-    """A catalogue of GNU gettext (.mo) of texts and their translations, in this byte order."""
-    header = {"": f"Content-Type: text/plain; charset={charset}\n"}
-    encoded = [[text.encode(charset) for text in pair] for pair in (header | {**texts}).items()]
-    start = 28 + 16 * len(encoded)  # of the first text, behind the head and two tables
-    tables, body = b"", b""
-    for side in zip(*encoded, strict=True):
-        for text in side:
-            tables += struct.pack(f"{order}2I", len(text), start + len(body))
-            body += text + b"\0"
-    head = struct.pack(f"{order}7I", 0x950412DE, 0, len(encoded), 28, 28 + 8 * len(encoded), 0, start)
-    return head + tables + body
 
 
 # What a YAML of a text to download says, besides `name` and `files`.

@@ -272,7 +272,7 @@ def test_a_base_without_a_turn_changes_nothing():
 REFUSED = {
     ("model.position=rope", "key_width=5"): "a head has 5 (key_width=5); use key_width=6",
     ("model.position=rope", "heads=64"): "a head has 1 (key_width=auto); use key_width=2",
-    ("model=pair", "corpus=numbers", "model.position=rope"): "model=pair reads two texts",
+    ("model=pair", "corpus=copy", "model.position=rope"): "model=pair reads two texts",
     ("model.mlp=swiglu", "model.mlp_hidden=0"): "model.mlp_hidden=0 leaves the MLPs out",
     ("model.mlp=relu2", "model.mlp_hidden=0"): "model.mlp_hidden=0 leaves the MLPs out",
 }

@@ -173,7 +173,7 @@ OTHERS = [
     ),
     *("match=flops match_by=value_width", "train.eval_tokens=512", "train.average=0.5", "train.lr=1e-05"),
     *("fusion=weighted_sum fusion.per=channel seeds.data=12345678901234567890", "fusion=head_norm"),
-    *("model.architecture=prefix", "model.architecture=encoder-decoder model.encoder_layers=3 at=cross"),
+    "model.architecture=encoder-decoder model.encoder_layers=3 at=cross",
 ]
 
 

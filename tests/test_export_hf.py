@@ -141,7 +141,7 @@ def test_a_model_between_the_two_is_refused_by_the_nearer_one(place):
 
 
 def test_a_model_of_pairs_is_no_gpt2():
-    pairs = ("corpus=numbers", "model.architecture=encoder-decoder", "model.encoder_layers=1")
+    pairs = ("corpus=copy", "model.architecture=encoder-decoder", "model.encoder_layers=1")
     (reason,) = lacks(make_spec("heads=4", *pairs))
     assert reason == "encoder (model.architecture=encoder-decoder)"
 

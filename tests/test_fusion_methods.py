@@ -133,7 +133,7 @@ def test_gates_that_read_nothing_or_more_than_there_is_are_refused():
 
 
 def test_exclusive_attention_has_no_place_in_a_cross_attention():
-    pair = ("corpus=numbers", "model=pair", "fusion=exclusive")
+    pair = ("corpus=copy", "model=pair", "fusion=exclusive")
     with pytest.raises(ConfigError, match="fusion=exclusive: it reads the value of the token itself"):
         make_spec(*pair)
     assert make_spec(*pair, "at=encoder").encoder

@@ -10,7 +10,7 @@ from tests.helpers import but
 
 SWEEP = ("seed=0,1", "train.steps=120", "train.batch=8", "train.checkpoint_every=10", "train.eval_every=30")
 ONE_TEXT = ("fusion=concat,weighted_sum", "corpus=grammar", "corpus.characters=20000")
-TWO_TEXTS = ("model=pair", "corpus=numbers", "corpus.held_out=30", "at=cross", "fusion=sum", "train.steps=60")
+TWO_TEXTS = ("model=pair", "corpus=reverse", "corpus.held_out=30", "at=cross", "fusion=sum", "train.steps=60")
 
 
 @pytest.mark.slow

@@ -243,7 +243,7 @@ def test_a_constant_difference_is_predicted(tall, difference):
         ),
         ({"seeds_a_rung": [4, 3, 2]}, "study.seeds lists only 3"),
         ({"arms": {"concat": {}, "seven": {"heads": 7}}}, "seven at a: .*7"),
-        ({"metric": "test_bleu"}, "study.metric=test_bleu: a ladder predicts losses in nats; use test_loss"),
+        ({"metric": "test_acc"}, "study.metric=test_acc: a ladder predicts losses in nats; use test_loss"),
         ({"baseline": "cat"}, "study.baseline=cat: no arm; did you mean concat"),
         ({"arms": {"concat": {}}}, "concat alone"),
         (

@@ -144,7 +144,7 @@ def test_rows_are_typed_and_their_csv_reads_back(tmp_path):
     assert {*map(str, table[whole].dtypes)} == {"Int64"} and {*table["seed_data"]} == {2**53 + 1}
     assert table["seed_fusion"].isna().all() and table["error"].count() == 1
     assert table["val_loss"].isna().sum() == 1
-    assert {str(table[name].dtype) for name in ("val_loss", "lr", "test_bleu")} == {"float64"}
+    assert {str(table[name].dtype) for name in ("val_loss", "lr", "test_acc")} == {"float64"}
     booleans = table.select_dtypes("boolean")
     assert "out_proj" in booleans and not table["bias"].any()
     spelled = {str(name): values.map({True: "true", False: "false"}) for name, values in booleans.items()}

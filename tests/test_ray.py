@@ -37,7 +37,7 @@ def test_it_can_run_here():
 
 @on_nodes
 def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
-    pairs = ("model=pair", "corpus=numbers", "corpus.held_out=30", "model.context=80")
+    pairs = ("model=pair", "corpus=reverse", "corpus.held_out=30", "model.context=80")
     grid = ("-m", "fusion=concat,sum", "seed=0,1,2", "name=grid", *QUICK[3:], *pairs)
     come_to_the_bytes_of_a_pool(site, tmp_path_factory.mktemp("pool"), grid, *TWO_JOBS)
 

@@ -6,18 +6,18 @@ import torch
 from torch import nn
 
 from ablate.config.rules import ConfigError
-from ablate.data.paired import PADDING, Layout, Pair
+from ablate.data.paired import PADDING, Pair, batch_of
 from ablate.data.splits import IGNORE_INDEX
 from ablate.execution.formulas import before_training
 from ablate.execution.run import prepare
 from ablate.model.attend import CAUSAL, EVERYTHING, PaddingMask, fused, unfused
 from ablate.model.costs import attention_params, flops_per_token, total_params
-from ablate.model.models import EncoderDecoder, Model, build_model
+from ablate.model.models import EncoderDecoder, build_model
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from tests.helpers import SEEDS, make_config
 
-PAIR = ("model=pair", "corpus=numbers")
+PAIR = ("model=pair", "corpus=reverse")
 
 
 def spec_of(*overrides: str, vocab: int = 23) -> ModelSpec:
@@ -41,7 +41,7 @@ def some_pairs(*lengths: tuple[int, int]) -> list[Pair]:
 
 
 def a_batch(*lengths: tuple[int, int]):
-    return Layout(separator=22, two_texts=True).batch(some_pairs(*lengths))
+    return batch_of(some_pairs(*lengths), 22)
 
 
 # --- it is PyTorch's ----------------------------------------------------------------------------
@@ -120,34 +120,24 @@ def test_both_formulations_see_no_padding(scores):
 # --- padding ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("two_texts", [True, False])
 @pytest.mark.parametrize("fusion", ["concat", "sum", "gated", "max"])
-def test_a_padded_batch_is_its_lines_one_by_one(two_texts, fusion):
+def test_a_padded_batch_is_its_lines_one_by_one(fusion):
     pairs = some_pairs((11, 7), (3, 12), (5, 1), (11, 11))
-    laid = Layout(22, two_texts)
-    if two_texts:
-        model: Model = model_of(f"fusion={fusion}")
-    else:
-        config = make_config("model=prefix", "corpus=numbers", "model.d_model=24", f"fusion={fusion}")
-        model = build_model(resolve_spec(config, 23), SEEDS).double().eval()
+    model = model_of(f"fusion={fusion}")
     with torch.no_grad():
-        whole = model.loss(*laid.batch(pairs)).item()
-        one_by_one = [(model.loss(*laid.batch([pair])).item(), len(pair.target) + 1) for pair in pairs]
+        whole = model.loss(*batch_of(pairs, 22)).item()
+        one_by_one = [(model.loss(*batch_of([pair], 22)).item(), len(pair.target) + 1) for pair in pairs]
     mean = sum(loss * count for loss, count in one_by_one) / sum(count for _, count in one_by_one)
     assert whole == pytest.approx(mean, abs=1e-6)
 
 
 def test_rows_by_hand():
     pairs = [Pair(*map(np.array, both)) for both in (([4, 5], [6]), ([7], [8, 9]))]
-    two = Layout(separator=0, two_texts=True).batch(pairs)
+    two = batch_of(pairs, 0)
     assert two.inputs.tolist() == [[0, 6, 0], [0, 8, 9]]
     assert two.targets.tolist() == [[6, 0, IGNORE_INDEX], [8, 9, 0]]
     assert two.source is not None and two.source.tolist() == [[4, 5], [7, PADDING]]
     assert two.target_positions is not None and two.target_positions.tolist() == [0, 1, 3, 4, 5]
-    one = Layout(separator=0, two_texts=False).batch(pairs)
-    assert one.source is None
-    assert one.inputs.tolist() == [[4, 5, 0, 6], [7, 0, 8, 9]]
-    assert one.targets.tolist() == [[IGNORE_INDEX, IGNORE_INDEX, 6, 0], [IGNORE_INDEX, 8, 9, 0]]
 
 
 # --- who sees what ------------------------------------------------------------------------------
@@ -271,16 +261,13 @@ def test_dropout_is_everywhere():
     ("overrides", "words"),
     [
         (("model=pair", "corpus=docs"), ("corpus=docs", "one text", "model=tiny")),
-        (("model=prefix", "corpus=docs"), ("corpus=docs", "one text")),
-        (("corpus=numbers",), ("corpus=numbers", "pairs", "model=pair")),
+        (("corpus=pairs", "corpus.path=pairs.tsv"), ("corpus=pairs", "pairs of texts", "model=pair")),
         (("at=cross",), ("at=cross", "model=tiny", "model=pair")),
         (("model.encoder_layers=2",), ("encoder_layers=2", "model=tiny")),
-        (("model=pair", "corpus=numbers", "model.encoder_layers=null"), ("encoder_layers=null",)),
-        (("model=pair", "corpus=numbers", "model.d_model=30", "heads=3", "at=cross"), ("4 heads", "30")),
-        (("model=pair", "corpus=numbers", "model.context=40"), ("model.context=40", "73")),
-        (("model=prefix", "corpus=numbers", "model.context=100"), ("model.context=100", "138")),
-        (("model=pair", "corpus=numbers", "train.compile=true"), ("train.compile=true", "lengths")),
-        (("train.translate=true",), ("train.translate=true", "model=tiny")),
+        ((*PAIR, "model.encoder_layers=null"), ("encoder_layers=null",)),
+        ((*PAIR, "model.d_model=30", "heads=3", "at=cross"), ("4 heads", "30")),
+        ((*PAIR, "model.context=40", "corpus.length=90"), ("model.context=40", "45", "corpus.length")),
+        ((*PAIR, "train.compile=true"), ("train.compile=true", "lengths")),
     ],
 )
 def test_what_does_not_go_together_is_refused(overrides, words):

@@ -40,8 +40,6 @@ PROBES = {
     "sensitivity": "slope of the loss in it",
     "pruned": "loss without it and those before",
     "on_subject": "weight on the subject",
-    "aligned": "weight on the letters it comes from",
-    "alignment_errors": "alignment error rate",
     "loss_verb_0": "loss of verbs, nothing between",
     "loss_verb_1": "loss of verbs, one noun between",
     "loss_verb_2": "loss of verbs, two or more between",

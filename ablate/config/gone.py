@@ -6,12 +6,21 @@
 GONE: dict[str, str] = {
     # names
     "ablate claims": "commit a study's YAML before its runs: its study.json has the SHA-256 of that file",
+    "corpus=gettext": "give pairs of texts of your own, as corpus=pairs corpus.path=A corpus.target=B",
+    "corpus=numbers": "take corpus=reverse, or corpus=pairs corpus.path=A corpus.target=B",
+    "corpus.direction": "name the sources in corpus.path and the targets in corpus.target",
+    "corpus.long": "take a model.context as long as the longest pair, or leave longer pairs out of the file",
+    "model=prefix": "take model=pair, or a task by model=tiny, which reads it as one row",
+    "model.architecture=prefix": "take model.architecture=decoder or encoder-decoder",
+    "train.translate": "columns val_exact and test_exact score answers; ablate sample RUN shows them",
 }
 
 # Columns of results.csv that keys had which are gone, each with the former default, as its cells hold it.
 # A row with another value is of a variant that can no longer be trained.
 FORMER_DEFAULTS: dict[str, str] = {
     # columns
+    "translate": "false",
+    "long": "",
 }
 
 

@@ -11,8 +11,8 @@ from ablate.config.read import bare, hints, introduced, read_value
 from ablate.config.rules import OutsideIdentity
 from ablate.config.schema import PartConfig, RunConfig, SeedsConfig
 
-# The options of a corpus that its fingerprint does not cover. Which pairs are `long` depends on the model.
-OUTSIDE_FINGERPRINT = ("long",)
+# What keys that are gone had by default: inside the identity, so that older runs keep theirs.
+FORMER = {"train": {"translate": False}, "corpus": {"long": None}}
 _write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -23,8 +23,7 @@ def run_id(config: RunConfig, *, vocab: int, corpus_sha256: str) -> str:
     tokens. corpus_sha256: the fingerprint of the text.
     """
     content = identity_keys(config) | {"text": corpus_sha256, "vocab": vocab}
-    content["corpus"] |= {key: config.corpus.options.get(key) for key in OUTSIDE_FINGERPRINT}
-    return digest(content | {"seeds": config.resolved_seeds()})[:16]
+    return digest(_with_former(content) | {"seeds": config.resolved_seeds()})[:16]
 
 
 def id_of_row(row: Mapping[str, str]) -> str:
@@ -38,8 +37,11 @@ def id_of_row(row: Mapping[str, str]) -> str:
     seeds = {stream: seed if own[stream] is None else own[stream] for stream in own}
     text = {"text": row["corpus_sha256"], "vocab": _cell(row["vocab"])}
     content = _keys_of_row(RunConfig, _resolved(row)) | {"seed": seed, "seeds": seeds} | text
-    content["corpus"] |= {key: _cell(row[key]) for key in OUTSIDE_FINGERPRINT}
-    return digest(content)[:16]
+    return digest(_with_former(content))[:16]
+
+
+def _with_former(content: dict[str, Any]) -> dict[str, Any]:
+    return content | {group: content[group] | keys for group, keys in FORMER.items()}
 
 
 def run_name(config: RunConfig, identity: str) -> str:

@@ -31,7 +31,6 @@ STANDARD_HEADS = 4
 ENCODER_DECODER = "encoder-decoder"
 # The options of corpora that take any text.
 TEXTS_OF_CORPORA = ("corpus.path", "corpus.target", "corpus.column", "corpus.revision", "corpus.encoding")
-TEXTS_OF_CORPORA += ("corpus.direction",)
 # The exchangeable parts of attention, each with the entry point group in which packages name their methods.
 PARTS = {"fusion": "ablate.fusions", "scores": "ablate.scores"}
 READOUTS = "ablate.readouts"  # the same for readouts, which out_proj=NAME chooses and which have no options
@@ -52,7 +51,7 @@ class ModelConfig:
     layers: Size
     context: Size
     mlp_hidden: Annotated[int, AtLeast(0), AtMost(2**31)] | Literal["auto"]
-    architecture: Literal["decoder", "prefix", "encoder-decoder"]
+    architecture: Literal["decoder", "encoder-decoder"]
     encoder_layers: Size | None
     bias: bool
     dropout: Share
@@ -60,6 +59,11 @@ class ModelConfig:
     rope_base: Annotated[float, Above(1), IntroducedAt(10_000.0)]
     norm: Annotated[Literal["layer", "rms"], IntroducedAt("layer")]
     mlp: Annotated[Literal["gelu", "relu2", "swiglu"], IntroducedAt("gelu")]
+
+    @property
+    def two_texts(self) -> bool:
+        """Whether an encoder reads one text, and a decoder another."""
+        return self.architecture == ENCODER_DECODER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +81,6 @@ class TrainConfig:
     eval_every: Count
     eval_tokens: Count | None
     average: Annotated[float, Above(0), AtMost(1)] | None  # a share of the steps; at least the last counts
-    translate: bool
     precision: Literal["float32", "bfloat16"]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
@@ -89,8 +92,8 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig(PartConfig):
-    """Which text or task, and how it becomes tokens. options: the keys that this corpus has of its own. The
-    fingerprint of the text covers them, but for those that ablate.config.identity names."""
+    """Which text or task, and how it becomes tokens. options: the keys that this corpus has of its own, which
+    the fingerprint of the text covers."""
 
     name: Annotated[str, OutsideIdentity()]
     options: Annotated[Mapping[str, Any], OutsideIdentity()]

@@ -7,12 +7,14 @@ from typing import Any
 
 from ablate.config.read import read
 from ablate.config.schema import CorpusConfig
-from ablate.data.corpora.base import PairsRecipe, PairTask, Recipe, Task, TextRecipe, registry
+from ablate.data.corpora.base import Recipe, Task, TextRecipe, registry
+from ablate.data.corpora.copy import WordTask
 from ablate.data.corpora.download import Download
+from ablate.data.corpora.pairs import Pairs
 from ablate.data.downloads import is_here
 
 COMMON = {key.name for key in dataclasses.fields(CorpusConfig)}  # keys that every corpus has
-KINDS = {"text": TextRecipe, "task": Task, "pairs": PairTask | PairsRecipe}  # by how a model reads it
+KINDS = {"text": TextRecipe, "task": Task, "pairs": WordTask | Pairs}  # by how a model reads it
 
 
 def facts(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:

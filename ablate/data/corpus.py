@@ -11,8 +11,10 @@ import numpy as np
 
 from ablate.config.read import hints, read
 from ablate.config.rules import ConfigError, as_override
-from ablate.config.schema import CorpusConfig, ModelConfig
-from ablate.data.corpora.base import PairsRecipe, PairTask, Recipe, Task, TextRecipe, registry
+from ablate.config.schema import CorpusConfig
+from ablate.data.corpora.base import Recipe, Task, TextRecipe, registry
+from ablate.data.corpora.copy import WordTask
+from ablate.data.corpora.pairs import Pairs
 from ablate.data.splits import Split, Stream
 from ablate.data.text import BLOCK, CorpusError
 from ablate.data.tokenized import open_text
@@ -24,15 +26,15 @@ KEPT = 4  # corpora that a process keeps open
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """A corpus, opened. model: the one that reads pairs; None if the corpus is read as one text. sha256: of
-    the whole text as UTF-8; of a task or pairs, a digest of what determines them. splits: "train",
-    "validation", and "test", which may be empty.
+    """A corpus, opened. as_pairs: whether it is read as pairs of texts. sha256: of the whole text as UTF-8;
+    of a task or pairs, a digest of what determines them. splits: "train", "validation", and "test", which may
+    be empty.
 
     Pickled, it is its config: another process opens it again.
     """
 
     config: CorpusConfig
-    model: ModelConfig | None
+    as_pairs: bool
     recipe: Recipe
     sha256: str
     tokenizer: Tokenizer
@@ -50,19 +52,18 @@ class Corpus:
         return stream.tokens
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return open_corpus, (self.config, self.model, self.sha256)
+        return open_corpus, (self.config, self.as_pairs, self.sha256)
 
 
 _opened: dict[str, Corpus] = {}  # by what was opened
 
 
-def open_corpus(config: CorpusConfig, model: ModelConfig | None = None, sha256: str | None = None) -> Corpus:
-    """The corpus as this model reads it, by default as one text; opened once for all runs of a process.
-    sha256: what its fingerprint has to be. Raises ConfigError."""
-    model = model if model is not None and model.architecture != "decoder" else None
-    key = repr((config, model))
+def open_corpus(config: CorpusConfig, as_pairs: bool = False, sha256: str | None = None) -> Corpus:
+    """The corpus, read as pairs of texts or as one text; opened once for all runs of a process. sha256: what
+    its fingerprint has to be. Raises ConfigError."""
+    key = repr((config, as_pairs))
     if key not in _opened or sha256 not in (None, _opened[key].sha256):
-        corpus = _open(config, model)
+        corpus = _open(config, as_pairs)
         if sha256 not in (None, corpus.sha256):
             raise CorpusError(
                 f"corpus={config.name}: the text changed: the fingerprint of {config.called} (corpus_sha256)"
@@ -81,30 +82,27 @@ def forget() -> None:
     _opened.clear()
 
 
-def _open(config: CorpusConfig, model: ModelConfig | None) -> Corpus:
+def _open(config: CorpusConfig, as_pairs: bool) -> Corpus:
     recipe = _recipe(config)
-    if model is not None:
-        if not isinstance(recipe, PairTask | PairsRecipe):
+    if as_pairs:
+        if not isinstance(recipe, WordTask | Pairs):
             kinds = registry.methods().items()
-            names = " or corpus=".join(k for k, kind in kinds if issubclass(kind, PairTask | PairsRecipe))
+            names = " or corpus=".join(k for k, kind in kinds if issubclass(kind, WordTask | Pairs))
             raise CorpusError(
-                f"corpus={config.name}: it is one text, and model={model.name} reads pairs of them; take"
+                f"corpus={config.name}: it is one text, and a model with an encoder reads pairs of them; take"
                 f" corpus={names}, or model=tiny"
             )
         from ablate.data.paired import open_pairs
 
-        return Corpus(config, model, recipe, *open_pairs(recipe, config, model))
+        return Corpus(config, as_pairs, recipe, *open_pairs(recipe, config))
     if isinstance(recipe, TextRecipe):
-        return Corpus(config, model, recipe, *open_text(recipe.text(), config))
+        return Corpus(config, as_pairs, recipe, *open_text(recipe.text(), config))
     if isinstance(recipe, Task):
         from ablate.data.examples import open_task
 
         sha256, splits = open_task(recipe, config.splits)
-        return Corpus(config, model, recipe, sha256, recipe.tokenizer(config.tokenizer), splits)
-    raise CorpusError(
-        f"corpus={config.name}: it is of pairs of texts; take model=pair, or model=prefix, which reads both"
-        " as one text"
-    )
+        return Corpus(config, as_pairs, recipe, sha256, recipe.tokenizer, splits)
+    raise CorpusError(f"corpus={config.name}: it is of pairs of texts; take model=pair, which reads both")
 
 
 def _recipe(config: CorpusConfig) -> Recipe:
@@ -125,7 +123,8 @@ def _recipe(config: CorpusConfig) -> Recipe:
 
 def require_usable(corpus: Corpus, context: int) -> None:
     """Raises ConfigError unless each split of a text fills a window with its targets and has at least two
-    different tokens (only test may be empty), or a row of a task is as long as a window."""
+    different tokens (only test may be empty), or a row of a task is as long as a window, or each pair fits in
+    one."""
     if corpus.recipe.reach > context:
         raise ConfigError(
             f"model.context={context}: what decides the next token of corpus={corpus.name} lies up to"
@@ -134,11 +133,25 @@ def require_usable(corpus: Corpus, context: int) -> None:
     for name, split in corpus.splits.items():
         if isinstance(split, Stream):
             _require_text(corpus, name, split.tokens, context)
-        elif not split.is_ragged and isinstance(corpus.recipe, Task) and corpus.recipe.length != context:
+        elif corpus.as_pairs:
+            _require_short_pairs(corpus, split, context)
+        elif isinstance(corpus.recipe, Task) and corpus.recipe.length != context:
             raise ConfigError(
                 f"model.context={context}: a row of corpus={corpus.name} has {corpus.recipe.length}"
                 " positions; leave corpus.length out, then it follows model.context"
             )
+
+
+def _require_short_pairs(corpus: Corpus, split: Split, context: int) -> None:
+    from ablate.data.paired import Paired
+
+    assert isinstance(split, Paired), "pairs are laid out so"
+    if (longest := split.pairs.longest) > context:
+        shorter = "shorter pairs" if isinstance(corpus.recipe, Pairs) else "a smaller corpus.length"
+        raise ConfigError(
+            f"model.context={context}: the longest pair of corpus={corpus.name} takes {longest:,} positions;"
+            f" take model.context={longest} at least, or {shorter}"
+        )
 
 
 def _require_text(corpus: Corpus, split: str, tokens: np.ndarray, context: int) -> None:

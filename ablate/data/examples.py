@@ -14,7 +14,7 @@ import numpy as np
 
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
-from ablate.data.corpora.base import SPLITS, Drawn, Task
+from ablate.data.corpora.base import SPLITS, Task
 from ablate.data.splits import Batch, Split, in_turns, int64, spread, target_positions
 from ablate.rng import generator
 
@@ -58,7 +58,7 @@ class Blocks(Generic[Example]):
 
 
 def blocks_of(
-    recipe: Drawn,
+    task: Task,
     kind: str,
     draw: Callable[[np.random.Generator, int], Sequence[Example]],
     content: Callable[[Example], bytes],
@@ -67,15 +67,15 @@ def blocks_of(
     """The blocks of each split. kind: names their random streams."""
     blocks = {}
     for split, within in ranges(shares).items():
-        stream = f"data/{kind}/{recipe.seed}" if split == "train" else f"{kind}/{split}"
-        count = recipe.counts[split] if within[0] < within[1] else 0
-        blocks[split] = Blocks(draw, content, stream, within, recipe.seed, count)
+        stream = f"data/{kind}/{task.seed}" if split == "train" else f"{kind}/{split}"
+        count = task.counts[split] if within[0] < within[1] else 0
+        blocks[split] = Blocks(draw, content, stream, within, task.seed, count)
     return blocks
 
 
-def fingerprint(recipe: Drawn, first: list[Any], *kind: str) -> str:
+def fingerprint(task: Task, first: list[Any], *kind: str) -> str:
     """A digest of what determines the examples. first: a few of them."""
-    return digest([*kind, recipe.name, recipe.sizes, recipe.counts, recipe.seed, first])
+    return digest([*kind, task.name, task.sizes, task.counts, task.seed, first])
 
 
 def ranges(shares: Sequence[float]) -> dict[str, Range]:

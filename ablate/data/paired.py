@@ -1,21 +1,21 @@
-"""Splits of pairs of texts, drawn by a task or given: pairs in batches of similar length, laid out for an
-encoder-decoder or as one text.
+"""Splits of pairs of texts, drawn by a task or given: pairs in batches of similar length, for an
+encoder-decoder.
 
 legend: B rows, S positions of the source, T of the target.
 """
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from ablate.config.identity import digest
-from ablate.config.rules import ConfigError
-from ablate.config.schema import ENCODER_DECODER, CorpusConfig, ModelConfig
-from ablate.data.corpora.base import IGNORE_INDEX, PairsRecipe, PairTask
+from ablate.config.schema import CorpusConfig
+from ablate.data.corpora.base import IGNORE_INDEX
+from ablate.data.corpora.copy import WordTask
+from ablate.data.corpora.pairs import Pairs
 from ablate.data.examples import BLOCK, Blocks, blocks_of, fingerprint, hashed, ranges
 from ablate.data.splits import Batch, Split, spread, target_positions
 from ablate.data.text import CorpusError
@@ -23,7 +23,7 @@ from ablate.data.tokenizers import Tokenizer, WithSeparator, fitted
 from ablate.rng import generator
 
 # Batches that are ordered by length together. More of them save padding and cost learning: with 2, 4 and 16,
-# 99, 97 and 71 % of number words were right after 1,000 steps, and with no order at all 99 %.
+# 99, 97 and 71 % of the lines of a task were right after 1,000 steps, and with no order at all 99 %.
 BATCHES = 2
 PADDING = -1  # in a source that is shorter than the longest of its batch
 KEPT = 64  # blocks kept in memory
@@ -38,11 +38,13 @@ class Pair(NamedTuple):
 
 
 class DrawnPairs:
-    """The pairs of one split, drawn by a task. count: how many there are; None if it is endless."""
+    """The pairs of one split, drawn by a task. count: how many there are; None if it is endless. longest: the
+    positions that a pair takes at most."""
 
-    def __init__(self, blocks: Blocks[Texts], tokenizer: Tokenizer) -> None:
-        self.blocks, self.tokenizer, self.count = blocks, tokenizer, blocks.count
-        self._block = functools.lru_cache(KEPT)(lambda *place: encoded(tokenizer, blocks.block(*place)))
+    def __init__(self, blocks: Blocks[Texts], task: WordTask) -> None:
+        self.blocks, self.tokenizer, self.count = blocks, task.tokenizer, blocks.count
+        self.longest = task.longest + 1
+        self._block = functools.lru_cache(KEPT)(lambda *place: encoded(task.tokenizer, blocks.block(*place)))
 
     def to_train(self, seed: int, places: range) -> list[Pair]:
         """The pairs at these places of an endless sequence, which starts at 0."""
@@ -68,6 +70,7 @@ class GivenPairs:
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self.pairs, self.count = pairs, len(pairs)
+        self.longest = max((max(len(source), len(target) + 1) for source, target in pairs), default=0)
         self._order = functools.lru_cache(2)(self._ordered)
 
     def to_train(self, seed: int, places: range) -> list[Pair]:
@@ -80,9 +83,6 @@ class GivenPairs:
 
     def _ordered(self, seed: int, epoch: int) -> np.ndarray:
         return generator(seed, "data", f"epoch/{epoch}").permutation(len(self.pairs))
-
-
-Pairs = DrawnPairs | GivenPairs
 
 
 def encoded(tokenizer: Tokenizer, texts: Sequence[Texts]) -> list[Pair]:
@@ -100,41 +100,13 @@ def _ids(tokenizer: Tokenizer, texts: list[str]) -> list[np.ndarray]:
     return np.split(ids, np.cumsum(lengths)[:-1])
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How pairs become the rows of a batch, each padded to the longest.
-
-    separator: the token at the start and end of a target. two_texts: whether an encoder reads the source; if
-    not, it stands in the row, before the target. The model predicts the target and the separator.
-    """
-
-    separator: int
-    two_texts: bool
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, model: ModelConfig) -> "Layout":
-        """The pairs as this model reads them."""
-        return cls(tokenizer.separator, two_texts=model.architecture == ENCODER_DECODER)
-
-    def positions(self, source: int, target: int) -> int:
-        """The positions of a context that a pair takes with so many tokens of source and target."""
-        return max(source, target + 1) if self.two_texts else source + 1 + target
-
-    def cut(self, pair: Pair, context: int) -> Pair:
-        """The pair, cut so that it fits a context."""
-        source = context if self.two_texts else context // 2
-        target = context - 1 if self.two_texts else context - source - 1
-        return Pair(pair.source[:source], pair.target[:target])
-
-    def batch(self, pairs: Sequence[Pair]) -> Batch:
-        inputs, answers = [], []
-        for source, target in pairs:
-            before = source[:0] if self.two_texts else source
-            inputs.append(np.concatenate([before, [self.separator], target]))
-            answers.append(np.concatenate([np.full(len(before), IGNORE_INDEX), target, [self.separator]]))
-        targets = _padded(answers, IGNORE_INDEX)
-        sources = _padded([pair.source for pair in pairs], PADDING) if self.two_texts else None
-        return Batch(_padded(inputs, self.separator), targets, target_positions(targets), sources)
+def batch_of(pairs: Sequence[Pair], separator: int) -> Batch:
+    """Pairs as the rows of a batch, each padded to the longest. The model predicts the target and the
+    separator, which also stands before the target."""
+    inputs = [np.concatenate([[separator], target]) for _, target in pairs]
+    targets = _padded([np.concatenate([target, [separator]]) for _, target in pairs], IGNORE_INDEX)
+    sources = _padded([source for source, _ in pairs], PADDING)
+    return Batch(_padded(inputs, separator), targets, target_positions(targets), sources)
 
 
 class Paired(Split):
@@ -143,8 +115,8 @@ class Paired(Split):
 
     is_ragged = True
 
-    def __init__(self, pairs: Pairs, layout: Layout) -> None:
-        self.pairs, self.layout = pairs, layout
+    def __init__(self, pairs: DrawnPairs | GivenPairs, separator: int) -> None:
+        self.pairs, self.separator = pairs, separator
         self._together = functools.lru_cache(4)(self._ordered)
 
     @property
@@ -158,7 +130,7 @@ class Paired(Split):
 
     def batch(self, *, context: int, batch: int, seed: int, step: int) -> Batch:
         together, at = divmod(step - 1, BATCHES)
-        return self.layout.batch(self._together(batch, seed, together)[at])
+        return batch_of(self._together(batch, seed, together)[at], self.separator)
 
     def windows(self, *, context: int, windows: int, most: int | None = None) -> Iterator[Batch]:
         pairs = self.pairs.held_out
@@ -167,7 +139,7 @@ class Paired(Split):
             pairs = [pairs[at] for at in spread(len(pairs), min(len(pairs), max(1, int(most // each))))]
         pairs = sorted(pairs, key=_length)
         for start in range(0, len(pairs), windows):
-            yield self.layout.batch(pairs[start : start + windows])
+            yield batch_of(pairs[start : start + windows], self.separator)
 
     def _ordered(self, batch: int, seed: int, together: int) -> list[list[Pair]]:
         first = together * BATCHES * batch
@@ -180,40 +152,25 @@ class Paired(Split):
         return self.pairs.to_train(0, range(1000))
 
 
-def open_pairs(
-    recipe: PairTask | PairsRecipe, config: CorpusConfig, model: ModelConfig
-) -> tuple[str, Tokenizer, Mapping[str, Paired]]:
-    """The fingerprint of pairs, their tokenizer, and the splits as this model reads them. Given pairs that
-    are too long for it are dropped or cut (corpus.long). Raises ConfigError."""
-    if isinstance(recipe, PairsRecipe):
-        sha256, tokenizer, encoded_pairs = _given(recipe, config)
-        layout = Layout.of(tokenizer, model)
-        kept = _fitted(encoded_pairs, layout, recipe.long, model.context)
-        before, after = ([[*map(_length, of)] for of in by.values()] for by in (encoded_pairs, kept))
-        if before != after:  # with another context or architecture, this is another text
-            sha256 = digest([sha256, after])
-        splits: Mapping[str, Pairs] = {name: GivenPairs(pairs) for name, pairs in kept.items()}
+def open_pairs(recipe: WordTask | Pairs, config: CorpusConfig) -> tuple[str, Tokenizer, Mapping[str, Paired]]:
+    """The fingerprint of pairs, their tokenizer, and the splits. Raises ConfigError."""
+    if isinstance(recipe, Pairs):
+        sha256, tokenizer, given = _given(recipe, config)
+        splits: Mapping[str, DrawnPairs | GivenPairs] = {name: GivenPairs(of) for name, of in given.items()}
     else:
-        tokenizer = recipe.tokenizer(config.tokenizer)
-        layout = Layout.of(tokenizer, model)
-        if (longest := layout.positions(*recipe.longest)) > model.context:
-            shorter = ", or a smaller corpus.length" if "length" in recipe.sizes else ""
-            raise ConfigError(
-                f"model.context={model.context}: the longest pair of corpus={recipe.name} takes {longest}"
-                f" positions; take model.context={longest} at least{shorter}"
-            )
         blocks = blocks_of(recipe, "pairs", recipe.draw_pairs, _content, config.splits)
         some = [of.block(of.seed, 0)[:10] for of in blocks.values() if of.count != 0]
-        sha256 = fingerprint(recipe, some, "pairs")
-        splits = {name: DrawnPairs(of, tokenizer) for name, of in blocks.items()}
-    return sha256, tokenizer, {name: Paired(pairs, layout) for name, pairs in splits.items()}
+        sha256, tokenizer = fingerprint(recipe, some, "pairs"), recipe.tokenizer
+        splits = {name: DrawnPairs(of, recipe) for name, of in blocks.items()}
+    return sha256, tokenizer, {name: Paired(of, tokenizer.separator) for name, of in splits.items()}
 
 
-def _given(recipe: PairsRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, list[Pair]]]:
-    """The fingerprint of given pairs, their tokenizer, and the pairs of each split."""
+def _given(recipe: Pairs, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, list[Pair]]]:
+    """The fingerprint of given pairs, their tokenizer, and the pairs of each split, which a hash of their
+    source decides: of one source there may be several targets."""
     pairs = recipe.pairs()
     texts = {
-        name: [pair for pair in pairs if low <= hashed(_content(recipe.split_by(pair))) < high]
+        name: [pair for pair in pairs if low <= hashed(_content(pair[:1])) < high]
         for name, (low, high) in ranges(config.splits).items()
     }
     for name, share in zip(("train", "validation"), config.splits[:2], strict=True):
@@ -232,33 +189,6 @@ def _given(recipe: PairsRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, d
 def _content(texts: Sequence[str]) -> bytes:
     """The texts that decide the split of a pair."""
     return "\n".join(texts).encode("utf-8", "surrogatepass")
-
-
-def _fitted(
-    splits: Mapping[str, list[Pair]], layout: Layout, long: str | None, context: int
-) -> dict[str, list[Pair]]:
-    """The pairs that fit a context, and with long=cut the others, cut."""
-    every = [layout.positions(*_length(pair)) for pairs in splits.values() for pair in pairs]
-    if (longer := sum(taken > context for taken in every)) and long is None:
-        raise ConfigError(
-            f"model.context={context}: {longer:,} of {len(every):,} pairs are longer, the longest"
-            f" {max(every):,}; take a larger model.context, corpus.long=drop (without them), or"
-            " corpus.long=cut"
-        )
-
-    def fitted(pair: Pair) -> list[Pair]:
-        if layout.positions(*_length(pair)) <= context:
-            return [pair]
-        return [layout.cut(pair, context)] if long == "cut" else []
-
-    kept = {name: [one for pair in pairs for one in fitted(pair)] for name, pairs in splits.items()}
-    for name in ("train", "validation"):
-        if not kept[name]:
-            raise ConfigError(
-                f"corpus.long=drop: no pairs left for {name}: all are longer than"
-                f" model.context={context}; take a larger one, or corpus.long=cut"
-            )
-    return kept
 
 
 def _length(pair: Pair) -> tuple[int, int]:

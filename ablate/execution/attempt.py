@@ -6,7 +6,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from ablate.compute import device
 from ablate.config.identity import digest
-from ablate.execution import formulas, translate
+from ablate.execution import formulas
 from ablate.execution.events import Evaluated, Finished, Listener, Noticed, Stepped
 from ablate.execution.formulas import Final
 from ablate.execution.run import PlacedRun, arrays, to_checkpoint, to_state
@@ -17,7 +17,6 @@ from ablate.store.columns import METRICS_COLUMNS, RESULTS, Row, Status, csv_text
 from ablate.store.run_files import RunWriter, Stamp
 from ablate.store.stored_run import StoredRun
 from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Kept, Resumable, State
-from ablate.training.group import in_precision
 
 Arguments = ParamSpec("Arguments")
 
@@ -132,8 +131,6 @@ class Attempt:
         row = formulas.at_end(self.run, model, self._last, self._metrics, final)
         if by_document := formulas.of_documents(self.run, final, self._last):
             self.writer.write(documents.FILE, csv_text(by_document, documents.OF_A_RUN))
-        if self.run.config.train.translate:
-            row |= self._translated(model)
         if self.run.config.train.save == "model":
             self.writer.write_weights(arrays(model.state_dict()))
         row |= {"status": Status.DONE, "peak_memory_mb": round(memory_mb, 1)}
@@ -141,17 +138,6 @@ class Attempt:
             error = f"{' and '.join(lost)} not finite after the last step"
             row |= {**dict.fromkeys(lost), "status": Status.DIVERGED, "error": error}
         self.row |= row
-
-    def _translated(self, model: Model) -> Row:
-        """Write the sources, targets and translations of the test split; the columns of their scores."""
-        computing = in_precision(model, self.run.config.train.precision).eval()
-        lines = translate.of_test(computing, self.run.corpus, self.run.spec.context)
-        if not lines:
-            self.writer.log("train.translate: the test split has no pairs, so nothing is translated")
-            return {}
-        for name, texts in zip(translate.FILES, zip(*lines, strict=True), strict=True):
-            self.writer.write(name, "".join(f"{text}\n" for text in texts))
-        return translate.scores(lines)
 
     @_unless_lost
     def failed(self, reason: str, trace: str = "") -> None:

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ablate.compute import device
-from ablate.execution import formulas, plugins, translate
+from ablate.execution import formulas, plugins
 from ablate.execution.attempt import Attempt
 from ablate.execution.events import Listener, Noticed, Skipped, ignore
 from ablate.execution.run import PlacedRun, Run, build_group, training
@@ -101,10 +100,8 @@ def _begun(
             return finished
         attempt = own.enter_context(_attempt(stored, run, listener, finished, current, heartbeat))
         attempt.release = own.close
-        about: dict[str, Any] = {"device": device.describe(run.device)}
-        if run.config.train.translate:
-            about["sacrebleu"] = translate.signatures()
-        attempt.writer.write_json("environment.json", {**machine(), **about})
+        about = {**machine(), "device": device.describe(run.device)}
+        attempt.writer.write_json("environment.json", about)
         attempt.writer.write("tokenizer.json", run.corpus.tokenizer.dump())
         for name, source in plugins.copies(run.spec.chosen).items():
             attempt.writer.write(name, source)

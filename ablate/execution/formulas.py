@@ -189,9 +189,9 @@ def _beside_counting(run: PlacedRun, validation: Score, test: Score) -> Row:
 
 
 def _circuit(run: PlacedRun, model: Model) -> Row:
-    """The scores of the induction circuit, of a decoder whose rows are equally long."""
+    """The scores of the induction circuit; none of an encoder-decoder."""
     split, spec = run.corpus.splits["validation"], run.spec
-    if run.config.model.architecture != "decoder" or split.is_ragged:
+    if run.config.model.two_texts:
         return {}
     with contextlib.suppress(Exception):  # a method of one's own may have no patterns to look at
         found = circuit(model, split, context=spec.context, vocab=spec.vocab)

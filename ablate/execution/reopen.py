@@ -38,7 +38,7 @@ class Stored:
 
     def corpus(self) -> Corpus:
         try:
-            corpus = open_corpus(self.config.corpus, self.config.model, self.row["corpus_sha256"])
+            corpus = open_corpus(self.config.corpus, self.config.model.two_texts, self.row["corpus_sha256"])
         except ConfigError as error:
             raise ConfigError(f"{self.directory.name}: {error}") from error
         require_same(self.directory, self.row, self.directory.name, tokenizer=corpus.tokenizer)

@@ -14,7 +14,6 @@ import torch
 from ablate import rng
 from ablate.compute import device
 from ablate.compute.fastest import PRODUCTS, rounded
-from ablate.config.extras import require
 from ablate.config.identity import run_id, run_name
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
@@ -84,14 +83,9 @@ class PlacedRun(Run):
 def resolve(config: RunConfig) -> Run:
     """The run that a config asks for. What no machine can train is refused here: raises ConfigError."""
     resolve_spec(dataclasses.replace(config, match="none"), vocab=1)  # only a match needs its vocabulary
-    corpus = open_corpus(config.corpus, config.model)
+    corpus = open_corpus(config.corpus, config.model.two_texts)
     require_usable(corpus, config.model.context)
     spec = resolve_spec(config, corpus.tokenizer.vocab_size)
-    if config.train.translate and config.model.architecture == "decoder":
-        raise ConfigError(
-            f"train.translate=true: model={config.model.name} reads one text; take model=pair or"
-            " model=prefix, or leave it out"
-        )
     return Run(resolved(config, spec), spec, corpus)
 
 
@@ -108,10 +102,6 @@ def place(run: Run) -> PlacedRun:
     train = run.corpus.splits["train"]
     if not train.is_ragged:  # every step is of the same size
         require_memory(run.spec, config.train, where, attention, train.target_share)
-    if config.train.translate:
-        require(
-            "train.translate=true", "sacrebleu", extra="translate", otherwise="or leave train.translate out"
-        )
     _require_compiler(config, where, linear)
     return PlacedRun(config, run.spec, run.corpus, where, linear, attention)
 
@@ -130,7 +120,7 @@ def require_planned(run: Run, planned: Mapping[str, str]) -> None:
 def _require_compiler(config: RunConfig, place: torch.device, linear: str) -> None:
     if not config.train.compile:
         return
-    if config.model.architecture != "decoder":
+    if config.model.two_texts:
         raise ConfigError(
             f"train.compile=true: batches of pairs come in many lengths, and model={config.model.name} would"
             " be compiled for each; leave it out"

@@ -18,10 +18,9 @@ from ablate.config.read import convert
 from ablate.config.rules import AtLeast, AtMost, ConfigError, Count
 from ablate.data.corpora.base import Task, registry
 from ablate.data.examples import Examples
-from ablate.data.paired import Layout, Paired
+from ablate.data.paired import Paired
 from ablate.execution.reopen import Stored, reopened
 from ablate.execution.run import PlacedRun
-from ablate.execution.translate import translated
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec
 from ablate.store.run_files import unreadable, weights_on_the_way
@@ -88,8 +87,8 @@ class TrainedModel(nn.Module):
         top_k: int | None = None,
         seed: int = 0,
     ) -> str:
-        """The prompt, continued by `tokens` tokens; of a model of pairs, the greedy translation of the
-        prompt.
+        """The prompt, continued by `tokens` tokens; of a model of pairs, its likeliest answer to the prompt,
+        token by token.
 
         prompt: None is a line end, or the first token of a vocabulary without one. temperature: 0 takes the
         likeliest token. top_k: draw among so many of the likeliest; None for all. Raises ConfigError.
@@ -97,8 +96,8 @@ class TrainedModel(nn.Module):
         convert(Count, tokens, "tokens")
         convert(Annotated[float, AtLeast(0), AtMost(1000)], temperature, "temperature")
         convert(Count, 1 if top_k is None else top_k, "top_k")
-        if self.config.model.architecture != "decoder":
-            return self._translation(prompt)
+        if self.config.model.two_texts:
+            return self.decode(self.answer(self.encode(prompt or "")))
         if prompt is None:
             newline = "\n" in self.decode(range(self.tokenizer.vocab_size))
             prompt = "\n" if newline else self.decode([0])
@@ -112,14 +111,23 @@ class TrainedModel(nn.Module):
             ids.append(_draw(logits, temperature, top_k, rng.generator(seed, "sample", position)))
         return self.decode(ids)
 
-    def _translation(self, prompt: str | None) -> str:
-        source, context = self.encode(prompt or "").numpy(), self.config.model.context
-        layout = Layout.of(self.tokenizer, self.config.model)
-        if not len(source) or layout.positions(len(source), 0) > context:
-            most = context if layout.two_texts else context - 1
-            raise ConfigError(f"the prompt has {len(source)} tokens; give 1 to {most}, for model.context")
-        (translation,) = translated(self.network, layout, [source], context)
-        return self.tokenizer.decode(translation)
+    @torch.no_grad()
+    def answer(self, source_S: Tensor) -> Tensor:
+        """The ids, (T,), with which a model of pairs answers those of a source: greedily, up to the separator
+        or until the context is full. Raises ConfigError."""
+        context, separator = self.config.model.context, self.tokenizer.separator
+        if not 1 <= len(source_S) <= context:
+            raise ConfigError(
+                f"the prompt has {len(source_S)} tokens; give 1 to {context}, for model.context"
+            )
+        source_1S = source_S[None].to(next(self.parameters()).device)
+        ids_1T = torch.full((1, 1), separator, device=source_1S.device)
+        while ids_1T.shape[1] < context:
+            likeliest_11 = self.network(ids_1T, None, source_1S)[:, -1:].argmax(-1)
+            if likeliest_11 == separator:
+                break
+            ids_1T = torch.cat([ids_1T, likeliest_11], 1)
+        return ids_1T[0, 1:]
 
 
 def load_model(directory: Path, *, code: bool = False) -> TrainedModel:
@@ -139,15 +147,14 @@ def load_model(directory: Path, *, code: bool = False) -> TrainedModel:
 
 def example(model: TrainedModel, row: int, prompt: str | None = None) -> str | None:
     """Row `row` of the test split with the model's likeliest answers, in lines: an example of a task, or a
-    pair with its translation, where a prompt takes the place of the pair. None for a model that continues
-    text."""
-    if model.config.model.architecture != "decoder":
-        return _translated_pair(model, row, prompt)
+    pair, of which a prompt takes the place. None for a model that continues text."""
+    if model.config.model.two_texts:
+        return _answered_pair(model, row, prompt)
     is_of_task = issubclass(registry.named(model.config.corpus.recipe), Task)
     return _answers(model, row) if is_of_task and prompt is None else None
 
 
-def _translated_pair(model: TrainedModel, row: int, prompt: str | None) -> str:
+def _answered_pair(model: TrainedModel, row: int, prompt: str | None) -> str:
     if prompt is not None:
         lines = {"source": prompt}
     else:
@@ -156,8 +163,8 @@ def _translated_pair(model: TrainedModel, row: int, prompt: str | None) -> str:
         pairs = split.pairs.held_out
         source, target = pairs[row % len(pairs)]
         lines = {"source": model.tokenizer.decode(source), "target": model.tokenizer.decode(target)}
-    lines["translation"] = model.generate(lines["source"])
-    return "\n".join(f"{name:<13}{text}" for name, text in lines.items())
+    lines["answer"] = model.generate(lines["source"])
+    return "\n".join(f"{name:<8}{text}" for name, text in lines.items())
 
 
 def _answers(model: TrainedModel, row: int) -> str:

@@ -8,7 +8,6 @@ from ablate.config.identity import identity_keys
 from ablate.config.read import introduced
 from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import (
-    ENCODER_DECODER,
     STANDARD_FUSION,
     STANDARD_HEADS,
     ModelConfig,
@@ -95,7 +94,7 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
     one = 1 if mlp_hidden == 0 else 2  # modules of a layer that write into the residual stream, as in GPT-2
     parts = {key: getattr(model, key) for key in GPT2}
     common: dict[str, Any] = {"vocab": vocab, "context": model.context, "mlp_hidden": mlp_hidden, **parts}
-    if model.architecture != ENCODER_DECODER:
+    if not model.two_texts:
         for key, value in (("at", config.at), ("model.encoder_layers", model.encoder_layers)):
             if value not in ("all", None):
                 raise ConfigError(
@@ -145,10 +144,10 @@ def _check_backbone(model: ModelConfig, mlp_hidden: int) -> None:
         raise ConfigError(
             f"model.mlp={model.mlp}: model.mlp_hidden=0 leaves the MLPs out; use model.mlp_hidden=auto"
         )
-    if model.position == "rope" and model.architecture == ENCODER_DECODER:
+    if model.position == "rope" and model.two_texts:
         raise ConfigError(
             f"model.position=rope: model={model.name} reads two texts, and no distance is defined between a"
-            " position of one and a position of the other; use model.position=learned, or model=prefix"
+            " position of one and a position of the other; use model.position=learned"
         )
 
 

@@ -16,7 +16,7 @@ from ablate.data.splits import Batch, Split
 from ablate.execution.run import PlacedRun
 from ablate.execution.trained import in_float64
 from ablate.model.models import Model, draw_weights
-from ablate.probes import alignment, grammar, outputs, patterns
+from ablate.probes import grammar, outputs, patterns
 from ablate.probes.needed import gradient_norms, loss_added, pruned, sensitivity
 from ablate.probes.patterns import Heads, look, patterns_of
 from ablate.rng import generator
@@ -81,8 +81,6 @@ def measure(
         values += [Value(layer, None, f"grad_{name}", norm) for name, norm in norms.items()]
     if shown and isinstance(run.corpus.recipe, grammar.Grammar):
         values += _grammar(run, model)
-    if shown and (pairs := alignment.read(run.corpus, model)):
-        values += _alignments(pairs)
     if prune:
         for at, head, loss in pruned(model, batch):
             values.append(Value(names[at], head + 1, "pruned", loss, exact=all(exact)))
@@ -107,13 +105,6 @@ def _of_heads(
     nulls = null if isinstance(null, Sequence) else [null] * len(values)
     pairs = enumerate(zip(values, nulls, strict=True), 1)
     return [Value(layer, head, probe, value, by_chance, **about) for head, (value, by_chance) in pairs]
-
-
-def _alignments(pairs: list[alignment.Alignment]) -> Iterator[Value]:
-    for probe, of in (("aligned", alignment.aligned), ("alignment_errors", alignment.error_rate)):
-        (diagonal,) = of(pairs, None)
-        for layer in range(len(pairs[0].weights)):
-            yield from _of_heads(f"cross {layer + 1}", probe, of(pairs, layer), diagonal)
 
 
 def _written(layer: int | str, heads: Heads, *, briefly: bool) -> Iterator[Value]:

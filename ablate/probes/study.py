@@ -20,12 +20,11 @@ from ablate.analysis.variant import names_of_runs
 from ablate.analysis.variants import USABLE, collect
 from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
-from ablate.data.paired import Layout, Pair
+from ablate.data.paired import Pair, batch_of
 from ablate.data.splits import Batch
 from ablate.data.tokenizers import Tokenizer
 from ablate.execution.reopen import reopened
 from ablate.execution.trained import TrainedModel, in_float64, load_model, require_weights, weights_of
-from ablate.execution.translate import translated
 from ablate.files.atomic import write_atomically
 from ablate.launch.processes import map_in_workers
 from ablate.model import scores
@@ -170,7 +169,7 @@ def _maps(directory: Path, text: str) -> dict[str, object]:
     heads in a layer the `likeness` of their outputs. The text is cut at model.context.
 
     For a model with an encoder, the first line has a source and, after a tab, its target, by default the
-    model's translation. The layers are those of cross-attention, `tokens` are the tokens it predicts, and
+    model's answer. The layers are those of cross-attention, `tokens` are the tokens it predicts, and
     `keys` those of the source.
     """
     model = load_model(directory, code=True).double()
@@ -201,7 +200,6 @@ def _one_text(model: TrainedModel, text: str) -> tuple[Batch, list[str], list[st
 
 def _two_texts(model: TrainedModel, text: str) -> tuple[Batch, list[str], list[str]]:
     tokenizer, context = model.tokenizer, model.config.model.context
-    layout = Layout.of(tokenizer, model.config.model)
     source, _, target = (text.strip().splitlines() or [""])[0].partition("\t")
     read = tokenizer.encode(source.strip())[:context]
     if not len(read):
@@ -209,10 +207,10 @@ def _two_texts(model: TrainedModel, text: str) -> tuple[Batch, list[str], list[s
     if target.strip():
         written = tokenizer.encode(target.strip())[: context - 1]
     else:
-        (written,) = translated(model.network, layout, [read], context)
+        written = model.answer(torch.from_numpy(read.astype(np.int64))).numpy()
     if len(written) < 3:
         raise ConfigError(f"a target of {len(written)} tokens is too short to look at; give a longer one")
-    batch = layout.batch([Pair(read, written)])
+    batch = batch_of([Pair(read, written)], tokenizer.separator)
     return batch, [*_letters(tokenizer, written), "end"], _letters(tokenizer, read)
 
 

@@ -46,7 +46,7 @@ from ablate.reporting.page import Page
 # Probes that only need attention patterns, for which the range of untrained models is known.
 ATTENTION = (
     *("previous", "induction", "first", "distance", "distance_but_first", "entropy", "entropy_but_first"),
-    *("jsd", "pattern_rank", "on_subject", "aligned", "alignment_errors"),
+    *("jsd", "pattern_rank", "on_subject"),
 )
 OVER_STEPS = ("previous", "induction", "loss_added", "grad_query", "grad_value")
 SHAPES = ("triangle-right", "circle", "triangle-left")

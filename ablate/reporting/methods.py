@@ -14,7 +14,6 @@ from ablate.store.record import LEVEL, StudyRecord
 TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")
 MODELS = {
     "decoder": "a causal transformer language model",
-    "prefix": "a causal transformer language model that reads source and target as one text",
     "encoder-decoder": "a transformer with an encoder and a decoder",
 }
 LEVELS = 8  # more levels than this are shown as a range

@@ -13,13 +13,13 @@ from unittest import mock
 import torch
 
 from ablate.data.corpus import Corpus, open_corpus
-from ablate.execution import formulas, translate
+from ablate.execution import formulas
 from ablate.execution.run import build, prepare, training
 from ablate.numerics import NUMERICS
 from ablate.store.columns import METRICS
 from ablate.training.events import Evaluation, Step
 from ablate.training.group import Alone
-from tests.helpers import catalogue, make_config
+from tests.helpers import make_config
 
 FILE = Path(__file__).with_name("golden.json")
 
@@ -32,7 +32,6 @@ COMMON = (
 )
 GRAMMAR = ("corpus=grammar", "corpus.characters=30000")
 TASK = ("corpus.held_out=40", "corpus.vocabulary=16")
-NUMBERS = ("corpus=numbers", "corpus.held_out=40")
 PAIRS = ("corpus=copy", *TASK, "model=pair")
 # Every option of a method at something but its default; every option of the optimizer; every task and way of
 # reading it. In float64, but for two.
@@ -83,8 +82,6 @@ RUNS = {
     "mqar": ("corpus=mqar", *TASK, "corpus.examples=200", "corpus.filler=blank"),
     "lags": ("corpus=lags", "corpus.characters=20000"),
     "encoder-decoder": (*PAIRS, "at=cross", "fusion=mean", "model.encoder_layers=1"),
-    "prefix": ("corpus=copy", *TASK, "model=prefix", "model.layers=2"),
-    "numbers": (*NUMBERS, "model=pair", "model.context=96", "train.translate=true"),
 }
 # Relative; of float32 and bfloat16 what other processors and another order of additions leave the same.
 EXACT = 1e-9  # in float64
@@ -102,11 +99,9 @@ TEXTS = {
     "grammar": ("corpus=grammar", "corpus.characters=20000"),
     "lags": ("corpus=lags", "corpus.characters=20000"),
     **{name: (f"corpus={name}", "corpus.held_out=40") for name in TASKS},
-    "pairs": ("corpus=pairs", "model=pair", "corpus.tokenizer=char", "corpus.long=cut"),
-    "numbers": (*NUMBERS, "model=prefix"),
+    "pairs": ("corpus=pairs", "model=pair", "corpus.tokenizer=char"),
     "docs": ("corpus=docs", "corpus.tokenizer=char"),
     "stdlib": ("corpus=stdlib", "corpus.tokenizer=char"),
-    "gettext": ("corpus=gettext", "model=pair", "corpus.tokenizer=char"),
 }
 
 
@@ -130,8 +125,6 @@ def losses(name: str) -> dict[str, float]:
         (final,) = formulas.finals(trained, run)
     assert last is not None
     row = formulas.at_end(run, model, last, metrics, final)
-    if run.config.train.translate:
-        row |= translate.scores(translate.of_test(model.eval(), run.corpus, run.spec.context))
     return values | {
         column: float(row[column])
         for column in METRICS
@@ -169,23 +162,18 @@ def texts(directory: Path) -> dict[str, str]:
     for name, content in files.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(content, encoding="utf-8", newline="\n")
-    catalogues = directory / "locale" / "de" / "LC_MESSAGES"
-    catalogues.mkdir(parents=True)
-    rooms = {f"Room {n} is open": f"Raum {n} ist offen" for n in range(90)}
-    (catalogues / "rooms.mo").write_bytes(catalogue(rooms))
     paths = {"pairs": "pairs.tsv", "documents": "documents"}
     found = {}
     with (
         mock.patch("ablate.data.library.root", lambda: library),
         mock.patch("ablate.data.corpora.docs.root", lambda: library),
         mock.patch("ablate.data.library.sys.stdlib_module_names", {name[:-3] for name in modules}),
-        mock.patch("ablate.data.corpora.gettext.DIRECTORIES", [catalogues.parents[1]]),
     ):
         for name, words in TEXTS.items():
             path = directory / paths.get(name, "text.txt")
             own = [f"corpus.path={path}"] if words[0] in ("corpus=file", "corpus=pairs") else []
             config = make_config(*words, *own)
-            found[name] = fingerprint(open_corpus(config.corpus, config.model))
+            found[name] = fingerprint(open_corpus(config.corpus, config.model.two_texts))
     return found
 
 

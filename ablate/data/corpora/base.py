@@ -1,10 +1,10 @@
 """The contract of a corpus: a registered class, whose fields are the keys that its YAML has of its own.
 
-To add a corpus: one file here with a registered subclass of TextRecipe, Task, PairTask or PairsRecipe, and a
-YAML of the same name in configs/corpus. The tests over the registry then cover it. Loads no torch, so that a
-shell can ask for the values of a key.
+To add a corpus: one file here with a registered subclass of TextRecipe or Task, and a YAML of the same
+name in configs/corpus. The tests over the registry then cover it. Loads no torch, so that a shell can ask for
+the values of a key.
 
-legend: N examples, T positions in each; of a pair S tokens of the source, T of the target.
+legend: N examples, T positions in each.
 """
 
 import dataclasses
@@ -72,40 +72,19 @@ class OfDocuments:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawn(Recipe):
-    """Examples drawn at random. seed: of the held-out examples; those of training depend on that of the
-    batches, too. examples: of training, which are repeated; None: none is repeated, but by chance. held_out:
-    examples for validation, and as many for test."""
+class Task(Recipe):
+    """Rows of words, drawn at random, some of which are to be predicted from the words before them.
 
-    seed: int
-    examples: Count | None
-    held_out: Count
-
-    @property
-    def counts(self) -> dict[str, int | None]:
-        """The number of examples in each split."""
-        return {"train": self.examples, "validation": self.held_out, "test": self.held_out}
-
-    @property
-    def sizes(self) -> dict[str, Any]:
-        """The options that say what an example is like."""
-        common = [field.name for field in dataclasses.fields(Drawn)]
-        return {key: value for key, value in vars(self).items() if key not in common}
-
-    @abstractmethod
-    def tokenizer(self, kind: str) -> Tokenizer:
-        """The tokenizer that corpus.tokenizer=KIND stands for."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task(Drawn):
-    """Rows of words, some of which are to be predicted from the words before them.
-
-    length: words in a row, T. vocabulary: the number of words, which are 0 to vocabulary − 1. Raises
-    ConfigError for incompatible sizes.
+    seed: of the held-out examples; those of training depend on that of the batches, too. examples: of
+    training, which are repeated; None: none is repeated, but by chance. held_out: examples for validation,
+    and as many for test. length: words in a row, T. vocabulary: the number of words, which are 0 to
+    vocabulary − 1. Raises ConfigError for incompatible sizes.
     """
 
     tokenizers = ("number",)
+    seed: int
+    examples: Count | None
+    held_out: Count
     length: Size
     vocabulary: Size
 
@@ -116,6 +95,21 @@ class Task(Drawn):
             )
 
     @property
+    def counts(self) -> dict[str, int | None]:
+        """The number of examples in each split."""
+        return {"train": self.examples, "validation": self.held_out, "test": self.held_out}
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The options that say what an example is like."""
+        common = ("seed", "examples", "held_out")
+        return {key: value for key, value in vars(self).items() if key not in common}
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return Numbers(self.vocabulary)
+
+    @property
     @abstractmethod
     def targets(self) -> int:
         """How many words of a row are to be predicted, the same in every row."""
@@ -124,42 +118,6 @@ class Task(Drawn):
     def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         """`count` rows: inputs and targets, each (N, T); IGNORE_INDEX where there is no target. Raises
         ConfigError for a length that makes no rows."""
-
-    def tokenizer(self, kind: str) -> Tokenizer:
-        return Numbers(self.vocabulary)
-
-
-class PairTask(Drawn):
-    """Pairs of texts whose alignment is known."""
-
-    @abstractmethod
-    def draw_pairs(self, draws: np.random.Generator, count: int) -> list[tuple[str, str]]:
-        """Draw `count` pairs, each a source and a target."""
-
-    @property
-    @abstractmethod
-    def longest(self) -> tuple[int, int]:
-        """The number of tokens in the longest source, and in the longest target."""
-
-    @abstractmethod
-    def aligned(self, source: str, target: str) -> np.ndarray:
-        """(T, S) booleans: whether a token of the target comes from a token of the source."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairsRecipe(Recipe):
-    """Given pairs of texts. long: what to do with those that are longer than a model's context."""
-
-    long: Literal["drop", "cut"] | None
-
-    @abstractmethod
-    def pairs(self) -> list[tuple[str, str]]:
-        """The pairs, in neither of which a text is empty. Raises CorpusError."""
-
-    def split_by(self, pair: tuple[str, str]) -> tuple[str, ...]:
-        """The texts that decide in which split a pair is: by default its source, of which there may be
-        several translations."""
-        return pair[:1]
 
 
 def option_types() -> dict[str, Any]:

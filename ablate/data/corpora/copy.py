@@ -1,4 +1,4 @@
-"""corpus=copy, and the base of the tasks whose target has the words of the source."""
+"""corpus=copy, and the base of the tasks whose target has the source's words, as one text or as pairs."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablate.config.rules import ConfigError
-from ablate.data.corpora.base import PairTask, Task, no_targets, register, require_halves
+from ablate.data.corpora.base import Task, no_targets, register, require_halves
 
 SEPARATOR = 0  # the word between a source and its target, which neither contains
 
 
 @dataclass(frozen=True, kw_only=True)
-class WordTask(Task, PairTask):
+class WordTask(Task):
     """Random words and their answer: as one row, n = T/2 words, the separator 0 and n words of answer, to
     be predicted; as a pair, 1 to T/2 − 1 words, each number of them equally often.
 
@@ -37,8 +37,9 @@ class WordTask(Task, PairTask):
         return self.length // 2
 
     @property
-    def longest(self) -> tuple[int, int]:
-        return self.length // 2 - 1, self.length // 2 - 1
+    def longest(self) -> int:
+        """The most words in a source, or in a target."""
+        return self.length // 2 - 1
 
     def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         require_halves(self.length)
@@ -51,22 +52,15 @@ class WordTask(Task, PairTask):
         return inputs_NT, targets_NT
 
     def draw_pairs(self, draws: np.random.Generator, count: int) -> list[tuple[str, str]]:
-        most, _ = self.longest
-        lengths_N = draws.integers(1, most + 1, count)
-        words_Nn = draws.integers(1, self.vocabulary, (count, most))
+        """Draw `count` pairs, each a source and a target."""
+        lengths_N = draws.integers(1, self.longest + 1, count)
+        words_Nn = draws.integers(1, self.vocabulary, (count, self.longest))
         sources = [words[:length] for words, length in zip(words_Nn, lengths_N, strict=True)]
         return [(_written(source), _written(self.answer(source))) for source in sources]
-
-    def aligned(self, source: str, target: str) -> np.ndarray:
-        return self.origins(np.array(source.split(), int))
 
     @abstractmethod
     def answer(self, words: np.ndarray) -> np.ndarray:
         """The answer to words, (…, n), of the same shape."""
-
-    @abstractmethod
-    def origins(self, words_n: np.ndarray) -> np.ndarray:
-        """(n, n) booleans: whether a word of the answer comes from a word of the source."""
 
 
 @register("copy")
@@ -76,9 +70,6 @@ class Copy(WordTask):
 
     def answer(self, words: np.ndarray) -> np.ndarray:
         return words
-
-    def origins(self, words_n: np.ndarray) -> np.ndarray:
-        return np.eye(len(words_n), dtype=bool)
 
 
 def _written(words_n: np.ndarray) -> str:

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ablate.data import text
-from ablate.data.corpora.base import Decoded, PairsRecipe, register
+from ablate.data.corpora.base import Decoded, Recipe, register
 from ablate.data.text import CorpusError
 
 
 @register("pairs")
 @dataclass(frozen=True, kw_only=True)
-class Pairs(Decoded, PairsRecipe):
+class Pairs(Decoded, Recipe):
     """Your own pairs of texts, line by line.
 
     path: the sources; target: the file of the targets. If it is None, path has both. Pairs with an empty
@@ -28,6 +28,7 @@ class Pairs(Decoded, PairsRecipe):
             )
 
     def pairs(self) -> list[tuple[str, str]]:
+        """The pairs, in neither of which a text is empty. Raises CorpusError."""
         assert self.path is not None
         if self.target is None:
             both = [
@@ -38,7 +39,7 @@ class Pairs(Decoded, PairsRecipe):
             if len(sources) != len(targets):
                 raise CorpusError(
                     f"corpus.path={self.path} corpus.target={self.target}: {len(sources):,} lines and"
-                    f" {len(targets):,}; line n of one has to be the translation of line n of the other"
+                    f" {len(targets):,}; line n of one has to belong to line n of the other"
                 )
             both = [*zip(sources, targets, strict=True)]
         pairs = [(source.strip(), target.strip()) for source, target in both]

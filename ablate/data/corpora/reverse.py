@@ -10,6 +10,3 @@ class Reverse(WordTask):
 
     def answer(self, words: np.ndarray) -> np.ndarray:
         return words[..., ::-1]
-
-    def origins(self, words_n: np.ndarray) -> np.ndarray:
-        return np.eye(len(words_n), dtype=bool)[::-1]

@@ -6,11 +6,7 @@ from ablate.data.corpora.copy import WordTask
 
 @register("sort")
 class Sort(WordTask):
-    """Words, then the same words from the smallest to the largest. Equal words are the same, so each
-    comes from all."""
+    """Words, then the same words from the smallest to the largest."""
 
     def answer(self, words: np.ndarray) -> np.ndarray:
         return np.sort(words)
-
-    def origins(self, words_n: np.ndarray) -> np.ndarray:
-        return np.sort(words_n)[:, None] == words_n[None]

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 import ablate
-import ablate.export
 import ablate.methods
 from ablate.execution.trained import TrainedModel
 from ablate.model.parts import Part
@@ -36,7 +35,7 @@ def of_any_version(lines: Iterable[str]) -> list[str]:
 
 def surface() -> Iterator[str]:
     """A line for each public name, and one for each public method or property of a class."""
-    for module in (ablate, ablate.methods, ablate.export):
+    for module in (ablate, ablate.methods):
         for name in sorted(module.__all__):
             yield from described(f"{module.__name__}.{name}", getattr(module, name))
     for behind in (Part, ShownComparison, TrainedModel):  # a base class, and what functions return

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 from ablate.execution.events import Evaluated, Finished, Stepped
-from ablate.export.runs import select as exported
 from ablate.live import board
 from ablate.live.board import Board, Lines, Place
 from ablate.live.table import WIDEST, Pace, _both_ends, look, summary, time_left
@@ -66,7 +65,6 @@ def test_a_run_and_a_study_by_path(four: Path, here: str, monkeypatch):
     for path in (directory, os.path.relpath(directory), f"{directory}/"):
         assert elsewhere.find(str(path)).samefile(directory)
         assert [*probed(str(path)).directories] == [run["run_id"]]
-        assert [one.id for one in exported(str(path)).chosen] == [run["run_id"]]
     assert store.named(f"{directory}/", store.finished()) == directory.name
     assert listed(Path.cwd(), str(four / "runs/studies/synthetic"))["seed"].tolist() == [0, 1, 0, 1]
 

@@ -6,7 +6,7 @@ import typer
 
 from ablate.cli import completion
 from ablate.cli.shared import PluginOption, RunsOption, say_loading, use_plugins
-from ablate.printing import put, say
+from ablate.printing import put
 
 
 def export(
@@ -23,17 +23,16 @@ def export(
         typer.Option(
             "--to",
             metavar="TARGET",
-            help="tensorboard, mlflow, wandb, the name of an installed exporter, or hf: one run as a GPT-2 or"
-            " a Llama of Hugging Face's transformers.",
+            help="tensorboard, wandb, trackio, mlflow, or hf: one run as a GPT-2 or a Llama of Hugging Face's"
+            " transformers.",
         ),
     ],
     out: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
-            help="The directory to write in, which has to be new, empty or of an earlier export; for mlflow"
-            " also a tracking URI. By default exports/TARGET beside the results, or where MLFLOW_TRACKING_URI"
-            " says.",
+            help="The directory to write in; for mlflow also a tracking URI. By default exports/TARGET beside"
+            " the results, or where MLFLOW_TRACKING_URI says.",
         ),
     ] = None,
     plugin: PluginOption = None,
@@ -41,25 +40,22 @@ def export(
 ) -> None:
     """Write stored runs into a tracker, or one run as a model for transformers.
 
-    Trackers get settings, curves, final results and the report. A run that is there already and equal is
-    skipped, one that has changed is replaced. docs/export.md shows how each target looks.
+    Trackers get settings, curves and final results. A run that is there already is skipped; delete it there
+    to have it written anew. docs/export.md shows how each target looks.
     """
-    from ablate.export.exporter import HF, exporter
-    from ablate.export.runs import select
+    from ablate.config.rules import ConfigError, did_you_mean
+    from ablate.export.trackers import TRACKERS
+    from ablate.export.trackers import export as export_runs
 
     if out == "":
         raise typer.BadParameter("name a directory", param_hint="--out")
-    if to == HF:
+    if to not in (targets := [*TRACKERS, "hf"]):
+        raise ConfigError(f"--to {to}: no such target{did_you_mean(to, targets)}")
+    if to == "hf":
         say_loading()
         from ablate.export.hf import export as export_model
 
         use_plugins(plugin)
         put(export_model(target, out))
         return
-    exporter(to)  # an unknown name should not wait for the runs to be read
-    from ablate.export.trackers import export as export_runs
-
-    line, remarks = export_runs(select(target), to, out)
-    put(line)
-    for remark in remarks:
-        say(remark)
+    put(export_runs(target, to, out))

@@ -13,14 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from ablate.analysis.load import find_source
-from ablate.config.identity import digest
 from ablate.config.rules import ConfigError, as_override
 from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer, WithSeparator
 from ablate.execution.trained import TrainedModel, load_model
-from ablate.export import manifest
-from ablate.export.exporter import HF
-from ablate.files.atomic import explained
-from ablate.files.owned import replace_file
+from ablate.files.atomic import explained, make_once
 from ablate.model.attention import form
 from ablate.model.norm import RMSNorm
 from ablate.model.sizing import resolve_spec
@@ -38,30 +34,24 @@ def export(target: str, out: str | None) -> str:
         raise ConfigError(
             f"--to hf {target}: a study; name one of its runs, which ablate runs {target} lists"
         )
-    directory = source.run
-    row = read_finished(directory)
+    name, row = source.run.name, read_finished(source.run)
     if row["status"] != Status.DONE:
-        raise ConfigError(f"{directory.name}: {row['status']} ({row.get('error')}); take a run that is done")
-    model = load_model(directory, code=True)
+        raise ConfigError(f"{name}: {row['status']} ({row.get('error')}); take a run that is done")
+    model = load_model(source.run, code=True)
     spec = _spec(model)
     if missing := lacks(spec):
         theirs = "Llama" if backbone(spec) is LLAMA else "GPT-2"
         raise ConfigError(
-            f"{directory.name}: {theirs} has no {', no '.join(missing)};"
-            f" ablate.load_model({directory.name!r}) gives the model in Python"
+            f"{name}: {theirs} has no {', no '.join(missing)}; ablate.load_model({name!r}) gives the model in"
+            " Python"
         )
-    place = Path(out) if out else source.store.root / "exports" / HF / directory.name
-    files = _files(model)
-    key, now = f"{HF}/{row['run_id']}", digest({name: data.hex() for name, data in files.items()})
-    done = manifest.of_directory(place, HF)
-    if done.written.get(key) == now and all((place / name).is_file() for name in files):
-        return f"hf: {directory.name} in {place}: equal"
-    done.clear()  # a directory holds one model, and none while it is written
+    place, files = Path(out) if out else source.store.root / "exports" / "hf" / name, _files(model)
     with explained(place):
-        for name, data in files.items():
-            replace_file(place / name, data)
-    done.add(key, now)
-    return f"hf: {directory.name} in {place}: written"
+        if make_once(place, files):
+            return f"hf: {name} in {place}: written"
+        if all((place / file).is_file() and (place / file).read_bytes() == files[file] for file in files):
+            return f"hf: {name} in {place}: there already"
+    raise ConfigError(f"{place}: exists, and is not this model; name another directory with --out")
 
 
 def _spec(model: TrainedModel) -> ModelSpec:

@@ -1,91 +1,238 @@
-"""Export to a tracker: each run that is new there or has changed, then the study's report. Loads no torch."""
+"""Stored runs in TensorBoard, W&B, Trackio or MLflow: settings, curves and results.
+
+A run is written under a name that begins with `part-`, and gets its own once it is whole. So what is there
+under its own name is skipped, and what an interrupted export left is written anew.
+"""
 
 import contextlib
+import io
+import logging
+import os
+import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+from ablate.analysis.load import find_source
+from ablate.config.extras import require
+from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
-from ablate.export import manifest
-from ablate.export.exporter import ExportedRun, Exporter, exporter, without_passwords
-from ablate.export.manifest import Manifest
-from ablate.export.runs import Selection, report_of
-from ablate.files.owned import scratch
-from ablate.phrases import counted, lines_if
-from ablate.reporting.html import write_report
+from ablate.files import owned
+from ablate.phrases import counted
+from ablate.store.columns import METRICS, Status
+from ablate.store.record import ONE_BY_ONE
+from ablate.store.run_files import Damaged, read_config, read_finished, read_metrics
 
-DEFAULT = "exports"  # the directory below that of the results
-LONGEST = 300  # characters of the message of a tracker
-GOES_ON = "; the same command goes on from there"
+FACTS = ("run_id", "status", "error", "corpus", "torch", "ablate", "device", "processor")
+PART = owned.PART
+PATIENCE_S = 30  # for a server that does not answer
 
 
-def export(selection: Selection, target: str, out: str | None) -> tuple[str, list[str]]:
-    """Make a place of a tracker hold the chosen runs, each once, as they are in the store; returns a line on
-    what it holds now, and remarks.
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as trackers take it. name: of its directory, which ends in its id. settings: by key as typed, and
+    facts as `ablate.status`. points: a step, and what was measured at it; last the results, as
+    `final/val_loss`."""
 
-    target: a name of exporter.targets. out: the value of --out. Raises ConfigError; what was written until
-    then counts, and the same command goes on from there.
+    name: str
+    settings: Mapping[str, str | int | float]
+    points: list[tuple[int, dict[str, float]]]
+
+
+@dataclass(frozen=True)
+class Tracker:
+    """One study in a tracker. place: as printed. there: names of the runs that it has. write: one more."""
+
+    place: str
+    there: Collection[str]
+    write: Callable[[StoredRun], None]
+
+
+def export(target: str, to: str, out: str | None) -> str:
+    """Write a study's runs, or one run, into a tracker; returns a line on them.
+
+    target: as of `find_source`. to: a key of TRACKERS. out: a directory, for MLflow also an address; by
+    default exports/TRACKER beside the results. Raises ConfigError.
     """
-    default = selection.store.root / DEFAULT
-    with _as_one_line(f"--to {target}: can't be used"):
-        opened = exporter(target)(out, default / target)
-    if opened.directory is not None:
-        done = manifest.of_directory(opened.directory, target)
+    source = find_source(target, runs=True)
+    if source.store is None:
+        raise ConfigError(f"{target}: a copy of a study without its runs; export it where they were made")
+    if source.run:
+        run_id, records = read_finished(source.run)["run_id"], source.store.studies().items()
+        study = next((name for name, record in records if run_id in record.runs), ONE_BY_ONE)
+        directories = [source.run]
+    elif study := source.study:
+        rows = source.store.study_rows(study)
+        directories = [*source.store.directories(row["run_id"] for row in rows).values()]
     else:
-        done = manifest.of_server(opened.place, target, default)
-    became = Counter(_write(opened, done, run, target) for run in selection.chosen)
-    no_report = _write_report(opened, done, selection, target) if selection.only is None else ""
-    with _as_one_line(f"--to {target}: not finished in {opened.place}", GOES_ON):
-        opened.finish([run for run in selection.runs if done.written.get(_key(run))])
-    counts = ", ".join(f"{became[kind]} {kind}" for kind in ("new", "changed", "equal") if became[kind])
-    left_out = ", ".join(f"{count} {status}" for status, count in selection.left_out.items())
-    left = "".join(lines_if(left_out, f"; left out: {left_out}"))
-    runs = counted(became.total(), "run")
-    view = opened.view(selection.study)
-    remarks = lines_if(no_report, f"without a report: {no_report}") + lines_if(view, f"see it: {view}")
-    return f"{target}: {runs} of {selection.study} in {opened.place}: {counts}{left}", remarks
+        raise ConfigError(f"{target}: no study; name one, or a run")
+    named = os.environ.get("MLFLOW_TRACKING_URI") if to == "mlflow" else None
+    place, became = out or named or str(source.store.root / "exports" / to), Counter[str]()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # on which some say where they write
+            tracker = TRACKERS[to](study, place)
+            for directory in directories:
+                if directory.name in tracker.there:
+                    became["there already"] += 1
+                elif run := _read(directory):
+                    tracker.write(run)
+                    became["new"] += 1
+                else:
+                    became["left out, as not done"] += 1
+    except ConfigError:
+        raise
+    except Exception as error:  # of a tracker's, which may be any
+        reason = _without_password(" ".join(str(error).split())) or type(error).__name__
+        written = counted(became["new"], "run")
+        raise ConfigError(
+            f"--to {to}: {reason[:300]}; {written} written, the same command goes on"
+        ) from error
+    counts = ", ".join(f"{count} {what}" for what, count in became.items())
+    return f"{to}: {study} in {tracker.place}: {counts}"
 
 
-def _write(opened: Exporter, done: Manifest, run: ExportedRun, target: str) -> str:
-    """Write the run unless the place has it; returns `new`, `changed` or `equal`."""
-    with _as_one_line(f"--to {target}: {run.name}: not written to {opened.place}", GOES_ON):
-        before = done.written.get(_key(run))
-        if before == run.digest and opened.holds(run):
-            return "equal"
-        opened.write(run)
-    done.add(_key(run), run.digest)
-    return "new" if before in (None, run.digest) else "changed"
+def _without_password(text: str) -> str:
+    return re.sub(r"//[^/@\s]*@", "//", text)
 
 
-def _write_report(opened: Exporter, done: Manifest, selection: Selection, target: str) -> str:
-    """Write the study's report unless the place has it; returns why there is none, or nothing."""
-    run = report_of(selection)
-    with scratch(Path(tempfile.gettempdir())) as directory:
-        if done.written.get(_key(run)) != run.digest or not opened.holds(run):
-            try:
-                page = write_report(
-                    selection.store.study_directory(selection.study), out=directory / "report.html"
-                )
-            except ConfigError as error:  # nothing to compare
-                return str(error)
-            run = replace(run, artifacts=[page])
-        _write(opened, done, run, target)
-    return ""
+def _read(directory: Path) -> StoredRun | None:
+    """A run that ended done or diverged, else None."""
+    try:
+        row = read_finished(directory, thorough=True)
+    except Damaged:
+        return None
+    if row["status"] not in (Status.DONE, Status.DIVERGED):
+        return None
+    config = {key: value for key, value in flatten(read_config(directory)).items() if value is not None}
+    settings = {key: v if isinstance(v, str | int | float) else as_value(v) for key, v in config.items()}
+    facts = {f"ablate.{key}": str(row[key]) for key in FACTS if row.get(key) not in (None, "")}
+    points = [(int(point.pop("step")), point) for point in read_metrics(directory)]
+    final = {f"final/{key}": row[key] for key in METRICS if isinstance(row.get(key), int | float)}
+    return StoredRun(directory.name, settings | facts, [*points, (points[-1][0] if points else 0, final)])
 
 
-def _key(run: ExportedRun) -> str:
-    return f"{run.study}/{run.id}"
+# --- the trackers -----------------------------------------------------------------------------------------
+
+
+def tensorboard(study: str, out: str) -> Tracker:
+    """A directory a run, OUT/STUDY/NAME, with scalars and the HParams tab."""
+    require("--to tensorboard", "tensorboard", extra="tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    place = _made(Path(out) / study)
+
+    def write(run: StoredRun) -> None:
+        with owned.scratch(place) as part:
+            with SummaryWriter(str(part / run.name)) as writer:
+                for step, values in run.points:
+                    for name, value in values.items():
+                        writer.add_scalar(name, value, step)
+                step, final = run.points[-1]
+                writer.add_hparams(dict(run.settings), final, run_name=".", global_step=step)
+            owned.rename_onto_free(part / run.name, place / run.name)
+
+    return Tracker(out, os.listdir(place), write)
+
+
+def wandb(study: str, out: str) -> Tracker:
+    """A group a study, in WANDB_PROJECT. With WANDB_MODE=offline a directory a run, OUT/STUDY/NAME, which
+    `wandb sync` uploads."""
+    require("--to wandb", "wandb", extra="wandb")
+    module, is_offline = import_module("wandb"), os.environ.get("WANDB_MODE") == "offline"
+    project, place = os.environ.get("WANDB_PROJECT", "ablate"), Path(out) / study
+    there: dict[str, Any] = {}
+    if is_offline:
+        there = dict.fromkeys(os.listdir(_made(place)))
+    else:
+        with contextlib.suppress(ValueError):  # no such project yet
+            runs = module.Api(timeout=PATIENCE_S).runs(project, filters={"group": study})
+            there = {run.name: run for run in runs}
+    settings = module.Settings(silent=True, console="off", init_timeout=PATIENCE_S, x_disable_stats=True)
+    about = {"project": project, "group": study, "settings": settings}
+
+    def write(run: StoredRun) -> None:
+        if half := there.get(PART + run.name):
+            half.delete()
+        with owned.scratch(place if is_offline else Path(tempfile.gettempdir())) as part:
+            with _logged(module, run, dir=part, **about) as made:
+                made.name = run.name
+            for directory in part.glob("wandb/offline-run-*"):
+                owned.rename_onto_free(directory, place / run.name)
+
+    return Tracker(out if is_offline else f"project {project}", there, write)
+
+
+def trackio(study: str, out: str) -> Tracker:
+    """A project a study, in a database in OUT, which its dashboard reads without a server."""
+    require("--to trackio", "trackio", extra="trackio")
+    os.environ["TRACKIO_DIR"] = str(Path(out).resolve())  # which it reads as it is imported
+    module = import_module("trackio")
+
+    def runs() -> dict[str, Any]:
+        with contextlib.suppress(ValueError):  # no such project yet
+            return {run.name: run for run in module.Api().runs(study)}
+        return {}
+
+    def write(run: StoredRun) -> None:
+        if half := there.get(PART + run.name):
+            half.delete()
+        with _logged(module, run, project=study, embed=False, auto_log_gpu=False, auto_log_cpu=False):
+            pass
+        runs()[PART + run.name].rename(run.name)
+
+    return Tracker(out, there := runs(), write)
 
 
 @contextlib.contextmanager
-def _as_one_line(what: str, way_out: str = "") -> Iterator[None]:
-    """Turn any error of an exporter into a ConfigError."""
+def _logged(module: Any, run: StoredRun, **about: Any) -> Iterator[Any]:
+    """A run of W&B or of Trackio that has all of this one; it ends with the block, when all is written."""
+    made = module.init(name=PART + run.name, config=dict(run.settings), **about)
     try:
-        yield
-    except ConfigError:
-        raise
-    except Exception as error:
-        line = without_passwords(" ".join(str(error).split())) or type(error).__name__
-        raise ConfigError(f"{what} ({line[:LONGEST]}){way_out}") from error
+        for step, values in run.points:
+            made.log(values, step=step)
+        yield made
+    finally:
+        module.finish()
+
+
+def mlflow(study: str, out: str) -> Tracker:
+    """An experiment a study, in OUT/mlflow.db or, if OUT is an address, at that server."""
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(PATIENCE_S))
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # or it waits for minutes
+    for needed in ("mlflow", "sqlalchemy", "alembic"):
+        require("--to mlflow", needed, extra="mlflow")
+    module = import_module("mlflow")
+    for chatty in ("mlflow", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.ERROR)
+    module.set_tracking_uri(out if "://" in out else f"sqlite:///{_made(Path(out)).absolute()}/mlflow.db")
+    experiment = module.set_experiment(study).experiment_id
+    runs = module.search_runs([experiment], output_format="list")
+    there = {run.info.run_name: run.info.run_id for run in runs}
+
+    def write(run: StoredRun) -> None:
+        if half := there.get(PART + run.name):
+            module.delete_run(half)
+        with module.start_run(run_name=PART + run.name):
+            module.log_params(run.settings)
+            for step, values in run.points:
+                module.log_metrics(values, step)
+            module.set_tag("mlflow.runName", run.name)
+
+    return Tracker(_without_password(out), there, write)
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+TRACKERS: Mapping[str, Callable[[str, str], Tracker]] = {
+    "mlflow": mlflow,
+    "tensorboard": tensorboard,
+    "trackio": trackio,
+    "wandb": wandb,
+}

@@ -250,13 +250,10 @@ def last_metrics(attempt: Path) -> Row:
 def read_metrics(directory: Path) -> Iterator[Row]:
     """The rows of metrics.csv as numbers, up to one that is damaged; one that is being written has a part of
     its columns."""
-    with contextlib.suppress(OSError, ValueError, TypeError, csv.Error):
-        yield from sealed_metrics(directory)
-
-
-def sealed_metrics(directory: Path) -> Iterator[Row]:
-    """The rows of metrics.csv as numbers. Raises OSError, ValueError, TypeError, csv.Error."""
-    with io.TextIOWrapper(opened(directory / "metrics.csv"), "utf-8", newline="") as file:
+    with (
+        contextlib.suppress(OSError, ValueError, TypeError, csv.Error),
+        io.TextIOWrapper(opened(directory / "metrics.csv"), "utf-8", newline="") as file,
+    ):
         for row in csv.DictReader(file):
             numbers = {name: float(value) for name, value in row.items() if value}
             yield numbers | {"step": int(row["step"])}

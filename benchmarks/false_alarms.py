@@ -223,7 +223,7 @@ def check_against_study(
         primary=[Contrast(baseline={"fusion": VARIANTS[0]})],
         metric="test_loss",
     )
-    study = declared.tuned_design(declared.levels)
+    study = declared.design(declared.levels)
     of_each = zip(develop_NAGS, half_NAHS, best_NA, at_NA, loss_NAS, verdict_NK, strict=True)
     for develop_AGS, half_AHS, best_A, at_A, loss_AS, verdict_K in of_each:
         rows: dict[Overrides, dict] = {}

@@ -65,12 +65,6 @@ def state(root: Path) -> tuple[Tables, dict[str, int]]:
         str(path.relative_to(runs)): unmeasured(path)
         for path in (*runs.glob("store/[!.]*/metrics.csv"), *runs.glob("**/results.csv"))
     }
-    for path in runs.glob("studies/*/study.json"):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if prediction := record.get("prediction"):  # which has a date
-            kept = [record[key] for key in ("rungs", "runs", "seeds", "roles", "chosen")]
-            lines = [*kept, prediction["of"], prediction["rows"]]
-            tables[str(path.relative_to(runs))] = [[json.dumps(line, sort_keys=True)] for line in lines]
     return tables, finished(root)
 
 

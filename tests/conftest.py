@@ -81,7 +81,7 @@ def pytest_collection_finish():
 
 
 # Each takes half a minute of a processor, or more; the longest first.
-LONGEST = ["report", "study", "tour", "probe_command", "looks", "pool", "plugins", "cli", "ladder"]
+LONGEST = ["report", "study", "tour", "probe_command", "looks", "pool", "plugins", "cli"]
 LONGEST += ["tuned", "corpora"]
 
 

@@ -1,7 +1,7 @@
 """A finished study whose losses are drawn, not trained; its files are those of real runs."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import frame
 from ablate.analysis.probes import COLUMNS, FILE, text_file
-from ablate.analysis.rungs import Rungs
 from ablate.config.identity import digest
 from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
-from ablate.store.record import Choice, Role, Rung, StudyRecord, frozen
+from ablate.store.record import StudyRecord
 from ablate.store.store import Store
-from ablate.study.ladder_design import predicted
 from tests.helpers import read_contrast
 
 FUSIONS = ("concat", "sum", "weighted_sum", "mean")
@@ -127,83 +124,6 @@ def synthetic_probes(store: Store, tokens: Sequence[str] = tuple("the cat")) -> 
     table.to_csv(study / FILE, index=False)
     text_file(study / FILE).write_text(json.dumps(texts), encoding="utf-8")
     return table
-
-
-SIZES = {64: 2, 80: 3, 96: 4, 128: 4, 160: 5}  # widths and layers of the rungs of a ladder
-Effect = Callable[[float], float]  # the difference to concat by the number of parameters
-
-
-def synthetic_ladder(
-    effects: Mapping[str, Effect], *, rungs: int = 5, seeds: int = 6, noise: float = 0.002, below: int = 0
-) -> tuple[pd.DataFrame, StudyRecord]:
-    """The rows of a ladder of concat and of other fusions, with its record. below: how many of its rungs,
-    from the top, have no results yet; the top is predicted once it is the only one."""
-    generator, names = np.random.default_rng(0), ["concat", *effects]
-    sizes = [*SIZES.items()][:rungs]
-    of_rungs = [
-        Rung(
-            name=f"r{at}",
-            size=12 * layers * width**2,
-            tokens=16 * 12 * layers * width**2,
-            overrides=[f"model=rung/r{at}"],
-            seeds=[*range(100, 100 + seeds)],
-        )
-        for at, (width, layers) in enumerate(sizes, 1)
-    ]
-    rows, roles, losses = [], {}, []
-    for rung, (width, layers) in zip(of_rungs[: rungs - below], sizes, strict=False):
-        luck = generator.normal(0, 0.01, seeds)
-        losses.append(np.empty((len(names), seeds)))
-        for which, name in enumerate(names):
-            effect = effects[name](rung.size) if which else 0.0
-            loss_S = 1 + 20 * rung.size**-0.25 + effect + luck + generator.normal(0, noise, seeds)
-            losses[-1][which] = loss_S
-            for seed, loss in zip(rung.seeds, loss_S, strict=True):
-                row = synthetic_row(name, width // 16, True, 0.006, seed)
-                own = {"run_id": digest([rung.name, name, seed])[:16], "status": "done", "test_loss": loss}
-                shape = {"value_width": 16, "key_width": 16, "d_model": width, "layers": layers}
-                about = {"phase": "report", "role": "tuned", "tuned": "train.lr", "tokens": rung.tokens}
-                grown = {"params": rung.size, "flops_per_token": 2 * rung.size, "val_loss": loss + 0.1}
-                written = "shared rank=16" if name == "sum" else f"slots={width // 16} rank=16"
-                rows.append(row | own | shape | about | grown | {"function_class": written})
-                values = {"tuned": [f"{rung.name} {name}"]}
-                roles[own["run_id"]] = Role(phase="report", role="tuned", tuned="train.lr", values=values)
-    prediction = None
-    if below < 2:
-        fitted = Rungs(np.array([float(rung.size) for rung in of_rungs[:-1]]), losses[: rungs - 1])
-        of = predicted(fitted, names, "concat", of_rungs[-1])
-        prediction = frozen(of_rungs[-1].name, of, "0" * 64)
-    contrasts = [
-        {"baseline": {"fusion": "concat"}, "variants": [{"fusion": name}]} | {"where": {"d_model": width}}
-        for width, _ in sizes
-        for name in effects
-    ]
-    record = StudyRecord(
-        name="ladder",
-        kind="ladder",
-        question="Does it survive scale?",
-        factors={"train.lr": ["0.006", "0.012"]},
-        fixed={},
-        seeds=of_rungs[0].seeds,
-        runs=sorted(roles),
-        primary=[read_contrast(contrast) for contrast in contrasts],
-        metric="test_loss",
-        margin=0.01,
-        typed=["study=ladder"],
-        study="ladder",
-        arms={name: {"fusion": name} for name in names},
-        declared={"baseline": "concat", "tune": "train.lr", "develop": ["0"], "report_at": ["tuned"]},
-        answer={"concat": "concatenating the heads", "sum": "summing the heads"},
-        roles=roles,
-        chosen={
-            f"{rung.name} {name}": Choice("0.006", how="tuned" if at < 2 else "predicted")
-            for at, rung in enumerate(of_rungs)
-            for name in names
-        },
-        rungs=of_rungs,
-        prediction=prediction,
-    )
-    return frame(rows), record
 
 
 def synthetic_row(fusion: str, heads: int, out_proj: bool, lr: float, seed: int) -> Row:

@@ -246,7 +246,7 @@ def test_an_arm_that_is_decided_gets_no_more_seeds_and_the_baseline_goes_on():
 def test_a_tuned_study_looks_at_each_arm_at_its_own_value():
     declared = read_declared({**DECLARED, "seeds": [*range(100, 112)], "report_at": ["tuned", "octaves"]})
     assert isinstance(declared, Tuned)
-    study = declared.tuned_design(declared.levels)
+    study = declared.design(declared.levels)
     arms = study.compared
     of_looks = design(at=AT).looks
     assert of_looks

@@ -48,7 +48,6 @@ from ablate.study import machine
 from ablate.study.config import Design, combinations
 from ablate.study.estimate import Times, total
 from ablate.study.kinds import read_declared
-from ablate.study.ladder import Ladder
 from ablate.study.run import Outcome, run
 from ablate.study.study import Study, one_of_each, settings, values_of
 from tests.helpers import QUICK, ROOT, but, call_cli, hydra_at, make_config, write_study
@@ -161,8 +160,6 @@ def sweep(tmp_path, monkeypatch):
     def sweep(*overrides: str) -> Sweep:
         has_text = "study=cross" in overrides or any(one.startswith("corpus=") for one in overrides)
         quick = QUICK[2:] if has_text else QUICK
-        if "study=ladder" in overrides:  # its rungs give the steps, for which the text is too short
-            quick = [*(one for one in quick if not one.startswith("train.steps")), "study.epochs=1000000"]
         if "study=book" in overrides:
             quick = [*quick, "study.tune_at={corpus:grammar,train.steps:3}"]
         asked = (compose if "-cd" in overrides else composed_once)(("-m", *but(quick, *overrides)))
@@ -326,13 +323,11 @@ def test_what_evaluation_takes_is_counted_by_its_tokens(monkeypatch):
 def test_every_study_declares_what_it_will_be_judged_by(name):
     study = declared(name)
     assert study.question.endswith("?") and (study.margin or 0) > 0
-    follows = "seeds.data" in study.factors or isinstance(study, Ladder)  # crossed seeds allow no test
-    assert study.primary or follows
+    assert study.primary or "seeds.data" in study.factors  # crossed seeds allow no test
     sizes = {key: len(levels) for key, levels in study.levels.items()}
     replicates = math.prod(size for key, size in sizes.items() if key.startswith("seed"))
     assert replicates >= (4 if study.looks == [] else 8) and min(sizes.values()) >= 1
     may = {"corpus", "train.steps", "train.eval_every", "train.lr", "seed", *study.factors}
-    may |= {"corpus.splits", "train.precision"}
     assert set(study.demo) <= may
     for contrast in study.primary:
         for key, value in contrast.values:
@@ -398,15 +393,6 @@ def test_a_study_that_is_not_whole_is_refused(change, message):
     study = {key: value for key, value in (as_written("fusion") | change).items() if value is not None}
     with pytest.raises(ConfigError, match=message):
         read_declared({key: None if value is NULL else value for key, value in study.items()})
-
-
-def test_an_arm_of_the_command_line_stands_beside_those_of_a_demonstration():
-    written = as_written("ladder")
-    written["arms"] = {**written["arms"], "mine": {"fusion": "max"}}
-    of_the_demo = {"concat", "sum", "one head"}
-    for given, also in (((), set()), (("study.arms.mine",), {"mine"})):
-        read = read_declared(written, is_demonstration=True, given=given)
-        assert {*read.named_arms.values()} == of_the_demo | also
 
 
 def test_the_digest_of_a_study_is_that_of_the_file_which_declares_it(tmp_path):

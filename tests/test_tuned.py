@@ -50,7 +50,7 @@ def study(**changes) -> tuned.TunedDesign:
     """The design of a study without runs, each arm of which has the first one of its heads as a baseline."""
     declared = read_declared({**DECLARED, **changes})
     assert isinstance(declared, tuned.Tuned)
-    design = declared.tuned_design(declared.levels)
+    design = declared.design(declared.levels)
     if not design.reports_at_baselines:
         return design
     return replace(design, baselines={arm: [(design.arms[0][0], *arm[1:])] for arm in design.arms})

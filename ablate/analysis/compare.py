@@ -16,7 +16,6 @@ from ablate.analysis.effects import projection_and_heads
 from ablate.analysis.finding import Finding, finding
 from ablate.analysis.frames import reported
 from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
-from ablate.analysis.ladder import LadderResult, ladder_result
 from ablate.analysis.looks import Decisions
 from ablate.analysis.placebo import Floor, clears, placebo_floor
 from ablate.analysis.question import Question, direction, labelled, margin_of, metric_of, varied
@@ -55,8 +54,7 @@ class Comparison:
     name, as in the table. runs: for each variant the run_id of one of its runs. nothing: why nothing is
     compared; empty if anything is. notes: remarks about the rows, one line each. interaction:
     effects.projection_and_heads, if a study asks about the output projection; else empty. rows: those that
-    were compared. caveats: whether their text and their budget can carry a verdict. ladder: the results of a
-    ladder, if they are of one.
+    were compared. caveats: whether their text and their budget can carry a verdict.
     higher_is_better: None if that is not known of the metric; margin: NaN if it has none.
     """
 
@@ -74,7 +72,6 @@ class Comparison:
     floor: Floor | None
     owed: int
     caveats: list[Caveat]
-    ladder: LadderResult | None
 
     @property
     def shown(self) -> list[str]:
@@ -95,12 +92,10 @@ class Comparison:
 
     @cached_property
     def _by_contrast(self) -> dict[tuple[str, str, str], Finding]:
-        """What each contrast came to, by family, variant and baseline, in the order of the table. That of a
-        ladder, which takes no more seeds, has no number of them."""
-        table = self.table.assign(more_seeds=None) if self.ladder else self.table
+        """What each contrast came to, by family, variant and baseline, in the order of the table."""
         return {
             (row["family"], row["variant"], row["baseline"]): finding(row, self.variants)
-            for row in table.to_dict("records")
+            for row in self.table.to_dict("records")
             if row["baseline"] is not None
         }
 
@@ -186,21 +181,19 @@ def compare(
         floor=floor,
         owed=owed,
         caveats=[*caveats(variants, bases)],
-        ladder=ladder_result(rows, table, runs, metric, records),
     )
-    is_ladder = any(record.rungs for record in records)
     pair_by = [*variants.seeds.columns] if asked.get("pair_by") else ["seed"]
     lines = [
         *(one for one in comparison.caveats if one.is_doubt),  # the gravest first
         *notes.only_where(asked.get("where", ()), rows, metric),
         *chosen,
         *left_out,
-        *([] if is_ladder else map(Note, missing)),  # what lies above is not there yet
-        *([] if is_ladder else notes.budgets(variants)),
+        *map(Note, missing),
+        *notes.budgets(variants),
         *controls.unknown_forms(variants),
         *kinds_of_pairs(every, sorted({*itertools.chain(*pairs.values())}), mixed=asked.get("mixed", False)),
         *_of_results(comparison, variants, records),
-        *([] if now or is_ladder else notes.missing_seeds(rows, variants.shown, pair_by)),
+        *([] if now else notes.missing_seeds(rows, variants.shown, pair_by)),
         *notes.at_looks(every, variants, now, records),
         *([] if variants.is_foreign else controls.parametrization(comparison.tested)),
         *controls.on_uniform_attention(variants, worth),
@@ -252,7 +245,7 @@ def _seeds_owed(rows: pd.DataFrame, records: Sequence[StudyRecord]) -> int:
     """How many seeds each contrast of a study without looks is to have, while some of its runs have not
     ended; 0 for any other. rows: of the report."""
     (record,) = records if len(records) == 1 else (NO_STUDY,)
-    if record.looks or record.rungs or record.metric is None or record.is_copy:
+    if record.looks or record.metric is None or record.is_copy:
         return 0
     ended = {*rows.loc[rows["status"].isin((*RESULTS, Status.FAILED)), "run_id"]}
     reporting = {run for run in record.runs if run not in record.roles or record.roles[run].phase == "report"}

@@ -132,8 +132,7 @@ def missing_seeds(
 
 
 def doubts(record: StudyRecord) -> list[Note]:
-    """Lines on variants that a study could not build, on chosen values that are doubtful, and on a prediction
-    that is not the frozen one."""
+    """Lines on variants that a study could not build, and on chosen values that are doubtful."""
     reasons: dict[str, list[str]] = {}
     for variant, reason in record.left_out.items():
         reasons.setdefault(reason, []).append(variant)
@@ -145,15 +144,7 @@ def doubts(record: StudyRecord) -> list[Note]:
     for arm, choice in record.chosen.items():
         if choice.doubt:
             value = f" {record.tuned_key}={choice.value}:" if choice.value else ""
-            place = record.places.get(arm)
-            which = f"at {record.rungs[place[0]].name}" if place else f"of {arm}"
-            lines.append(Note(f"{arm}:{value} {choice.doubt}", "doubt", f"the {record.tuned_key} {which}"))
-    if (prediction := record.prediction) and not prediction.is_intact:
-        line = (
-            f"the prediction of {prediction.rung} was changed after it was frozen on {prediction.date}, so it"
-            " counts for nothing"
-        )
-        lines.insert(0, Note(line, "doubt", "a prediction that was changed"))
+            lines.append(Note(f"{arm}:{value} {choice.doubt}", "doubt", f"the {record.tuned_key} of {arm}"))
     return lines
 
 

@@ -145,9 +145,6 @@ def compare(
         for line in answers.lines(result, results.records):
             remark(line, format)
         put()
-        if result.ladder:
-            print_table(cells.short_table(result, marginal=marginal), format, wide=wide)
-            put()
         for family in result.families:
             remark(cells.caption(result, family), format)
             print_table(cells.full_table(result, family, marginal=marginal), format, wide=wide)

@@ -5,6 +5,13 @@
 # stands after "NAME is gone; ".
 GONE: dict[str, str] = {
     # names
+    "study=ladder": "type study=sizes, which has the size of the model as a factor",
+    "study.kind=ladder": "write kind: tuned with `model` as a factor, as configs/study/sizes.yaml does",
+    "model=rung/r1": "type model=tiny, or model=rung/r2, rung/r4 or rung/r6",
+    "model=rung/r3": "type model=rung/r2, rung/r4 or rung/r6, or set model.d_model and model.layers",
+    "model=rung/r5": "type model=rung/r2, rung/r4 or rung/r6, or set model.d_model and model.layers",
+    "model=rung/r7": "type model=rung/r2, rung/r4 or rung/r6, or set model.d_model and model.layers",
+    "model=rung/r8": "type model=rung/r2, rung/r4 or rung/r6, or set model.d_model and model.layers",
     "ablate claims": "commit a study's YAML before its runs: its study.json has the SHA-256 of that file",
     "corpus=gettext": "give pairs of texts of your own, as corpus=pairs corpus.path=A corpus.target=B",
     "corpus=numbers": "take corpus=reverse, or corpus=pairs corpus.path=A corpus.target=B",

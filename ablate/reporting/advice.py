@@ -5,22 +5,17 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
-from ablate.analysis.ladder import LadderResult, places_of
-from ablate.analysis.variants import USABLE
 from ablate.analysis.verdicts import NEVER
 from ablate.config.contrast import FEWEST
-from ablate.config.overrides import as_value
-from ablate.phrases import advised, counted, joined
+from ablate.phrases import advised, counted
 from ablate.reporting.commands import is_duel, whole_study, with_budget, with_seeds
 from ablate.reporting.follow_ups import FollowUp, FollowUps, seconds_here, time_here
 from ablate.store.columns import Status
 from ablate.store.record import StudyRecord
 
 MOST_SEEDS = 1_000  # that anybody would add
-MANY_SEEDS = 64  # for more, no command lists them
 A_DEMONSTRATION = "A demonstration: `{}` asks it properly, and --dry-run says how long that takes."
 
 
@@ -122,43 +117,3 @@ def _again(record: StudyRecord) -> str:
     """The command of a study, as the beginning of a line."""
     words = ["ablate", "run", *record.typed] if record.typed else shlex.split(record.command)
     return f"`{advised(words)}`" if words else "The command of the study"
-
-
-# --- of a ladder ------------------------------------------------------------------------------------------
-
-
-def of_ladder(comparison: Comparison, ladder: LadderResult) -> list[str]:
-    """To go on, or to climb again with more seeds: a ladder itself takes no more of them."""
-    if ladder.record.demonstration:
-        return [A_DEMONSTRATION.format(whole_study(ladder.record))]
-    if ladder.record.is_copy:
-        return _anew(ladder.record)
-    record, is_at_top = ladder.record, any(ladder.has_top(arm) for arm in ladder.arms)
-    if not is_at_top or {*places_of(record)} - {*comparison.rows["run_id"]}:
-        return [f"{_again(record)} goes on with it."]
-    steps = pd.concat([arm.steps for arm in ladder.arms], ignore_index=True)
-    undecided = steps[steps["verdict"] == stats.UNDECIDED]
-    needed = undecided.groupby("rung")["more_seeds"].max().dropna().astype(int)
-    if needed.empty:
-        return []
-    counts = [len(rung.seeds) + int(needed.get(at, 0)) for at, rung in enumerate(ladder.rungs)]
-    which = "what is" if undecided["more_seeds"].notna().all() else "some of what is"
-    line = (
-        f"A ladder takes no more seeds; another with about {joined([*map(str, counts)])} of them at its rungs"
-        f" would decide {which} undecided"
-    )
-    again = _climb_again(comparison, ladder, counts) if max(counts) <= MANY_SEEDS else FollowUp()
-    return [f"{line}{f': {again}' if again.command else ''}."]
-
-
-def _climb_again(comparison: Comparison, ladder: LadderResult, counts: Sequence[int]) -> FollowUp:
-    """Another ladder with so many fresh seeds at its rungs: runs of the old ones' tops are there already, and
-    nothing predicts them."""
-    rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
-    first = max(ladder.record.seeds) + 1
-    seeds = [*range(first, first + max(counts))]
-    work = [rung.size * rung.tokens for rung in ladder.rungs]
-    now = sum(each * len(rung.seeds) for each, rung in zip(work, ladder.rungs, strict=True))
-    times = sum(each * count for each, count in zip(work, counts, strict=True)) / now
-    given = (f"study.seeds_a_rung={as_value([*counts])}", f"study.seeds={as_value(seeds)}")
-    return FollowUps(comparison, ladder.record, rows).changed("more", *given, times=times)

@@ -11,7 +11,6 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import NO_BASELINE, Comparison
 from ablate.analysis.finding import Finding
-from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variants import USABLE
 from ablate.phrases import PLACE, Note, capital, counted, lines_if, texts
 from ablate.reporting import advice
@@ -29,7 +28,7 @@ from ablate.reporting.words import (
     unit,
     verdict,
 )
-from ablate.store.record import LEVEL, NO_STUDY, StudyRecord
+from ablate.store.record import NO_STUDY, StudyRecord
 
 MOST = 3  # the most sentences on contrasts that nobody named
 NAMED = 4  # and on those that a study named beforehand
@@ -88,8 +87,6 @@ class Answer:
 def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) -> Answer:
     """The answer of a comparison. record: of its study. brief: for beside a table that has the numbers."""
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
-    if comparison.ladder:
-        return _of_ladder(comparison, comparison.ladder, brief=brief)
     if int(comparison.table["n"].max()) < 2:
         if rows["seed"].nunique() > 1:
             return Answer([NO_PAIR], [], [])
@@ -113,19 +110,6 @@ def _nothing(comparison: Comparison, record: StudyRecord) -> str:
     return f"Nothing was tested: {next(filter(None, why))}."
 
 
-def _of_ladder(comparison: Comparison, result: LadderResult, *, brief: bool) -> Answer:
-    """The answer of a ladder, which may be under way."""
-    from ablate.reporting import ladder
-
-    sentences = _placed(ladder.findings(comparison, result), comparison.rows, brief=brief)
-    if not comparison.tested:
-        trust = ["Nothing is tested before there are two paired seeds."]
-    else:
-        trust = (_trust_in_brief if brief else _trust)(comparison, result.record)
-        trust += lines_if(result.is_predicted, f"Predictions are intervals of {100 * LEVEL:g} %.")
-    return Answer(sentences, trust, advice.of_ladder(comparison, result))
-
-
 def _placed(sentences: Sequence[str], rows: pd.DataFrame, *, brief: bool) -> list[str]:
     """The sentences, the first one with the conditions that all rows share."""
     where = place(rows).partition(" (")[0] if brief else place(rows)
@@ -137,12 +121,7 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
     """The answer as lines. records: of one or several studies."""
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record)
-    why = list[str]()
-    if comparison.ladder:
-        from ablate.reporting.ladder import details
-
-        why = details(comparison, comparison.ladder)
-    return [*parts.findings, *parts.trust, *why, *parts.more]
+    return [*parts.findings, *parts.trust, *parts.more]
 
 
 # --- in short, above a table that has the numbers --------------------------------------------------------
@@ -181,14 +160,12 @@ def _why(comparison: Comparison, notes: Sequence[Note]) -> list[str]:
 
 def _next(line: str, record: StudyRecord, room: int) -> str:
     """The line with the next command, or that command alone if the line takes more than `room` lines; if
-    even that does, the command goes by its study and what it changes; of a ladder, --why shows it."""
+    even that does, the command goes by its study and what it changes."""
     before, _, rest = line.partition("`")
     command, _, after = rest.partition("`")
     alone = f"Next: `{command}`{after}"
     if _height(line) <= room:
         return line
-    if record.rungs:
-        return f"{before}the command that --why shows{after}"
     if "'seed=" not in command:
         return line
     if _height(alone) <= room:
@@ -298,7 +275,7 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     seeds = seeds_in_words(tested)
     looks = ", at whichever look each was decided" if any(one.look is not None for one in tested) else ""
     lines = [f"{seeds}; {hold} with {confidence(comparison)} confidence{looks}."]
-    if (tuned := record.tuned_key) and not record.rungs:  # reporting/ladder.py says it of each rung
+    if tuned := record.tuned_key:
         lines.append(f"Each variant is at its own {tuned}, chosen on development seeds{record.tuned_at}.")
     lines += floor(comparison)
     if (margin := comparison.margin) == margin:

@@ -7,7 +7,6 @@ import pandas as pd
 
 from ablate.analysis.compare import BASELINE, Comparison
 from ablate.analysis.finding import Finding
-from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variant import varying
 from ablate.phrases import counted
 from ablate.reporting.tables import lines_of
@@ -128,10 +127,8 @@ def short_table(comparison: Comparison, tuned: str = "", *, marginal: bool = Fal
     those that are compared with it. If nothing is compared: variant, n, mean.
 
     tuned: the column of which each variant has its own value; it is in no name. marginal: with
-    marginal intervals, too. Of a ladder, each arm has a row for each rung.
+    marginal intervals, too.
     """
-    if comparison.ladder:
-        return _of_ladder(comparison, comparison.ladder, marginal=marginal)
     family = comparison.family(_family(comparison))
     rows = family[family["baseline"].notna()]
     rows = family if rows.empty else _with_baselines(family, rows)
@@ -152,25 +149,6 @@ def _of_contrasts(comparison: Comparison, rows: pd.DataFrame, *, marginal: bool)
         ends = intervals(rows, "low_marginal", "high_marginal")
         read[f"marginal {confidence(comparison)}"] = ends
     return pd.DataFrame({**read, "verdict": verdicts(comparison, rows)})
-
-
-def _of_ladder(comparison: Comparison, ladder: LadderResult, *, marginal: bool) -> pd.DataFrame:
-    """Each arm at each rung in a row, with the predicted interval at the top."""
-    from ablate.reporting.ladder import sizes
-
-    read = list[pd.DataFrame]()
-    names = [f"{rung.name} {size} M" for rung, size in zip(ladder.rungs, sizes(ladder), strict=True)]
-    for arm in ladder.arms:
-        of_arm = _of_contrasts(comparison, arm.steps, marginal=marginal).astype(object)
-        of_arm.insert(0, "arm", arm.name)
-        of_arm.insert(1, "rung", [names[at] for at in arm.steps["rung"]])
-        of_arm.insert(len(of_arm.columns) - 1, "predicted", "")
-        if arm.predicted:
-            top = len(of_arm) - ladder.has_top(arm)
-            of_arm.loc[top, "arm"], of_arm.loc[top, "rung"] = arm.name, names[-1]
-            of_arm.loc[top, "predicted"] = interval(arm.predicted.low, arm.predicted.high, DIGITS)
-        read.append(of_arm)
-    return pd.concat(read, ignore_index=True).fillna("")
 
 
 def in_width(read: pd.DataFrame, width: int) -> pd.DataFrame:

@@ -63,8 +63,6 @@ def commands(results: Results) -> list[str]:
         start = [f"study={record.study}", *lines_if(record.demonstration, "size=demo"), *start]
         # Give what the study declared, since keys of its YAML may have been overridden.
         declared = {key: value for key, value in record.declaration.items() if value != {}}
-        if record.rungs:  # its contrasts follow from its arms
-            del declared["primary"]
         held = {key: as_value(value) for key, value in declared.items()}
         levels = {key: value for key, value in record.declared.items() if isinstance(value, list)}
         held |= {key: as_override(values) for key, values in levels.items()}  # in override syntax

@@ -10,21 +10,17 @@ import pandas as pd
 
 from ablate.analysis.caveats import MOST_EPOCHS
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import as_texts, option_names, seconds_a_run
+from ablate.analysis.frames import as_texts, seconds_a_run
 from ablate.compute.limits import available_cores
 from ablate.config.overrides import as_value
 from ablate.phrases import advised, duration
 from ablate.reporting.commands import is_duel
 from ablate.reporting.compared import compared, method_of
 from ablate.reporting.relations import STANDARD
-from ablate.store.columns import WIDTHS
-from ablate.store.record import StudyRecord, keys_of_arms
+from ablate.store.record import StudyRecord
 
-BY_FUSION = ("fusion", "normalize", *WIDTHS)  # what changes with a fusion
 OF_A_STUDY = ("name", "seed", "study", "size", "force", "train.lr", "match", "corpus.long")  # not of a duel
-OF_A_RUNG = ("model", "heads", "train.steps")
 DEVELOPMENT = 20  # runs of each method of study=tuned before its reporting ones
-ON_LADDER = ("concat", "sum", "mean", "gated")  # fusions that are arms of configs/study/ladder.yaml
 DUEL_TAKES = "90 min, or what --budget says"
 LONGER = 4  # times the steps of a longer training
 
@@ -84,7 +80,7 @@ class FollowUps:
         """The study with LONGER times the steps, and with at least so many seeds; without a command if its
         runs differ in steps, or if it would read its text too often."""
         steps, epochs = self.rows["steps"].unique(), pd.to_numeric(self.rows["epochs"]).max()
-        if self.record.rungs or len(steps) != 1 or LONGER * epochs > MOST_EPOCHS:
+        if len(steps) != 1 or LONGER * epochs > MOST_EPOCHS:
             return FollowUp()
         seeds = self.rows["seed"].nunique()
         more = [f"seed=range({fewest})"] if seeds < fewest and not self.record.primary else []
@@ -92,9 +88,9 @@ class FollowUps:
         return self.changed("longer", f"train.steps={LONGER * int(steps[0])}", *more, times=times)
 
     def beside_fixed_places(self) -> FollowUp:
-        """The study with heads that read fixed places, and the two compared; without a command for a ladder,
-        and if none was typed."""
-        if self.record.rungs or not self.record.typed:
+        """The study with heads that read fixed places, and the two compared; without a command if
+        none was typed."""
+        if not self.record.typed:
             return FollowUp()
         fixed = self.changed("fixed", "scores=offsets")
         both = advised(["ablate", "compare", self.record.name, f"{self.record.name}-fixed"])
@@ -111,29 +107,6 @@ class FollowUps:
         named = f"name={as_value(f'{self.record.name}-tuned')}"
         seeds = max(1, self.rows["seed"].nunique())
         return self.taking(advised(["ablate", "run", *own, named]), 1 + DEVELOPMENT / seeds)
-
-    def on_a_ladder(self) -> FollowUp:
-        """The same fusions, without options, on the shipped ladder; without a command if more differs, and
-        for a duel, whose settings that ladder does not take."""
-        differing = {column for one in self.comparison.tested for column in one.differs.split()}
-        options = option_names(self.rows, "fusion")
-        typed = [word for word in self.record.typed if word != "-m"]
-        keys = {word.partition("=")[0] for word in typed if "=" in word} | keys_of_arms(self.record.arms)
-        if (
-            is_duel(self.record)
-            or not {"fusion"} <= differing <= {*BY_FUSION, *options}
-            or any(key.startswith("fusion.") for key in keys)
-            or any("=" not in word for word in typed)
-        ):
-            return FollowUp()
-        fusions = dict.fromkeys(name for _, name in self._methods)
-        arms = [f"study.arms.{name}={{fusion: {name}}}" for name in fusions if name not in ON_LADDER]
-        settings = _without(typed, [*OF_A_STUDY, *OF_A_RUNG, "fusion", *self.record.factors])
-        named = f"name={as_value(f'{self.record.name}-ladder')}"
-        return FollowUp(
-            advised(["ablate", "run", "study=ladder", *arms, *settings, named]),
-            "--dry-run says how long it takes",
-        )
 
     @cached_property
     def _methods(self) -> list[tuple[str, str]]:

@@ -25,7 +25,6 @@ from ablate.phrases import cleaned, texts
 from ablate.reporting import cells, own_files, words
 from ablate.reporting.answers import answer
 from ablate.reporting.compared import Method, drawings, method_of
-from ablate.reporting.ladder import details
 from ablate.reporting.page import Page, gather
 from ablate.reporting.relations import STANDARD
 from ablate.reporting.tables import readable, render
@@ -86,7 +85,6 @@ def write_report(
         figures=drawn,
         drawings={method: Markup(drawing) for method, drawing in by_method.items()},
         short=short_table(comparison, comparison.families[0], by_method),
-        ladder=_ladder(comparison),
         comparison=[comparison_table(comparison, family) for family in comparison.families],
         data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},
         specs=specs,
@@ -140,15 +138,6 @@ def _frame(page: Page, *bundles: str) -> dict[str, Any]:
         "scripts": [*map(Markup, scripts)],
         "digests": [*map(_digest, scripts)],
     }
-
-
-def _ladder(comparison: Comparison) -> tuple[list[str], Table] | None:
-    """How a ladder came about, and each arm at each rung; None for any other study."""
-    if not (ladder := comparison.ladder):
-        return None
-    level = words.confidence(comparison)
-    caption = f"Differences in {comparison.metric} to {ladder.baseline}, with simultaneous {level} intervals"
-    return details(comparison, ladder), table(cells.short_table(comparison), caption)
 
 
 def require_charts() -> None:

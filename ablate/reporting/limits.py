@@ -10,7 +10,6 @@ import pandas as pd
 
 from ablate.analysis.compare import Comparison
 from ablate.analysis.frames import is_foreign
-from ablate.analysis.ladder import places_of
 from ablate.analysis.variant import names
 from ablate.analysis.variants import USABLE
 from ablate.config.contrast import FEWEST
@@ -82,7 +81,6 @@ def _seeds(further: FollowUps) -> Limit:
     each = f"{counted_between(low, high, 'seed')} a variant"
     few = ": few, so intervals are wide and only large differences show" if low < FEWEST else ""
     count = len(record.looks.seeds) if record.looks else max(2, high)
-    count = max([count, *(len(rung.seeds) for rung in record.rungs)])
     first = max(record.seeds, default=0) + 1
     return Limit(
         each,
@@ -107,15 +105,11 @@ def _text(further: FollowUps) -> Limit:
         f"one text: {named}",
         f"Conditional on this text ({named}): another one may answer otherwise.",
         "Does it hold on another text?",
-        NO_FOLLOW_UP
-        if further.record.rungs and other == OTHER_TEXT
-        else further.changed(other, f"corpus={other}"),
+        further.changed(other, f"corpus={other}"),
     )
 
 
 def _size(further: FollowUps) -> Limit:
-    if further.record.rungs:
-        return _sizes_of_rungs(further)
     sizes = {"layers": "layers", "d_model": "wide", "steps": "steps"}
     levels = {words: levels_in_words(further.rows[column]) for column, words in sizes.items()}
     named = ", ".join(f"{level} {words}" for words, level in levels.items() if level)
@@ -123,9 +117,7 @@ def _size(further: FollowUps) -> Limit:
     brief = f"one size: {named}" if is_one else f"this size: {named}" if named else "this size"
     words = f"Conditional on {'one' if is_one else 'this'} size and length of training"
     words += f": {named}" if is_one else ""
-    if (climb := further.on_a_ladder()).command:
-        return Limit(brief, f"{words}. A ladder asks at several.", LARGER_SIZE, climb)
-    words += ". A study of kind: ladder with these arms asks at several (docs/scale.md)."
+    words += ". A study like study=sizes asks at several (docs/scale.md)."
     if not is_one:
         return Limit(brief, words, LARGER_SIZE)
     layers, width = (LARGER * int(levels[name]) for name in ("layers", "wide"))
@@ -145,20 +137,6 @@ def _backbone(further: FollowUps) -> Iterator[Limit]:
         f"Conditional on one backbone ({parts(further.rows)}): another may answer otherwise.",
         f"Does it hold in {NAMES[tuple(other.values())]}?",
         further.changed("llama" if other is LLAMA else "gpt2", *settings) if can_be else NO_FOLLOW_UP,
-    )
-
-
-def _sizes_of_rungs(further: FollowUps) -> Limit:
-    places = places_of(further.record)
-    rungs = further.record.rungs
-    reached = {at for run in further.rows["run_id"] for at, _ in places.get(run, ())} or {*range(len(rungs))}
-    first, last = (rungs[at] for at in (min(reached), max(reached)))
-    sizes = f"{first.size:,} to {last.size:,} parameters"
-    return Limit(
-        sizes,
-        f"Conditional on models of {sizes} without embeddings, trained on {first.tokens:,} to {last.tokens:,}"
-        " tokens: beyond them a forecast holds only if one of its two forms does.",
-        "Does it hold beyond the largest of these sizes?",
     )
 
 
@@ -183,9 +161,8 @@ def _parameters(further: FollowUps) -> Iterator[Limit]:
     own = {one.name for one in compared(further.comparison)}
     named = names(further.rows, further.comparison.shown)
     rows = further.rows[[name in own for name in named]]
-    compared_rows = [of for _, of in rows.groupby(["d_model", "layers"])] if further.record.rungs else [rows]
-    spans = [(of["params"].astype(float).min(), of["params"].astype(float).max()) for of in compared_rows]
-    small, large = max(spans, key=lambda span: span[1] / span[0], default=(0.0, 0.0))
+    params = rows["params"].astype(float)
+    small, large = params.min(), params.max()
     if large > 1.01 * small and not (rows["match"] != "none").all():
         yield Limit(
             f"unequal size: {small:,.0f} to {large:,.0f} parameters",

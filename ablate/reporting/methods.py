@@ -9,7 +9,7 @@ from ablate.phrases import joined, lines_if
 from ablate.reporting.backbone import parts
 from ablate.reporting.words import confidence
 from ablate.store.columns import TABLE, column_named, on_validation
-from ablate.store.record import LEVEL, StudyRecord
+from ablate.store.record import StudyRecord
 
 TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")
 MODELS = {
@@ -100,8 +100,6 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
 
 def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list[str]:
     """Sentences on how each arm's value was chosen, and at which other values it is reported."""
-    if record.rungs:
-        return [_on_a_ladder(metric, record), *_prediction(record)]
     column = record.tuned_column
     grid = f" ({levels_in_words(development[column])})" if column in development else ""
     also = {
@@ -118,32 +116,6 @@ def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list
         f" a parabola in log2 {column} through the best point and its neighbours; a point at which a seed"
         f" diverged counts as infinite{came}.",
         *lines_if(compared, f"Variants are compared {', and '.join(compared)}."),
-    ]
-
-
-def _on_a_ladder(metric: str, record: StudyRecord) -> str:
-    """How each arm's value was chosen at each rung."""
-    how: dict[str, list[str]] = {}
-    for name, choice in record.chosen.items():
-        if choice.value:
-            how.setdefault(choice.how, []).append(f"{choice.value} for {name}")
-    came = "; ".join(f"{kind}: {', '.join(values)}" for kind, values in how.items())
-    return (
-        f"Each arm has its own {record.tuned_key} at each of the {len(record.rungs)} sizes: at the lowest"
-        f" ones chosen by the mean {metric} on the validation split and on development seeds"
-        f" ({', '.join(record.development_seeds)}), which report nothing; above, on a line through those"
-        " below in log2 of the value and of the parameters without embeddings, which is checked half an"
-        f" octave to either side where that is named ({came})."
-    )
-
-
-def _prediction(record: StudyRecord) -> list[str]:
-    if not (prediction := record.prediction) or not prediction.is_intact:
-        return []
-    return [
-        "The differences at the largest size were predicted from those at the others on"
-        f" {prediction.date}, before a run of that size began: {100 * LEVEL:g} % intervals of a mixture of"
-        " a constant and a line in the logarithm of the parameters, which count half each."
     ]
 
 

@@ -67,7 +67,7 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
     failures = [
         *unusable(rows, comparison.metric, comparison.shown),
         *_undeveloped(development, on_validation(comparison.metric), record.tuned_column),
-        *([] if record.looks or record.rungs else missing_seeds(rows, comparison.shown)),
+        *([] if record.looks else missing_seeds(rows, comparison.shown)),
         *(not_begun(subject.rows, record) if subject.is_whole else []),
     ]
     environment, related = _environment(subject), equations(comparison)

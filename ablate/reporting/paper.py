@@ -14,7 +14,6 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.contrasts import EQUAL
-from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variant import Variant
 from ablate.analysis.variants import mean_interval
 from ablate.config.conditions import column_of
@@ -23,11 +22,9 @@ from ablate.phrases import counted_between, joined, lines_if, option
 from ablate.reporting import tables
 from ablate.reporting.answers import place
 from ablate.reporting.cells import as_called
-from ablate.reporting.ladder import sizes
 from ablate.reporting.tables import escaped
 from ablate.reporting.words import confidence, interval
 from ablate.store.columns import column_named
-from ablate.store.record import LEVEL
 
 MARK, SAME = "†", "‡"
 COLUMN = 3.3 * 72  # points: the width of a column of a paper
@@ -72,35 +69,8 @@ def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
 
 
 def by_variant(comparison: Comparison) -> PaperTable:
-    """One row per variant, best first: its mean, and its difference to the baseline. Of a ladder, one row per
-    arm: its difference at each rung, and what was predicted of the top."""
-    if comparison.ladder:
-        return _by_rung(comparison, comparison.ladder)
+    """One row per variant, best first: its mean, and its difference to the baseline."""
     return _as_rows(comparison, _variants(comparison), comparison.varying or comparison.shown[:1])
-
-
-def _by_rung(comparison: Comparison, ladder: LadderResult) -> PaperTable:
-    names = [f"{size} M" for size in sizes(ladder)]
-    predicted, frame = f"{names[-1]} predicted", []
-    for arm in ladder.arms:
-        frame.append({"arm": arm.name, **dict.fromkeys([*names[:-1], predicted, names[-1]], "")})
-        for row in arm.steps.to_dict("records"):
-            mark = MARK if row["verdict"] in stats.CLAIMS else ""
-            frame[-1][names[row["rung"]]] = f"{_difference(row)}{mark}"
-        if arm.predicted:
-            frame[-1][predicted] = interval(arm.predicted.low, arm.predicted.high, ".3f")
-    table = pd.concat([arm.steps for arm in ladder.arms])
-    low, high = int(table["pairs"].min()), int(table["pairs"].max())
-    parts = [
-        f"{column_named(comparison.metric).words}, difference to {ladder.baseline} by the number of"
-        f" parameters without embeddings, over {counted_between(low, high, 'paired seed')}, with simultaneous"
-        f" {confidence(comparison)} intervals."
-    ]
-    parts += lines_if(where := place(comparison.rows), f"{where}.")
-    if ladder.is_predicted:
-        parts.append(f"Predicted: {100 * LEVEL:g} % intervals, made before a run of that size began.")
-    parts += lines_if(table["verdict"].isin(stats.CLAIMS).any(), f"{MARK}: differs from {ladder.baseline}.")
-    return PaperTable(" ".join(parts), pd.DataFrame(frame), 1)
 
 
 def _as_rows(comparison: Comparison, table: pd.DataFrame, stub: Sequence[str]) -> PaperTable:

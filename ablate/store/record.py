@@ -1,22 +1,17 @@
 """The record of a study, stored as study.json: what was asked for, the roles of its runs, how it may grow."""
 
 import dataclasses
-import datetime
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ablate.config.conditions import Where, column_for
 from ablate.config.contrast import Contrasts
-from ablate.config.identity import digest
 from ablate.config.read import read, unlike_defaults
 from ablate.config.rules import ConfigError
 
 ONE_BY_ONE = "single"  # the kind of a list of single runs
 SURE = 16  # the first look where a run of development learned late, as one seed in eight may
-LEVEL = 0.9  # of the interval of a prediction
-LAST_DIGIT = 1.5e-4  # predictions have four decimals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,64 +29,10 @@ class Role:
 @dataclass(frozen=True)
 class Choice:
     """The chosen value of an arm, in the syntax of overrides; None if there is none. doubt: what speaks
-    against it. how: tuned; or predicted from smaller models, and perhaps checked."""
+    against it."""
 
     value: str | None
     doubt: str = ""
-    how: str = "tuned"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rung:
-    """A size of a ladder. name: its preset. size: parameters without embeddings. tokens: that each run trains
-    on. overrides: its model with its heads and steps. seeds: those that report."""
-
-    name: str
-    size: int
-    tokens: int
-    overrides: list[str]
-    seeds: list[int]
-
-
-def name_at(rung: Rung, arm: str) -> str:
-    """What an arm is called at a rung, as in roles and chosen values."""
-    return f"{rung.name} {arm}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Predicted:
-    """A predicted difference from the baseline. low, high: the interval of the observed one."""
-
-    difference: float
-    low: float
-    high: float
-
-    def is_near(self, other: "Predicted") -> bool:
-        """Whether they are the same but for the last digit, which another numpy may round the other way."""
-        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
-        return all(math.isclose(one, two, abs_tol=LAST_DIGIT) for one, two in pairs)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prediction:
-    """What a ladder predicts of its top rung before a run of it begins. date: on which. of: by arm. rows: the
-    digest of the rows that it follows from. digest: of all of this."""
-
-    date: str
-    rung: str
-    of: Mapping[str, Predicted]
-    rows: str
-    digest: str = ""
-
-    @property
-    def is_intact(self) -> bool:
-        """Whether it is what it was when it was frozen."""
-        return self.digest == _digest(self)
-
-    def agrees(self, other: "Prediction") -> bool:
-        """Whether they are the same but for the date and the last digits."""
-        one, two = ((p.rung, p.rows, p.of.keys()) for p in (self, other))
-        return one == two and all(of.is_near(other.of[arm]) for arm, of in self.of.items())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +85,7 @@ class StudyRecord:
     command: the command, if it was another. study: NAME of study=NAME. digest: the SHA-256 of the file that
     declared it before its first result. config_dir: the value of -cd. is_copy: whether it was read outside
     its store. grew: the numbers of seeds of a study without looks, if there were results each time before it
-    got more. left_out: by variant, why it can't be built. roles: by run id; chosen: by arm. rungs: the sizes
-    of a ladder; prediction: of the last one.
+    got more. left_out: by variant, why it can't be built. roles: by run id; chosen: by arm.
     """
 
     name: str
@@ -175,19 +115,12 @@ class StudyRecord:
     left_out: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, Role] = field(default_factory=dict)
     chosen: Mapping[str, Choice] = field(default_factory=dict)
-    rungs: list[Rung] = field(default_factory=list)
-    prediction: Prediction | None = None
 
     @property
     def arm_of(self) -> dict[str, str]:
         """The name of the arm at whose own value a run is, by run id."""
         named = ((run_id, role.values.get("tuned")) for run_id, role in self.roles.items())
         return {run_id: names[0] for run_id, names in named if names}
-
-    @property
-    def places(self) -> dict[str, tuple[int, str]]:
-        """The rung, as an index, and the arm, by what the arm is called there; empty for no ladder."""
-        return {name_at(rung, arm): (at, arm) for at, rung in enumerate(self.rungs) for arm in self.arms}
 
     @property
     def varies_text(self) -> bool:
@@ -247,17 +180,6 @@ class StudyRecord:
 NO_STUDY = StudyRecord(name="", kind="", factors={}, fixed={}, seeds=[], runs=[])
 
 
-def frozen(rung: str, of: Mapping[str, Predicted], rows: str) -> Prediction:
-    """The prediction of a rung, as of today."""
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    prediction = Prediction(date=today, rung=rung, of=of, rows=rows)
-    return replace(prediction, digest=_digest(prediction))
-
-
-def _digest(prediction: Prediction) -> str:
-    return digest(dataclasses.asdict(replace(prediction, digest="")))
-
-
 def keys_of_arms(arms: Mapping[str, Mapping[str, str]]) -> set[str]:
     """The keys that named arms set."""
     return {key for arm in arms.values() for key in arm}
@@ -274,15 +196,10 @@ def read_record(plain: Mapping[str, Any]) -> StudyRecord:
     for key in ("develop", "report_at"):
         if not isinstance(record.declared.get(key, []), list):
             raise ConfigError(f"declared.{key}={record.declared[key]}: not a list")
-    if record.rungs and not record.declared.get("baseline"):
-        raise ConfigError("declared.baseline: missing from a ladder")
     return record
 
 
 def as_plain(record: StudyRecord) -> dict[str, Any]:
     """The record as the content of study.json, without values that equal their defaults."""
     plain = {**dataclasses.asdict(record), "primary": [unlike_defaults(one) for one in record.primary]}
-    for choice in plain["chosen"].values():
-        if choice["how"] == Choice.how:
-            del choice["how"]
     return {key: plain[key] for key in unlike_defaults(record)}

@@ -4,7 +4,7 @@ state."""
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -13,7 +13,7 @@ import numpy as np
 
 from ablate.analysis.looks import Decisions, Looks
 from ablate.analysis.variants import USABLE
-from ablate.compose.composer import Composer, Overrides
+from ablate.compose.composer import Overrides
 from ablate.config.conditions import Where
 from ablate.config.contrast import MARGIN, Contrasts
 from ablate.config.gone import line_on
@@ -22,10 +22,10 @@ from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, ErrorText, Rule, as_override, did_you_mean
 from ablate.config.schema import RunConfig
 from ablate.store.columns import METRICS, Row, Status, column_named
-from ablate.store.record import Choice, Prediction, Role, Rung
+from ablate.store.record import Choice, Role
 
 if TYPE_CHECKING:
-    from ablate.execution.run import Run  # loads torch
+    pass  # loads torch
 
 Rows = Mapping[Overrides, Row]
 SEED = "seed="
@@ -116,7 +116,7 @@ class Design:
 
     levels: override key -> values, in the syntax of overrides, for all keys that were given. arms: what is
     compared. looks: at which arms may stop before the last seed. baselines: of each arm that reports at their
-    values, contrast by contrast. rungs: the sizes of a ladder. needs_test_split: whether it reports on the
+    values, contrast by contrast. needs_test_split: whether it reports on the
     test split.
     """
 
@@ -124,7 +124,6 @@ class Design:
     arms: Sequence[Overrides] = ((),)
     looks: Looks | None = None
     baselines: Mapping[Overrides, Sequence[Overrides]] = field(default_factory=dict)
-    rungs: Sequence[Rung] = ()
     needs_test_split: ClassVar[bool] = False
 
     @property
@@ -206,18 +205,6 @@ class Design:
         """The rows by which arms are judged, by arm and seed."""
         return {(self.arm_of(run), seed_of(run)): row for run, row in rows.items()}
 
-    @property
-    def primary(self) -> Contrasts | None:
-        """The contrasts that follow from the design; None for those that the study declares."""
-        return None
-
-    def check(self, run_of: "Callable[[Overrides], Run]") -> None:
-        """Raises ConfigError if the design as a whole can't be trained. run_of: gives a run of an arm."""
-
-    def prediction(self, rows: Rows, ids: Mapping[Overrides, str]) -> Prediction | None:
-        """What the rows predict of runs that no row is of; None if nothing is predicted, or not yet."""
-        return None
-
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs, by run id, and the choice for each arm. ids: the run ids, by overrides."""
         return {}, {}
@@ -247,10 +234,6 @@ class Design:
         if not (looks := self.looks):
             return {}
         return {"report": looks.costs({arm: self.runs_a_seed(arm) for arm in looks.arms})}
-
-    def stages(self) -> list[tuple[str, list[Overrides], int]]:
-        """The parts of a study whose runs differ in size: what each is, its arms, how many runs it has."""
-        return []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,13 +322,7 @@ class StudyConfig:
         """The columns in which an arm may differ from its baseline."""
         return []
 
-    @property
-    def seeds_at_most(self) -> int | None:
-        """How many seeds a study takes that lists none; None for as many as suit its contrasts."""
-        return None
-
-    def design(self, levels: Mapping[str, Sequence[str]], configs: Composer) -> Design:
+    def design(self, levels: Mapping[str, Sequence[str]]) -> Design:
         """What says which runs come next. levels: by key, those of the study unless the command line gives
-        others, and those of all other keys given. configs: gives the config of a run. Raises
-        ConfigError."""
+        others, and those of all other keys given. Raises ConfigError."""
         return Design(levels, [*self.named_arms])

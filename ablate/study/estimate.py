@@ -16,11 +16,10 @@ from ablate.config.rules import ConfigError
 from ablate.data.splits import Stream
 from ablate.execution.execute import settled
 from ablate.execution.grouping import kind, that_fit, why_alone
-from ablate.execution.place import attention_of, linear_of, needed_for_a_step, needed_for_weights
+from ablate.execution.place import attention_of, linear_of
 from ablate.execution.run import PlacedRun, Run, build_group, place
 from ablate.execution.timing import endless_steps, seconds_each
 from ablate.launch.queue import most_as_one
-from ablate.phrases import counted, duration
 from ablate.store.record import Machine, StudyRecord
 from ablate.store.store import Store
 from ablate.study.config import Overrides, Rows
@@ -123,7 +122,6 @@ def estimate(
     if kinds and not cluster and all(gains_in_bfloat16(run) for run, _ in kinds):
         in_halves = total([(_in_bfloat16(run), count) for run, count in kinds], threads, members).total
         faster = in_halves / workers if in_halves < WORTH_SAYING * times.total else None
-    lines = [] if untimed else _stage_lines(study, threads, at_once, members)
     later = {} if untimed else study.design.later
     of_later = {phase: runs for phase, arms in later.items() if (runs := _that_can_be(study, arms))}
     return Estimate(
@@ -137,7 +135,7 @@ def estimate(
         in_bfloat16=faster,
         cluster=cluster,
         untimed=untimed,
-        forecast=[*study.design.forecast(left_out), *lines],
+        forecast=study.design.forecast(left_out),
         phases=study.design.costs(left_out),
         later={phase: _mean_s(runs, threads, members) / at_once for phase, runs in of_later.items()},
     )
@@ -157,27 +155,6 @@ def _mean_s(runs: Sequence[Run], threads: int, members: int | None) -> float:
     place one."""
     kinds = [(run if isinstance(run, PlacedRun) else place(run), 1) for run in runs]
     return total(kinds, threads, members).total / len(kinds)
-
-
-def _stage_lines(study: Study, threads: int, at_once: int, members: int | None) -> list[str]:
-    """The time and the memory of the stages of a study whose runs differ in size, each by its costliest run,
-    and the time of all; none for another study. at_once: how many runs at a time. members: as in Queue.
-    Raises ConfigError if this machine can't place one."""
-    if not (stages := study.design.stages()):
-        return []
-    costliest = [max(map(study.run_of, arms), key=lambda run: run.cost) for _, arms, _ in stages]
-    runs = [run if isinstance(run, PlacedRun) else place(run) for run in costliest]
-    counts = [count for _, _, count in stages]
-    each_S = _seconds([*zip(runs, counts, strict=True)], threads, members)[:, :3].sum(1).tolist()
-    lines, together = [], 0.0
-    for (about, _, count), run, each in zip(stages, runs, each_S, strict=True):
-        step = needed_for_a_step(run.spec, run.config.train, run.attention)
-        memory = max(step, needed_for_weights(run.spec))
-        seconds = each * max(count / at_once, 1)
-        together += seconds
-        takes = f"about {duration(each)} and at least {memory / 1e6:,.0f} MB"
-        lines.append(f"{about}; {counted(count, 'run')}, each {takes}: {duration(seconds)}")
-    return [*lines, f"all of them: about {duration(together)}"]
 
 
 def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None = 1) -> Times:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ablate.files.atomic import StoreError
 from ablate.phrases import first_few
-from ablate.store.record import PlannedLooks, Prediction, Role, StudyRecord
+from ablate.store.record import PlannedLooks, Role, StudyRecord
 
 
 def grown(
@@ -30,11 +30,6 @@ def grown(
             raise StoreError(
                 f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"
             )
-    if old.rungs != new.rungs and has_results(name):
-        raise StoreError(
-            f"name={name}: its rungs, their seeds or their steps were others when the study began, and there"
-            " are results since; a ladder does not grow: give another name, as name=NAME"
-        )
     # Looks judge a family of contrasts at a level that its size sets, so they keep its levels.
     of_old, of_new = (
         {key: sorted(of) for key, of in one.factors.items()} if old.looks else {} for one in (old, new)
@@ -56,7 +51,6 @@ def grown(
     levels = {} if new.looks else old.factors
     return replace(
         new,
-        prediction=_kept(old, new),
         digest=old.digest if old.digest != new.digest and has_results(name) else new.digest,
         looks=with_looks(old, new.looks).looks,
         grew=_grew(old, new, has_results),
@@ -88,21 +82,9 @@ def with_looks(record: StudyRecord, looks: PlannedLooks | None) -> StudyRecord:
     return replace(record, looks=looks)
 
 
-def _kept(old: StudyRecord, new: StudyRecord) -> Prediction | None:
-    """The prediction, which never changes once it is made."""
-    before, now = old.prediction, new.prediction
-    if before and not (before.is_intact and (now is None or now.agrees(before))):
-        raise StoreError(
-            f"name={new.name}: the prediction of {before.rung}, frozen on {before.date}, does not follow from"
-            " the rows below it: one of them was changed since, or study.json was; restore it, or give"
-            " another name=NAME"
-        )
-    return before or now
-
-
 def _grew(old: StudyRecord, new: StudyRecord, has_results: Callable[[str], bool]) -> list[int]:
     before, after = {*old.reporting_seeds}, {*old.reporting_seeds, *new.reporting_seeds}
-    may_not_grow = new.looks or new.rungs or new.metric is None
+    may_not_grow = new.looks or new.metric is None
     # A tuned study has no reporting seeds until it has chosen its values.
     if may_not_grow or not before or after == before or not has_results(new.name):
         return old.grew

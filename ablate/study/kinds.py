@@ -8,15 +8,14 @@ from ablate.config.gone import line_on
 from ablate.config.read import hints, read
 from ablate.config.rules import ConfigError, as_override, did_you_mean
 from ablate.study.config import StudyConfig
-from ablate.study.ladder import Ladder
 from ablate.study.tuned import Tuned
 
-KINDS: dict[str, type[StudyConfig]] = {kind.kind: kind for kind in (StudyConfig, Tuned, Ladder)}
+KINDS: dict[str, type[StudyConfig]] = {kind.kind: kind for kind in (StudyConfig, Tuned)}
 
 
 def read_declared(study: Any, *, is_demonstration: bool = False, given: Collection[str] = ()) -> StudyConfig:
     """Read the `study` block of a config. is_demonstration: with the keys of the study that its demo sets, as
-    study.rungs, but for those that the command line sets (given). Raises ConfigError."""
+    study.tune_at, but for those that the command line sets (given). Raises ConfigError."""
     if not isinstance(study, Mapping):
         raise ConfigError(f"study={study}: name one of configs/study")
     kind = study.get("kind")
@@ -32,9 +31,6 @@ def read_declared(study: Any, *, is_demonstration: bool = False, given: Collecti
         keys["demo"] = {other: value for other, value in keys["demo"].items() if other != key}
         if is_demonstration and key not in given:
             keys[own] = demo[key]
-            for part in (word.removeprefix(f"{key}.") for word in given if word.startswith(f"{key}.")):
-                name = part.partition(".")[0]  # an arm of the command line stands beside the demo's
-                keys[own] = {**keys[own], name: study[own][name]}
     example = f"study={KINDS[kind].example} --cfg job shows a whole one"
     return read(KINDS[kind], keys, "study", missing=example)
 

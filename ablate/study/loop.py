@@ -12,10 +12,10 @@ from ablate.execution.execute import settled
 from ablate.execution.reopen import require_as_begun
 from ablate.execution.run import Run
 from ablate.live.board import Board, Lines, one_by_one
-from ablate.phrases import counted, lines_if
+from ablate.phrases import lines_if
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
-from ablate.store.record import Machine, Prediction, StudyRecord
+from ablate.store.record import Machine, StudyRecord
 from ablate.store.run_files import Damaged, Stamp
 from ablate.store.store import Store
 from ablate.study import machine
@@ -170,24 +170,11 @@ class Loop:
         settings = self._machine(before, runs)
         if not self.is_single:  # single runs have each their own settings
             record = replace(record, machine=settings)
-        if record.prediction and not (before and before.prediction):
-            self._require_unseen(record.name, record.prediction, runs)
         return grown(
             before,
             record,
             has_results=lambda study: any(row["status"] in RESULTS for row in self.store.study_rows(study)),
         )
-
-    def _require_unseen(self, name: str, prediction: Prediction, runs: Mapping[Overrides, Run]) -> None:
-        """Raises ConfigError if a run that is predicted has begun already."""
-        there = self.store.all_runs()
-        begun = [run.name for run in runs.values() if run.name in there]
-        now = self.store.read_study(name) if begun else None
-        if begun and not (now and now.prediction):  # by another command, a moment ago
-            raise ConfigError(
-                f"{prediction.rung}: {counted(len(begun), 'run')} of it began before it was predicted, as"
-                f" {begun[0]}; take seeds that no run has, as 'seed=range(1000,1012)', and another name=NAME"
-            )
 
     def _machine(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> Machine | None:
         return self.launcher.machine(before.machine if before else None, runs.values())

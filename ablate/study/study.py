@@ -77,7 +77,6 @@ class Study:
                     looks=replace(looks, at=at) if at and looks else None,
                     baselines=baselines if reports_there else {},
                 )
-        self.design.check(self.run_of)
 
     def _arrange(self, config: StudyConfig | None) -> None:
         """Settle which runs are possible: those of this config, as the command line changes it."""
@@ -88,16 +87,14 @@ class Study:
             )
         levels = {key: of.values for key, of in self.settings.items()}
         config = self.config = config and expanded(config, levels, self.sweep.configs)
-        self.design = config.design(levels, self.sweep.configs) if config else Design(levels)
-        if config and self.design.primary is not None:
-            self.config = replace(config, primary=self.design.primary)
+        self.design = config.design(levels) if config else Design(levels)
         self.conditions = config.where if config else []
 
     def _with_usual_seeds(self, config: StudyConfig) -> StudyConfig:
-        """The config with as many seeds as the kind of study, or the last look, takes or, without looks, as
-        suit the number of contrasts."""
+        """The config with as many seeds as the last look takes or, without looks, as suit the number of
+        contrasts."""
         first = config.first_seed
-        count = config.seeds_at_most or (config.looks[-1] if config.looks else 0)
+        count = config.looks[-1] if config.looks else 0
         if not count:
             self._arrange(replace(config, seeds=[str(first)]))
             assert self.config is not None, "there is one"
@@ -108,8 +105,6 @@ class Study:
     def _looks_at(self, config: StudyConfig) -> list[int]:
         """The numbers of seeds at which the study looks; none for a fixed design. The looks of a YAML are
         those of its own seeds, so other seeds on the command line have the usual ones. Raises ConfigError."""
-        if self.design.rungs:
-            return []
         seeds, given = len(self.design.levels["seed"]), config.looks
         words = [*self.sweep.typed, *self.sweep.arguments]
         if any(word.startswith("seed=") for word in words) and not any(
@@ -240,13 +235,9 @@ class Study:
         for part in (self.design.levels, before.factors if before else {}, self.config.factors):
             every |= {key: [*dict.fromkeys([*every.get(key, ()), *more])] for key, more in part.items()}
         shown, all_built = [run for run, _ in one_of_each(runs.values())], True
-        run, variants = self.run_of, self.design.compared
-        if not self.design.rungs:
-            run = self.run
-            variants = combinations({**every, "seed": every["seed"][:1]}, self.config.named_arms)
-        for overrides in variants:
+        for overrides in combinations({**every, "seed": every["seed"][:1]}, self.config.named_arms):
             try:
-                shown.append(run(overrides))
+                shown.append(self.run(overrides))
             except Excluded:
                 pass
             except ConfigError:
@@ -269,7 +260,6 @@ class Study:
         swept = {key for key, of in self.settings.items() if of.swept or key in levels} - {"seed"}
         factors = {key: [*self.design.levels[key]] for key in self.settings if key in swept}
         free = swept | keys_of_arms(config.arms if config else {})
-        free |= {one.partition("=")[0] for rung in self.design.rungs for one in rung.overrides}
         given = self.settings.keys() - swept
         fixed = {
             key: value
@@ -295,8 +285,6 @@ class Study:
             left_out=self.reasons,
             roles=roles,
             chosen=chosen,
-            rungs=[*self.design.rungs],
-            prediction=self.design.prediction(rows, ids),
         )
 
     def planned(self, rows: Rows) -> PlannedLooks | None:

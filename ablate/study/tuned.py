@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from ablate.analysis.looks import LEAST, MOST_RUNS, Looks
-from ablate.compose.composer import Composer
 from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
 from ablate.phrases import counted, lines_if
@@ -58,10 +57,7 @@ class Tuned(StudyConfig):
     def free(self) -> list[str]:
         return [column_for(self.tune)]
 
-    def design(self, levels: Mapping[str, Sequence[str]], configs: Composer) -> Design:
-        return self.tuned_design(levels)
-
-    def tuned_design(self, levels: Mapping[str, Sequence[str]]) -> "TunedDesign":
+    def design(self, levels: Mapping[str, Sequence[str]]) -> "TunedDesign":
         key = self.tune
         if key not in levels:
             raise ConfigError(

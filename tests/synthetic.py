@@ -90,7 +90,7 @@ def small_study(root: Path, seeds: int = 2, **given: Any) -> Store:
 
 
 def synthetic_probes(store: Store, tokens: Sequence[str] = tuple("the cat")) -> pd.DataFrame:
-    """Write beside the results of its one study what `ablate probe --prune --text` would: heads of layer 1
+    """Write beside the results of its one study what `ablate probe --text` would: heads of layer 1
     look back, the more the later; those of layer 2 do as untrained ones; no head does induction."""
     generator, rows, texts = np.random.default_rng(0), [], {}
     (name,) = store.study_names()
@@ -109,10 +109,6 @@ def synthetic_probes(store: Store, tokens: Sequence[str] = tuple("the cat")) -> 
             ):
                 values = (value + noise, untrained, null, low, high)
                 rows.append((run_id, step, layer, head, probe, *values, True))
-        order = generator.permutation(len(places))
-        for removed, (layer, head) in enumerate([places[at] for at in order], 1):
-            loss = row["val_loss"] + 0.1 * removed**2
-            rows.append((run_id, STEPS[-1], layer, head, "pruned", loss, None, None, None, None, True))
         patterns = np.tril(generator.uniform(size=(2, H, len(tokens), len(tokens))))
         texts[run_id] = {
             "tokens": [*tokens],

@@ -3,14 +3,14 @@
 import hashlib
 import itertools
 import math
-import re
 from functools import cache
 
+import numpy as np
 import pytest
 
 from ablate.data.corpora import grammar
 from ablate.data.corpora.grammar import GRAMMAR, read_rules, sentences, text
-from benchmarks.grammar import entropy_per_character
+from tests.helpers import ROOT
 
 PINNED = "0ac66fc7e849d079139774826a3bebcc161b0925d993620b90fcbcd18ed0d3c6"
 
@@ -33,6 +33,34 @@ def derivations(sentence: str) -> int:
         return sum(ways((first,), start, at) * ways(tuple(rest), at, stop) for at in range(start + 1, stop))
 
     return ways(("sentence",), 0, len(words))
+
+
+def entropy_per_character() -> float:
+    """The entropy rate of the text in nats per character: entropy of a sentence / its expected length.
+
+    Both are sums over a derivation. The expected contribution of a symbol X with all that it expands to is
+
+        E[X] = own[X] + Σ_rules p(rule) Σ_{Y in rule} E[Y],   own = entropy of the choice of rule, or length
+
+    which is one linear equation for each head. Sentences are independent and end in ".\\n", which occurs
+    nowhere else, so the ratio is the rate. See: Soule, "Entropies of probabilistic grammars", 1974.
+    """
+    heads = list(grammar.GRAMMAR)
+    below = np.zeros((len(heads), len(heads)))  # expected number of each head in the body of each head
+    entropy, length = np.zeros(len(heads)), np.zeros(len(heads))
+    for row, head in enumerate(heads):
+        total = sum(weight for weight, _ in grammar.GRAMMAR[head])
+        for weight, body in grammar.GRAMMAR[head]:
+            p = weight / total
+            entropy[row] -= p * math.log(p)
+            for symbol in body:
+                if symbol in grammar.GRAMMAR:
+                    below[row, heads.index(symbol)] += p
+                else:
+                    length[row] += p * (len(symbol) + 1)  # with the space, or the full stop, after it
+    expected = np.linalg.solve(np.eye(len(heads)) - below, np.stack([entropy, length], axis=1))
+    sentence_entropy, sentence_length = expected[heads.index("sentence")]
+    return float(sentence_entropy / (sentence_length + 1))  # the line end
 
 
 def test_the_text_is_the_same_everywhere():
@@ -90,61 +118,13 @@ def test_entropy_by_hand(monkeypatch: pytest.MonkeyPatch):
     assert entropy_per_character() == pytest.approx(2 * math.log(2) / 9, rel=1e-12)
 
 
+def test_the_docs_say_the_entropy():
+    said = f"of {entropy_per_character():.4f} nats per character"
+    assert said in (ROOT / "docs/corpora.md").read_text(encoding="utf-8")
+
+
 def test_rules_are_read_for_both_numbers():
     assert read_rules("np-#: 3 a-# b | 2 c\nnp-one: 5 d\n") == {
         "np-one": [(3, ("a-one", "b")), (2, ("c",)), (5, ("d",))],
         "np-many": [(3, ("a-many", "b")), (2, ("c",))],
     }
-
-
-# --- what each word is part of ------------------------------------------------------------------
-
-
-def agreements(sentence: str) -> list[tuple[str, str, int]]:
-    """(verb, its subject, nouns of the other number between) of a sentence, which the grammar may draw."""
-    start, verbs = 0, []
-    for line, _ in itertools.islice(sentences(0), 20_000):
-        if line == sentence:
-            break
-        start += len(line)
-    whole = "".join(text(0, start + len(sentence)))
-    for word in grammar.words(0, len(whole)):
-        if word.start >= start and word.subject:
-            verbs.append((whole[word.start : word.stop], whole[slice(*word.subject)], word.between))
-    return verbs
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pattern", "wanted"),
-    [
-        (r"(?:the|some) (\w+) near the (?:cat|dog|house) (sleep|run|wait)\.\n", [(2, 1, 1)]),
-        (r"(?:the|a) (\w+) that (\w+) the (?:dogs|cats|houses) (\w+s)\.\n", [(2, 1, 0), (3, 1, 1)]),
-        (r"(?:the|a) (dog|cat|house) that the (\w+s) (\w+) (\w+s)\.\n", [(3, 2, 0), (4, 1, 1)]),
-    ],
-)
-def test_verbs_know_their_subjects(pattern, wanted):
-    """wanted: groups of the pattern, (verb, subject), and how many nouns of the other number lie between."""
-    lines = (line for line, _ in itertools.islice(sentences(0), 40_000))
-    match = next(match for line in lines if (match := re.fullmatch(pattern, line)))
-    assert agreements(match[0]) == [(match[verb], match[of], between) for verb, of, between in wanted]
-
-
-def spelled(*heads: str) -> set[str]:
-    return {body[0] for head in heads for _, body in GRAMMAR[head]}
-
-
-def test_words_stand_where_they_are_said_to_and_agree():
-    whole = "".join(text(3, 50_000))
-    spans = [word for word in grammar.words(3, 50_000) if word.stop <= 50_000]
-    words = [whole[word.start : word.stop] for word in spans]
-    assert "".join(whole.split()).replace(".", "").startswith("".join(words)) and len(words) > 8000
-    verbs = [(whole[w.start : w.stop], whole[slice(*w.subject)]) for w in spans if w.subject]
-    assert len(verbs) > 1500
-    for number in ("one", "many"):
-        agreeing = spelled(f"transitive-{number}", f"intransitive-{number}", f"be-{number}")
-        assert {verb for verb, noun in verbs if noun in spelled(f"noun-{number}")} <= agreeing
-    assert {noun for _, noun in verbs} == spelled("noun-one", "noun-many")
-    assert {whole[w.start : w.stop] for w in spans if w.is_two} == grammar.TWO
-    assert {"watch", "guard", "duck", "cook", "train", "watches", "trains"} <= grammar.TWO
-    assert "dog" not in grammar.TWO and {w.between for w in spans} >= {0, 1, 2}

@@ -4,14 +4,11 @@ import json
 
 import numpy as np
 import pytest
-import torch
-from torch.nn import functional
 
 from ablate.data.corpus import open_corpus
 from ablate.data.paired import Paired, batch_of
 from ablate.model.models import EncoderDecoder, build_model
 from ablate.model.sizing import resolve_spec
-from ablate.probes.needed import deviating, loss_without, pruned, sensitivity
 from ablate.probes.patterns import look, real_at
 from tests.helpers import SEEDS, call_cli, make_config
 
@@ -24,25 +21,6 @@ def untrained(*overrides: str):
     model = build_model(resolve_spec(config, corpus.tokenizer.vocab_size), SEEDS).double().eval()
     assert isinstance(model, EncoderDecoder)
     return corpus, model
-
-
-def test_sensitivity_weighs_each_row_alike():
-    corpus, model = untrained()
-    batch = next(corpus.splits["validation"].windows(context=16, windows=40))
-    positions = batch.target_positions
-    assert positions is not None
-    row, R = positions // batch.inputs.shape[1], len(batch.inputs)
-    factors = [torch.ones(R, 4, dtype=torch.float64, requires_grad=True) for _ in model.sites()]
-    with deviating(model, factors.__getitem__, batch):
-        logits = model(batch.inputs, positions, batch.source)
-    losses = functional.cross_entropy(logits, batch.targets.flatten()[positions], reduction="none")
-    assert len(row.bincount().unique()) > 1
-    of_rows = [losses[row == one].mean() for one in range(R)]
-    wanted = [
-        grad.abs().mean(0).tolist() for grad in torch.autograd.grad(torch.stack(of_rows).sum(), factors)
-    ]
-    for of_site, found in zip(wanted, sensitivity(model, batch), strict=True):
-        assert found == pytest.approx(of_site, rel=1e-9)
 
 
 def test_padding_counts_in_no_probe():
@@ -58,19 +36,6 @@ def test_padding_counts_in_no_probe():
     assert real_at(model.sites()[0], short).all()
 
 
-def test_each_kind_is_pruned_by_itself():
-    corpus, model = untrained("heads=2")
-    batch = next(corpus.splits["validation"].windows(context=16, windows=8))
-    order = [*pruned(model, batch)]
-    assert len(order) == 12 and len({(at, head) for at, head, _ in order}) == 12
-    kinds = [model.sites()[at].kind for at, _, _ in order]
-    assert kinds == ["encoder"] * 4 + ["decoder"] * 4 + ["cross"] * 4
-    for kind in ("encoder", "decoder", "cross"):
-        gone = {(at, head) for at, head, _ in order if model.sites()[at].kind == kind}
-        last = [loss for at, _, loss in order if model.sites()[at].kind == kind][-1]
-        assert loss_without(model, batch, gone) == pytest.approx(last)
-
-
 @pytest.mark.slow
 def test_the_command_probes_pairs(tmp_path):
     small = ("model.d_model=16", "model.layers=1", "heads=2", "train.steps=4", "train.batch=4")
@@ -78,10 +43,10 @@ def test_the_command_probes_pairs(tmp_path):
     method = ("fusion=max", "at=cross", "train.precision=bfloat16", "train.probe_every=2")
     assert call_cli("run", *pairs, *small, *method, "name=p", cwd=tmp_path).returncode == 0
     (tmp_path / "line.txt").write_text("7 5 2 3\t3 2 5\n", encoding="utf-8")
-    done = call_cli("probe", "p", "--prune", "--text", "line.txt", "--format", "csv", cwd=tmp_path)
+    done = call_cli("probe", "p", "--text", "line.txt", "--format", "csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     kinds = ("cross 1", "encoder 1", "decoder 1")
-    for words in (*kinds, "kept", "loss_added", "pruned"):
+    for words in (*kinds, "kept", "loss_added"):
         assert words in done.stdout, words
     maps = json.loads((tmp_path / "runs/studies/p/probes-text.json").read_text())
     (of_run,) = maps.values()

@@ -68,23 +68,25 @@ def test_a_probe_that_shows_nothing_is_a_line():
 def test_a_study_is_probed_beside_its_results(tmp_path: Path):
     common = ("-m", *QUICK, *GRAMMAR, "model.layers=1", "name=two", "seed=0,1")
     call_cli("run", *common, "fusion=sum,max", cwd=tmp_path)
-    done = call_cli("probe", "two", "--only", "kept,previous,loss_added", "--prune", cwd=tmp_path)
+    done = call_cli("probe", "two", "--only", "kept,previous,loss_added", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
     assert {*table["probe"]} <= {*PROBES}
-    assert table["run_id"].nunique() == 4 and {"kept", "pruned", "cka", "grad_query"} <= {*table["probe"]}
+    assert table["run_id"].nunique() == 4 and {*PROBES} == {*table["probe"]}
     kept = table[table["probe"] == "kept"]
     assert kept["value"].between(0, 1).all() and kept[["null", "untrained"]].notna().all(axis=None)
-    of_max = table[table["run_id"].isin(ids(tmp_path, "max")) & table["probe"].isin(["cka", "loss_added"])]
+    of_max = table[
+        table["run_id"].isin(ids(tmp_path, "max")) & table["probe"].isin(["write_rank", "loss_added"])
+    ]
     assert not of_max["exact"].any() and table[table["probe"] == "previous"]["low"].notna().all()
     one = ids(tmp_path, "sum")[0]
     assert call_cli("probe", one, "--only", "kept", cwd=tmp_path).returncode == 0
     again = call_cli("probe", "two", "--where", "fusion=sum", "--format", "csv", cwd=tmp_path)
     assert again.returncode == 0
     printed = pd.read_csv(io.StringIO(again.stdout))  # a program gets every probe, and only the table
-    assert {*printed["probe"]} == {*table["probe"]} - {"pruned"}
+    assert {*printed["probe"]} == {*table["probe"]}
     after = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
-    assert after["run_id"].nunique() == 4 and len(after) < len(table)  # no pruning of two of them this time
+    assert after["run_id"].nunique() == 4 and len(after) == len(table)
 
 
 def ids(where: Path, fusion: str) -> list[str]:
@@ -169,7 +171,7 @@ def test_the_weights_of_each_step_are_read_once(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("ablate.probes.study.measure", lambda *_, **__: [Value(1, 1, "kept", 0.5)])
     directories = {row["run_id"]: tmp_path / "runs/store" / run.name}
     path = tmp_path / "probes.csv"
-    table = probe_runs(directories, path, prune=False, report=lambda _: None)
+    table = probe_runs(directories, path, report=lambda _: None)
     assert table["step"].tolist() == [*steps, 20]
     assert sorted(loads) == ["model.safetensors"] + [f"weights-{step:09d}.safetensors" for step in steps]
     path.unlink()
@@ -178,7 +180,7 @@ def test_the_weights_of_each_step_are_read_once(tmp_path: Path, monkeypatch: pyt
     def meanwhile(_: str) -> None:
         others.to_csv(path, index=False)
 
-    probe_runs(directories, path, prune=False, report=meanwhile)
+    probe_runs(directories, path, report=meanwhile)
     assert {*pd.read_csv(path)["run_id"]} == {row["run_id"], "of another command"}
 
 
@@ -219,7 +221,7 @@ def study(tmp_path_factory) -> Path:
 def test_the_report_has_a_section_of_what_was_probed(study: Path):
     found = {figure.key: figure for figure in figures(gather(read(study))) if figure.key.startswith("heads")}
     assert [*found] == [
-        *("heads-kept", "heads-attention", "heads-needed", "heads-map", "heads-pruned", "heads-steps"),
+        *("heads-kept", "heads-attention", "heads-needed", "heads-map", "heads-steps"),
         *("heads-alike", "heads-text"),
     ]
     assert "induction (0 of 6 runs)" in found["heads-attention"].about
@@ -229,8 +231,6 @@ def test_the_report_has_a_section_of_what_was_probed(study: Path):
     assert table.loc[("previous", SUM, 1), "smallest"] == pytest.approx(0.225, abs=0.03)
     ranked = found["heads-map"].data.query("variant == @SUM and layer == 1")
     assert ranked["mean"].tolist() == pytest.approx([0.1, 0.05, 0.033, 0.025], abs=0.01)
-    removed = found["heads-pruned"].data.query("variant == @CONCAT")
-    assert removed["removed"].tolist() == [1, 2, 3, 4, 5, 6, 7, 8] and removed["mean"].is_monotonic_increasing
     steps = found["heads-steps"].data.query("probe == 'previous' and variant == @SUM")
     assert steps["step"].tolist() == [0, 300, 500]
     assert steps["mean"].tolist() == pytest.approx([0.1, 0.54, 0.9], abs=0.03)
@@ -253,5 +253,5 @@ def test_without_probes_it_has_none(tmp_path: Path, study: Path):
 def test_its_charts_are_files_too(tmp_path: Path, study: Path):
     ablate.report(study, charts=tmp_path / "figures")
     stems = {path.stem for path in (tmp_path / "figures").iterdir()}
-    assert {"heads-kept", "heads-previous", "heads-pruned", "heads-steps-previous"} <= stems
+    assert {"heads-kept", "heads-previous", "heads-steps-previous"} <= stems
     assert len([stem for stem in stems if stem.startswith("heads-text-fusion-sum")]) == 3

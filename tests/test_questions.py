@@ -116,26 +116,6 @@ def test_how_far_patterns_diverge_is_the_mean_over_seeds_and_heads():
     assert said in " ".join(PAGE.split())
 
 
-def test_the_head_that_verbs_behind_two_nouns_need_is_needed_by_those_behind_one():
-    rows = probes.read(ROOT / "docs" / "roles.csv")
-    lower, of = (
-        rows[rows["layer"] == layer].pivot(index=["run_id", "head"], columns="probe", values="value")
-        for layer in (1, 2)
-    )
-    needed = of.loc[of.groupby("run_id")["added_verb_2"].idxmax()]
-    others = of.drop(needed.index).groupby("run_id").max()
-    highest = lower["added_verb_1"].groupby("run_id").max()
-    one, other, none, of_all = (
-        "{:.2f}, {:.2f} and {:.2f}".format(*values)
-        for values in (needed["added_verb_1"], others["added_verb_1"], needed["added_verb_0"], highest)
-    )
-    assert (
-        f"Verbs after one lose {one} nats, after none {none}; without another head of the layer at most"
-        f" {other}. One"
-        f" head of layer 1 all need: {of_all} (docs/roles.csv)"
-    ) in " ".join(PAGE.split())
-
-
 def test_what_one_head_in_the_decoder_costs_in_lines():
     rows = load([str(ROOT / "docs" / "results" / "cross")]).rows.query("phase == 'report'")
     exact = 100 * rows.groupby("at")["test_exact"].mean()

@@ -14,47 +14,20 @@ from ablate.config.rules import ConfigError
 
 COLUMNS = ("run_id", "step", "layer", "head", "probe", "value", "untrained", "null", "low", "high", "exact")
 SORTED = ("largest", "median", "smallest")
-SCORES = ("previous", "induction", "first", "jsd", "on_subject")  # probes of which only high values count
+SCORES = ("previous", "induction", "jsd")  # probes of which only high values count
 OFTEN = 0.5  # a probe shows nothing if fewer than this share of the runs is beyond chance
 FILE = "probes.csv"  # beside the results of a study
 # Every probe, with the label of its axis; docs/probes.md says more.
 PROBES = {
     "kept": "share kept",
-    "kept_mlp": "share kept, by an MLP",
-    "bits": "bits kept a token",
-    "dimensions": "dimensions kept",
     "write_rank": "directions it writes in",
-    "angle": "degrees from what others write",
     "head_id_accuracy": "named by a classifier",
-    "cka": "likeness to other heads",
     "entropy": "entropy, 1: uniform",
-    "entropy_but_first": "entropy without position 0",
     "distance": "distance, 1: uniform",
-    "distance_but_first": "distance without position 0",
-    "first": "weight on position 0",
     "previous": "weight on the position before",
     "induction": "weight on what followed before",
     "jsd": "divergence from other heads, nats",
-    "pattern_rank": "different patterns",
     "loss_added": "loss added without it, nats",
-    "sensitivity": "slope of the loss in it",
-    "pruned": "loss without it and those before",
-    "on_subject": "weight on the subject",
-    "loss_verb_0": "loss of verbs, nothing between",
-    "loss_verb_1": "loss of verbs, one noun between",
-    "loss_verb_2": "loss of verbs, two or more between",
-    "loss_noun_or_verb": "loss of words that are two",
-    "loss_else": "loss of other letters",
-    "added_verb_0": "loss of verbs added without it, nothing between",
-    "added_verb_1": "loss of verbs added without it, one noun between",
-    "added_verb_2": "loss of verbs added without it, two or more between",
-    "added_noun_or_verb": "loss of words that are two added without it",
-    "added_else": "loss of other letters added without it",
-    "grad_query": "gradient norm of W_Q",
-    "grad_key": "gradient norm of W_K",
-    "grad_value": "gradient norm of W_V",
-    "grad_latent": "gradient norm of the latent",
-    "grad_out_proj": "gradient norm of out_proj",
 }
 
 

@@ -57,7 +57,6 @@ COMMANDS = {
     "probe": (
         "trained",
         "probe fusion",
-        "probe concat-h4-d64x2-s0 --prune",
         "probe fusion --where seed=0,1 --only kept,previous",
     ),
     "corpus": (

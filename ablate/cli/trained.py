@@ -36,10 +36,6 @@ def probe(
         str | None,
         typer.Option(metavar="PROBE[,PROBE]", help="Print only these probes; the CSV has all of them."),
     ] = None,
-    prune: Annotated[
-        bool,
-        typer.Option("--prune", help="Also remove heads one after the other, the least needed first."),
-    ] = False,
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where to write the CSV; else beside the results.")
     ] = None,
@@ -71,7 +67,7 @@ def probe(
     maps = text_file(path)
     if text:
         write_maps({run: probed.directories[run] for run in probed.first_of_each()}, Path(text), maps)
-    values = probe_runs(probed.directories, path, prune=prune, report=say)
+    values = probe_runs(probed.directories, path, report=say)
     quiet = silent(values, probed.variant) if format in READ else {}
     values = at_the_end(values)
     shown = values[values["probe"].isin(chosen) & ~values["probe"].isin(quiet)]

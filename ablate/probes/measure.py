@@ -3,7 +3,6 @@
 legend: B rows, T positions, H heads, V value width, n tokens.
 """
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,8 @@ from ablate.data.splits import Batch, Split
 from ablate.execution.run import PlacedRun
 from ablate.execution.trained import in_float64
 from ablate.model.models import Model, draw_weights
-from ablate.probes import grammar, outputs, patterns
-from ablate.probes.needed import gradient_norms, loss_added, pruned, sensitivity
+from ablate.probes import outputs, patterns
+from ablate.probes.needed import loss_added
 from ablate.probes.patterns import Heads, look, patterns_of
 from ablate.rng import generator
 from ablate.training.circuit import induction, previous, twice
@@ -25,17 +24,11 @@ from ablate.training.circuit import induction, previous, twice
 TOKENS = 16_384  # tokens of the validation split for probes that predict one thing from another
 ROWS = 32  # rows for patterns, and for probes that compute the loss once per head
 NAMED = 4_000  # tokens for the classifier that names heads
-COMPARED = 1_000  # tokens for CKA, whose cost is quadratic in them
 TWINS = 20  # untrained models, whose largest heads give the range to compare with
 
-
-OF_SHARES = {"kept": outputs.linear_shares, "kept_mlp": outputs.mlp_shares, "bits": outputs.bits_kept}
 OF_PATTERNS: dict[str, Callable[[Tensor], list[float]]] = {
     "entropy": patterns.entropies,
-    "entropy_but_first": functools.partial(patterns.entropies, but_first=True),
     "distance": patterns.distances,
-    "distance_but_first": functools.partial(patterns.distances, but_first=True),
-    "first": patterns.first_position,
     "previous": previous,
     "jsd": patterns.divergences,
 }
@@ -43,15 +36,15 @@ OF_PATTERNS: dict[str, Callable[[Tensor], list[float]]] = {
 
 @dataclass(frozen=True)
 class Value:
-    """The value of a probe for a head; head is None if the probe is of a layer. Layers and heads count from
-    1. In a model with several kinds of attention, a layer is named by its kind, as `cross 1`.
+    """The value of a probe for a head. Layers and heads count from 1. In a model with several kinds of
+    attention, a layer is named by its kind, as `cross 1`.
 
     null: the value by chance. low, high: the 95 % range of the largest head of untrained models. exact:
     whether the head's output is exact, since its fusion adds heads up (adds_up in ablate.model.fusion.base).
     """
 
     layer: int | str
-    head: int | None
+    head: int
     probe: str
     value: float
     null: float | None = None
@@ -60,30 +53,20 @@ class Value:
     exact: bool = True
 
 
-def measure(
-    run: PlacedRun, model: Model, *, prune: bool = False, briefly: bool = False, ranges: bool = True
-) -> list[Value]:
-    """The probes of a model of this run, in float64 on the CPU. prune: also `pruned`, whose cost is quadratic
-    in the number of heads. briefly: leave out the probe with an MLP. ranges: with low and high. Raises
-    ConfigError if the validation split is too short."""
+def measure(run: PlacedRun, model: Model, *, ranges: bool = True) -> list[Value]:
+    """The probes of a model of this run, in float64 on the CPU. ranges: with low and high. Raises ConfigError
+    if the validation split is too short."""
     split, context = run.corpus.splits["validation"], run.spec.context
     names, exact = layer_names(model), [site.attention.fusion.adds_up for site in model.sites()]
     values = []
     for layer, heads in zip(names, look(model, _rows(split, context, TOKENS)), strict=True):
-        values += _written(layer, heads, briefly=briefly)
-    if shown := not any(site.attention.scores.reads_more for site in model.sites()):
-        values += [] if split.is_ragged else _patterns(run, model, ranges=ranges)
+        values += _written(layer, heads)
+    reads_more = any(site.attention.scores.reads_more for site in model.sites())
+    if not (reads_more or split.is_ragged):
+        values += _patterns(run, model, ranges=ranges)
     batch = _rows(split, context, ROWS * context)
-    for probe, of in (("loss_added", loss_added), ("sensitivity", sensitivity)):
-        for layer, of_heads, adds_up in zip(names, of(model, batch), exact, strict=True):
-            values += _of_heads(layer, probe, of_heads, exact=adds_up)
-    for layer, norms in zip(names, gradient_norms(model, batch), strict=True):
-        values += [Value(layer, None, f"grad_{name}", norm) for name, norm in norms.items()]
-    if shown and isinstance(run.corpus.recipe, grammar.Grammar):
-        values += _grammar(run, model)
-    if prune:
-        for at, head, loss in pruned(model, batch):
-            values.append(Value(names[at], head + 1, "pruned", loss, exact=all(exact)))
+    for layer, of_heads, adds_up in zip(names, loss_added(model, batch), exact, strict=True):
+        values += _of_heads(layer, "loss_added", of_heads, exact=adds_up)
     return [value for value in values if np.isfinite(value.value)]
 
 
@@ -107,7 +90,7 @@ def _of_heads(
     return [Value(layer, head, probe, value, by_chance, **about) for head, (value, by_chance) in pairs]
 
 
-def _written(layer: int | str, heads: Heads, *, briefly: bool) -> Iterator[Value]:
+def _written(layer: int | str, heads: Heads) -> Iterator[Value]:
     """The probes of what heads write: how much of each is kept, and how different they are."""
     read, written, fused = (part[heads.real].numpy() for part in (heads.read, heads.written, heads.fused))
     n, H, V = read.shape
@@ -115,17 +98,12 @@ def _written(layer: int | str, heads: Heads, *, briefly: bool) -> Iterator[Value
     draws = generator(0, "probe", f"shuffled/{layer}")
     nobody, nobody_fused = _shuffled(heads, draws)
     targets, others = ([part[:, head] for head in range(H)] for part in (read, nobody))
-    for probe, of in OF_SHARES.items():
-        if not (briefly and of is outputs.mlp_shares):
-            yield from _of_heads(layer, probe, of(fused, targets), of(nobody_fused, others))
-    kept, by_chance = (outputs.dimensions_kept(*pair) for pair in ((fused, read), (nobody_fused, nobody)))
-    yield Value(layer, None, "dimensions", kept, by_chance)
+    kept, by_chance = outputs.linear_shares(fused, targets), outputs.linear_shares(nobody_fused, others)
+    yield from _of_heads(layer, "kept", kept, by_chance)
     some = written[:: max(1, n // NAMED)]
     for probe, values, null in (
         ("write_rank", outputs.effective_ranks(written), None),
-        ("angle", outputs.angles(written), None),
         ("head_id_accuracy", outputs.head_id_accuracy(some), 1 / H),
-        ("cka", outputs.cka(written[:: max(1, n // COMPARED)]), 0.0),
     ):
         yield from _of_heads(layer, probe, values, null, exact=heads.exact)
 
@@ -142,17 +120,13 @@ def _patterns(run: PlacedRun, model: Model, *, ranges: bool) -> Iterator[Value]:
     for probe, layers in _scores(model, *_texts(run)).items():
         low, high = untrained.get(probe, (None, None))
         for layer, values in enumerate(layers, 1):
-            if probe == "pattern_rank":
-                yield Value(layer, None, probe, *values, low=low, high=high)
-            else:
-                yield from _of_heads(layer, probe, values, low=low, high=high)
+            yield from _of_heads(layer, probe, values, low=low, high=high)
 
 
 def _scores(model: Model, text: Batch, again: Batch) -> dict[str, list[list[float]]]:
-    """The probes of patterns, by probe and layer: one value per head, or one for the layer."""
+    """The probes of patterns, by probe and layer: one value per head."""
     seen = patterns_of(model, text)
     scores = {probe: [of(layer) for layer in seen] for probe, of in OF_PATTERNS.items()}
-    scores["pattern_rank"] = [[patterns.pattern_rank(layer)] for layer in seen]
     scores["induction"] = [induction(layer) for layer in patterns_of(model, again)]
     return scores
 
@@ -163,21 +137,6 @@ def _texts(run: PlacedRun) -> tuple[Batch, Batch]:
     text = _rows(run.corpus.splits["validation"], context, ROWS * context)
     again = twice(run.spec.vocab, context, ROWS, generator(0, "probe", "twice"))
     return text, Batch(again, again)
-
-
-def _grammar(run: PlacedRun, model: Model) -> Iterator[Value]:
-    lines = grammar.read(run, model)
-    for tag, loss in grammar.losses(lines).items():
-        yield Value(0, None, f"loss_{tag}", loss)
-    for at, site in enumerate(model.sites()):
-        for head in range(site.attention.spec.heads):
-            for tag, more in grammar.losses_added(lines, model, (at, head)).items():
-                yield Value(site.layer, head + 1, f"added_{tag}", more, exact=site.attention.fusion.adds_up)
-    if not len(lines.subjects):  # no verb has its subject in the same row
-        return
-    weights, nulls, low, high = grammar.on_subject(lines, generator(0, "probe", "subjects"))
-    for layer, pair in enumerate(zip(weights, nulls, strict=True), 1):
-        yield from _of_heads(layer, "on_subject", *pair, low=low, high=high)
 
 
 _RANGES: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}  # by model and text, for all seeds

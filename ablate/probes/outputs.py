@@ -12,16 +12,12 @@ model width; what heads write to the residual stream is (n, H, C).
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import scipy.linalg
-import torch
 
 from ablate.config.rules import ConfigError
 
 FOLDS = 5  # blocks of tokens
 TOKENS_A_DIMENSION = 10
 NEGLIGIBLE = 1e-12  # directions with less than this share of the largest variance are ignored
-MOST_BITS = 8.0  # upper bound per dimension: the resolution of bfloat16
-SAME = 1e-6  # singular values below this share of the largest count as 0
 
 
 def require_tokens(tokens: int, dimensions: int) -> None:
@@ -52,73 +48,10 @@ def linear_shares(fused_nD: np.ndarray, targets: Sequence[np.ndarray]) -> list[f
     return np.clip(explained, 0, 1).tolist()
 
 
-def dimensions_kept(fused_nD: np.ndarray, read_nHV: np.ndarray) -> float:
-    """For all heads together, whitened as one vector: the share that can be recovered times its dimensions.
-    Up to noise, at most the rank of the map from the heads to the fused vector."""
-    together = read_nHV.reshape(len(read_nHV), -1)
-    directions = whitener(np.atleast_2d(np.cov(together, rowvar=False))).shape[1]
-    return linear_shares(fused_nD, [together])[0] * directions
-
-
-def bits_kept(fused_nD: np.ndarray, targets: Sequence[np.ndarray]) -> list[float]:
-    """−½ Σ log₂(1 − ρ²) over the canonical correlations ρ of each target with the fused vector: their mutual
-    information in bits per token, if both were Gaussian. Directions are fitted on the training tokens and
-    correlations measured on the held-out ones; a direction counts at most MOST_BITS."""
-    bits = np.zeros(len(targets))
-    most = 1 - 4.0**-MOST_BITS
-    for (x, x_held), whitened in _folds(fused_nD, targets):
-        for at, (y, y_held) in enumerate(whitened):
-            left, _, right = np.linalg.svd(x.T @ y / len(x), full_matrices=False)
-            a, b = x_held @ left, y_held @ right.T
-            scale, rho = (a**2).mean(0) * (b**2).mean(0), (a * b).mean(0)
-            squared = np.divide(np.clip(rho, 0, None) ** 2, scale, out=np.zeros(len(rho)), where=scale > 0)
-            bits[at] -= 0.5 * np.log2(1 - np.minimum(squared, most)).sum() / FOLDS
-    return bits.tolist()
-
-
-def mlp_shares(fused_nD: np.ndarray, targets: Sequence[np.ndarray], seed: int = 0) -> list[float]:
-    """As linear_shares, with a small MLP added to the linear map, and only the last block held out."""
-    train = np.arange(len(fused_nD)) < len(fused_nD) * (FOLDS - 1) // FOLDS
-    x, x_held = _white(fused_nD, train)
-    whitened = [_white(target, train) for target in targets]
-    y, y_held = (np.concatenate(part, 1) for part in zip(*whitened, strict=True))
-    linear = x.T @ y / len(x)
-    rest = _fit(x, y - x @ linear, x_held, np.random.default_rng(seed))
-    error = (y_held - x_held @ linear - rest) ** 2
-    ends = np.cumsum([part.shape[1] for part, _ in whitened])[:-1]
-    pairs = zip(np.split(error, ends, 1), np.split(y_held**2, ends, 1), strict=True)
-    return [max(0.0, 1 - e.sum() / d.sum()) if d.size and d.sum() else 0.0 for e, d in pairs]
-
-
 def shuffled(read_nHV: np.ndarray, draws: np.random.Generator) -> np.ndarray:
     """The heads with their tokens shuffled independently, so that no head has information on another."""
     orders = [draws.permutation(len(read_nHV)) for _ in range(read_nHV.shape[1])]
     return np.stack([read_nHV[order, head] for head, order in enumerate(orders)], 1)
-
-
-HIDDEN, STEPS, BATCH, RATE = 128, 200, 512, 3e-3  # hyper-parameters of the MLP
-
-
-def _fit(x: np.ndarray, y: np.ndarray, x_held: np.ndarray, draws: np.random.Generator) -> np.ndarray:
-    """Predictions for x_held of an MLP whose output starts at 0 and that AdamW trains on x and y."""
-    inputs, targets, held_out = (torch.from_numpy(a.astype(np.float32)) for a in (x, y, x_held))
-    first = torch.from_numpy(draws.standard_normal((x.shape[1], HIDDEN), np.float32) / x.shape[1] ** 0.5)
-    second = torch.zeros(HIDDEN, y.shape[1])
-    weights = [first.requires_grad_(), torch.zeros(HIDDEN, requires_grad=True), second.requires_grad_()]
-    optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=1e-2, fused=True)
-
-    def output(some: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.gelu(some @ weights[0] + weights[1]) @ weights[2]
-
-    for step in range(STEPS):
-        for group in optimizer.param_groups:
-            group["lr"] = RATE * (1 - step / STEPS)
-        batch = torch.from_numpy(draws.integers(len(x), size=BATCH))
-        optimizer.zero_grad()
-        (output(inputs[batch]) - targets[batch]).square().mean().backward()
-        optimizer.step()
-    with torch.no_grad():
-        return output(held_out).double().numpy()
 
 
 Whitened = tuple[np.ndarray, np.ndarray]  # of the training tokens, and of the others
@@ -148,34 +81,17 @@ def _white(x_nD: np.ndarray, train: np.ndarray) -> Whitened:
 
 
 def effective_ranks(written_nHC: np.ndarray) -> list[float]:
-    """The effective rank of each head's output: exp(−Σ p log p), p the share of variance of each direction.
-    See: Roy and Vetterli, "The effective rank", 2007."""
-    return [effective_rank(np.linalg.eigvalsh(np.cov(one, rowvar=False))) for one in _heads(written_nHC)]
+    """The effective rank of each head's output: exp(−Σ p log p), p the share of variance of each direction; 0
+    if it does not vary. See: Roy and Vetterli, "The effective rank", 2007."""
+    return [_effective_rank(np.linalg.eigvalsh(np.cov(one, rowvar=False))) for one in _heads(written_nHC)]
 
 
-def effective_rank(eigenvalues: np.ndarray) -> float:
-    """The effective rank for these eigenvalues of a covariance; 0 if all are 0."""
-    shares = np.clip(eigenvalues, 0, None)
+def _effective_rank(variances: np.ndarray) -> float:
+    shares = np.clip(variances, 0, None)
     if not shares.sum() > 0:
         return 0.0
     shares = shares[shares > 0] / shares.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
-
-
-def angles(written_nHC: np.ndarray) -> list[float]:
-    """The smallest angle, in degrees, between the subspace in which a head writes and that of all others: 0
-    if they share a direction, 90 if they are orthogonal."""
-    # Variances are squares of singular values.
-    bases = [scipy.linalg.orth(np.cov(one, rowvar=False), rcond=SAME**2) for one in _heads(written_nHC)]
-    smallest = []
-    for head, mine in enumerate(bases):
-        others = [basis for other, basis in enumerate(bases) if other != head and basis.size]
-        if not others or not mine.size:
-            smallest.append(90.0)
-            continue
-        union = scipy.linalg.orth(np.concatenate(others, 1), rcond=SAME)
-        smallest.append(float(np.degrees(scipy.linalg.subspace_angles(mine, union).min())))
-    return smallest
 
 
 def head_id_accuracy(written_nHC: np.ndarray) -> list[float]:

@@ -3,8 +3,7 @@ how much those of two heads differ.
 
 A pattern has a row for each position: weights over the positions up to it, which sum to 1. The first row is
 always 1, so it is left out. Where a rule may weigh below 0, as talking and differential, rows have another
-sum, and entropy and divergence, which have no meaning then, are left out. `but_first` also leaves out the
-first position as a source, where heads often look if they find nothing else.
+sum, and entropy and divergence, which have no meaning then, are left out.
 
 legend: B rows of text, T positions of the queries, S of the keys and values, H heads, V value width of a
 head, C model width.
@@ -20,7 +19,6 @@ from torch import Tensor
 from ablate.data.splits import Batch
 from ablate.model.attention import Attention
 from ablate.model.models import Model, Site, inputs_of_attention
-from ablate.probes.outputs import effective_rank, over_others
 from ablate.training.circuit import over_positions
 
 
@@ -105,26 +103,22 @@ def without_bias(readout: torch.nn.Module, x: Tensor) -> Tensor:
 # --- probes of patterns ----------------------------------------------------------------------------
 
 
-def entropies(patterns_BHTS: Tensor, *, but_first: bool = False) -> list[float]:
+def entropies(patterns_BHTS: Tensor) -> list[float]:
     """For each head, the mean entropy −Σ A log A, relative to that of uniform weights; NaN if a weight is
     below 0 or weights do not add up to 1."""
-    rows, seen_T = _rows(patterns_BHTS, but_first=but_first)
+    rows = distributions(patterns_BHTS)[:, :, 1:]
+    seen_T = torch.arange(2, rows.shape[-1] + 1, dtype=rows.dtype)
     nats = -torch.special.xlogy(rows, rows).sum(-1)
     return over_positions(nats / seen_T.log())
 
 
-def distances(patterns_BHTS: Tensor, *, but_first: bool = False) -> list[float]:
+def distances(patterns_BHTS: Tensor) -> list[float]:
     """For each head, how far back it looks, Σ A_ts (t − s), relative to uniform weights; NaN if weights do
     not add up to 1."""
-    rows, seen_T = _rows(patterns_BHTS, but_first=but_first)
+    rows = distributions(patterns_BHTS)[:, :, 1:]
     place = torch.arange(rows.shape[-1], dtype=rows.dtype)
     back_TS = place[1:, None] - place
-    return over_positions((rows * back_TS).sum(-1) / ((seen_T - 1) / 2))
-
-
-def first_position(patterns_BHTS: Tensor) -> list[float]:
-    """For each head, the mean weight on position 0."""
-    return over_positions(patterns_BHTS[:, :, 1:, 0])
+    return over_positions((rows * back_TS).sum(-1) / (place[1:] / 2))
 
 
 def divergences(patterns_BHTS: Tensor) -> list[float]:
@@ -140,16 +134,7 @@ def divergences(patterns_BHTS: Tensor) -> list[float]:
         mixed = -torch.special.xlogy(middle, middle).sum(-1)
         apart = mixed - (entropy + entropy[:, head : head + 1]) / 2
         pairs[head] = apart.mean((0, 2))
-    return over_others(pairs.numpy())
-
-
-def pattern_rank(patterns_BHTS: Tensor) -> float:
-    """The number of different patterns: the effective rank of the heads' deviations from the uniform
-    pattern."""
-    T = patterns_BHTS.shape[-1]
-    uniform = torch.ones(T, T, dtype=patterns_BHTS.dtype).tril()
-    beside = (patterns_BHTS - uniform / uniform.sum(-1, keepdim=True)).transpose(0, 1).flatten(1)
-    return effective_rank(torch.linalg.eigvalsh(beside @ beside.T).numpy())
+    return [] if H < 2 else ((pairs.sum(1) - pairs.diag()) / (H - 1)).tolist()
 
 
 def distributions(patterns_BHTS: Tensor) -> Tensor:
@@ -158,13 +143,3 @@ def distributions(patterns_BHTS: Tensor) -> Tensor:
     sums = patterns_BHTS.sum(-1, keepdim=True)
     is_one = torch.isclose(sums, torch.ones_like(sums), rtol=0, atol=1e-5)
     return patterns_BHTS.where(is_one | (sums == 0), torch.nan)
-
-
-def _rows(patterns_BHTS: Tensor, *, but_first: bool) -> tuple[Tensor, Tensor]:
-    """The rows with more than one position to choose from, renormalized, and the number of these
-    positions."""
-    skipped = 1 if but_first else 0
-    rows = distributions(patterns_BHTS)[:, :, 1 + skipped :, skipped:]
-    if but_first:
-        rows = rows / rows.sum(-1, keepdim=True).clamp_min(1e-12)
-    return rows, torch.arange(2, rows.shape[-2] + 2, dtype=rows.dtype)

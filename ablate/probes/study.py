@@ -1,7 +1,6 @@
 """Probe the runs that a target names, and write files beside its results: values, and maps of attention."""
 
 import contextlib
-import functools
 import json
 import os
 import re
@@ -37,7 +36,6 @@ from ablate.store.store import Store
 
 DIGITS = 4  # of the numbers in attention maps
 MAPS = re.compile(rb'\{"[^"]*": \{"tokens"')  # how a file of them begins
-MOST_PRUNED = 64  # the most heads to prune, as the cost is quadratic in their number
 
 
 @dataclass(frozen=True)
@@ -74,9 +72,7 @@ def find(target: str, where: Sequence[str] = ()) -> Probed:
     return Probed(directories, variant, path)
 
 
-def probe_runs(
-    directories: Mapping[str, Path], path: Path, *, prune: bool, report: Callable[[str], None]
-) -> pd.DataFrame:
+def probe_runs(directories: Mapping[str, Path], path: Path, *, report: Callable[[str], None]) -> pd.DataFrame:
     """Probe these runs, given by run_id, with one process per core: the trained model of each and its
     intermediate weights, if it kept any, with the values of the untrained model beside them. `path` is
     written after each run, and keeps the values of other runs.
@@ -86,7 +82,7 @@ def probe_runs(
     """
     titles, run_ids, parts = Store().titles(), [*directories], list[pd.DataFrame]()
     probed = map_in_workers(
-        functools.partial(_values_of_run, prune=prune),
+        _values_of_run,
         [*directories.values()],
         min(len(directories), available_cores()),
     )
@@ -104,21 +100,18 @@ def probe_runs(
     return pd.concat(parts, ignore_index=True)
 
 
-def _values_of_run(directory: Path, *, prune: bool) -> pd.DataFrame | ConfigError:
+def _values_of_run(directory: Path) -> pd.DataFrame | ConfigError:
     """The probes of a finished run after each step whose weights it kept, with those of the untrained model
     beside them; or the reason why there are none."""
     try:
         require_weights(directory)
         run = reopened(directory, code=True).prepared("cpu")
-        if prune and sum(spec.heads * layers for spec, layers in run.spec.kinds.values()) > MOST_PRUNED:
-            raise ConfigError(f"--prune: {run.name} has more than {MOST_PRUNED} heads; leave it out here")
         model, last = in_float64(run), run.config.train.steps
-        untrained = _table(measure(run, model, prune=False, briefly=False, ranges=False))
+        untrained = _table(measure(run, model, ranges=False))
         tables = []
         for step in [*weights_on_the_way(directory), last]:
             model.load_state_dict(weights_of(directory, None if step == last else step))
-            values = measure(run, model, prune=prune and step == last, briefly=step != last, ranges=True)
-            tables.append(_table(values).assign(step=step))
+            tables.append(_table(measure(run, model)).assign(step=step))
     except ConfigError as error:
         return ConfigError(str(error))  # which can be sent between processes, whatever its class
     place = ["layer", "head", "probe"]
@@ -136,7 +129,7 @@ def _abstaining(directory: Path) -> str:
 
 def _table(values: Iterable[Value]) -> pd.DataFrame:
     numbers = dict.fromkeys(("value", "null", "low", "high"), float)
-    return pd.DataFrame([asdict(value) for value in values]).astype({"head": "Int64", **numbers})
+    return pd.DataFrame([asdict(value) for value in values]).astype(numbers)
 
 
 def _write(path: Path, table: pd.DataFrame) -> None:

@@ -44,11 +44,8 @@ from ablate.reporting.figures import (
 from ablate.reporting.page import Page
 
 # Probes that only need attention patterns, for which the range of untrained models is known.
-ATTENTION = (
-    *("previous", "induction", "first", "distance", "distance_but_first", "entropy", "entropy_but_first"),
-    *("jsd", "pattern_rank", "on_subject"),
-)
-OVER_STEPS = ("previous", "induction", "loss_added", "grad_query", "grad_value")
+ATTENTION = ("previous", "induction", "distance", "entropy", "jsd")
+OVER_STEPS = ("previous", "induction", "loss_added")
 SHAPES = ("triangle-right", "circle", "triangle-left")
 MOST_VARIANTS = 4  # the most variants with attention maps
 MAPS = 3  # the most attention maps per run
@@ -72,8 +69,7 @@ class Heads:
     @cached_property
     def last(self) -> pd.DataFrame:
         """The summary over seeds at the last step."""
-        values = self.values[self.values["probe"] != "pruned"]
-        return at_the_end(over_seeds(values, self.variant), by="variant")
+        return at_the_end(over_seeds(self.values, self.variant), by="variant")
 
     def of(self, probe: str) -> pd.DataFrame:
         """The values of a probe at the last step, with their variant."""
@@ -92,7 +88,7 @@ def figures(page: Page) -> Iterator[Figure]:
     text = text_file(path)
     runs = json.loads(text.read_text(encoding="utf-8")) if text.is_file() else {}
     maps = {variant[run_id]: of_run for run_id, of_run in runs.items() if run_id in variant.index}
-    if (values["probe"] == "pruned").all():
+    if values.empty:
         return
     heads = Heads(values, variant, dict([*maps.items()][:MOST_VARIANTS]), page.comparison)
     for chart in CHARTS:
@@ -183,33 +179,6 @@ def _ranked(heads: Heads) -> Iterator[Figure]:
         "The loss that is added without a head, heads sorted within a layer and run, mean over seeds; the"
         " darker, the more.",
         {"heads-map": heat_map(cells, "oranges", "head, the most needed first")},
-        data,
-    )
-
-
-def _pruned(heads: Heads) -> Iterator[Figure]:
-    """The loss by the number of heads removed, for each kind of attention."""
-    values = heads.of("pruned")
-    if values.empty:
-        return
-    parts = values["layer"].astype(str).str.partition(" ")
-    values["kind"] = parts[0].where(parts[2] != "", "")  # without a kind if there is only one
-    values["removed"] = values.groupby(["run_id", "kind"]).cumcount() + 1
-    data = over_runs(values, ["variant", "kind", "removed"])
-    x = "heads taken away, the cheapest first"
-    yield Figure(
-        "heads-pruned",
-        "Without one head after the other",
-        "Loss on some held-out rows with heads put at their means, each time the one that costs least: mean"
-        " over seeds, band from the lowest to the highest.",
-        {
-            slug(f"heads-pruned {kind}".strip()): spec(
-                curves(heads.comparison, part.drop(columns="kind"), "removed", x, "loss, nats"),
-                280,
-                str(kind),
-            )
-            for kind, part in data.groupby("kind", sort=False)
-        },
         data,
     )
 
@@ -329,4 +298,4 @@ def _telling(
     return telling
 
 
-CHARTS = (_sorted, _ranked, _pruned, _over_steps, _alike, _on_text)
+CHARTS = (_sorted, _ranked, _over_steps, _alike, _on_text)

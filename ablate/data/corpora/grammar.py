@@ -12,7 +12,7 @@ requires three different abilities of a model:
   verbs after a subject, so a word's role has to be read from its context;
 - plain statistics: words and rules differ in weight, which even a bigram model can learn.
 
-The best possible loss is known (benchmarks/grammar.py). Each sentence has exactly one derivation (a noun
+The best possible loss is known (tests/test_grammar.py). Each sentence has exactly one derivation (a noun
 phrase takes at most one modifier, so no attachment is ambiguous), hence -log p(sentence) is the sum of -log p
 over its rules.
 """
@@ -21,8 +21,8 @@ import bisect
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ablate.config.rules import Count
 from ablate.data.corpora.base import TextRecipe, register
@@ -96,8 +96,19 @@ def sentences(seed: int) -> Iterator[tuple[str, float]]:
     A seed gives the same sentences on every machine and Python: all draws are `random()`, which Python keeps
     stable.
     """
-    for spelled, _, nats in derivations(seed):
-        yield " ".join(spelled) + ".\n", nats
+    draw = random.Random(seed).random
+    while True:
+        words, nats, left = list[str](), 0.0, ["sentence"]
+        while left:
+            symbol = left.pop()
+            if symbol not in GRAMMAR:
+                words.append(symbol)
+                continue
+            reach = STEPS[symbol]
+            weight, body = GRAMMAR[symbol][bisect.bisect(reach, draw() * reach[-1])]
+            nats += math.log(reach[-1] / weight)
+            left.extend(reversed(body))
+        yield " ".join(words) + ".\n", nats
 
 
 def text(seed: int, characters: int) -> Iterator[str]:
@@ -107,84 +118,3 @@ def text(seed: int, characters: int) -> Iterator[str]:
         chunk = "".join(itertools.islice(stream, 1000))[:characters]
         characters -= len(chunk)
         yield chunk
-
-
-# --- the role of each word ------------------------------------------------------------------------
-
-# A verb agrees in number with its subject. Nouns of the other number may stand between them, which mislead a
-# model that goes by the last noun. Some words are noun and verb in one form, and only their place says which.
-VERBS = ("transitive", "intransitive", "be")
-
-
-@dataclass(frozen=True)
-class Word:
-    """A word in the text. start, stop: its range of characters. is_two: whether its form is both a noun and a
-    verb. subject: for a verb that agrees with a noun, the noun's range of characters. between: how many nouns
-    of the other number are between the two."""
-
-    start: int
-    stop: int
-    is_two: bool
-    subject: tuple[int, int] | None = None
-    between: int = 0
-
-
-def words(seed: int, characters: int) -> Iterator[Word]:
-    """The words of text(seed, characters), in order; the last one may be cut off."""
-    for _, placed, _ in derivations(seed):
-        for word in placed:
-            if word.start >= characters:
-                return
-            yield word
-
-
-def derivations(seed: int) -> Iterator[tuple[list[str], list[Word], float]]:
-    """The words of `sentences`, what each is in the text, and the -log p of each sentence in nats."""
-    draw, start = random.Random(seed).random, 0
-    while True:
-        sentence = _derived(draw, start)
-        yield sentence
-        start = sentence[1][-1].stop + 2  # the full stop and the line end
-
-
-def _derived(draw: Callable[[], float], start: int) -> tuple[list[str], list[Word], float]:
-    """A sentence that starts at this character, as of `derivations`."""
-    spelled, words, nats = list[str](), list[Word](), 0.0
-    numbers = list[str]()  # of the same words: one or many for a noun, else empty
-
-    def expand(symbol: str, subject: int | None) -> int | None:
-        """Draw what a symbol stands for; returns the head noun of a noun phrase. subject: the noun that a
-        verb in here agrees with, unless a noun phrase precedes it in the same body."""
-        nonlocal nats
-        kind, _, number = symbol.partition("-")
-        if symbol not in GRAMMAR:
-            begin = words[-1].stop + 1 if words else start  # after a space
-            spelled.append(symbol)
-            words.append(Word(begin, begin + len(symbol), symbol in TWO))
-            numbers.append("")
-            return None
-        reach = STEPS[symbol]
-        weight, body = GRAMMAR[symbol][bisect.bisect(reach, draw() * reach[-1])]
-        nats += math.log(reach[-1] / weight)
-        for child in body:
-            head = expand(child, subject)
-            subject = head if child.partition("-")[0] in ("np", "noun") else subject
-        if kind == "noun":
-            numbers[-1] = number
-            return len(words) - 1
-        if kind in VERBS and subject is not None:
-            noun, others = words[subject], numbers[subject + 1 : -1]
-            between = sum(other not in ("", numbers[subject]) for other in others)
-            words[-1] = replace(words[-1], subject=(noun.start, noun.stop), between=between)
-        return subject
-
-    expand("sentence", None)
-    return spelled, words, nats
-
-
-def _forms(kinds: tuple[str, ...]) -> set[str]:
-    heads = [head for head in GRAMMAR if head.partition("-")[0] in kinds]
-    return {body[0] for head in heads for _, body in GRAMMAR[head]}
-
-
-TWO = _forms(("noun",)) & _forms(VERBS)

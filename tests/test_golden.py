@@ -21,7 +21,7 @@ def test_every_method_and_text_is_golden():
     chosen = {word.partition("=")[2] for words in RUNS.values() for word in words}
     missing = {*fusion.methods(), *scores.methods()} - {"softmax"} - chosen  # which is of concat
     assert not missing, f"{missing}: add a run to RUNS in tests/golden/renew.py, and run that"
-    fixed_by_digests = {"hub", "download"}
+    fixed_by_digests = {"download"}
     assert chosen | {*TEXTS, "file"} >= {*registry.methods()} - fixed_by_digests
     assert {*GOLDEN["losses"]} == {*RUNS} and {*GOLDEN["texts"]} == {*TEXTS}
 

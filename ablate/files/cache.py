@@ -14,9 +14,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from ablate.config.identity import digest
 from ablate.files import owned
-from ablate.files.atomic import file_digest
 
 DAY = 86_400  # seconds
 
@@ -24,11 +22,9 @@ log = logging.getLogger(__name__)
 
 
 def find(key: str) -> tuple[Path, Any] | None:
-    """The entry's directory and the data that its writer returned; None if it is missing or its seal is
-    broken."""
-    with suppress(OSError):  # it can't be read at the moment, which is no damage
-        return _whole(directory() / key) or _whole(writable() / key)
-    return None
+    """The entry's directory and the data that its writer returned; None if it is not there, or no longer
+    whole."""
+    return _whole(directory() / key) or _whole(writable() / key)
 
 
 def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
@@ -40,17 +36,13 @@ def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
     _sweep()
     with scratch() as part:
         about = write(part)
-        files = {file.name: file_digest(file) for file in part.iterdir()}
-        meta = {"files": files, "about": about, "seal": digest([files, about])}
-        owned.create(part / "meta.json", json.dumps(meta))
+        sizes = {file.name: file.stat().st_size for file in part.iterdir()}
+        owned.create(part / "meta.json", json.dumps({"sizes": sizes, "about": about}))
         while not owned.rename_onto_free(part, place):
             if entry := _whole(place):
                 return entry  # another process was faster: use its entry, drop ours
             with suppress(FileNotFoundError):  # another process may move it, too
-                aside = owned.put_aside(place, writable() / owned.DAMAGED)
-                log.warning(
-                    "%s: damaged, or changed since it was written; made anew, it is in %s", place, aside
-                )
+                owned.put_aside(place, writable() / owned.DAMAGED)
         return place, about
 
 
@@ -93,15 +85,11 @@ def _writable(wanted: Path) -> Path:
 
 
 def _whole(place: Path) -> tuple[Path, Any] | None:
-    """The entry, if its files and what was said of them are as they were written. Raises OSError if that
-    can't be read."""
-    with suppress(FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
+    """The entry, if its files are there and as long as they were written."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
-        files, about = meta["files"], meta["about"]
-        if meta["seal"] == digest([files, about]) and all(
-            file_digest(place / name) == was for name, was in files.items()
-        ):
-            return place, about
+        if all((place / name).stat().st_size == size for name, size in meta["sizes"].items()):
+            return place, meta["about"]
     return None
 
 

@@ -7,9 +7,7 @@ from typing import Literal
 from ablate.config.rules import ConfigError
 from ablate.data.corpora.base import SPLITS, Decoded, OfDocuments, TextRecipe, register
 from ablate.data.downloads import RemoteFile, fetch
-from ablate.data.text import CorpusError, Document, Text, check_encoding, read, readable
-
-RATIO, UNPACKED = 100, 1 << 26  # a text may be so many times its file, and have so many characters at least
+from ablate.data.text import Document, Text, check_encoding, read, readable
 
 
 @register("download")
@@ -54,10 +52,4 @@ class Download(OfDocuments, Decoded, TextRecipe):
         name = f"{path}/{member}" if member else str(path)
         with readable(path, name):
             opened = zipfile.Path(path, member) if member else path
-        left = max(UNPACKED, RATIO * file.size)
-        for chunk in read(opened, self.encoding, self.errors, name=name):
-            if (left := left - len(chunk)) < 0:
-                raise CorpusError(
-                    f"{name}: unpacks to over {RATIO} times its {file.size:,} bytes, as no text does"
-                )
-            yield chunk
+        yield from read(opened, self.encoding, self.errors, name=name)

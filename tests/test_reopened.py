@@ -76,7 +76,6 @@ OTHERS = {"letters": letters(1), "vocabulary": letters(1, "abcdefgh "), "short":
     "command",
     [
         ("probe", "concat", "--only", "loss_added"),
-        ("verify", "--only", "1", "--run", "concat"),
         ("compare", "book", "--cost"),
     ],
     ids=lambda command: command[0],
@@ -217,7 +216,6 @@ def test_too_little_memory_is_no_damage(made, monkeypatch):
     "command",
     [
         ("probe", "concat"),
-        ("verify", "--only", "1", "--run", "concat"),
         ("export", "concat", "--to", "hf"),
         ("probe", "concat", "--text", "book.txt"),
     ],
@@ -234,7 +232,7 @@ def test_what_another_program_computed_is_not_computed_again(made, command):
 @pytest.mark.slow
 def test_other_code_of_the_same_numerics_counts_as_before_and_is_told(made):
     reseal(directory(made), code="0" * 12)
-    assert call_cli("verify", "--only", "1", "--run", "concat", cwd=made).returncode == 0
+    assert call_cli("probe", "concat", "--only", "entropy", cwd=made).returncode == 0
     again = call_cli("run", *BOOK, *QUICK, cwd=made)
     assert again.returncode == 0 and "1 run had finished before, 1 of them by an ablate with" in again.stderr
     reseal(directory(made), code=provenance.code())

@@ -1,9 +1,6 @@
 """Which seam an idea fits, with the examples of docs/plugins.md; how a method becomes built in."""
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -96,39 +93,3 @@ def test_a_failing_check_says_what_does_not_count(body, code, words, tmp_path):
     write("scores", body, tmp_path)
     done = call_cli("check", "mine.py", cwd=tmp_path)
     assert done.returncode == code and re.search(words, done.stderr), done.stderr
-
-
-@pytest.mark.slow
-def test_a_built_in_method_begins_with_all_its_files(tmp_path):
-    """In a copy of the checkout: it can be chosen at once, and the tests say what it lacks."""
-    copy = tmp_path / "ablate-copy"
-    for part in ("ablate", "configs", "tests", "docs"):
-        shutil.copytree(
-            ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__", "*.png", "results")
-        )
-    for part in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / part, copy / part)
-
-    def inside(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, *words],
-            cwd=copy,
-            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(copy)},
-            capture_output=True,
-            text=True,
-        )
-
-    for kind, name, written in (("fusion", "mixed", 3), ("scores", "warm", 3), ("readout", "turned", 2)):
-        done = inside("-m", "ablate", "new", kind, name, "--builtin")
-        assert done.returncode == 0 and len(done.stdout.splitlines()) == written + 1, done.stderr
-        assert "ablate.methods" not in (copy / f"ablate/model/{kind}/{name}.py").read_text()
-    shown = inside("-m", "ablate", "run", "fusion=mixed", "scores=warm", "out_proj=turned", "--cfg", "job")
-    assert shown.returncode == 0 and "start: 1.0" in shown.stdout, shown.stderr
-    lacking = inside(
-        "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_sizing.py", "-k", "by_hand"
-    )
-    assert lacking.returncode == 1 and "mixed: write its parameters into OF_METHODS" in lacking.stdout, (
-        lacking.stdout
-    )
-    again = inside("-m", "ablate", "new", "fusion", "mixed", "--builtin")
-    assert again.returncode == 2 and "ablate has a fusion of this name" in again.stderr

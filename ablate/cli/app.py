@@ -145,7 +145,7 @@ def _root(
 def main() -> None:
     """The console script. Exit codes: 0 success; 1 a run, check or equation failed; 2 the command could not
     be carried out (wrong usage, a system error, a bug in ablate); 130 Ctrl-C; 143 SIGTERM."""
-    if os.environ.get(completion.ASKED, "").startswith("complete_"):
+    if os.environ.get("_ABLATE_COMPLETE", "").startswith("complete_"):
         return completion.answer(build())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & {*os.environ} and _is_busy():

@@ -56,9 +56,6 @@ def compare(
             "--why", help="Show all: every family of comparisons with its corrections, shares and notes."
         ),
     ] = False,
-    marginal: Annotated[
-        bool, typer.Option("--marginal", help="Add marginal intervals, which hold singly, not jointly.")
-    ] = False,
     higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
     label: LabelOption = None,
@@ -137,7 +134,7 @@ def compare(
             remark(line, format)
         put()
         tuned = results.records[0].tuned_column if results.records else ""
-        table = cells.short_table(result, tuned, marginal=marginal)
+        table = cells.short_table(result, tuned)
         if format == "table" and not wide:
             table = cells.in_width(table, shutil.get_terminal_size().columns)
         print_table(table, format, wide=wide)
@@ -147,7 +144,7 @@ def compare(
         put()
         for family in result.families:
             remark(cells.caption(result, family), format)
-            print_table(cells.full_table(result, family, marginal=marginal), format, wide=wide)
+            print_table(cells.full_table(result, family), format, wide=wide)
             put()
     for line in (*asked, *(shown if is_short else texts(notes))):
         say(line)

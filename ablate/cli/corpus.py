@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablate.cli import completion
 from ablate.cli.shared import FormatOption, JsonOption, WideOption, print_table, put_json
 from ablate.config.gone import line_on
 from ablate.config.overrides import as_value
@@ -62,7 +61,6 @@ def show(
         typer.Argument(
             metavar="KEY=VALUE",
             help="Overrides as ablate run takes them, as corpus.tokenizer=bpe or train.steps=2000.",
-            autocompletion=completion.overrides,
         ),
     ] = None,
     format: JsonOption = "table",

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ablate.cli import completion
 from ablate.cli.shared import (
     JsonOption,
     PluginOption,
@@ -58,14 +57,6 @@ def check(
 
 
 def verify(
-    run: Annotated[
-        str | None,
-        typer.Option(
-            help="Also measure a trained run: how far its heads are from a single head with the same weights,"
-            " and how many outputs lie outside the range of the values.",
-            autocompletion=completion.runs,
-        ),
-    ] = None,
     only: Annotated[
         str | None,
         typer.Option(metavar="N[,N]", help="Check only these equations, by number, name or question (Q1)."),
@@ -93,31 +84,26 @@ def verify(
     import pandas as pd
 
     from ablate.verify.identities import QUESTIONS
-    from ablate.verify.results import FAIL, of_run
+    from ablate.verify.results import FAIL
     from ablate.verify.results import verify as verified
 
     use_plugins(plugin)
     if class_ is not None:
-        if only or run:
-            raise ConfigError("--class: it compares two configs; leave out --only and --run")
+        if only:
+            raise ConfigError("--class: it compares two configs; leave --only out")
         _compare_classes(*class_, format=format, wide=wide)
         return
     verdicts = verified([name.strip() for name in (only or "").split(",") if name.strip()])
-    tables = {"identities": [dataclasses.asdict(verdict) for verdict in verdicts]}
-    if run is not None:
-        tables["run"] = of_run(run)
+    rows = [dataclasses.asdict(verdict) for verdict in verdicts]
     failed = [verdict for verdict in verdicts if verdict.verdict == FAIL]
     if format == "json":
-        put_json(**tables)
+        put_json(identities=rows)
     else:
-        for name, rows in tables.items():
-            say(CAPTIONS[name])
-            table = pd.DataFrame(rows)
-            if name == "identities":
-                table["error"] = ["" if e is None or e != e else f"{e:.1e}" for e in table["error"]]
-                table = table.drop(columns="crash")
-            print_table(table, "table", wide=wide)
-            put()
+        say("equations, in float64: the error relative to the largest entry")
+        table = pd.DataFrame(rows).drop(columns="crash")
+        table["error"] = ["" if e is None or e != e else f"{e:.1e}" for e in table["error"]]
+        print_table(table, "table", wide=wide)
+        put()
         for question, words in QUESTIONS.items():
             if any(verdict.question == question for verdict in verdicts):
                 say(f"{question}: {words}")
@@ -156,10 +142,3 @@ def _compare_classes(one: str, other: str, *, format: str, wide: bool) -> None:
         say("the texts of both are equal, and the folds are not: what a method claims is false; ablate check")
     if is_off or not result.same:
         raise typer.Exit(1)
-
-
-CAPTIONS = {
-    "identities": "equations, in float64: the error relative to the largest entry",
-    "run": "the relative change if the same weights make one head, and the share of outputs outside the range"
-    " of the values",
-}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablate.cli import completion
 from ablate.cli.shared import (
     INTERRUPTED,
     JsonOption,
@@ -54,7 +53,6 @@ def run(
             help="Hydra overrides, as KEY=VALUE (ablate keys lists the keys), and Hydra's own options: -m"
             " sweeps over values separated by commas, --cfg job shows the configuration, --info what it is"
             " composed from, -cd DIR and -cn NAME take configs of your own, --hydra-help explains them all.",
-            autocompletion=completion.overrides,
         ),
     ] = None,
     dry_run: Annotated[

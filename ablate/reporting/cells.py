@@ -15,7 +15,7 @@ from ablate.reporting.words import confidence, interval, look, p_value, unit, ve
 DIGITS = ".4f"  # of metrics in tables
 
 
-def full_table(comparison: Comparison, family: str, *, marginal: bool = False) -> pd.DataFrame:
+def full_table(comparison: Comparison, family: str) -> pd.DataFrame:
     """One family for readers: the columns that distinguish the variants, and the numbers behind the
     verdict."""
     table = comparison.family(family)
@@ -31,9 +31,6 @@ def full_table(comparison: Comparison, family: str, *, marginal: bool = False) -
         read["diff"] = ["" if diff != diff else f"{diff:+.4f}" for diff in table["diff"].tolist()]
     if table["diff"].notna().any() and comparison.table["n"].max() > 1:  # one seed decides nothing
         read["[low, high]"] = intervals(table, "low", "high")
-        if marginal:
-            level = confidence(comparison)
-            read[f"marginal {level}"] = intervals(table, "low_marginal", "high_marginal")
         if table["share"].notna().any():
             read["share"] = ["" if share != share else f"{share:.0%}" for share in table["share"].tolist()]
         read["p_holm"] = [p_value(p) for p in table["p_holm"].tolist()]
@@ -122,17 +119,16 @@ def _with_why(one: Finding) -> str:
 # --- in short ---------------------------------------------------------------------------------------------
 
 
-def short_table(comparison: Comparison, tuned: str = "", *, marginal: bool = False) -> pd.DataFrame:
+def short_table(comparison: Comparison, tuned: str = "") -> pd.DataFrame:
     """Each contrast in a row: variant, n, mean, difference [low, high], verdict; each baseline once, above
     those that are compared with it. If nothing is compared: variant, n, mean.
 
-    tuned: the column of which each variant has its own value; it is in no name. marginal: with
-    marginal intervals, too.
+    tuned: the column of which each variant has its own value; it is in no name.
     """
     family = comparison.family(_family(comparison))
     rows = family[family["baseline"].notna()]
     rows = family if rows.empty else _with_baselines(family, rows)
-    read = _of_contrasts(comparison, rows, marginal=marginal)
+    read = _of_contrasts(comparison, rows)
     if rows["diff"].isna().all():
         read = read[["n"]]
     read.insert(0, "variant", _names(comparison, rows["variant"], tuned))
@@ -143,11 +139,8 @@ def short_table(comparison: Comparison, tuned: str = "", *, marginal: bool = Fal
     return read
 
 
-def _of_contrasts(comparison: Comparison, rows: pd.DataFrame, *, marginal: bool) -> pd.DataFrame:
+def _of_contrasts(comparison: Comparison, rows: pd.DataFrame) -> pd.DataFrame:
     read = {"n": numbers_of_seeds(rows), "difference [low, high]": differences(rows)}
-    if marginal:
-        ends = intervals(rows, "low_marginal", "high_marginal")
-        read[f"marginal {confidence(comparison)}"] = ends
     return pd.DataFrame({**read, "verdict": verdicts(comparison, rows)})
 
 

@@ -616,7 +616,7 @@ def low_latent_loses(b: Bench) -> Sides:
     return b.out(low), b.out(b.concat)
 
 
-# --- each method against a plain formula ------------------------------------------------------------
+# --- methods -----------------------------------------------------------------------------------------
 
 
 @identity("15", "talking after softmax = Σ A_i x (Σ_j P_ji OV_j)", "talking heads mix what heads write", "Q4")
@@ -627,15 +627,6 @@ def talking_mixes_operators(b: Bench) -> Sides:
     return b.out(talking), (b.patterns(b.scores(talking)) @ (b.x[:, None] @ mixed)).sum(1)
 
 
-@identity("talking", "P_post softmax(P_pre Q Kᵀ)", "by its formula", "")
-def talking_by_hand(b: Bench) -> Sides:
-    talking = b.attention(scores="talking")
-    pre, post = (talking.get_parameter(f"scores.{name}") for name in ("pre", "post"))
-    mixed = torch.einsum("ij,bjts->bits", pre, b.scores(talking))
-    patterns = torch.einsum("ij,bjts->bits", post, b.patterns(mixed))
-    return b.out(talking), b.written(b.heads(talking, patterns), talking)
-
-
 @identity("grouped", "[Σ_group z_i] W = cat(Z) (tile within groups)", "between sum and concat", "Q0")
 def grouped_by_hand(b: Bench) -> Sides:
     groups = next(g for g in range(min(2, b.H), b.H + 1) if b.H % g == 0)
@@ -643,38 +634,9 @@ def grouped_by_hand(b: Bench) -> Sides:
     return _with_rows(b, grouped, [rows for rows in b.rows(grouped, b.V) for _ in range(b.H // groups)])
 
 
-@identity("gated", "cat(2σ(x W_g)_i z_i) W_O", "by its formula, of the first half of x", "")
-def gated_by_hand(b: Bench) -> Sides:
-    gated = b.attention(fusion="gated", fusion_reads=b.C // 2)
-    gates = 2 * torch.sigmoid(b.x[..., : b.C // 2] @ gated.get_parameter("fusion.logits.weight").mT)
-    return b.out(gated), b.written(gates.mT[..., None] * b.z, gated)
-
-
-@identity("head_norm", "cat(γ_i ⊙ z_i/√mean z_i²) W_O", "by its formula", "")
-def head_norm_by_hand(b: Bench) -> Sides:
-    normed = b.attention(fusion="head_norm")
-    gain = normed.get_parameter("fusion.gain")
-    return b.out(normed), b.written(_divided_by_its_size(b.z) * gain[:, None], normed)
-
-
 def _divided_by_its_size(x: Tensor, eps: float = torch.finfo(torch.float64).eps) -> Tensor:
     """x/√(mean x² + ε), over the last dimension."""
     return x / (x.square().mean(-1, keepdim=True) + eps).sqrt()
-
-
-@identity("max", "(max_i z_i) W", "by its formula", "")
-def max_by_hand(b: Bench) -> Sides:
-    largest = b.attention(fusion="max")
-    return b.out(largest), b.z.max(1).values @ b.rows(largest, b.V)[0]
-
-
-@identity("exclusive", "cat(z_i − d (z_i·v̂_i) v̂_i), v̂ = v/|v|", "by its formula", "Q4")
-def exclusive_by_hand(b: Bench) -> Sides:
-    exclusive = b.attention(fusion="exclusive", fusion_drop="learned")
-    z, values = b.heads(exclusive), b.projected(exclusive, "value", b.V)
-    along = (z * values).sum(-1, keepdim=True) / values.square().sum(-1, keepdim=True)
-    drop = exclusive.get_parameter("fusion.drop")[:, None]
-    return b.out(exclusive), b.written(z - drop * along * values, exclusive)
 
 
 @identity("28", "exclusive, d = 0 = concat", "exclusive attention that drops nothing is concat", "Q4")
@@ -687,25 +649,12 @@ def something_excluded(b: Bench) -> Sides:
     return b.out(b.attention(fusion="exclusive")), b.out(b.concat)
 
 
-def _differential(b: Bench, share: float | None = None) -> Sides:
-    """Differential attention, and its formula with this λ; with its own by default."""
-    attention = b.attention(scores="differential")
-    a_1, b_1, a_2, b_2 = attention.get_parameter("scores.vectors.weight")
-    own = (a_1 @ b_1).exp() - (a_2 @ b_2).exp() + 0.2
-    halves = [b.projected(attention, name, b.K).chunk(2, -1) for name in ("query", "key")]
-    first, second = (b.patterns((b.K / 2) ** -0.5 * q @ k.mT) for q, k in zip(*halves, strict=True))
-    patterns = 0.8 * (first - (own if share is None else share) * second)
-    return b.out(attention), b.written(b.heads(attention, patterns), attention)
-
-
-@identity("differential", "(1 − λ_0)(A_1 − λ A_2) V", "by its formula", "Q4")
-def differential_by_hand(b: Bench) -> Sides:
-    return _differential(b)
-
-
 @identity("29 not", "(1 − λ_0)(A_1 − λ A_2) ≠ (1 − λ_0) A_1", "the second softmax counts", "Q4")
 def differential_is_no_softmax(b: Bench) -> Sides:
-    return _differential(b, share=0.0)
+    attention = b.attention(scores="differential")
+    q, k = (b.projected(attention, name, b.K).chunk(2, -1)[0] for name in ("query", "key"))
+    first = b.patterns((b.K / 2) ** -0.5 * q @ k.mT)
+    return b.out(attention), b.written(b.heads(attention, 0.8 * first), attention)
 
 
 @identity("29", "λ = 0 ⇒ (1 − λ_0) A_1", "without it, it is softmax at half the key width", "Q4")
@@ -748,32 +697,3 @@ def uniform_by_hand(b: Bench) -> Sides:
     counts = torch.arange(1, b.T + 1, dtype=torch.float64)[:, None]
     means = b.projected(uniform, "value", b.V).cumsum(-2) / counts
     return b.out(uniform), b.written(means, uniform)
-
-
-@identity("offsets", "z_t of head i = v_(t−i)", "by its formula", "Q4")
-def offsets_by_hand(b: Bench) -> Sides:
-    back = b.attention(scores="offsets")
-    values = b.projected(back, "value", b.V)
-    shifted = [torch.nn.functional.pad(values[:, h], (0, 0, h + 1, 0))[:, : b.T] for h in range(b.H)]
-    return b.out(back), b.written(torch.stack(shifted, 1), back)
-
-
-@identity("windows", "softmax over |t − s| < w_i", "by its formula", "Q4")
-def windows_by_hand(b: Bench) -> Sides:
-    widths = [1 + head % b.T for head in range(b.H)]
-    narrow = b.attention(scores="windows", scores_windows=widths)
-    every = torch.ones(b.T, b.T, dtype=torch.bool)
-    hidden = torch.stack([~(every.tril() & every.triu(1 - width)) for width in widths])
-    patterns = torch.softmax(b.scores(narrow).masked_fill(hidden, -torch.inf), -1)
-    return b.out(narrow), b.written(b.heads(narrow, patterns), narrow)
-
-
-@identity("qk_norm", "softmax((γ_q ⊙ q/|q|) · (γ_k ⊙ k/|k|) · √d_k)", "by its formula", "Q4")
-def qk_norm_by_hand(b: Bench) -> Sides:
-    normed = b.attention(scores="qk_norm")
-    q, k = (
-        _divided_by_its_size(b.projected(normed, name, b.K)) * normed.get_parameter(f"scores.{name}_gain")
-        for name in ("query", "key")
-    )
-    heads = b.heads(normed, b.patterns(b.K**-0.5 * q @ k.mT))
-    return b.out(normed), b.written(heads, normed)

@@ -3,13 +3,14 @@
 What would honestly take long is asked for with --dry-run only, which has to answer soon.
 """
 
-import functools
 import random
 from collections.abc import Callable, Mapping, Sequence
-from unittest import mock
+from typing import Any, Literal, get_args, get_origin
 
-from ablate.cli.completion import offers
-from ablate.compose import configs
+from ablate.compose.configs import configs_dir
+from ablate.compose.keys import sections
+from ablate.config.read import bare, dotted
+from ablate.config.schema import RunConfig
 from benchmarks.odd.trial import FILES, PILOT, SMALL, TEXT, Case
 from benchmarks.odd.words import ODD, apart, odd_for, perhaps_misspelt
 
@@ -35,19 +36,31 @@ CHOSEN_BY_ITSELF = ("corpus", "corpus.path", "study", "train.compile")
 
 
 def _settings() -> dict[str, Values]:
-    """The other keys, each with the values that the shell offers, and with two at least."""
-    settings = {}
-    with mock.patch.object(configs, "_read", functools.cache(configs._read)):  # else for each key anew
-        for key in (word.removesuffix("=") for word in offers("")):
-            values = [word.partition("=")[2] for word in offers(f"{key}=")]
-            if key not in {*SIZES, *CHOSEN_BY_ITSELF} and not key.startswith(("hydra", "study.")):
-                settings[key] = tuple(values) if len(values) > 1 else (*(values or ["null"]), "1")
+    """The other keys, each with the choices of its group, the words of its type or its default, and with two
+    values at least."""
+    settings, types = {}, dotted(RunConfig)
+    for key in (key for section in sections() for key in section.keys):
+        if key.name in {*SIZES, *CHOSEN_BY_ITSELF} or key.name.startswith(("hydra", "study")):
+            continue
+        choices = [path.stem for path in sorted((configs_dir() / key.name).glob("*.yaml"))]
+        values = choices or _words(types.get(key.name)) or [key.default or "null"]
+        settings[key.name] = tuple(values) if len(values) > 1 else (*values, "1")
     return settings | by_key(
         """
         hydra/launcher auto basic  hydra.launcher.workers 1 auto  hydra.launcher.threads 1 auto
         hydra.launcher.timeout 60 null  hydra.mode RUN MULTIRUN  name mine pilot
         """
     )
+
+
+def _words(hint: Any) -> list[str]:
+    """The words among the values of a type, such as those of a Literal."""
+    hint = bare(hint)
+    if hint is bool:
+        return ["true", "false"]
+    if get_origin(hint) is Literal:
+        return [str(word) for word in get_args(hint)]
+    return [word for part in get_args(hint) for word in _words(part)]
 
 
 SETTINGS = _settings()
@@ -169,7 +182,7 @@ VALUES: Mapping[str, Values] = {
     **by_key(
         """
         --by fusion fusion,heads seed nix run_id  --margin 0.01 1  --format table csv json md latex xml
-        --marginal  --mixed  --cost  --difference 0.01 0.5
+        --mixed  --cost  --difference 0.01 0.5
         --power 0.8 0.95  --alpha 0.05 0.1  --contrasts 1 6  --budget 60 0.5
         --charts figures book.txt book.txt/figures  --tokens 1 20  --temperature 0 1.0 1000  --top-k 1 5
         --seed 0 3
@@ -178,7 +191,7 @@ VALUES: Mapping[str, Values] = {
 }
 READERS = by_key(
     """
-    compare --metric --baseline --by --where --margin --format --marginal --mixed --cost
+    compare --metric --baseline --by --where --margin --format --mixed --cost
     plan --metric --baseline --where --difference --power --alpha --contrasts --budget --format
     report --metric --baseline --margin --out --charts
     runs --format

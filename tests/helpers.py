@@ -374,7 +374,7 @@ def forgetting_plugins() -> Iterator[None]:
             plugins._forget(path)
         plugins._used.clear()
         provenance._plugins.clear()
-        provenance.tree_digest.cache_clear()
+        provenance.part_digest.cache_clear()
         for kind, methods in groups.items():
             if kind in ConfigStore.instance().repo:
                 ConfigStore.instance().repo[kind] = methods

@@ -19,8 +19,8 @@ from ablate.compute.fastest import onednn, works
 from ablate.config.rules import ConfigError
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
-from ablate.execution.reopen import reopened
 from ablate.execution.run import prepare
+from ablate.execution.stored import reopened
 from ablate.execution.trained import in_float64, weights_of
 from ablate.probes.measure import Value
 from ablate.probes.patterns import patterns_of

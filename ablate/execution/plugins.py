@@ -27,7 +27,6 @@ from ablate.model.attention import parts_of
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line, first_few
 from ablate.store import provenance
-from ablate.store.provenance import parts_code
 
 KINDS = {"fusion": fusion, "scores": scores, "out_proj": readout}
 
@@ -114,7 +113,6 @@ def install(plugins: Sequence[Plugin]) -> None:
             provenance.register_plugin(Path(plugin.path), plugin.name, plugin.source)
             _methods[plugin.path] = _registered(plugin)
             _used[plugin.path] = plugin
-            parts_code.cache_clear()
 
 
 def copies(attention: AttentionSpec) -> dict[str, bytes]:

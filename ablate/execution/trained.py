@@ -19,8 +19,8 @@ from ablate.config.rules import AtLeast, AtMost, ConfigError, Count
 from ablate.data.corpora.base import Task, registry
 from ablate.data.examples import Examples
 from ablate.data.paired import Paired
-from ablate.execution.reopen import Stored, reopened
 from ablate.execution.run import PlacedRun
+from ablate.execution.stored import Stored, reopened
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec
 from ablate.store.run_files import unreadable, weights_on_the_way

@@ -22,7 +22,7 @@ from ablate.config.rules import ConfigError
 from ablate.data.paired import Pair, batch_of
 from ablate.data.splits import Batch
 from ablate.data.tokenizers import Tokenizer
-from ablate.execution.reopen import reopened
+from ablate.execution.stored import reopened
 from ablate.execution.trained import TrainedModel, in_float64, load_model, require_weights, weights_of
 from ablate.files.atomic import write_atomically
 from ablate.launch.processes import map_in_workers

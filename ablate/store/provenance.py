@@ -1,11 +1,9 @@
 """The provenance of results: the version of what is computed, plugins, packages, machine. Loads no torch.
 
 Results of another version of the numerics, of another torch, or of a plugin that has changed since are stale.
-The digest of a plugin's file is a hash of its syntax tree, so comments, docstrings and layout do not change
-it. It is named by its name (plugin/mine.py), another file that it imports by its absolute path.
+The digest of a plugin is of its file alone, which is named by its name (plugin/mine.py).
 """
 
-import ast
 import functools
 import hashlib
 import importlib.metadata
@@ -13,20 +11,17 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ablate.config.rules import ConfigError
 from ablate.numerics import NUMERICS
 from ablate.store.columns import RESULTS, Status
 from ablate.version import __version__
 
 PACKAGE = Path(__file__).parent.parent
-# Fields of the syntax tree that do not affect what is computed.
-IRRELEVANT = ("ctx", "kind", "type_comment", "type_ignores")
 PLUGIN = "plugin/"  # prefix of the name of a plugin's file
-_plugins: dict[Path, tuple[str, bytes]] = {}  # name and source of each plugin, as it was read
+_plugins: dict[Path, tuple[str, str]] = {}  # name and digest of each plugin, as it was read
 
 
 @functools.cache
@@ -37,16 +32,14 @@ def code() -> str:
     return combined({path.relative_to(PACKAGE).as_posix(): hashed(path.read_bytes()) for path in files})
 
 
-@functools.cache
 def parts_code(*files: str) -> Mapping[str, Any]:
     """The columns about the code of a run's methods that are not ablate's own. files: the source files of
     its methods.
 
-    part_files: the digests, by name, of these files and of those that they import from their own folders;
-    parts: 12 hex digits over all of them, None without any. Raises ConfigError.
+    part_files: the digests of these files by name; parts: 12 hex digits over all of them, None without any.
     """
-    names = {name for file in files if not _is_own(Path(file)) for name in with_imports(Path(file))}
-    digests = {name: tree_digest(name) for name in sorted(names)}
+    own = {_name(Path(file)) for file in files if not Path(file).is_relative_to(PACKAGE)}
+    digests = {name: part_digest(name) for name in sorted(own)}
     return {"parts": combined(digests) if digests else None, "part_files": digests}
 
 
@@ -54,7 +47,7 @@ def changes(row: Mapping[str, Any]) -> list[str]:
     """What made this row and is another now, so that it may compute something else: for each what it was and
     is. A plugin that is not loaded counts as unchanged."""
     held = [("numerics", row.get("numerics"), NUMERICS), ("torch", row.get("torch"), torch_version())]
-    held += [(name, was, tree_digest(name)) for name, was in (row.get("part_files") or {}).items()]
+    held += [(name, was, part_digest(name)) for name, was in (row.get("part_files") or {}).items()]
     return [
         f"{what} was {was}, is {now}"
         for what, was, now in held
@@ -118,8 +111,8 @@ def machine() -> dict[str, Any]:
 
 def register_plugin(path: Path, name: str, source: bytes) -> None:
     """Register a plugin's file with its name and source, which stay valid even if the file changes."""
-    _plugins[path] = f"{PLUGIN}{name}", source
-    tree_digest.cache_clear()
+    _plugins[path] = f"{PLUGIN}{name}", hashed(source)
+    part_digest.cache_clear()
 
 
 def plugin_files() -> dict[str, str]:
@@ -132,17 +125,21 @@ def is_of_plugin(name: str) -> bool:
 
 
 @functools.cache
-def tree_digest(name: str) -> str | None:
-    """16 hex digits over the syntax tree of a file; None if there is no such file, or it is not valid Python.
+def part_digest(name: str) -> str | None:
+    """16 hex digits over a file of methods; None if there is no such file, or no such plugin is loaded.
 
     Each file is read once per process, since its module is also imported once.
     """
-    of_plugins = {known: source for known, source in _plugins.values()}
+    of_plugins = {known: digest for known, digest in _plugins.values()}
     try:
-        tree = ast.parse(of_plugins[name] if name in of_plugins else Path(name).read_bytes())
-    except (OSError, SyntaxError, ValueError):
+        return of_plugins.get(name) or hashed(Path(name).read_bytes())
+    except OSError:
         return None
-    return hashed(canonical(tree).encode())
+
+
+def _name(path: Path) -> str:
+    """Of a plugin its name, of a module that it imports its path."""
+    return _plugins[path][0] if path in _plugins else path.as_posix()
 
 
 def hashed(data: bytes) -> str:
@@ -153,69 +150,3 @@ def hashed(data: bytes) -> str:
 def combined(digests: Mapping[str, str | None]) -> str:
     """12 hex digits over the digests of several files and their names."""
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def canonical(node: Any) -> str:
-    """A syntax tree as text, the same in every version of Python: without empty fields, of which some
-    versions have more, and without strings that are statements, such as docstrings."""
-    if isinstance(node, ast.JoinedStr):  # Python 3.12 puts empty strings into it, other versions do not
-        node.values = [v for v in node.values if not (isinstance(v, ast.Constant) and v.value == "")]
-    if isinstance(node, ast.AST):
-        fields = [
-            f"{field}={canonical(value)}"
-            for field, value in ast.iter_fields(node)
-            if field not in IRRELEVANT and value is not None and value != []
-        ]
-        return f"{type(node).__name__}({','.join(fields)})"
-    if isinstance(node, list):
-        return f"[{','.join(canonical(entry) for entry in node if not _stands_alone(entry))}]"
-    return f"{type(node).__name__} {node!a}"
-
-
-def with_imports(file: Path) -> list[str]:
-    """The names of a plugin's file and of all files that it imports, directly or indirectly, from its own
-    folder, sorted. If a folder is imported, the imports of its __init__ count, but not the __init__ itself,
-    unless it is `file`."""
-    reached, waiting = set[Path](), [file]
-    while waiting:
-        path = waiting.pop()
-        if path not in reached and path.is_relative_to(file.parent) and not _is_own(path):
-            reached.add(path)
-            waiting += _imported(path)
-    return sorted(_name(path) for path in reached if path == file or path.name != "__init__.py")
-
-
-def _imported(path: Path) -> Iterator[Path]:
-    """The files that `path` imports from its own folder, or from those above it. Raises ConfigError."""
-    try:
-        tree = ast.parse(_plugins[path][1] if path in _plugins else path.read_bytes())
-    except (OSError, SyntaxError, ValueError) as error:
-        raise ConfigError(f"{_name(path)}: can't be read as Python; correct or restore it") from error
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            level, modules = 0, [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            level, modules = node.level, [module, *(f"{module}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        root = path.parents[level - 1] if level else path.parent
-        for at in (root.joinpath(*module.split(".")) for module in modules):
-            yield from filter(Path.is_file, (at.with_suffix(".py"), at / "__init__.py"))
-
-
-def _is_own(path: Path) -> bool:
-    return path.is_relative_to(PACKAGE)
-
-
-def _name(path: Path) -> str:
-    return _plugins[path][0] if path in _plugins else path.as_posix()
-
-
-def _stands_alone(node: Any) -> bool:
-    """Whether the node is a statement that consists of a string, such as a docstring."""
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )

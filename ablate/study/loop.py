@@ -9,8 +9,8 @@ from ablate.compose.sweep import Sweep
 from ablate.config.rules import ConfigError
 from ablate.data.corpus import forget
 from ablate.execution.execute import settled
-from ablate.execution.reopen import require_as_begun
 from ablate.execution.run import Run
+from ablate.execution.stored import require_as_begun
 from ablate.live.board import Board, Lines, one_by_one
 from ablate.phrases import lines_if
 from ablate.printing import console

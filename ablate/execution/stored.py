@@ -1,5 +1,5 @@
-"""The door to a stored run. Whoever opens one again uses what is here now: its methods, the tokenizer, the
-text, this program. Each is held against the row that the run began with; what is not the same is refused."""
+"""A stored run, opened again with what is here now: its plugins, its text, this program. What is no longer as
+it was is refused in one line."""
 
 import contextlib
 import shlex
@@ -29,7 +29,7 @@ from ablate.store.store import Store
 
 @dataclass(frozen=True)
 class Stored:
-    """A finished run, opened again: it gives what the run was made with. Methods raise ConfigError."""
+    """A finished run, opened again. Methods raise ConfigError if its text is another now."""
 
     directory: Path
     row: Row
@@ -37,11 +37,13 @@ class Stored:
     tokenizer: Tokenizer
 
     def corpus(self) -> Corpus:
+        name = self.directory.name
         try:
             corpus = open_corpus(self.config.corpus, self.config.model.two_texts, self.row["corpus_sha256"])
         except ConfigError as error:
-            raise ConfigError(f"{self.directory.name}: {error}") from error
-        require_same(self.directory, self.row, self.directory.name, tokenizer=corpus.tokenizer)
+            raise ConfigError(f"{name}: {error}") from error
+        if corpus.tokenizer.sha256 != self.tokenizer.sha256:
+            raise ConfigError(f"{name}: its text gives another tokenizer now; train it anew with force=true")
         return corpus
 
     def prepared(self, device: str) -> PlacedRun:
@@ -52,10 +54,9 @@ class Stored:
 def reopened(directory: Path, *, code: bool = False) -> Stored:
     """The finished run in this directory, whose text is not opened yet. code: whether what it computed is
     computed again, for which this program has to be the one that made it. Raises ConfigError."""
-    row, tokenizer = read_finished(directory, thorough=True), tokenizers.load(directory / "tokenizer.json")
-    changed = provenance.changes(row) if code else ()
-    require_same(directory, row, directory.name, tokenizer=tokenizer, changed=changed)
-    config = read_config(directory)
+    row = read_finished(directory, thorough=True)
+    _require_same(directory, row, directory.name, provenance.changes(row) if code else ())
+    config, tokenizer = read_config(directory), tokenizers.load(directory / "tokenizer.json")
     try:
         return Stored(directory, row, read(RunConfig, config), tokenizer)
     except (ValueError, TypeError, AttributeError) as error:
@@ -63,51 +64,34 @@ def reopened(directory: Path, *, code: bool = False) -> Stored:
 
 
 def require_as_begun(run: Run, store: Store) -> None:
-    """Raises ConfigError if the run was begun with other methods or, where it would go on from a checkpoint,
-    by another program or with another tokenizer; unless force asks to train it again."""
+    """Raises ConfigError if the run was begun with other plugins or, where it would go on from a checkpoint,
+    by another program; unless force asks to train it again."""
     if run.config.force is not False:
         return
     stored = store.run(run.name)
     for directory in filter(None, (stored.directory, stored.latest())):
         goes_on = bool(checkpoints(directory)) and not lease.is_live(directory)
-        tokenizer = run.corpus.tokenizer if goes_on else None
         with contextlib.suppress(Damaged, FileNotFoundError):
             row = read_started(directory)
-            changed = provenance.changes_in_code(row) if goes_on else ()
-            require_same(directory, row, run.name, tokenizer=tokenizer, changed=changed)
+            _require_same(directory, row, run.name, provenance.changes_in_code(row) if goes_on else ())
 
 
-def require_same(
-    directory: Path,
-    row: Row,
-    run: str,
-    *,
-    tokenizer: Tokenizer | None = None,
-    changed: Sequence[str] = (),
-) -> None:
-    """Hold what is used of a run against its row: its methods and, where it is given, the tokenizer. run: its
-    name. changed: what of the program is another now. Raises ConfigError, which names what was and what
-    is."""
+def _require_same(directory: Path, row: Row, run: str, changed: Sequence[str]) -> None:
+    """Raises ConfigError if the run's plugins are not loaded, or others. run: its name. changed: what of the
+    program is another now, of which there may be nothing."""
     for name, was in (row.get("part_files") or {}).items():
-        if not provenance.is_of_plugin(name):
+        if not provenance.is_of_plugin(name) or (now := provenance.part_digest(name)) == was:
             continue
-        file, now = Path(name.removeprefix(provenance.PLUGIN)).name, provenance.tree_digest(name)
+        file = Path(name.removeprefix(provenance.PLUGIN)).name
         copy = shlex.quote(str(directory / file if (directory / file).exists() else file))
         if now is None:
             raise ConfigError(
                 f"{run}: was made with the plugin {file}; add --plugin {copy}, or make it anew with"
                 " force=stale"
             )
-        if now != was:
-            raise ConfigError(
-                f"--plugin {file}: not the file that {run} was made with: its code was {was[:8]} and is"
-                f" {now[:8]}; give --plugin {copy}; ablate run also takes force=stale, or another name of it"
-            )
-    if tokenizer and (now := tokenizer.sha256) != (was := row.get("tokenizer_sha256", now)):
         raise ConfigError(
-            f"{run}: made with another tokenizer, whose tokenizer.json had the SHA-256 {was[:12]}, and it is"
-            f" {now[:12]}; put that back (it may be another version of tokenizers), or train anew with"
-            " force=true"
+            f"--plugin {file}: not the file that {run} was made with: its code was {was[:8]} and is"
+            f" {now[:8]}; give --plugin {copy}; ablate run also takes force=stale, or another name of it"
         )
     if changed:
         raise ConfigError(

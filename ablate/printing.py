@@ -15,6 +15,7 @@ from ablate.phrases import cleaned, one_line
 if TYPE_CHECKING:
     from rich.console import Console
 
+COMMAND = re.compile(r"`[^`\n]*`")
 BOLD = re.compile(r"(\x1b\[[01]m)")  # its beginning and its end
 
 
@@ -31,12 +32,14 @@ def say(line: str) -> None:
 
 
 def wrapped(text: str, stream: TextIO | None) -> str:
-    """The text broken between words to the terminal's width; unchanged if the stream is no terminal."""
+    """The text broken between words to the terminal's width, but in no command between backticks, so that it
+    can be pasted; unchanged if the stream is no terminal."""
     if stream is None or not stream.isatty():
         return text
     width = shutil.get_terminal_size().columns
     lines = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(map(lines.fill, text.splitlines()))
+    whole = COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
+    return "\n".join(map(lines.fill, whole.splitlines())).replace("\0", " ")
 
 
 def console(*, stderr: bool = True, **given: Any) -> "Console":

@@ -26,7 +26,7 @@ SIZE = {"corpus": "book.txt", "layers": 2, "d_model": 64, "steps": 1000, "wall_s
 
 @pytest.fixture(autouse=True)
 def _two_cores(monkeypatch):
-    monkeypatch.setattr("ablate.reporting.follow_ups.available_cores", lambda: 2)
+    monkeypatch.setattr("ablate.reporting.next.available_cores", lambda: 2)
 
 
 def rows() -> pd.DataFrame:
@@ -93,14 +93,14 @@ def test_the_answer_says_how_sure_and_what_would_make_it_surer():
         "4 paired seeds; all 2 intervals hold together with 95 % confidence.",
         f"Less than {MARGIN} nats counts as no difference.",
     ]
-    (more,) = found.more
-    (need,) = map(int, re.findall(r"About (\d+) more seeds would decide it", more))
-    assert f"`ablate run study=mine train.steps=100 'seed=range(0,{4 + need})'`" in more
+    (more,) = found.next
+    (need,) = map(int, re.findall(r"About (\d+) more seeds would decide this", more.reason))
+    assert more.command == f"ablate run study=mine train.steps=100 'seed=range(0,{4 + need})'"
     minutes = need * 3 * 30 / 2 / 60  # three variants, two at a time
-    assert f", about {minutes:.0f} min here." in more or f"{minutes / 60:.1f} h here." in more
+    assert more.time in (f"about {minutes:.0f} min here", f"about {minutes / 60:.1f} h here")
     decided = rows().query("fusion != 'mean'")
     found = answer(compare(decided, records=[record]), record)
-    assert found.more == []
+    assert found.next == []
     assert "about 1 more seed would" in more_seeds(1) and "about 2 more seeds would" in more_seeds(2)
 
 
@@ -109,10 +109,10 @@ def test_one_seed_shows_nothing():
     record = make_record(seeds=[0], typed=["-m", "fusion=concat,sum", "seed=0"])
     found = answer(compare(one), record)
     assert found.findings == ["One seed shows nothing: the same variant with another seed differs as well."]
-    assert (
-        "`ablate run -m fusion=concat,sum 'seed=range(0,6)'` would be enough for a verdict" in found.more[0]
-    )
-    assert found.more[0].endswith(", about 4 min here.")  # 5 seeds more of three variants, two at a time
+    assert [*map(str, found.next)] == [
+        "6 seeds would be enough for a verdict: `ablate run -m fusion=concat,sum 'seed=range(0,6)'`,"
+        " about 4 min here."  # 5 seeds more of three variants, two at a time
+    ]
 
 
 def test_a_study_that_grew_is_asked_for_whole():

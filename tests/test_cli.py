@@ -208,12 +208,12 @@ def test_a_preset_as_the_line_advises(tmp_path):
 @pytest.mark.parametrize(
     "typed, line",
     [
-        ((), "next: ablate run -m fusion=concat,sum 'seed=range(6)' compares"),
+        ((), "next: `ablate run -m fusion=concat,sum 'seed=range(6)'` compares"),
         (
             ("-cd", "my configs", "fusion=max", "heads=2", "seed=5", "name=x"),
-            "next: ablate run -m fusion=concat,max 'seed=range(6)' -cd 'my configs' heads=2 compares",
+            "next: `ablate run -m fusion=concat,max 'seed=range(6)' -cd 'my configs' heads=2` compares",
         ),
-        (("fusion=gated", "fusion.per=channel"), "next: ablate sample 12345678 shows"),
+        (("fusion=gated", "fusion.per=channel"), "next: `ablate sample 12345678` shows"),
     ],
 )
 def test_a_single_run_ends_with_a_command_to_type(command, tmp_path, typed, line):
@@ -224,7 +224,7 @@ def test_a_single_run_ends_with_a_command_to_type(command, tmp_path, typed, line
     assert said.startswith(line)
     (tmp_path / "my configs").mkdir()
     if "ablate run" in said:
-        words = shlex.split(said.removeprefix("next: ablate ").partition(" compares")[0])
+        words = shlex.split(said.removeprefix("next: `ablate ").partition("` compares")[0])
         code, shown, err = command(*words, *QUICK, "--dry-run")
         assert code == 0 and f"fusion: concat, {fusion if fusion != 'concat' else 'sum'}" in shown, err
 

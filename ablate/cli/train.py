@@ -200,7 +200,6 @@ def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) ->
     from ablate.analysis.incomparable import Incomparable
     from ablate.analysis.notes import bimodal_seeds
     from ablate.analysis.variants import best_first, for_reading
-    from ablate.store.columns import RESULTS
 
     try:
         variants = _variants(rows, record)
@@ -211,11 +210,10 @@ def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) ->
     print_table(for_reading(summary), "table", wide=wide)
     lines = texts(bimodal_seeds(variants))
     if len(summary) > 1 and summary["n"].max() == 1:
-        from ablate.reporting.advice import of_one_seed
         from ablate.reporting.answers import ONE_SEED
+        from ablate.reporting.next import next_steps
 
-        more = of_one_seed(rows[rows["status"].isin(RESULTS)], record, len(summary))
-        return [*lines, ONE_SEED, *more]
+        return [*lines, ONE_SEED, *map(str, next_steps(rows, record))]
     if len(summary) > 1 and sys.stderr.isatty():
         command = advised(["ablate", "compare", record.name])
         return [*lines, f"{command} says what differs, and how sure that is"]
@@ -229,11 +227,11 @@ def next_step(row: "pd.Series", typed: Sequence[str], *, has_weights: bool) -> l
 
     if any(word.startswith("fusion.") for word in typed):  # which another fusion may not have
         command = advised(["ablate", "sample", row["run_id"][:8]])
-        return lines_if(has_weights, f"next: {command} shows what it writes")
+        return lines_if(has_weights, f"next: `{command}` shows what it writes")
     others = [word for word in typed if not word.startswith(("fusion=", "seed=", "name="))]
     fusions = STANDARD_FUSION, "sum" if row["fusion"] == STANDARD_FUSION else row["fusion"]
     command = ["ablate", "run", "-m", f"fusion={','.join(fusions)}", f"seed=range({FEWEST})"]
-    return [f"next: {advised([*command, *words(), *others])} compares two ways to combine heads"]
+    return [f"next: `{advised([*command, *words(), *others])}` compares two ways to combine heads"]
 
 
 def _variants(rows: "pd.DataFrame", record: "StudyRecord") -> "Variants":

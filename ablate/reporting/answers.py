@@ -1,7 +1,5 @@
 """The findings of a comparison in plain sentences, for a report, a terminal, a notebook. Prints nothing."""
 
-import shlex
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +10,9 @@ from ablate.analysis import stats
 from ablate.analysis.compare import NO_BASELINE, Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.variants import USABLE
-from ablate.phrases import PLACE, Note, capital, counted, lines_if, texts
-from ablate.reporting import advice
+from ablate.phrases import Note, capital, counted, lines_if, texts
 from ablate.reporting.backbone import backbone
+from ablate.reporting.next import Next, next_steps
 from ablate.reporting.words import (
     Voice,
     confidence,
@@ -33,7 +31,6 @@ from ablate.store.record import NO_STUDY, StudyRecord
 MOST = 3  # the most sentences on contrasts that nobody named
 NAMED = 4  # and on those that a study named beforehand
 MOST_DOUBTS = 3
-WIDTH, HEIGHT = 80, 5  # in short, of the lines above the table
 LEAD = Note("not named beforehand", "doubt")
 NO_PAIR = "Each variant has one run, and no two share a seed, so nothing pairs: give them equal seeds."
 ONE_SEED = "One seed shows nothing: the same variant with another seed differs as well."
@@ -76,12 +73,12 @@ def _brief(voice: Voice) -> Voice:
 
 @dataclass(frozen=True)
 class Answer:
-    """findings: the results of the contrasts, in at most NAMED sentences. trust: how certain they are. more:
-    what would make them more certain, with the command to type and its time on this machine."""
+    """findings: the results of the contrasts, in at most NAMED sentences. trust: how certain they are. next:
+    what to do next, what matters most first."""
 
     findings: list[str]
     trust: list[str]
-    more: list[str]
+    next: list[Next]
 
 
 def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) -> Answer:
@@ -90,14 +87,14 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
     if int(comparison.table["n"].max()) < 2:
         if rows["seed"].nunique() > 1:
             return Answer([NO_PAIR], [], [])
-        return Answer([ONE_SEED], [], advice.of_one_seed(rows, record, len(comparison.variants)))
+        return Answer([ONE_SEED], [], next_steps(rows, record))
     sentences = findings(comparison, record.answer, record.tuned_column, brief=brief)
     if not comparison.tested and comparison.identical:
         return Answer(_placed(sentences, rows, brief=brief), [], [])
     if not comparison.tested or not sentences:
         return Answer(sentences or [_nothing(comparison, record)], [], [])
     trust = (_trust_in_brief if brief else _trust)(comparison, record)
-    return Answer(_placed(sentences, rows, brief=brief), trust, advice.to_decide(comparison, rows, record))
+    return Answer(_placed(sentences, rows, brief=brief), trust, next_steps(rows, record, comparison))
 
 
 def _nothing(comparison: Comparison, record: StudyRecord) -> str:
@@ -121,22 +118,21 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
     """The answer as lines. records: of one or several studies."""
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record)
-    return [*parts.findings, *parts.trust, *parts.more]
+    return [*parts.findings, *parts.trust, *map(str, parts.next)]
 
 
 # --- in short, above a table that has the numbers --------------------------------------------------------
 
 
 def brief_lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[Note]) -> list[str]:
-    """The answer with how sure it is and its doubts, the next command with its time, and what was taken for
-    what, each a paragraph. notes: all that there is to say of the rows and of the comparison."""
+    """The answer with how sure it is and its doubts, the first thing to do next, and what was taken for what,
+    each a paragraph. notes: all that there is to say of the rows and of the comparison."""
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record, brief=True)
     why = _why(comparison, notes)
     paragraph = " ".join([*parts.findings, *parts.trust, *why])
-    room = max(2, HEIGHT - _height(paragraph))
     taken = texts(note for note in notes if note.kind == "taken")
-    return [paragraph, *(_next(line, record, room) for line in parts.more), *taken]
+    return [paragraph, *map(str, parts.next[:1]), *taken]
 
 
 def doubts(notes: Sequence[Note], where: str = "--why explains") -> str:
@@ -156,28 +152,6 @@ def _why(comparison: Comparison, notes: Sequence[Note]) -> list[str]:
     others = sum(one.is_tested for one in comparison.findings) - len(tested)
     more = f", and has {counted(others, 'more comparison')}" if others else ""
     return lines_if(sentence, f"{sentence}{more}.")
-
-
-def _next(line: str, record: StudyRecord, room: int) -> str:
-    """The line with the next command, or that command alone if the line takes more than `room` lines; if
-    even that does, the command goes by its study and what it changes."""
-    before, _, rest = line.partition("`")
-    command, _, after = rest.partition("`")
-    alone = f"Next: `{command}`{after}"
-    if _height(line) <= room:
-        return line
-    if "'seed=" not in command:
-        return line
-    if _height(alone) <= room:
-        return alone
-    changed = shlex.join(word for word in shlex.split(command)[2:] if word not in (*record.typed, *PLACE))
-    how = f" with {changed}" if changed else ""
-    return f"{before}the command of {record.name}{how}{after} --why has it whole."
-
-
-def _height(text: str) -> int:
-    """The lines that it takes in a terminal of WIDTH."""
-    return len(textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False))
 
 
 # --- the findings in sentences -----------------------------------------------------------------------------

@@ -2,10 +2,9 @@
 study. Loads no torch."""
 
 import json
-import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,7 +14,7 @@ from ablate.analysis.load import Results
 from ablate.config.conditions import column_for
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import as_override
-from ablate.config.schema import PARTS
+from ablate.config.schema import PARTS, STANDARD_FUSION
 from ablate.phrases import advised, lines_if
 from ablate.store.provenance import PLUGIN, is_of_plugin
 from ablate.store.record import StudyRecord, keys_of_arms
@@ -29,6 +28,10 @@ NOT_REPEATED = (
     *("name", "device", "force", "seed", "train.save", "train.checkpoint_every"),
     *("corpus.recipe", "corpus.licence", "corpus.files"),
 )
+OF_A_DEMO = ("size", "seed", "name", "study", "train.steps", "train.eval_every", "train.eval_tokens")
+BESIDE_RATES = ("name", "seed", "study", "size", "train.lr")  # what study=tuned has its own of
+OF_TUNED = ("fusion", "heads", "out_proj")  # its factors
+DEFAULTS = {"corpus": "docs", "train": "default"}  # of a plain grid, as in configs/config.yaml
 
 
 def commands(results: Results) -> list[str]:
@@ -74,37 +77,72 @@ def commands(results: Results) -> list[str]:
     return [_command([*own, *start, *(f"{key}={levels}" for key, levels in swept.items())], kept)]
 
 
-def with_seeds(record: StudyRecord, count: int) -> str:
-    """The command of a study as it was typed, with `count` seeds; empty if it did not come from a command."""
+# --- to go on from a study: each is empty if it did not come from a command ------------------------------
+
+
+def again(record: StudyRecord) -> str:
+    words = ["ablate", "run", *record.typed] if record.typed else shlex.split(record.command)
+    return advised(words) if words else ""
+
+
+def changed(record: StudyRecord, end: str, setting: str) -> str:
+    """With another setting, under a name that ends so."""
     if not record.typed:
         return ""
-    first = min(record.reporting_seeds)
-    words = [f"{key}={','.join(levels)}" for key, levels in record.factors.items()]
-    grown = {word.partition("=")[0]: word for word in words}
-    typed = [grown.get(word.partition("=")[0], word) for word in record.typed if not word.startswith("seed=")]
-    seeds = f"seed=range({first},{first + count})"
-    return advised(["ablate", "run", *typed, seeds])
+    words = _without(record.typed, [setting.partition("=")[0], "name"])
+    return advised(["ablate", "run", *words, setting, f"name={as_value(f'{record.name}-{end}')}"])
 
 
-def is_duel(record: StudyRecord) -> bool:
-    return record.command.startswith("ablate duel ")
+def whole(record: StudyRecord) -> str:
+    """The study that this demonstration belongs to."""
+    return advised(["ablate", "run", f"study={record.study}", *_without(record.typed, OF_A_DEMO)])
 
 
-def with_budget(record: StudyRecord, seconds: float) -> str:
-    """The command of a duel that takes longer, and then with fresh seeds; empty for any other study."""
-    if not is_duel(record) or not math.isfinite(seconds):
+def with_seeds(record: StudyRecord, count: int) -> str:
+    """With `count` seeds."""
+    if not record.typed:
         return ""
-    words = shlex.split(record.command)
-    at = words.index("--budget") if "--budget" in words else len(words)
-    minutes = 5 * math.ceil(seconds / 300)
-    return advised([*words[:at], *words[at + 2 :], "--budget", f"{minutes}m"])
+    levels = {key: f"{key}={','.join(levels)}" for key, levels in record.factors.items()}
+    typed = [levels.get(word.partition("=")[0], word) for word in _without(record.typed, ["seed"])]
+    first = min(record.reporting_seeds)
+    return advised(["ablate", "run", *typed, f"seed=range({first},{first + count})"])
 
 
-def whole_study(record: StudyRecord) -> str:
-    """The command of the full study that this demonstration belongs to, without what made it small."""
-    small = ("size=", "seed=", "name=", "study.", "train.steps=", "train.eval_every=", "train.eval_tokens=")
-    typed = [word for word in record.typed if not word.startswith(small)]
-    return advised(["ablate", "run", *(typed or [f"study={record.study}"])])
+def with_fresh_seeds(record: StudyRecord, count: int) -> str:
+    """Another study, with so many seeds that this one has not seen."""
+    if record.command.startswith("ablate duel "):  # each number of seeds makes a duel with seeds of its own
+        return advised([*shlex.split(record.command), "--seeds", str(count)])
+    first = max(record.seeds, default=0) + 1
+    return changed(record, "again", f"seed=range({first},{first + count})")
+
+
+def at_own_rates(record: StudyRecord) -> str:
+    """The same grid as a study in which each variant has its own learning rate; also empty if it has named
+    arms, configs of the user's own, or varies nothing but the text."""
+    varied = [key for key in record.factors if key != "corpus"]
+    if not record.typed or record.arms or record.config_dir or not varied:
+        return ""
+    vary = "fusion" if "fusion" in varied else varied[0]
+    levels = record.factors[vary]
+    baseline = STANDARD_FUSION if STANDARD_FUSION in levels else levels[0]
+    own = [] if baseline == STANDARD_FUSION else [f"study.primary=[{{vary:{vary},baseline:{baseline}}}]"]
+    given = {} if record.study else dict(DEFAULTS)  # study=tuned has a text and a training of its own
+    given |= {key: as_value(record.fixed[key]) for key in OF_TUNED if key in record.fixed}
+    given |= {key: ",".join(levels) for key, levels in record.factors.items()}
+    typed = [word for word in _without(record.typed, BESIDE_RATES) if word != "-m"]
+    keys = {word.partition("=")[0] for word in typed}
+    words = [*(f"{key}={value}" for key, value in given.items() if key not in keys), *typed]
+    name = f"name={as_value(f'{record.name}-tuned')}"
+    return advised(["ablate", "run", "study=tuned", *own, *words, name])
+
+
+def _without(words: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """The words of a command without those that set these keys, or anything below them."""
+    gone = tuple(f"{key}{end}" for key in keys for end in ("=", "."))
+    return [word for word in words if not word.startswith(gone)]
+
+
+# --- helpers ----------------------------------------------------------------------------------------------
 
 
 def _plugins(results: Results) -> list[str]:

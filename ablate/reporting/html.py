@@ -89,7 +89,6 @@ def write_report(
         data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},
         specs=specs,
         sentences=words.sentences(comparison),
-        reviewed=[limit for limit in page.limits if limit.next.command],
         hyperparameters=table(page.hyperparameters, "Hyper-parameters"),
         latex=render(page.hyperparameters, "latex"),
         **_frame(page, bundle),

@@ -20,7 +20,6 @@ from ablate.phrases import Note, texts
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.commands import SINGLE_RUNS, commands
 from ablate.reporting.compared import Card, cards, equations
-from ablate.reporting.limits import Limit, beside_counting, limits
 from ablate.reporting.methods import hyperparameters, paragraph
 from ablate.reporting.relations import Relation
 from ablate.reporting.spans import Spans, spans
@@ -30,9 +29,8 @@ from ablate.store.columns import of_role, on_validation
 @dataclass(frozen=True)
 class Page:
     """subject: with the rows shown. reported: those that count, each at its arm's own value of the tuned key;
-    charts take their numbers from them. relations: of the other factors, which have no card. counting:
-    whether it is better than counting tokens. facts: versions, text and machine of the rows.
-    hyperparameters: as from reporting.methods."""
+    charts take their numbers from them. relations: of the other factors, which have no card. doubts: in a few
+    words each. facts: versions, text and machine of the rows. hyperparameters: as from reporting.methods."""
 
     subject: Results
     reported: pd.DataFrame
@@ -41,8 +39,7 @@ class Page:
     cards: list[Card]
     relations: list[Relation]
     spans: Spans | None
-    counting: str
-    limits: list[Limit]
+    doubts: list[str]
     notes: list[str]
     cost: str
     failures: list[str]
@@ -79,8 +76,7 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
         cards=cards(comparison, subject, related),
         relations=[relation for relation in related if relation.column not in PARTS],
         spans=spans(comparison, record.tuned_column),
-        counting=beside_counting(comparison),
-        limits=[*limits(comparison, record)],
+        doubts=[*dict.fromkeys(one.brief or one.text for one in comparison.notes if one.is_doubt)],
         notes=texts(
             [
                 *(note for note in (*subject.notes, *comparison.notes) if note not in failures),

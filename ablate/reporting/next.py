@@ -1,0 +1,110 @@
+"""What to do next about an answer: at most three reasons, each with the command to type. Loads no torch."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from ablate.analysis.caveats import MOST_EPOCHS
+from ablate.analysis.compare import Comparison
+from ablate.analysis.frames import as_texts, seconds_a_run
+from ablate.analysis.variants import USABLE
+from ablate.compute.limits import available_cores
+from ablate.config.contrast import FEWEST
+from ablate.phrases import counted, duration
+from ablate.reporting.commands import again, at_own_rates, changed, whole, with_fresh_seeds, with_seeds
+from ablate.store.columns import Status
+from ablate.store.record import StudyRecord
+
+MOST = 3
+MOST_SEEDS = 1_000  # that anybody would add
+LONGER = 4  # times the steps of a longer training
+
+
+@dataclass(frozen=True)
+class Next:
+    """reason: why, without a full stop. command, time: empty if not known."""
+
+    reason: str
+    command: str = ""
+    time: str = ""
+
+    def __str__(self) -> str:
+        command = f": `{self.command}`" if self.command else ""
+        return f"{self.reason}{command}{f', {self.time}' if self.command and self.time else ''}."
+
+
+def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison | None = None) -> list[Next]:
+    """What matters first comes first. rows: of a study; without a comparison, a finished run of each
+    variant."""
+    if record.demonstration:
+        return [Next("A demonstration: too few steps and seeds to conclude anything from", whole(record))]
+    rows = rows[rows["status"].isin(USABLE)]
+    if comparison is None:
+        more = _more_seeds(FEWEST, f"{FEWEST} seeds would be enough for a verdict", rows, record, len(rows))
+        return [*_one_rate(rows, record), more]
+    return [*itertools.islice(_of_comparison(rows, record, comparison), MOST)]
+
+
+def _of_comparison(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison) -> Iterator[Next]:
+    tested = comparison.tested
+    undecided = [one for one in tested if one.is_undecided]
+    if len(comparison.variants) > 1:
+        yield from _one_rate(rows, record)
+    if comparison.owed or any((one.look or 0) < (one.last_look or 0) for one in undecided):
+        yield Next("The study goes on with what is undecided", again(record))
+    elif undecided:
+        yield from _to_decide(rows, record, comparison)
+    names = {side.name for one in tested for side in (one.variant, one.baseline)}
+    params = comparison.table.loc[comparison.table["variant"].isin(names), "params"].astype(float)
+    if params.max() > 1.01 * params.min() and (rows["match"] == "none").any():
+        sizes = f"Variants differ in size, {params.min():,.0f} to {params.max():,.0f} parameters"
+        yield Next(f"{sizes}: a difference may be one of size", changed(record, "matched", "match=params"))
+    if len(undecided) < len(tested) and not any(one.is_primary for one in comparison.findings):
+        why = "No contrast was named beforehand: ask again, with fresh seeds"
+        yield Next(why, with_fresh_seeds(record, len(record.reporting_seeds)))
+
+
+def _one_rate(rows: pd.DataFrame, record: StudyRecord) -> Iterator[Next]:
+    """One learning rate for all variants, tuned for none of them."""
+    if rows["lr"].nunique() == 1 and as_texts(rows["tuned"]).eq("").all():
+        why = f"All variants share one learning rate, {rows['lr'].iloc[0]:g}, which was tuned for none"
+        yield Next(why, at_own_rates(record))
+
+
+def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison) -> Iterator[Next]:
+    """What would decide the contrasts that are undecided, though no run is missing; nothing where runs that
+    diverged are the reason."""
+    undecided = [one for one in comparison.tested if one.is_undecided and "diverged" not in (one.why or "")]
+    if record.is_copy or (rows["status"] == Status.STALE).any():
+        yield Next(
+            "These runs are of another machine or version, and more take all of them anew", again(record)
+        )
+        return
+    if any(one.about == "counting" and one.is_doubt for one in comparison.caveats):
+        steps, epochs = rows["steps"].unique(), pd.to_numeric(rows["epochs"]).max()
+        if len(steps) == 1 and not LONGER * epochs > MOST_EPOCHS:
+            longer = changed(record, "longer", f"train.steps={LONGER * int(steps[0])}")
+            yield Next("These models are worse than counting: train for longer before more seeds", longer)
+    needed = max((one.more_seeds for one in undecided if one.more_seeds is not None), default=0)
+    seeds = needed + max(one.seeds for one in comparison.tested)
+    if record.looks and undecided:
+        why = "Its last look left this undecided: ask again, with fresh seeds"
+        yield Next(why, with_fresh_seeds(record, len(record.looks.seeds)))
+    elif needed > MOST_SEEDS:
+        yield Next(f"About {needed:,} more seeds would decide this, more than one trains")
+    elif needed and record.metric:  # declared beforehand, with its number of seeds
+        yield Next(f"About {seeds:,} seeds would decide this: ask again", with_fresh_seeds(record, seeds))
+    elif needed:
+        why = f"About {counted(needed, 'more seed')} would decide this"
+        yield _more_seeds(seeds, why, rows, record, len(comparison.variants))
+
+
+def _more_seeds(count: int, why: str, rows: pd.DataFrame, record: StudyRecord, variants: int) -> Next:
+    """So many seeds of each variant, with how long those take here that are missing."""
+    seconds, at_once = seconds_a_run(rows, available_cores())
+    seconds *= max(0, variants * count - len(rows)) / at_once
+    time = "" if math.isnan(seconds) else f"about {duration(seconds)} here"
+    return Next(why, with_seeds(record, count), time)

@@ -1,0 +1,189 @@
+"""What to do next: what matters most comes first, and nothing is asked for that would not help."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ablate.analysis.compare import compare
+from ablate.reporting.answers import lines
+from ablate.reporting.next import MOST, next_steps
+from tests.helpers import call_cli, make_record
+from tests.test_compare import table
+
+PRIMARY = {"primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "val_loss", "margin": 0.02}
+TYPED = ["-m", "fusion=concat,sum", "train.steps=1000", "name=s"]
+SIZE = {"steps": 1000, "wall_s": 30.0, "threads": 1, "lr": 0.01, "match": "none", "tuned": "train.lr"}
+NOISE = (0.05, -0.08, 0.06, -0.02, 0.0, 0.07, -0.04, -0.04)
+
+
+@pytest.fixture(autouse=True)
+def _two_cores(monkeypatch):
+    monkeypatch.setattr("ablate.reporting.next.available_cores", lambda: 2)
+
+
+def concat_and_sum(seeds: int, apart: float, noise: Sequence[float] = NOISE, **columns: Any) -> pd.DataFrame:
+    """Losses at these seeds, of which those of sum are so much higher, on average and but for noise."""
+    each = {**SIZE, **columns}
+    return table(
+        *({"seed": seed, "val_loss": 3 + seed / 10, **each} for seed in range(seeds)),
+        *(
+            {"fusion": "sum", "seed": seed, "val_loss": 3 + seed / 10 + apart + noise[seed], **each}
+            for seed in range(seeds)
+        ),
+    )
+
+
+def asked(rows: pd.DataFrame, **of: Any) -> list[str]:
+    record = make_record(**{"name": "s", "seeds": [*range(rows["seed"].nunique())], "typed": TYPED, **of})
+    return [*map(str, next_steps(rows, record, compare(rows, records=[record])))]
+
+
+@pytest.mark.slow
+def test_one_rate_for_all_is_the_first_reason():
+    rows = concat_and_sum(8, 0.03, tuned="")
+    first, second = asked(rows, factors={"fusion": ["concat", "sum"]}, fixed={"heads": 2, "out_proj": True})
+    assert first == (
+        "All variants share one learning rate, 0.01, which was tuned for none: `ablate run study=tuned"
+        " corpus=docs train=default heads=2 out_proj=true fusion=concat,sum train.steps=1000 name=s-tuned`."
+    )
+    assert "would decide this: `ablate run -m fusion=concat,sum" in second
+    (named,) = asked(rows, arms={"a": {"fusion": "sum"}, "b": {}}, **PRIMARY)[:1]
+    assert named == "All variants share one learning rate, 0.01, which was tuned for none."
+    assert "one learning rate" not in " ".join(asked(rows.assign(lr=[0.01] * 8 + [0.02] * 8)))
+
+
+@pytest.mark.slow
+def test_the_tuned_study_trains_the_same_runs_but_for_their_rates(command):
+    """Also where it is not the fusion that varies."""
+    for varied in (("fusion=concat,mean",), ("scores=softmax,talking", "heads=2")):
+        typed = ["-m", *varied, "train.steps=6", "train.batch=2", "model.context=16"]
+        code, _, err = command("run", *typed)
+        assert code == 0, err
+        (tuned,) = [line for line in err.splitlines() if "study=tuned" in line]
+        words = shlex.split(tuned.partition("`")[2].rpartition("`")[0])[1:]
+        assert {"corpus=docs", "train=default"} <= {*words}
+        code, out, err = command(*words, "study.looks=[]", "seed=range(100,102)", "--dry-run")
+        key, _, levels = varied[0].partition("=")
+        assert code == 0 and f"{key}: {', '.join(levels.split(','))}" in out, err
+
+
+@pytest.mark.slow
+def test_more_seeds_of_a_plain_grid_with_their_time():
+    rows = concat_and_sum(3, 0.5)
+    assert asked(rows) == [
+        "About 3 more seeds would decide this: `ablate run -m fusion=concat,sum train.steps=1000 name=s"
+        " 'seed=range(0,6)'`, about 2 min here."  # 6 runs of 30 s, two at a time
+    ]
+    lacking = rows.drop(index=[1, 5])  # a seed of each, which is trained as well
+    assert "about 2 min here" in asked(lacking)[0]
+    (more,) = asked(concat_and_sum(8, 0.0005), margin=1e-9)
+    assert more.startswith("About ") and "more than one trains" in more and "`" not in more
+    assert next_steps(rows, make_record(), compare(rows))[0].command == ""
+
+
+@pytest.mark.slow
+def test_the_number_of_seeds_of_a_study_stays_and_fresh_ones_are_another():
+    fixed = asked(concat_and_sum(8, 0.03), **PRIMARY)
+    assert len(fixed) == 1 and " 'seed=range(8," in fixed[0] and "name=s-again`" in fixed[0]
+    duel = asked(concat_and_sum(8, 0.03), typed=[], command="ablate duel sum concat", **PRIMARY)
+    assert "`ablate duel sum concat --seeds " in duel[0]
+
+
+@pytest.mark.slow
+def test_no_more_seeds_where_runs_that_diverged_withhold_the_verdict():
+    rows = concat_and_sum(8, -0.5)
+    rows.loc[rows["fusion"].eq("sum") & rows["seed"].lt(4), "val_loss"] = float("inf")
+    (one,) = compare(rows).tested
+    assert one.is_undecided and one.why == "it diverged on 4 more seeds than its baseline"
+    assert asked(rows) == []
+
+
+@pytest.mark.slow
+def test_a_difference_as_large_as_the_margin_is_decided_by_more_seeds():
+    rows = concat_and_sum(8, 0.02, [noise * 0.9 for noise in NOISE])
+    (one,) = compare(rows, margin=0.02).tested
+    assert one.diff == pytest.approx(0.02) and 0.04 < one.sd_diff < 0.06
+    assert one.more_seeds is not None and 30 < one.more_seeds < 60
+
+
+@pytest.mark.slow
+def test_models_worse_than_counting_are_trained_for_longer_first():
+    """Only if something is undecided, and unless the text would be read too often."""
+    behind = {"ngram_val_loss": 2.0, "ngram_order": 4}
+    longer, more = asked(concat_and_sum(8, 0.03, **behind))
+    assert longer == (
+        "These models are worse than counting: train for longer before more seeds: `ablate run -m"
+        " fusion=concat,sum train.steps=4000 name=s-longer`."
+    )
+    assert "more seeds" in more
+    for others in ({**behind, "epochs": 2.0}, {"ngram_val_loss": 5.0, "ngram_order": 4}):
+        assert "longer" not in " ".join(asked(concat_and_sum(8, 0.03, **others)))
+
+
+@pytest.mark.slow
+def test_an_unfinished_study_is_finished_first():
+    rows = concat_and_sum(4, 0.5)
+    planned = [*rows["run_id"], "f" * 16]
+    again = asked(rows, seeds=[0, 1, 2, 3, 4], runs=planned, **PRIMARY)
+    assert again == ["The study goes on with what is undecided: `ablate run " + " ".join(TYPED) + "`."]
+    failed = rows.assign(status=["failed", *rows["status"][1:]])  # which has ended
+    whole = make_record(seeds=[0, 1, 2, 3], runs=[*rows["run_id"]], **PRIMARY)
+    assert compare(failed, records=[whole]).tested[0].verdict == "worse"
+
+
+@pytest.mark.slow
+def test_runs_that_are_elsewhere_or_of_another_version_are_made_anew():
+    rows = concat_and_sum(8, 0.03)
+    for (more,) in (asked(rows, is_copy=True), asked(rows.assign(status="stale"))):
+        assert "anew: `ablate run -m fusion=concat,sum" in more and " here" not in more
+    assert asked(concat_and_sum(8, 0.0, [0.0] * 8)) == []
+
+
+@pytest.mark.slow
+def test_what_nobody_named_is_asked_again_with_fresh_seeds():
+    lead = "No contrast was named beforehand: ask again, with fresh seeds: `ablate run -m fusion=concat,sum"
+    (one,) = asked(concat_and_sum(8, 0.5))
+    assert one == f"{lead} train.steps=1000 'seed=range(8,16)' name=s-again`."
+    rows = concat_and_sum(8, 0.5, tuned="").assign(params=[100] * 8 + [200] * 8)
+    rate, size, again = asked(rows)
+    assert "rate" in rate and "100 to 200 parameters" in size and again == one
+    assert len(asked(rows.assign(match="params"))) < MOST
+
+
+def test_a_demonstration_leads_to_its_study():
+    (more,) = asked(
+        concat_and_sum(3, 0.3, tuned=""),
+        demonstration=True,
+        study="fusion",
+        typed=["study=fusion", "size=demo", "study.looks=[]", "train.steps=9", "heads=8", "seed=0,1"],
+        **PRIMARY,
+    )
+    assert more.endswith(": `ablate run study=fusion heads=8`.")
+
+
+def test_commands_name_the_directory_of_results(monkeypatch):
+    monkeypatch.setattr("ablate.phrases.PLACE", ["--runs", "my runs"])
+    assert asked(concat_and_sum(3, 0.5))[0].partition("`, ")[0].endswith(" --runs 'my runs'")
+
+
+def test_runs_that_share_no_seed_do_not_pair():
+    rows = table({"val_loss": 3.0, "seed": 0}, {"fusion": "sum", "val_loss": 3.1, "seed": 1})
+    assert "no two share a seed" in " ".join(lines(compare(rows), []))
+
+
+@pytest.mark.slow
+def test_a_table_of_another_program_gets_a_number_of_seeds(tmp_path):
+    rows = [
+        f"{how},{seed},{3 + seed / 10 + (0.1 + seed / 500) * (how == 'ours')}"
+        for how in ("base", "ours")
+        for seed in range(4)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["method,seed,loss", *rows]))
+    options = ("--by", "method", "--metric", "loss", "--baseline", "method=base", "--lower-is-better")
+    done = call_cli("compare", "t.csv", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "4 paired seeds, too few for a verdict (at least 6)" in " ".join(done.stdout.split())
+    assert "About 2 more seeds would decide this." in done.stdout and "worse" not in done.stdout

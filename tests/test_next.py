@@ -15,7 +15,9 @@ from tests.test_compare import table
 
 PRIMARY = {"primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "val_loss", "margin": 0.02}
 TYPED = ["-m", "fusion=concat,sum", "train.steps=1000", "name=s"]
-SIZE = {"steps": 1000, "wall_s": 30.0, "threads": 1, "lr": 0.01, "match": "none", "tuned": "train.lr"}
+SIZE = {"steps": 1000, "wall_s": 30.0, "threads": 1, "lr": 0.01, "match": "none"}
+OWN_RATES = {"tuned": "train.lr", "role": "tuned"}
+ONE_RATE = {"tuned": "", "role": ""}
 NOISE = (0.05, -0.08, 0.06, -0.02, 0.0, 0.07, -0.04, -0.04)
 
 
@@ -26,7 +28,7 @@ def _two_cores(monkeypatch):
 
 def concat_and_sum(seeds: int, apart: float, noise: Sequence[float] = NOISE, **columns: Any) -> pd.DataFrame:
     """Losses at these seeds, of which those of sum are so much higher, on average and but for noise."""
-    each = {**SIZE, **columns}
+    each = {**SIZE, **OWN_RATES, **columns}
     return table(
         *({"seed": seed, "val_loss": 3 + seed / 10, **each} for seed in range(seeds)),
         *(
@@ -43,7 +45,7 @@ def asked(rows: pd.DataFrame, **of: Any) -> list[str]:
 
 @pytest.mark.slow
 def test_one_rate_for_all_is_the_first_reason():
-    rows = concat_and_sum(8, 0.03, tuned="")
+    rows = concat_and_sum(8, 0.03, **ONE_RATE)
     first, second = asked(rows, factors={"fusion": ["concat", "sum"]}, fixed={"heads": 2, "out_proj": True})
     assert first == (
         "All variants share one learning rate, 0.01, which was tuned for none: `ablate run study=tuned"
@@ -147,7 +149,7 @@ def test_what_nobody_named_is_asked_again_with_fresh_seeds():
     lead = "No contrast was named beforehand: ask again, with fresh seeds: `ablate run -m fusion=concat,sum"
     (one,) = asked(concat_and_sum(8, 0.5))
     assert one == f"{lead} train.steps=1000 'seed=range(8,16)' name=s-again`."
-    rows = concat_and_sum(8, 0.5, tuned="").assign(params=[100] * 8 + [200] * 8)
+    rows = concat_and_sum(8, 0.5, **ONE_RATE).assign(params=[100] * 8 + [200] * 8)
     rate, size, again = asked(rows)
     assert "rate" in rate and "100 to 200 parameters" in size and again == one
     assert len(asked(rows.assign(match="params"))) < MOST
@@ -155,7 +157,7 @@ def test_what_nobody_named_is_asked_again_with_fresh_seeds():
 
 def test_a_demonstration_leads_to_its_study():
     (more,) = asked(
-        concat_and_sum(3, 0.3, tuned=""),
+        concat_and_sum(3, 0.3, **ONE_RATE),
         demonstration=True,
         study="fusion",
         typed=["study=fusion", "size=demo", "study.looks=[]", "train.steps=9", "heads=8", "seed=0,1"],

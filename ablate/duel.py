@@ -1,18 +1,13 @@
-"""A duel: a tuned study made from two methods and a budget of time, at equal parameters on one text."""
+"""A duel: a tuned study of two methods at equal parameters on one text."""
 
-import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ablate.analysis.compare import Comparison, compare
-from ablate.analysis.contrasts import NO_ATTENTION
 from ablate.analysis.controls import equal_forms
 from ablate.analysis.load import load
-from ablate.analysis.looks import USUAL_SD, least_difference
 from ablate.analysis.speed import with_step_times
 from ablate.compose.configs import defaults_of
 from ablate.compose.sweep import Sweep
@@ -23,28 +18,17 @@ from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS, STANDARD_FUSION, STANDARD_SCORES
 from ablate.execution.plugins import KINDS, Method, methods, read
 from ablate.execution.run import Run, resolve
-from ablate.files.atomic import explained, make_once, write_atomically
-from ablate.phrases import counted, duration
+from ablate.phrases import counted
 from ablate.reporting.answers import answer
 from ablate.reporting.cells import step_ratio
 from ablate.store.store import Store
-from ablate.study.machine import SLOWER
-from ablate.study.run import Outcome, declared_here, run
+from ablate.study.run import declared_here
 from ablate.study.study import settings as variants_of
-from ablate.study.tuned import EXTENSIONS
 
-if TYPE_CHECKING:
-    from ablate.study.estimate import Estimate
-
-METRIC = "test_loss"
 BUDGET = {"corpus": "study", "train": "study"}  # text and training, where nothing else is given
 DEVELOP, RATES = [0, 1, 2, 3, 4], [0.006, 0.012, 0.024]
-FIRST_SEED, FEWEST, MOST = 1000, 4, 400  # reporting seeds
-ARMS = 3  # the two sides, and the reference for shares
-UNIFORM = "uniform attention"  # the name of its arm, which no method has
+FIRST_SEED = 1000  # that reports
 TAKEN = ("name", "seed", "seeds", "study", "size", "force", "hydra/sweeper")  # keys that a duel sets
-PLAN = "plan.json"
-SCATTER = 0.1  # by what share the time of a run differs when it is measured again
 
 
 @dataclass(frozen=True)
@@ -76,25 +60,9 @@ class Side:
         return {f"{kind}.{option}": as_value(value) for option, value in options.items()}
 
 
-@dataclass(frozen=True)
-class Plan:
-    """seeds: reporting seeds that the budget pays for. seconds: of all runs, one grid extension included."""
-
-    seeds: int
-    seconds: float
-
-    def __str__(self) -> str:
-        runs = ARMS * (len(DEVELOP) * (len(RATES) + EXTENSIONS) + self.seeds)
-        return (
-            f"about {duration(self.seconds)} and {counted(runs, 'run')}: first the rates, then at most"
-            f" {counted(self.seeds, 'seed')} to report; they detect {detectable(self.seeds)} with 80 % power,"
-            " if differences scatter as in docs/noise.csv"
-        )
-
-
 class Duel:
     """The duel of `one` against `other`, the baseline. settings: overrides of every run. command: what was
-    typed; another command, as with another budget, is another duel with fresh seeds. study: its name in the
+    typed; another command, as with more seeds, is another duel with fresh ones. study: its name in the
     store. Raises ConfigError."""
 
     def __init__(self, one: Side, other: Side, settings: Sequence[str], command: str) -> None:
@@ -124,52 +92,32 @@ class Duel:
                         f"{key}={','.join(setting.values)}: both sides of a duel have one value; give one"
                     )
 
-    def plan(self, budget_s: float, *, keep: bool = True) -> Plan:
-        """What a budget buys on this machine, settled when the duel begins. keep: settle it. Raises
-        ConfigError if that is nothing, or if the two are one function."""
-        kept = Store().study_directory(self.study) / PLAN
-        if kept.is_file():
-            return _read_plan(kept)
+    def sweep(self, seeds: int) -> Sweep:
+        """The study of the two with so many reporting seeds. Raises ConfigError if they are one function."""
         if len({*equal_forms(variants_of(self._runs))}) == 1:
             raise ConfigError(
                 f"{self.one.name} and {self.other.name} are the same function here, so there is nothing to"
                 " compare; name another method, or change a setting such as heads"
             )
-        plan = self._settled(budget_s)
-        if not keep:
-            return plan
-        text = json.dumps(asdict(plan)) + "\n"
-        with explained(kept):  # if another command was faster, its plan counts
-            if not (make_once(kept.parent, {PLAN: text.encode()}) or kept.is_file()):
-                write_atomically(kept, text)  # it was moved away
-        return _read_plan(kept)
-
-    def sweep(self, seeds: int, develop: Sequence[int] = DEVELOP) -> Sweep:
-        """The study of the two with so many reporting seeds. develop: the seeds that choose the rates."""
         one, other = self.one, self.other
-        # What attention is worth is measured beside the baseline; matched itself, it would get a wider MLP.
-        kept = {key: value for key, value in other.arm.items() if not key.startswith(("scores", "match"))}
-        uniform = {**kept, "scores": NO_ATTENTION, "model.mlp_hidden": self._runs[1].spec.mlp_hidden}
         study = {
             **{"kind": "tuned", "question": f"Is {one.name} better than {other.name}?"},
-            "arms": {other.name: other.arm, one.name: one.arm, UNIFORM: uniform},
+            "arms": {other.name: other.arm, one.name: one.arm},
             **{"tune": "train.lr", "factors": {"train.lr": RATES}, "report_at": ["tuned"]},
-            **{"develop": [*develop], "extend": 3, "metric": METRIC, "margin": MARGIN},
+            **{"develop": DEVELOP, "extend": 3, "metric": "test_loss", "margin": MARGIN, "looks": []},
             "seeds": [*range(self.first_seed, self.first_seed + seeds)],
             "primary": [f"{one.name} - {other.name}"],
         }
         return replace(self._sweep, study=study)
 
-    def train(self, plan: Plan) -> Outcome:
-        """Train what is missing. Raises ConfigError."""
-        return run(self.sweep(plan.seeds))
-
-    def result(self) -> tuple[Comparison, str]:
-        """The comparison of the two once all runs are finished, and its sentences. Raises ConfigError."""
+    def result(self) -> tuple[Comparison, list[str]]:
+        """The comparison of the two once all runs are finished, with its answer and what to do next. Raises
+        ConfigError."""
         results = load([self.study])
         comparison = compare(results.rows, records=results.records, documents=results.documents)
         parts = answer(comparison, results.records[0])
-        return comparison, " ".join([*parts.findings, *parts.trust, *self._step(comparison)])
+        said = " ".join([*parts.findings, *parts.trust, *self._step(comparison)])
+        return comparison, [said, *map(str, parts.next)]
 
     def _step(self, comparison: Comparison) -> list[str]:
         """A sentence on how long a training step of `one` takes relative to `other`, taking turns here; none
@@ -181,35 +129,6 @@ class Duel:
         timed = with_step_times(primary, StepTimer(runs, [Store()]))
         ratios = filter(None, map(step_ratio, timed.to_dict("records")))
         return [f"A training step of {self.one.name} takes {ratio} times as long." for ratio in ratios]
-
-    def _settled(self, budget_s: float) -> Plan:
-        """What a budget buys now. Raises ConfigError if that is nothing."""
-        first = self._estimate(DEVELOP)
-        # Another duel may have trained them all: then the same runs with a seed that no run has.
-        timed = first if first.finished < first.runs else self._estimate([self.first_seed - 1])
-        if timed.untimed:
-            raise ConfigError(f"a budget needs a machine that can time a run: {timed.untimed}")
-        at_once = timed.workers if timed.cluster else timed.at_once
-        each_s = timed.times.total / (timed.runs - timed.finished) / at_once
-        develop = ARMS * len(DEVELOP) * (len(RATES) + EXTENSIONS) - first.finished
-        a_seed_s = ARMS * each_s
-        seeds = int(min((budget_s - develop * each_s) / a_seed_s, MOST))
-        if seeds < FEWEST:
-            takes = "; ".join(
-                f"--budget {budget_text((1 + SCATTER) * (develop * each_s + n * a_seed_s))} detects"
-                f" {detectable(n)}"
-                for n in (FEWEST, 12, 24)
-            )
-            takes += "; fewer train.steps or a smaller model take less"
-            takes += "".join(f"; {line}" for line in self._slower)
-            raise ConfigError(f"--budget {budget_text(budget_s)}: too short to detect anything; {takes}")
-        return Plan(seeds, develop * each_s + seeds * a_seed_s)
-
-    def _estimate(self, develop: Sequence[int]) -> "Estimate":
-        outcome = run(self.sweep(FEWEST, develop), dry_run=True)
-        self._slower = [line for line in outcome.remarks if line == SLOWER]
-        assert outcome.estimate is not None
-        return outcome.estimate
 
     @cached_property
     def _runs(self) -> tuple[Run, Run]:
@@ -266,28 +185,3 @@ def _with_options(one: Side, other: Side, of_both: Sequence[str]) -> tuple[Side,
         for a in (one, other)
     )
     return one, other
-
-
-def detectable(seeds: int) -> str:
-    """The smallest difference that so many seeds detect with 80 % power, rounded up, so that it does not
-    promise too much."""
-    difference = least_difference(seeds, USUAL_SD[METRIC])
-    return f"{math.ceil(1000 * difference - 1e-6) / 1000:.3f} nats"
-
-
-def budget_text(seconds: float) -> str:
-    """The time as `--budget` takes it, rounded up, so that it pays for what it promises."""
-    if seconds < 90:
-        return f"{math.ceil(seconds)}s"
-    if seconds <= 90 * 60:
-        return f"{math.ceil(seconds / 60)}m"
-    return f"{math.ceil(seconds / 360) / 10:g}h"
-
-
-def _read_plan(path: Path) -> Plan:
-    try:
-        return Plan(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{path}: can't be read ({error}); mend that, or move it away to plan anew"
-        ) from error

@@ -1,4 +1,4 @@
-"""A duel: what is refused, what a budget can see, its line, and one fought to the end."""
+"""A duel: what is refused, what it can show, and one fought to the end."""
 
 import re
 from pathlib import Path
@@ -8,12 +8,11 @@ import pytest
 from ablate.analysis.contrasts import primary_pairs
 from ablate.cli.shared import INTERRUPTED, TERMINATED
 from ablate.config.rules import ConfigError
-from ablate.duel import FEWEST, PLAN, UNIFORM, Duel, Plan, Side, budget_text, side
+from ablate.duel import Duel, Side, side
 from ablate.execution.plugins import Method
-from ablate.phrases import texts
 from ablate.reporting.html import write_report
 from ablate.store.store import Store
-from ablate.study import estimate, machine
+from ablate.study.run import run
 from ablate.study.study import Study, settings
 from ablate.verify.contract import require_sound
 from tests.helpers import CONCAT, call_cli
@@ -32,16 +31,17 @@ def duel(one: str, other: str, *settings: str, command: str = "") -> Duel:
 
 
 @pytest.mark.slow
-def test_what_a_budget_buys_is_said_without_training_and_an_interruption_too(tmp_path, monkeypatch):
-    command = ("duel", "sum", "concat", *SMALL, "--budget", "30m")
+def test_a_dry_run_says_what_it_takes_and_an_interruption_is_said_too(tmp_path, monkeypatch):
+    command = ("duel", "sum", "concat", *SMALL)
     done = call_cli(*command, "--dry-run", cwd=tmp_path)
-    assert done.returncode == 0 and "seeds" in done.stderr, done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "arms: concat, sum" in done.stdout and "8 seeds show a difference of 0.0" in done.stdout
     assert not (tmp_path / "runs" / "studies").exists()
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise SystemExit(TERMINATED)
 
-    monkeypatch.setattr(Duel, "train", interrupted)
+    monkeypatch.setattr("ablate.study.run.run", interrupted)
     ended = call_cli(*command, cwd=tmp_path)
     assert ended.returncode == TERMINATED and ended.stderr.endswith(f"{INTERRUPTED}\n")
 
@@ -62,11 +62,11 @@ def test_a_method_has_no_duel_with_itself():
 
 
 @pytest.mark.slow
-def test_other_settings_and_budgets_are_other_duels_with_other_seeds():
-    settings = [((), "30m"), (("heads=8",), "30m"), (("heads=2",), "30m"), ((), "1h")]
-    duels = [duel("sum", "concat", *keys, command=budget) for keys, budget in settings]
+def test_other_settings_and_numbers_of_seeds_are_other_duels_with_other_seeds():
+    settings = [((), "8"), (("heads=8",), "8"), (("heads=2",), "8"), ((), "16")]
+    duels = [duel("sum", "concat", *keys, command=seeds) for keys, seeds in settings]
     assert len({one.study for one in duels}) == len({one.first_seed for one in duels}) == 4
-    assert duel("sum", "concat", command="30m").study == duels[0].study
+    assert duel("sum", "concat", command="8").study == duels[0].study
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_what_a_duel_sets_itself_is_refused_before_it_begins(setting, message):
 
 def test_a_side_has_options_of_its_own():
     one = Duel(side("gated", ["fusion.per=channel"]), side("sum"), SMALL, "")
-    arms = one.sweep(FEWEST).study["arms"]  # pyright: ignore[reportOptionalSubscript]
-    assert {*arms} == {"gated per=channel", "sum", UNIFORM} and "fusion.per" not in arms["sum"]
+    arms = one.sweep(8).study["arms"]  # pyright: ignore[reportOptionalSubscript]
+    assert {*arms} == {"gated per=channel", "sum"} and "fusion.per" not in arms["sum"]
     assert one.study != duel("gated", "sum", *SMALL).study
     same = Duel(side("gated", ["fusion.per=channel"]), side("gated"), SMALL, "")
     assert (same.one.name, same.other.name) == ("gated per=channel", "gated per=head")
@@ -114,42 +114,20 @@ def test_an_option_that_makes_no_side_is_refused(options, message):
         side("softmax", ["fusion.per=head"])
 
 
-def test_of_two_commands_that_plan_a_duel_at_once_the_first_counts(monkeypatch):
-    one, other = (duel("sum", "concat", *SMALL) for _ in range(2))
-
-    def slower(budget_s: float) -> Plan:
-        monkeypatch.setattr(Duel, "_settled", lambda *_: Plan(17, 1.0))
-        assert one.plan(60).seeds == 17
-        return Plan(21, 2.0)
-
-    monkeypatch.setattr(other, "_settled", slower)
-    assert other.plan(60).seeds == 17 == duel("sum", "concat", *SMALL).plan(60).seeds
-
-
-def test_a_duel_of_many_seeds_looks_at_its_results():
+def test_its_seeds_are_fixed():
     between = duel("sum", "concat", *SMALL)
-    for seeds, at in ((8, None), (24, [8, 12, 16, 24])):
-        looks = Study(between.sweep(seeds)).design.looks
-        assert (looks and looks.at) == at
-        if looks:
-            assert looks.contrasts == 1 and looks.seeds[0] == str(between.first_seed)
-
-
-def test_the_yardstick_has_the_mlp_of_the_baseline():
-    study = duel("concat", "sum", *SMALL, "model.d_model=128").sweep(FEWEST).study
-    assert study is not None
-    assert study["arms"].keys() == {"sum", "concat", UNIFORM}
-    assert study["arms"][UNIFORM]["model.mlp_hidden"] > 512  # that of a sum matched to concat
-    assert study["arms"][UNIFORM]["fusion"] == "sum" and "match" not in study["arms"][UNIFORM]
+    study = Study(between.sweep(24))
+    assert study.design.looks is None and study.contrasts == 1
+    assert study.design.levels["seed"] == [str(between.first_seed + at) for at in range(24)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [("sum", "concat"), ("uniform", "concat"), ("concat", "uniform")])
-def test_the_yardstick_is_no_side(names):
-    study = Study(duel(*names, *SMALL).sweep(FEWEST))
+@pytest.mark.parametrize("names", [("sum", "concat"), ("uniform", "concat")])
+def test_the_first_is_compared_with_the_second(names):
+    study = Study(duel(*names, *SMALL).sweep(8))
     arms = {study.design.name(arm): study.run_of(arm) for arm in study.design.compared}
     variants = settings(arms.values())
-    assert study.config and arms.keys() == {*names, UNIFORM}
+    assert study.config and arms.keys() == {*names}
     ((one, base),), lines = primary_pairs(variants, study.config.primary)
     ids = variants.table["run_id"]
     assert [ids[one], ids[base]] == [arms[name].run_id for name in names] and not lines
@@ -170,36 +148,8 @@ def test_the_yardstick_is_no_side(names):
 )
 def test_what_can_not_be_compared_is_refused_with_its_reason(names, settings, message):
     with pytest.raises(ConfigError, match=message):
-        duel(*names, *SMALL, *settings).plan(3600)
+        duel(*names, *SMALL, *settings).sweep(8)
     assert not Store().study_names()
-
-
-@pytest.mark.parametrize("budget", ["soon", "30", "-3m", "1d", ""])
-def test_a_budget_is_a_time(budget, command):
-    code, _, said = command("duel", "sum", "concat", "--budget", budget)
-    assert code == 2 and "write a time, as 45m or 2h" in said
-
-
-@pytest.mark.slow
-def test_a_budget_that_can_not_see_anything_says_what_it_would_take(command, monkeypatch):
-    monkeypatch.setattr("ablate.verify.contract.require_sound", lambda sides: [])  # it has tests of its own
-    code, _, said = command("duel", "sum", "concat", *SMALL, "--budget", "0s")
-    assert code == 2, said
-    assert "--budget 0s: too short to detect anything; " in said
-    assert re.search(r"; --budget \d+[sm] detects 0\.\d+ nats; ", said) and not Store().study_names()
-
-
-def test_a_budget_is_told_in_the_unit_of_its_size():
-    assert [*map(budget_text, (89, 90, 5400, 5401))] == ["89s", "2m", "90m", "1.6h"]
-
-
-@pytest.mark.slow
-def test_a_plan_counts_the_workers_that_were_asked_for(monkeypatch):
-    monkeypatch.setattr(estimate, "total", lambda *_: estimate.Times(steps=45.0))  # of 45 runs
-    monkeypatch.setattr(machine, "bfloat16_is_faster", lambda: False)
-    monkeypatch.setattr("ablate.compute.device.side_by_side", lambda *_: 16)
-    duels = [duel("sum", "concat", *SMALL, *more) for more in ((), ("hydra.launcher.workers=1",))]
-    assert [one.plan(72).seeds for one in duels] == [(72 - 60 / 16) // (3 / 16), (72 - 60) // 3]
 
 
 @pytest.mark.slow
@@ -214,25 +164,17 @@ def test_a_method_that_fails_its_check_has_no_duel(command):
 def test_a_duel_is_fought_and_goes_on_where_it_was(command):
     Path("book.txt").write_text("a rose is a rose is a rose\n" * 2000)
     settings = ["heads=2", *SMALL[2:], "corpus=file", "corpus.path=book.txt"]
-    typed = "ablate duel sum concat heads=2 --text book.txt --budget 30m"
+    typed = "ablate duel sum concat heads=2 --text book.txt --seeds 4"
     between = duel("sum", "concat", *settings, command=typed)
-    plan = Plan(FEWEST, 0)
-    outcome = between.train(plan)
-    comparison, sentence = between.result()
+    outcome = run(between.sweep(4))
+    comparison, (sentence, *following) = between.result()
     code, answer, _ = command("compare", between.study, "--why")
     words, _, step = sentence.partition(" A training step of sum takes ")
     assert code == 0 and answer.startswith(words.partition(" 4 paired seeds")[0])
     assert "sum" in words and "concat" in words and " nats" in words
-    assert any(note.startswith("attention is worth ") for note in texts(comparison.notes))
+    assert all("rate" not in line for line in following) and len(comparison.variants) == 2
     assert re.fullmatch(r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\] times as long\.", step)
     assert typed in write_report(between.study).read_text(encoding="utf-8")
-    again = between.train(plan)
+    again = run(between.sweep(4))
     assert again.finished_before == len(again.run_ids) == len(outcome.run_ids)
-    assert between.result()[1].startswith(words)
-    other = duel("sum", "concat", *settings, command=f"{typed} again")  # its development runs are there
-    settled = other.plan(60)
-    assert settled.seeds > FEWEST and 0 < settled.seconds <= 60
-    assert other.plan(0) == settled  # at the first call, and kept
-    (Store().study_directory(other.study) / PLAN).write_text("[]")
-    with pytest.raises(ConfigError, match=r"plan\.json: can't be read .*move it away"):
-        other.plan(60)
+    assert between.result()[1][0].startswith(words)

@@ -22,7 +22,6 @@ from ablate.live.table import job_lines
 from ablate.store.jobs import Array, JobStatus, State, arrays_of, new_array, with_statuses
 from ablate.store.store import Store
 from ablate.study.cluster import helper, sharing
-from ablate.study.estimate import Times
 from tests.helpers import call_cli, make_config
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "model.context=16")
@@ -145,9 +144,7 @@ def test_a_machine_with_another_torch_trains_nothing(here, tmp_path, monkeypatch
 
 @pytest.mark.slow
 def test_a_dry_run_counts_jobs_and_warns_of_a_short_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "ablate.study.estimate.total", lambda kinds, *_: Times(steps=600.0 * len(kinds), longest=600.0)
-    )
+    monkeypatch.setattr("ablate.study.estimate.total", lambda kinds, *_: (600.0 * len(kinds), 600.0))
     study = ("-m", "seed=range(0,8)", *QUICK, *JOBS, "hydra.launcher.timeout_min=5", "--dry-run")
     done = call_cli("run", *study, cwd=tmp_path)
     assert done.returncode == 0

@@ -21,7 +21,6 @@ from ablate.analysis.load import load, read
 from ablate.analysis.variant import Variant, variants_of
 from ablate.execution.events import Finished
 from ablate.live.board import Lines
-from ablate.live.table import _table
 from ablate.phrases import cleaned, error_line, option, texts, visible
 from ablate.printing import console, put, say_what_is_warned
 from ablate.reporting.cells import short_table
@@ -154,15 +153,6 @@ def test_a_table_has_a_label_of_its_own_for_each_variant():
     assert len({*shown}) == len(NAMES) and "method softmax" in shown
 
 
-def test_names_that_were_shortened_to_one_stay_whole(capsys):
-    rows = [{"run_id": f"{at}" * 16, "status": "done", "steps": 4} for at in range(2)]
-    for ends, is_cut in (("aa", False), ("ab", True)):
-        runs = {f"{at}" * 8: f"weighted_sum-h{at}{'-wide' * 9}{end}" for at, end in enumerate(ends)}
-        console(stderr=False, width=200).print(_table(rows, [], {}, "", {}, runs))
-        out, _ = capsys.readouterr()
-        assert all(run in out for run in runs.values()) != is_cut and ("…" in out) == is_cut
-
-
 def test_terms_that_two_levels_share_tell_nothing():
     (found, *_) = ablate.compare(odd(), **ASKED).findings
     one, other = (Variant({"fusion": name, "heads": "4"}) for name in ("sum", "mean"))
@@ -225,7 +215,7 @@ def test_what_programs_read_stays_as_it_is():
 
 # --- commands that are shown -------------------------------------------------------------------------
 
-OURS = ("ablate duel sum 'my method.py' --budget 4h",)
+OURS = ("ablate duel sum 'my method.py' --seeds 4",)
 OTHERS = [
     "rm -rf ~",
     "ablate duel sum concat; rm -rf ~",

@@ -179,5 +179,4 @@ def test_a_study_with_looks_left_names_the_command_that_goes_on():
     )
     first, line = brief_lines(compare(few, records=[record]), [record], [])
     assert "95 % confidence, so far 4 of at most 8 seeds." in first
-    assert line.startswith("`ablate run study=fusion heads=4` goes on with what is undecided, about ")
-    assert line.endswith(" here to the next look.")
+    assert line == "The study goes on with what is undecided: `ablate run study=fusion heads=4`."

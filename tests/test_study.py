@@ -25,6 +25,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from ablate.analysis import stats
 from ablate.analysis.contrasts import primary_pairs
 from ablate.analysis.load import read
 from ablate.cli.train import _some
@@ -46,7 +47,7 @@ from ablate.store.record import Machine
 from ablate.store.store import Store, StoreError
 from ablate.study import machine
 from ablate.study.config import Design, combinations
-from ablate.study.estimate import Times, total
+from ablate.study.estimate import total
 from ablate.study.kinds import read_declared
 from ablate.study.run import Outcome, run
 from ablate.study.study import Study, one_of_each, settings, values_of
@@ -175,7 +176,7 @@ composed_once = functools.cache(compose)  # a sweep keeps what it has composed o
 @pytest.fixture
 def planned(sweep, monkeypatch):
     """The outcome of a dry run that times nothing. primary: the contrasts, in place of those of the study."""
-    monkeypatch.setattr("ablate.study.estimate.total", lambda *_: Times(steps=1.0))
+    monkeypatch.setattr("ablate.study.estimate.total", lambda *_: (1.0, 1.0))
     monkeypatch.setattr(machine, "bfloat16_is_faster", lambda: False)
 
     def planned(*overrides: str, primary: list[Any] | None = None) -> Outcome:
@@ -286,34 +287,38 @@ def test_a_study_keeps_to_the_arithmetic_that_it_was_begun_with(planned, monkeyp
             machine(both[0], asked)
 
 
-@pytest.mark.slow
-def test_a_dry_run_says_what_bfloat16_would_gain_and_where_it_is_slower(planned, monkeypatch):
-    monkeypatch.setattr(machine, "bfloat16_is_faster", lambda: True)
-    for half, said in ((0.5, 0.5), (0.95, None)):
-        monkeypatch.setattr(
-            "ablate.study.estimate.total",
-            lambda kinds, *_, s=half: Times(s if kinds[0][0].config.train.precision == "bfloat16" else 1.0),
-        )
-        assert planned("seed=0", "name=mine").estimate.in_bfloat16 == said
-        assert planned("seed=0", "name=mine", "train.precision=bfloat16").estimate.in_bfloat16 is None
-    monkeypatch.setattr(machine, "bfloat16_is_faster", lambda: False)
-    assert planned("seed=0", "name=mine").estimate.in_bfloat16 is None
+def test_a_dry_run_says_where_bfloat16_is_slower(planned):
     outcome = planned("seed=0", "name=mine", "train.precision=float32,bfloat16")
     assert outcome.remarks == [machine.SLOWER]
 
 
+@pytest.mark.slow
+def test_a_dry_run_says_what_its_seeds_can_show(planned):
+    """By hand: of a t-test with that many pairs, at the level of the last look and of all contrasts."""
+
+    def shows(*overrides: str) -> float | None:
+        return planned(*overrides, "name=mine").estimate.difference
+
+    def least(seeds: int, level: float) -> float:
+        return float(stats.least_difference(seeds, 0.0147, level))
+
+    assert shows("fusion=concat,sum", "seed=range(8)") == pytest.approx(least(8, 0.05))
+    assert shows("fusion=concat,sum,mean", "seed=range(8)") == pytest.approx(least(8, 0.025))
+    assert shows("fusion=concat,sum", "seed=range(5)") is None  # too few for a verdict
+    assert shows("seed=range(8)") is None
+    assert shows("study=fusion", "study.looks=[]") == pytest.approx(least(32, 0.05 / 3))
+    assert shows("study=fusion") == pytest.approx(least(32, 0.05 / 3 / 2))  # half of it is spent before
+
+
 def test_what_evaluation_takes_is_counted_by_its_tokens(monkeypatch):
-    evaluated = ("train.eval_every=4", "train.eval_tokens=200", "train.average=0.5")
+    evaluated = ("train.eval_every=4", "train.eval_tokens=200")
     run = prepare(config := make_config(*QUICK, "train.steps=10", *evaluated))
-    monkeypatch.setattr("ablate.study.estimate._time", lambda *_: (2.0, 0.25, 3.0))
+    monkeypatch.setattr("ablate.study.estimate._time", lambda *_: (2.0, 0.25))
     validation, test = (run.corpus.splits[name].size or 0 for name in ("validation", "test"))
-    times = total([(run, 3)], 1)
-    assert (times.steps, times.evaluations) == (60.0, 0.25 * 3 * 200 * 4)  # at 0, 4, 8 and 10
-    assert times.busy == 3.0
-    assert times.ends == 0.25 * 3 * 2 * (validation + test)
-    whole = replace(run, config=replace(config, train=replace(config.train, eval_tokens=None, average=None)))
-    times = total([(whole, 1)], 1)
-    assert (times.evaluations, times.ends) == (0.25 * 4 * validation, 0.25 * test)
+    ends = 0.25 * (validation + test)
+    assert total([(run, 3)], 1) == (3 * (20 + 0.25 * 200 * 4 + ends), 20 + 0.25 * 200 * 4 + ends)
+    whole = replace(run, config=replace(config, train=replace(config.train, eval_tokens=None)))
+    assert total([(whole, 1)], 1)[0] == 20 + 0.25 * (4 * validation + test)
 
 
 # --- what a study declares --------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from ablate.duel import FEWEST, Duel, Plan
 from tests.helpers import ROOT, call_cli
 
 # A few steps on a short text in place of those of the page; what a command does is the same.
@@ -67,7 +66,6 @@ SEEN = {
 
 @pytest.mark.slow
 def test_the_readme_shows_what_its_commands_print(tmp_path, monkeypatch):
-    monkeypatch.setattr(Duel, "plan", lambda duel, budget_s, keep: Plan(FEWEST, 0))  # not what 90 minutes buy
     (tmp_path / "book.txt").write_text("a rose is a rose is a rose\n" * 2000)
     (tmp_path / "table.csv").write_text("method,seed,loss\nbase,0,3.2\nours,0,3.1\nbase,1,3.2\nours,1,3.2\n")
     page = (ROOT / "README.md").read_text(encoding="utf-8")

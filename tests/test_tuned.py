@@ -165,7 +165,6 @@ def test_a_study_says_its_phase_and_how_many_runs_there_are_about():
     steep = study(report_at=["tuned"], extend=0)
     rows = {one: parabolas(4, concat=0.002, sum=0.002)(one) for one in steep.propose({})}
     assert steep.phase(rows) == ("rates, round 2 (half-octaves)", "about 24 runs")
-    assert "about 20 runs in all" in design.forecast({})[0]
 
 
 MILD = 0.09  # nats per squared octave, so that no half-octaves are tried
@@ -253,7 +252,7 @@ def test_each_seed_and_level_counts_once():
 def test_a_dry_run_counts_no_arm_that_is_left_out():
     s = study(looks=[])
     left_out = {one: LEFT_OUT for one in s.propose({}) if at(one)["fusion"] == "sum"}
-    assert s.costs(left_out)["rates"]["least"] == 6 and "about 14 runs in all" in s.forecast(left_out)[0]
+    assert s.costs(left_out)["rates"]["least"] == 6
 
 
 def test_develop_then_report_at_four_values():

@@ -67,7 +67,7 @@ COMMANDS = {
         "export",
         *("export fusion --to tensorboard", "export concat-h4-d64x2-s0 --to hf --out my-gpt2"),
     ),
-    "duel": ("duel", "duel sum concat", "duel mine.py concat --text book.txt --budget 4h"),
+    "duel": ("duel", "duel sum concat", "duel mine.py concat --text book.txt --seeds 16"),
     "sample": ("trained", 'sample concat-h4-d64x2-s0 --prompt "The import statement"'),
 }
 

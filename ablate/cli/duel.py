@@ -1,18 +1,15 @@
 """`ablate duel`: two methods on one text."""
 
-import re
 import shlex
 from typing import Annotated
 
 import typer
 
-from ablate.cli.shared import JsonOption, RunsOption, put_json, resumable, say_loading, use_plugins
-from ablate.cli.train import say_lines
+from ablate.cli.shared import JsonOption, RunsOption, put_json, remark, resumable, say_loading, use_plugins
+from ablate.cli.train import say_lines, show_estimate
 from ablate.config.overrides import as_value
 from ablate.phrases import advised, texts
 from ablate.printing import put, say
-
-UNITS = {"s": 1, "m": 60, "h": 3600}  # of a budget of time
 
 
 def duel(
@@ -26,12 +23,7 @@ def duel(
         str | None,
         typer.Option(metavar="FILE", help="The text; by default corpus=study."),
     ] = None,
-    budget: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="How long it should take, as 45m or 2h: it decides the number of seeds."
-        ),
-    ] = "90m",
+    seeds: Annotated[int, typer.Option(min=4, help="The number of paired seeds.")] = 8,
     a: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,7 +39,7 @@ def duel(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what the budget buys here; train nothing.")
+        bool, typer.Option("--dry-run", help="Say how long it takes and what it can show; train nothing.")
     ] = False,
     format: JsonOption = "table",
     runs_dir: RunsOption = None,
@@ -56,16 +48,16 @@ def duel(
 
     Each has its own learning rate. The rates are found on development seeds and the validation split, the
     verdict is on fresh seeds and the test split. The same command goes on where it was interrupted; with
-    another budget it is another duel, with other seeds.
+    another number of seeds it is another duel, with seeds of its own.
     """
     from ablate.analysis.notes import unusable
     from ablate.duel import Duel, side
     from ablate.reporting import answers
     from ablate.reporting.html import require_charts, write_report
     from ablate.store.columns import RESULTS
+    from ablate.study.run import run
     from ablate.verify.contract import require_sound
 
-    budget_s = _seconds(budget)
     require_charts()
     say_loading()
     use_plugins([file for file in (one, other) if file.endswith(".py")])
@@ -75,18 +67,18 @@ def duel(
         settings += ["corpus=file", f"corpus.path={as_value(text)}"]
     words = ["ablate", "duel", one, other, *(overrides or ()), *(["--text", text] if text else [])]
     words += [word for flag, given in (("--a", a), ("--b", b)) for one in given or () for word in (flag, one)]
-    command = shlex.join([*words, "--budget", budget])
+    command = shlex.join([*words, "--seeds", str(seeds)])
     between = Duel(*sides, settings, command)
     for line in require_sound([between.one.method, between.other.method]):
         say(line)
     with resumable():
-        plan = between.plan(budget_s, keep=not dry_run)
-        say(str(plan))
-        if dry_run:
-            if format == "json":
-                put_json(answer=[str(plan)])
-            return
-        outcome = between.train(plan)
+        outcome = run(between.sweep(seeds), dry_run=dry_run)
+    if outcome.estimate:
+        if format == "json":
+            put_json(**outcome.estimate.as_json)
+        else:
+            show_estimate(outcome.estimate, outcome.remarks)
+        return
     say_lines(outcome)
     if outcome.left_at_work:
         return
@@ -96,7 +88,7 @@ def duel(
             say(line)
         say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
         raise typer.Exit(1)
-    comparison, sentences = between.result()
+    comparison, answer = between.result()
     why = advised(["ablate", "compare", between.study, "--why"])
     if doubts := answers.doubts(comparison.notes, f"{why} explains"):
         say(f"{doubts}.")
@@ -104,15 +96,8 @@ def duel(
     if format == "json":
         from ablate.reporting.tables import records
 
-        put_json(answer=[sentences], rows=records(comparison.table, comparison.shown), report=str(page))
+        put_json(answer=answer, rows=records(comparison.table, comparison.shown), report=str(page))
     else:
-        put(sentences)
+        for line in answer:
+            remark(line, format)
         put(page)
-
-
-def _seconds(budget: str) -> float:
-    """The seconds of a time such as 45m. Raises BadParameter."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
-    if not match:
-        raise typer.BadParameter(f"{budget}: write a time, as 45m or 2h", param_hint="--budget")
-    return float(match[1]) * UNITS[match[2]]

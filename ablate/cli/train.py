@@ -136,8 +136,7 @@ def _put_json(outcome: "Outcome") -> None:
     from ablate.reporting.tables import records
 
     if (estimate := outcome.estimate) is not None:
-        names = ("runs", "finished", "workers", "threads", "seconds", "untimed")
-        put_json(**{name: getattr(estimate, name) for name in names}, phases=estimate.phases)
+        put_json(**estimate.as_json)
     else:
         put_json(rows=records(outcome.rows()) if outcome.run_ids else [], study=outcome.study)
 
@@ -266,29 +265,24 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     put(f"seeds: {_some([*map(str, estimate.record.seeds)])}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
-    first = " first" if estimate.phases or estimate.forecast else ""
+    first = " first" if estimate.phases else ""
     put(f"{counted(estimate.runs, 'run')}{first}{finished}; {_jobs(estimate)}{size}")
     if estimate.untimed:
         put(f"how long is not known: {estimate.untimed}")
     else:
         where = "each, as timed here; the queue is not counted" if estimate.cluster else FROM_STEPS
-        put(f"about {duration(estimate.seconds)} {where}{_evaluating(estimate)}")
-        if estimate.seconds_when_quiet:
-            put(
-                f"about {duration(estimate.seconds_when_quiet)} if nothing else computed here, as it does now"
-            )
+        put(f"about {duration(estimate.seconds)} {where}")
     limit_min = getattr(estimate.cluster, "timeout_min", None)
-    if limit_min and estimate.times.longest > limit_min * 60:
+    if limit_min and estimate.longest > limit_min * 60:
         say(
             f"hydra.launcher.timeout_min={limit_min}: the longest run takes about"
-            f" {duration(estimate.times.longest)} here, so it would be ended and go on in another job"
+            f" {duration(estimate.longest)} here, so it would be ended and go on in another job"
         )
-    if estimate.in_bfloat16 is not None:
-        put(f"about {duration(estimate.in_bfloat16)} with train.precision=bfloat16; docs/precision.md")
     if estimate.phases:
         print_table(_phases(estimate), "table", wide=True)
-    for line in estimate.forecast:
-        put(line)
+    if estimate.difference is not None:
+        seeds, least = len(estimate.record.reporting_seeds), estimate.difference
+        put(f"{seeds} seeds show a difference of {least:.3f} nats (80 % power, scatter as in docs/noise.csv)")
 
 
 def _phases(estimate: "Estimate") -> "pd.DataFrame":
@@ -318,14 +312,6 @@ def _jobs(estimate: "Estimate") -> str:
         return ""
     cores = counted(cluster.cpus_per_task, "core") if cluster.cpus_per_task else "all cores of a node"
     return f"{counted(cluster.jobs, 'job')} of {cores}, "
-
-
-def _evaluating(estimate: "Estimate") -> str:
-    """The share of the time that goes into evaluation, as the end of a line."""
-    if not (times := estimate.times).total:
-        return ""
-    meanwhile, at_end = (f"{100 * part / times.total:.0f} %" for part in (times.evaluations, times.ends))
-    return f"; evaluation is {meanwhile} of it, and whole splits at the end {at_end}"
 
 
 def _some(values: Sequence[str]) -> str:

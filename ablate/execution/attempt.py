@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec
 from ablate.compute import device
 from ablate.config.identity import digest
 from ablate.execution import formulas
-from ablate.execution.events import Evaluated, Finished, Listener, Noticed, Stepped
+from ablate.execution.events import Evaluated, Finished, Listener, Noticed
 from ablate.execution.formulas import Final
 from ablate.execution.run import PlacedRun, arrays, to_checkpoint, to_state
 from ablate.files.atomic import StoreError
@@ -16,7 +16,7 @@ from ablate.store import documents
 from ablate.store.columns import METRICS_COLUMNS, RESULTS, Row, Status, csv_text
 from ablate.store.run_files import RunWriter, Stamp
 from ablate.store.stored_run import StoredRun
-from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Kept, Resumable, State
+from ablate.training.events import Began, Diverged, Evaluation, Event, Kept, Resumable, State
 
 Arguments = ParamSpec("Arguments")
 
@@ -99,8 +99,6 @@ class Attempt:
         match event:
             case Began(how):
                 self.writer.log(how)
-            case Checked(step, loss_M):
-                self._listener(Stepped(step, loss_M[self._member]))
             case Evaluation():
                 self._evaluated(event)
             case Resumable(state=state):

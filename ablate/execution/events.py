@@ -7,14 +7,6 @@ from ablate.store.columns import Row
 
 
 @dataclass(frozen=True)
-class Stepped:
-    """A step was made; sent only a few times per second, since reading the loss waits for the device."""
-
-    step: int
-    loss: float
-
-
-@dataclass(frozen=True)
 class Evaluated:
     """The model was evaluated. tokens_per_s: of training, without evaluations."""
 
@@ -60,7 +52,7 @@ class Noticed:
     line: str
 
 
-Event = Stepped | Evaluated | Finished | Skipped | Taken | PutBack | Refused | Noticed
+Event = Evaluated | Finished | Skipped | Taken | PutBack | Refused | Noticed
 Listener = Callable[[Event], None]
 
 

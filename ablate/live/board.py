@@ -1,4 +1,4 @@
-"""What a person sees while runs go on: a line for what happens and, in a terminal, a table of the store below
+"""What a person sees while runs go on: a line for what happens and, in a terminal, how far they are below
 these lines. It is the same whether this command trains the runs, helpers of a cluster do, or another
 command does. Loads no torch.
 """
@@ -23,7 +23,6 @@ from ablate.execution.events import (
     Noticed,
     Refused,
     Skipped,
-    Stepped,
 )
 from ablate.live.table import job_lines, look
 from ablate.phrases import lines_if, one_line
@@ -73,7 +72,6 @@ class Lines:
         self.total = total
         self.count = 0  # of the runs that this command is done with
         self.place = Place()
-        self.steps: dict[str, Stepped] = {}  # the last step heard of, by name of the run
         self._last = ""
 
     def listener(self, name: str) -> Listener:
@@ -82,8 +80,6 @@ class Lines:
 
     def hear(self, name: str, event: Event) -> None:
         match event:
-            case Stepped():
-                self.steps[name] = event
             case Evaluated() if self.total is None:
                 self.say(
                     f"step {event.step}: train_loss {event.train_loss:.4f}, val_loss {event.val_loss:.4f},"
@@ -102,7 +98,6 @@ class Lines:
 
     def ended(self, name: str, row: Row) -> None:
         self.count += 1
-        self.steps.pop(name, None)
         if not (self.quiet and row["status"] == Status.DONE):
             figures = f"val_loss {row['val_loss']:.4f}" if row["status"] == Status.DONE else row["error"]
             seconds = f", {row['wall_s']:.1f} s" if row.get("wall_s") else ""
@@ -137,8 +132,9 @@ def one_by_one(total: int | None) -> Lines:
 
 
 class Board(Lines):
-    """Lines on stderr and, in a terminal, the table of the runs of a study below them, brought up to date
-    every second; runs that are done have no line then. only: ids of the runs to show; all by default."""
+    """Lines on stderr and, in a terminal, how many runs of a study are done below them, with the time left,
+    brought up to date every second; runs that are done have no line then. only: ids of the runs that count;
+    all by default."""
 
     def __init__(self, study: str, total: int | None, only: Collection[str] | None = None) -> None:
         super().__init__(console(), total)
@@ -146,14 +142,14 @@ class Board(Lines):
         record = Store().read_study(study)
         self.swept = swept(record) if record else ()
         self.trouble = ""  # why the engine of a cluster does not answer
-        self._seen, self._due = Group(), 0.0  # the last table; when to make the next
+        self._seen, self._due = "", 0.0  # what was seen last; when to look again
         self.quiet = self.console.is_terminal
         self._live = contextlib.ExitStack()
 
     def __enter__(self) -> "Board":
         if self.quiet:
             frequency: dict[str, Any] = {"refresh_per_second": 1 / EVERY_S, "transient": True}
-            self._live.enter_context(Live(console=self.console, get_renderable=self._table, **frequency))
+            self._live.enter_context(Live(console=self.console, get_renderable=self._progress, **frequency))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -165,16 +161,16 @@ class Board(Lines):
         if not self.quiet:
             self.say_once("; ".join([*job_lines(arrays), *lines_if(trouble, trouble)]))
 
-    def _table(self) -> RenderableType:
+    def _progress(self) -> RenderableType:
         began = time.monotonic()
         if began > self._due:
             try:
-                self._seen = look(Store(), self.study, self.only, self.steps).table
+                self._seen = look(Store(), self.study, self.only).title
             except (ConfigError, OSError) as error:  # the disk may be out of reach for a while
-                self._seen = Group(Text(str(error)))
+                self._seen = str(error)
             self._due = began + (time.monotonic() - began) / SHARE
-        where = [Text(self.whereabouts)] if self.place.phase else []
-        return Group(*where, self._seen, Text(self.trouble))
+        where = lines_if(self.place.phase, self.whereabouts)
+        return Text("\n".join([*where, self._seen, *lines_if(self.trouble, self.trouble)]))
 
 
 def watch(store: Store, study: str | None) -> None:
@@ -190,7 +186,7 @@ def watch(store: Store, study: str | None) -> None:
         while True:
             now = look(store, study)
             if live:
-                live.update(now.table, refresh=True)
+                live.update(Group(Text(now.title), now.table), refresh=True)
             else:
                 lines.say_once(now.line)
             if study and now.is_over:

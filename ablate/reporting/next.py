@@ -62,9 +62,10 @@ def _of_comparison(rows: pd.DataFrame, record: StudyRecord, comparison: Comparis
     if params.max() > 1.01 * params.min() and (rows["match"] == "none").any():
         sizes = f"Variants differ in size, {params.min():,.0f} to {params.max():,.0f} parameters"
         yield Next(f"{sizes}: a difference may be one of size", changed(record, "matched", "match=params"))
-    if len(undecided) < len(tested) and not any(one.is_primary for one in comparison.findings):
-        why = "No contrast was named beforehand: ask again, with fresh seeds"
-        yield Next(why, with_fresh_seeds(record, len(record.reporting_seeds)))
+    is_lead = len(undecided) < len(tested) and not any(one.is_primary for one in comparison.findings)
+    if is_lead and record.typed:
+        fresh = with_fresh_seeds(record, len(record.reporting_seeds))
+        yield Next("No contrast was named beforehand: ask again, with fresh seeds", fresh)
 
 
 def _one_rate(rows: pd.DataFrame, record: StudyRecord) -> Iterator[Next]:

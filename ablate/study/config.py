@@ -218,10 +218,6 @@ class Design:
         """Lines to print at the end."""
         return []
 
-    def forecast(self, rows: Rows) -> list[str]:
-        """Lines for a dry run about what will follow after the first runs. rows: those that are left out."""
-        return []
-
     @property
     def later(self) -> dict[str, list[Overrides]]:
         """By phase, the ones of `compared` whose runs it trains, where they are unlike those that come

@@ -83,11 +83,6 @@ def as_overrides(config: RunConfig, machine: Machine) -> list[str]:
     return [f"train.{key}={as_value(value)}" for key, value in _of_training(config, machine).items()]
 
 
-def gains_in_bfloat16(run: PlacedRun) -> bool:
-    """Whether bfloat16 may be faster than this float32 run: on a CPU with bfloat16 matrix products."""
-    return _is_of(run, "float32") and not run.config.train.compile and bfloat16_is_faster()
-
-
 def slower(runs: Iterable[Run], members: int | None) -> list[str]:
     """Lines on what makes these runs slower here than they could be; usually none. members: how many are
     trained as one, if the command says so."""

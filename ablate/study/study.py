@@ -173,6 +173,12 @@ class Study:
         )
         return looks, {arm: [*dict.fromkeys(of)] for arm, of in baselines.items()}
 
+    @property
+    def contrasts(self) -> int:
+        """How many contrasts were chosen in advance; 0 for a plain sweep."""
+        looks = self.design.looks or (self._matched(self.config)[0] if self.config else None)
+        return looks.contrasts if looks else 0
+
     def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
         """The proposed runs that can be trained. Raises ConfigError if one can't; where a study is declared,
         only for mistakes that affect every run."""

@@ -245,15 +245,6 @@ class TunedDesign(Design):
             lines.append(f"{self.name(arm)}: {'; '.join(filter(None, (value, choice.doubt)))}")
         return lines
 
-    def forecast(self, rows: Rows) -> list[str]:
-        _, in_all = self.phase(rows)
-        at = "".join(f" at {key}={level}" for key, level in self.study.tune_at.items())
-        return [
-            f"these choose {self.key} for each arm{at}, and may extend its grid by"
-            f" {counted(self.search.extend, 'octave')} on either side; the runs that report follow from"
-            f" what they choose: {in_all} in all"
-        ]
-
     def name(self, arm: Overrides) -> str:
         """The name of the arm, with the overrides that distinguish it from others of that name."""
         named = self.study.named_arms

@@ -48,13 +48,12 @@ class Comparison:
     pairs n_baseline is how many values the baseline has; documents.py), verdict, why, differs, same_class
     (whether both can represent the same functions), metric, margin, clears_floor (placebo.py). share is the
     difference as a share of what attention is worth to the baseline. look, last_look: of a study with looks,
-    the numbers of seeds at which the contrast stands, and at most; overstated: by what share such a
-    difference comes out too large. owed: how many seeds each contrast of a fixed design is to have, while
-    runs of it are missing; 0 for any other. floor: None without arms of the same functions. variants: by
-    name, as in the table. runs: for each variant the run_id of one of its runs. nothing: why nothing is
-    compared; empty if anything is. notes: remarks about the rows, one line each. interaction:
-    effects.projection_and_heads, if a study asks about the output projection; else empty. rows: those that
-    were compared. caveats: whether their text and their budget can carry a verdict.
+    the numbers of seeds at which the contrast stands, and at most. owed: how many seeds each contrast of a
+    fixed design is to have, while runs of it are missing; 0 for any other. floor: None without arms of the
+    same functions. variants: by name, as in the table. runs: for each variant the run_id of one of its runs.
+    nothing: why nothing is compared; empty if anything is. notes: remarks about the rows, one line each.
+    interaction: effects.projection_and_heads, if a study asks about the output projection; else empty. rows:
+    those that were compared. caveats: whether their text and their budget can carry a verdict.
     higher_is_better: None if that is not known of the metric; margin: NaN if it has none.
     """
 

@@ -46,7 +46,6 @@ class Finding:
     clears_floor: bool | None
     look: int | None
     last_look: int | None
-    overstated: float
     more_seeds: int | None
     documents: int | None
     documents_low: float

@@ -12,16 +12,14 @@ Shapes: V variants, K contrasts, S seeds in the order in which they are trained;
 number.
 """
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from ablate.analysis import stats
 from ablate.analysis.stats import Array
-from ablate.phrases import counted, duration
 from ablate.store.columns import column_named
 from ablate.store.record import PlannedLooks
 
@@ -30,8 +28,6 @@ LAST = {1: 24, 3: 32}  # by up to how many contrasts; MOST for more
 MOST = 48
 # Of paired differences in docs/noise.csv, taken for every text.
 USUAL_SD = {"val_loss": 0.0147, "test_loss": 0.0274, "mix_loss": 0.0152}
-DRAWS = 4_000
-LEAST, MOST_RUNS = "least", "most"  # of what a study may cost
 
 
 def usual(seeds: int) -> list[int]:
@@ -58,9 +54,7 @@ class Looks:
     which contrasts are of equal functions by construction: nothing tests them, and they stand decided at
     their first look. contrasts: the size of the family, fixed when the study begins. margin: in the unit of
     `metric`. seeds: in the order in which they are trained. arms: the variants, with what each is called.
-    once: the contrasts of arms that end at the first look, at which these spend all of their level. late:
-    the arms of which a run of development learned late. studies: how many studies the contrasts are of, in
-    equal parts, in a simulation.
+    once: the contrasts of arms that end at the first look, at which these spend all of their level.
     """
 
     at: Sequence[int]
@@ -73,8 +67,6 @@ class Looks:
     seeds: Sequence[str] = ()
     arms: Mapping[Any, str] = field(default_factory=dict)
     once: Sequence[int] = ()
-    late: Sequence[str] = ()
-    studies: int = 1
 
     def decide(self, values_VS: Array, lost_VS: Array) -> "Decisions":
         """Where each contrast stands: at the first look that decides it, each look taking the seeds up to it.
@@ -108,8 +100,8 @@ class Looks:
             pairs, middle, sd = stats.moments(one - base)
             constant = ~stats.scatters(one, base)
             own[at] = np.where(constant | ~tested[at], np.nan, sd)
-            least = _median(own.reshape(self.studies, -1)) if n < self.at[-1] else 0.0
-            sd = np.where(constant, np.nan, np.fmax(sd, np.where(tested & ~once, least, 0.0)[at]))
+            least = _median(own) if n < self.at[-1] else 0.0
+            sd = np.where(constant, np.nan, np.fmax(sd, np.where((tested & ~once)[at], least, 0.0)))
             share = np.where(once[at], 1.0, spent)
             level = self.alpha * share / max(self.contrasts, 1)
             half = t.isf(level / 2, np.maximum(pairs - 1, 1)) * sd / np.sqrt(np.maximum(pairs, 1))
@@ -129,10 +121,6 @@ class Looks:
         place = {seed: at for at, seed in enumerate(self.seeds)}
         return np.array([place.get(seed, self.at[-1]) for seed in seeds], int)
 
-    def after(self, late: Sequence[str]) -> "Looks":
-        """The looks that are taken after development. late: arms in which a run of it learned late."""
-        return replace(self, at=self.planned(late=[*late]).taken, late=late)
-
     def planned(self, **known: Any) -> PlannedLooks:
         """The looks as study.json keeps them."""
         own = {"at": [*self.at], "seeds": [*map(int, self.seeds)], "contrasts": self.contrasts}
@@ -143,26 +131,14 @@ class Looks:
         one, base = ([*self.arms.values()][at] for at in pair)
         return f"{one} against {base}"
 
-    def overstated(self, diff: float, sd: float, seeds: int) -> float:
-        """By what share a difference like this one, decided at so many seeds, is larger than the true one, on
-        average; NaN if too few simulated ones are."""
-        effect, bound = (round(abs(value) / sd, 1) for value in (diff, self.margin))
-        simulated = expected(tuple(self.at), self.contrasts, effect, bound)
-        return float(simulated.overstated[self.at.index(seeds)])
-
-    def costs(self, runs_a_seed: Mapping[Any, int]) -> dict[str, float]:
-        """How many runs the study takes, as in `costs`, if differences scatter as they usually do.
-        runs_a_seed: of each arm."""
-        arms = [*self.arms]
-        compared = [one for k, (one, _) in enumerate(self.pairs) if k not in self.equal]
-        variants = {arms[one] for one in compared}
-        bases = {arms[base] for _, base in self.pairs}
-        of_variants, of_bases = (
-            sum(map(runs_a_seed.__getitem__, side)) for side in (variants - bases, bases)
-        )
-        apart = self.at[0] * (sum(runs_a_seed[arm] for arm in arms) - of_variants - of_bases)
-        sd = USUAL_SD.get(self.metric)
-        return costs(self.at, self.contrasts, (of_variants, of_bases, apart), self.margin, self.margin, sd)
+    def costs(self, runs_a_seed: Mapping[Any, int]) -> tuple[int, int]:
+        """How many runs the study takes at least and at most. runs_a_seed: of each arm."""
+        compared = {side for k, pair in enumerate(self.pairs) if k not in self.equal for side in pair}
+        compared |= {base for _, base in self.pairs}
+        runs_V = np.array([runs_a_seed[arm] for arm in self.arms])
+        goes_on_V = np.isin(np.arange(len(runs_V)), [*compared])
+        most = runs_V @ np.where(goes_on_V, self.at[-1], self.at[0])
+        return int(runs_V.sum() * self.at[0]), int(most)
 
 
 @dataclass(frozen=True)
@@ -182,17 +158,14 @@ class Decisions:
     verdict: Array
     decided: Array
 
-    def seeds_wanted(self, when: Literal["now", "next", "most"]) -> Array:
-        """(V,) at how many seeds each variant is trained: now; next, if the look under way decides nothing;
-        and at most. A variant whose contrasts are all decided gets no more seeds; one without a contrast has
-        those of the first look."""
+    def seeds_wanted(self, when: Literal["now", "most"]) -> Array:
+        """(V,) at how many seeds each variant is trained: now, and at most. A variant whose contrasts are all
+        decided gets no more seeds; one without a contrast has those of the first look."""
         at, variants = self.looks.at, np.arange(len(self.looks.arms))
-        after = dict(zip([0, *at], [*at, at[-1]], strict=True))
-        ahead = {"now": [after], "next": [after, after], "most": [dict.fromkeys(after, at[-1])]}[when]
-        of_contrasts = self.seeds
-        for look_after in ahead:
-            following = np.array([look_after[n] for n in of_contrasts], int)
-            of_contrasts = np.where(self.decided, of_contrasts, following)
+        following_look = dict(zip([0, *at], [*at, at[-1]], strict=True))
+        after = dict.fromkeys(following_look, at[-1]) if when == "most" else following_look
+        following = np.array([after[n] for n in self.seeds.tolist()], int)
+        of_contrasts = np.where(self.decided, self.seeds, following)
         wanted, sides = np.zeros(len(variants), int), np.array(self.looks.pairs, int).reshape(-1, 2).T
         for side in sides:
             np.maximum.at(wanted, side, of_contrasts)
@@ -229,100 +202,9 @@ class Decisions:
         if going_on:
             how = "undecided" if look == looks.at[-1] else "goes on" if len(going_on) == 1 else "go on"
             said.append(f"{', '.join(going_on)} {how}")
-        first = looks.late and look == looks.at[0]
-        why = f" (the first look: a late seed in development, {', '.join(looks.late)})" if first else ""
-        return f"{look} seeds{why}: {'; '.join(said)}"
+        return f"{look} seeds: {'; '.join(said)}"
 
 
-# --- what looks will cost, by simulation ------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What looks cost and find. seeds: of a contrast, on average; of_baseline: of the baseline that they
-    share. power: the probability that a contrast is decided. overstated: for each look, by what share a
-    difference that it decides is larger than the true one, on average; NaN for a look that decides none."""
-
-    seeds: float
-    of_baseline: float
-    power: float
-    overstated: Array
-
-
-def of_simulated(arms_DAS: Array, at: Sequence[int], margin: float, alpha: float = 0.05) -> Decisions:
-    """What looks decide in D studies with A arms, study by study: each against the first, the baseline."""
-    D, A, S = arms_DAS.shape
-    pairs = [(study * A + arm, study * A) for study in range(D) for arm in range(1, A)]
-    looks = Looks(at=at, pairs=pairs, contrasts=A - 1, margin=margin, alpha=alpha, studies=D)
-    return looks.decide(arms_DAS.reshape(-1, S), np.zeros((D * A, S), bool))
-
-
-@functools.lru_cache(1024)
-def expected(
-    looks: tuple[int, ...], contrasts: int, difference: float, margin: float, alpha: float = 0.05
-) -> Expected:
-    """Figures of simulated studies: a baseline, and so many contrasts with it of one true difference.
-    difference, margin: in standard deviations of a paired difference. Seeds are normal and do not
-    correlate."""
-    draws = max(DRAWS // contrasts, 250)
-    arms_DAS = np.random.default_rng(0).standard_normal((draws, contrasts + 1, looks[-1])) / np.sqrt(2)
-    arms_DAS[:, 1:] += difference
-    now = of_simulated(arms_DAS, looks, margin, alpha)
-    is_above = now.decided & (now.low > 0)
-    overstated = [
-        now.diff[of].mean() / difference - 1
-        if difference and (of := is_above & (now.seeds == look)).any()
-        else np.nan
-        for look in looks
-    ]
-    of_baseline = now.seeds.reshape(draws, contrasts).max(1).mean()
-    return Expected(
-        float(now.seeds.mean()), float(of_baseline), float(now.decided.mean()), np.array(overstated)
-    )
-
-
-def least_difference(seeds: int, sd: float, *, power: float = 0.8, alpha: float = 0.05) -> float:
-    """The smallest true difference that one contrast with the usual looks of so many seeds detects with this
-    power."""
-    if not (at := tuple(usual(seeds))):
-        return float(stats.least_difference(seeds, sd, alpha, power=power))
-    low, high = 0.0, 4.0
-    while high - low > 0.01:
-        middle = (low + high) / 2
-        low, high = (low, middle) if expected(at, 1, middle, 0.0, alpha).power >= power else (middle, high)
-    return high * sd
-
-
-def costs(
-    looks: Sequence[int],
-    contrasts: int,
-    runs_a_seed: tuple[float, float, float],
-    difference: float,
-    margin: float,
-    sd: float | None,
-) -> dict[str, float]:
-    """How many runs a study with looks takes: at least, at most and, if sd is known, to be expected if each
-    difference is `difference`, and if there is none. runs_a_seed: of the variants, and of their baselines;
-    and how many runs arms without a contrast have in all. sd: of a paired difference."""
-    of_variants, of_bases, apart = runs_a_seed
-    seeds: dict[str, tuple[float, float]] = {LEAST: (looks[0], looks[0])}
-    if sd and contrasts:
-        for name, true in ((f"if each differs by {difference:g}", difference), ("if none differs", 0.0)):
-            of = expected(tuple(looks), contrasts, true / sd, margin / sd)
-            seeds[name] = (of.seeds, of.of_baseline)
-    seeds[MOST_RUNS] = (looks[-1], looks[-1])
-    return {name: of_variants * own + of_bases * base + apart for name, (own, base) in seeds.items()}
-
-
-def runs_in_words(runs: float, seconds: float) -> str:
-    """So many runs, with their time. seconds: of all; NaN if unknown."""
-    return counted(round(runs), "run") + ("" if seconds != seconds else f", {duration(seconds)}")
-
-
-# --- helpers ----------------------------------------------------------------------------------------
-
-
-def _median(scatter_NK: Array) -> Array:
-    """(N·K,) for each of K contrasts of N studies the median of its study; 0 where none of them scatters."""
-    known_NK = np.where(np.isnan(scatter_NK).all(1, keepdims=True), 0.0, scatter_NK)
-    return np.repeat(np.nanmedian(known_NK, axis=1), scatter_NK.shape[1])
+def _median(scatter_K: Array) -> float:
+    """The median of those that scatter; 0 if none does."""
+    return 0.0 if np.isnan(scatter_K).all() else float(np.nanmedian(scatter_K))

@@ -297,10 +297,6 @@ def at_looks(
     """Lines on results that do not count, and on promises that are off. before, after: with and without the
     results beyond their looks."""
     if now:
-        looks = next(iter(now.values())).looks
-        if looks.late:
-            late = f"a late seed in development ({first_few(looks.late)})"
-            yield Note(f"{late}: the first look is at {looks.at[0]} seeds")
         if beyond := int((before.ran & ~after.ran).sum()):
             runs = counted(beyond, "run")
             yield Note(f"not judged: {runs} beyond the look at which the contrasts of its arm stand")

@@ -13,7 +13,7 @@ from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.finding import Finding
 from ablate.analysis.frames import is_foreign, seconds_a_run
-from ablate.analysis.looks import costs, runs_in_words, usual, usual_seeds
+from ablate.analysis.looks import usual, usual_seeds
 from ablate.analysis.question import Question
 from ablate.config.contrast import FEWEST, MARGIN
 from ablate.config.rules import ConfigError
@@ -92,11 +92,8 @@ def seeds_needed(
     else:
         lines.append(f"minutes: {at_once} at a time on the cores of this machine, {run_s:.3g} s a run")
     looks = usual(usual_seeds(k))
-    others = 1 if contrasts or not family else len({one.baseline for one in family})
-    bound = result.margin if result.margin == result.margin else difference
-    runs = costs(looks, k, (arms - others, others, 0), difference, bound, sd)
-    each = (f"{name} {runs_in_words(count, count * run_s / at_once)}" for name, count in runs.items())
-    lines.append(f"looks at {', '.join(map(str, looks))} seeds: {'; '.join(each)}")
+    at = ", ".join(map(str, looks))
+    lines.append(f"looks at {at} seeds: {arms * looks[0]:,} to {arms * looks[-1]:,} runs")
     if budget_min is not None:
         if math.isnan(run_s):
             raise ConfigError(f"--budget {budget_min:g}: the rows have no wall_s, so runs have no known time")

@@ -11,7 +11,7 @@ the margin. Holm's p is given as well: an interval without 0 has p < α/k, so ea
 Holm p < α. An interval within the margin has both one-sided p's < α/(2k), so each claim of equivalence has a
 Holm-corrected TOST p < α. The converse fails by design: Holm passes the α of a rejected hypothesis on to the
 others, but rejecting "no difference" leaves "not equivalent" of the same comparison open. Holm on the
-differences and Holm on the equivalences may together err up to 2α (benchmarks/false_alarms.py, mixed).
+differences and Holm on the equivalences may together err up to 2α.
 """
 
 import functools

@@ -24,7 +24,7 @@ OWED = "the study is not finished: {} of {} seeds"
 NUMBERS = (
     *("pairs", "n_baseline", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal"),
     *("sd_diff", "p_tost", "p_tost_holm", "ratio", "skew", "correlation", "p_welch"),
-    *("more_seeds", "level", "share", "look", "last_look", "overstated"),
+    *("more_seeds", "level", "share", "look", "last_look"),
     *documents.COLUMNS,
 )
 WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look", "documents")
@@ -85,7 +85,7 @@ def contrast_table(
     fewest = max(owed, FEWEST if family == "exploratory" and now is None else 0)
     is_few = (seeds_K < fewest) & in_family & ~is_lost & table["p"].notna()
     table["verdict"] = table["verdict"].mask(is_few, stats.UNDECIDED).mask(is_identical, stats.IDENTICAL)
-    _add_looks(table, family, now)
+    _add_looks(table, now)
     open_ = (table["verdict"] == stats.UNDECIDED) & in_family & ~is_lost & (now is None)
     table["more_seeds"] = _more_seeds(table, open_, seeds_K, fewest, margin)
     never = np.isinf(table["more_seeds"])
@@ -100,20 +100,12 @@ def contrast_table(
     return table
 
 
-def _add_looks(table: pd.DataFrame, family: str, now: Decisions | None) -> None:
-    """Add the look at which each contrast stands, the last one, and by what share a difference that an early
-    one decided comes out too large; NaN without looks."""
-    table[["look", "last_look", "overstated"]] = np.nan
+def _add_looks(table: pd.DataFrame, now: Decisions | None) -> None:
+    """Add the look at which each contrast stands, and the last one; NaN without looks."""
+    table[["look", "last_look"]] = np.nan
     if now:
         once = np.isin(np.arange(len(table)), now.looks.once)
         table["look"], table["last_look"] = now.seeds, np.where(once, now.looks.at[0], now.looks.at[-1])
-        early_K = (table["look"] < table["last_look"]) & (family == "primary")
-        table["overstated"] = [
-            now.looks.overstated(row["diff"], row["sd_diff"], row["look"]) if is_early else np.nan
-            for row, is_early in zip(
-                table.to_dict("records"), table["verdict"].isin(stats.CLAIMS) & early_K, strict=True
-            )
-        ]
 
 
 def _more_seeds(
@@ -183,7 +175,7 @@ def decisions(
     for family, of in pairs.items():
         equal = [k for k, other in enumerate(controls.equal_variants(variants, of)) if other is not None]
         looks = Looks(
-            at=planned.taken,
+            at=planned.at,
             pairs=of,
             equal=equal,
             once=[k for k, pair in enumerate(of) if ended & {*pair}],
@@ -192,7 +184,6 @@ def decisions(
             margin=margin,
             alpha=alpha,
             seeds=[*map(str, planned.seeds)],
-            late=planned.late,
         )
         in_order = _in_order(looks, variants, variants.values, np.nan)
         now[family] = looks.decide(in_order, _in_order(looks, variants, variants.diverged, False))

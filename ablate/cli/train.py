@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import math
 import os
 import signal
 import sys
@@ -286,24 +287,19 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
 
 
 def _phases(estimate: "Estimate") -> "pd.DataFrame":
-    """The runs of each phase of a study, and of all, with their time: least, to be expected, most."""
+    """The runs of each phase of a study, and of all, with their time, at least and at most."""
     import pandas as pd
 
-    from ablate.analysis.looks import LEAST, MOST_RUNS, runs_in_words
-
-    columns = [*dict.fromkeys(name for costs in estimate.phases.values() for name in costs)]
-    columns.sort(key=lambda name: (name == MOST_RUNS, name != LEAST))
-    runs = pd.DataFrame(
-        [[costs.get(name, costs[LEAST]) for name in columns] for costs in estimate.phases.values()],
-        index=[*estimate.phases],
-        columns=columns,
-    )
-    each = [estimate.later.get(phase, estimate.seconds_a_run) for phase in runs.index]
-    seconds = runs.mul(each, axis="index")
+    runs = pd.DataFrame(estimate.phases, index=["least", "most"]).T
+    seconds = runs.mul([estimate.later.get(phase, estimate.seconds_a_run) for phase in runs.index], axis=0)
     if len(runs) > 1:
         runs.loc["all"], seconds.loc["all"] = runs.sum(), seconds.sum(skipna=False)
-    words = runs.combine(seconds, lambda n, s: n.combine(s, runs_in_words))
-    return words[columns].rename_axis("phase").reset_index()
+    words = runs.combine(seconds, lambda n, s: n.combine(s, _runs_in_words))
+    return words.rename_axis("phase").reset_index()
+
+
+def _runs_in_words(runs: int, seconds: float) -> str:
+    return counted(runs, "run") + ("" if math.isnan(seconds) else f", {duration(seconds)}")
 
 
 def _jobs(estimate: "Estimate") -> str:

@@ -100,8 +100,7 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
 def _nothing(comparison: Comparison, record: StudyRecord) -> str:
     """Why nothing was tested."""
     if record.looks and any(one.look == 0 for one in comparison.findings):
-        late = f": a late seed in development ({', '.join(record.looks.late)})" if record.looks.late else ""
-        return f"Nothing is judged before the first look, at {record.looks.taken[0]} seeds{late}."
+        return f"Nothing is judged before the first look, at {record.looks.at[0]} seeds."
     whys = [one.why for one in comparison.findings if one.why and one.is_undecided and one.seeds > 1]
     why = [comparison.nothing, *whys, "no variant has a baseline and two paired seeds"]
     return f"Nothing was tested: {next(filter(None, why))}."

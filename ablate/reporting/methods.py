@@ -81,7 +81,7 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
             f"{within} and undecided."
         )
         if record.looks and table["look"].notna().any():
-            taken = joined([*map(str, record.looks.taken)])
+            taken = joined([*map(str, record.looks.at)])
             sentences.append(
                 f"The study looked at {taken} seeds, as named beforehand. The"
                 " level of 5 % is spent linearly in the number of seeds, and each look has its share"

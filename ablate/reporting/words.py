@@ -14,8 +14,6 @@ from ablate.config.contrast import FEWEST
 from ablate.phrases import counted, counted_between, joined, lines_if
 from ablate.store.columns import column_named
 
-WORTH_SAYING = 0.01  # by how much an early look overstates a difference
-
 
 def verdict(one: Finding) -> str:
     """The verdict in words; empty without one."""
@@ -217,9 +215,8 @@ def at_look(one: Finding) -> str:
     """Words on the look at which a contrast was decided or stands; empty for a fixed number of seeds."""
     if one.look is None:
         return ""
-    larger = f", where such differences come out {percent(one.overstated)} too large on average"
     when = "so far" if one.is_undecided else "decided at"
-    return f"; {when} {look(one, 'of at most')} seeds{larger if one.overstated >= WORTH_SAYING else ''}"
+    return f"; {when} {look(one, 'of at most')} seeds"
 
 
 def number(value: float) -> str:

@@ -11,7 +11,6 @@ from ablate.config.read import read, unlike_defaults
 from ablate.config.rules import ConfigError
 
 ONE_BY_ONE = "single"  # the kind of a list of single runs
-SURE = 16  # the first look where a run of development learned late, as one seed in eight may
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,21 +56,14 @@ class Decided:
 @dataclass(frozen=True, kw_only=True)
 class PlannedLooks:
     """The looks of a study. at: the numbers of seeds, the last one that of `seeds`, which are in the order in
-    which they are trained. contrasts: how many are tested. late: arms in which a run of development learned
-    late. decided: the contrasts that are, by name. may_follow: how many runs there may be at most that are
-    not listed yet."""
+    which they are trained. contrasts: how many are tested. decided: the contrasts that are, by name.
+    may_follow: how many runs there may be at most that are not listed yet."""
 
     at: list[int]
     seeds: list[int]
     contrasts: int
-    late: list[str] = field(default_factory=list)
     decided: Mapping[str, Decided] = field(default_factory=dict)
     may_follow: int = 0
-
-    @property
-    def taken(self) -> list[int]:
-        """The looks, without those before SURE seeds if a run of development learned late."""
-        return [n for n in self.at if not self.late or n >= SURE or n == self.at[-1]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -135,15 +135,11 @@ class Design:
         """The runs to train next; none when the study is complete, or waits for runs that are under way."""
         return self._up_to("now", rows)
 
-    def ahead(self, rows: Rows) -> list[Overrides]:
-        """The runs of the next look, by seed, which are needed unless the one that is under way decides."""
-        return self._up_to("next", rows) if self.looks else []
-
     def may_follow(self, rows: Rows) -> int:
         """How many runs there may be at most that are not proposed now."""
         return len(self._up_to("most", rows)) - len(self.propose(rows)) if self.looks else 0
 
-    def _up_to(self, when: Literal["now", "next", "most"], rows: Rows) -> list[Overrides]:
+    def _up_to(self, when: Literal["now", "most"], rows: Rows) -> list[Overrides]:
         new = [overrides for overrides in self.members(rows) if overrides not in rows]
         if (now := self.decisions(rows)) is None:
             return new
@@ -154,13 +150,9 @@ class Design:
 
         return sorted((run for run in new if place(run) < seeds.get(self.arm_of(run), 0)), key=place)
 
-    def looks_after(self, rows: Rows) -> Looks | None:
-        """The looks that are taken after these rows."""
-        return self.looks
-
     def decisions(self, rows: Rows) -> Decisions | None:
         """What the looks have decided by these rows; None without looks."""
-        if (looks := self.looks_after(rows)) is None:
+        if (looks := self.looks) is None:
             return None
         results = self.results(rows)
         values = np.full((len(looks.arms), len(looks.seeds)), np.nan)
@@ -224,9 +216,9 @@ class Design:
         first."""
         return {}
 
-    def costs(self, rows: Rows) -> dict[str, dict[str, float]]:
-        """How many runs each phase takes: least, to be expected, most; empty if that is fixed. rows: those
-        that are left out."""
+    def costs(self, rows: Rows) -> dict[str, tuple[int, int]]:
+        """How many runs each phase takes at least and at most; empty if that is fixed. rows: those that are
+        left out."""
         if not (looks := self.looks):
             return {}
         return {"report": looks.costs({arm: self.runs_a_seed(arm) for arm in looks.arms})}

@@ -59,7 +59,7 @@ class Estimate:
     cluster: Cluster | None
     untimed: str
     difference: float | None
-    phases: Mapping[str, Mapping[str, float]]
+    phases: Mapping[str, tuple[int, int]]
     later: Mapping[str, float]
 
     @property
@@ -70,8 +70,9 @@ class Estimate:
 
     @property
     def as_json(self) -> dict[str, Any]:
-        names = ("runs", "finished", "workers", "threads", "seconds", "untimed", "difference", "phases")
-        return {name: getattr(self, name) for name in names}
+        names = ("runs", "finished", "workers", "threads", "seconds", "untimed", "difference")
+        phases = {phase: {"least": least, "most": most} for phase, (least, most) in self.phases.items()}
+        return {name: getattr(self, name) for name in names} | {"phases": phases}
 
 
 def estimate(

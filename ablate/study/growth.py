@@ -77,8 +77,7 @@ def _is_tried(variant: str, record: StudyRecord) -> bool:
 def with_looks(record: StudyRecord, looks: PlannedLooks | None) -> StudyRecord:
     """The record with these looks of the same study."""
     if record.looks and looks:
-        late = looks.late or record.looks.late  # it may not have been read again yet
-        looks = replace(looks, late=late, decided={**record.looks.decided, **looks.decided})
+        looks = replace(looks, decided={**record.looks.decided, **looks.decided})
     return replace(record, looks=looks)
 
 

@@ -17,7 +17,7 @@ from ablate.compose.composer import Overrides
 from ablate.compose.launchers import Pool
 from ablate.compose.sweep import HydraLauncher, LauncherFailed
 from ablate.compute.ambient import environment
-from ablate.compute.limits import available_cores, threads_each
+from ablate.compute.limits import threads_each
 from ablate.config.schema import RunConfig
 from ablate.data.text_statistics import text_statistics
 from ablate.execution import plugins
@@ -165,21 +165,17 @@ def _train_in_this_process(run: PlacedRun, known: Stamp, threads: int, lines: Li
 
 
 class ByHydra(Launcher):
-    """Trains by a launcher of Hydra's, each of whose processes composes a run again from its overrides. It
-    takes no more runs before all of these have ended, so where its processes would wait for the last one, the
-    first ones of the next look come with them."""
+    """Trains by a launcher of Hydra's, each of whose processes composes a run again from its overrides."""
 
     settings: HydraLauncher
 
     def train(self, work: Work) -> Trained:
         assert work.machine is not None, "`machine` has chosen"
-        spare = -len(work.runs) % (self.settings.workers or available_cores())
-        runs = {**work.runs, **(work.request_runs(spare) if spare and not self.settings.cores_each else {})}
         total = work.in_all if self.settings.workers == 1 else None
-        planned = {run.name: run.corpus.sha256 for run in runs.values()}
+        planned = {run.name: run.corpus.sha256 for run in work.runs.values()}
         own = {"own": plugins.used(), "root": Store().root, "named_by": swept(work.record)}
         task = partial(_job, threads=work.machine.threads, total=total, planned=planned, **own)
-        overrides = [(*of, *machine.as_overrides(run.config, work.machine)) for of, run in runs.items()]
+        overrides = [(*of, *machine.as_overrides(run.config, work.machine)) for of, run in work.runs.items()]
         try:
             with environment(**SAFE_PATH):
                 refused = self.settings.launch(task, overrides)

@@ -92,11 +92,10 @@ class Loop:
         expected = estimate(self.study, record, todo, self.rows, self.launcher, settings)
         return Outcome(record.name, remarks=[*self.study.left_out, *self.slower], estimate=expected)
 
-    def _next(self, ahead: int = 0) -> dict[Overrides, Run]:
-        """The next runs, ready to begin; none at the end. ahead: so many runs of the next look instead.
-        Raises ConfigError if the study has no runs at all."""
-        design = self.study.design
-        while proposed := design.ahead(self.rows)[:ahead] if ahead else design.propose(self.rows):
+    def _next(self) -> dict[Overrides, Run]:
+        """The next runs, ready to begin; none at the end. Raises ConfigError if the study has no runs at
+        all."""
+        while proposed := self.study.design.propose(self.rows):
             runs = self.study.ready(proposed)
             self.rows |= {one: {"status": Absent.EXCLUDED} for one in proposed if one not in runs}
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
@@ -151,12 +150,11 @@ class Loop:
                 self.lines.say(self.lines.whereabouts)
 
     def request_runs(self, spare: int) -> dict[Overrides, Run]:
-        """Runs for so many idle workers: those that follow from what has ended or, while a look
-        waits for its last runs, the first ones of the next. Raises ConfigError."""
+        """The runs that follow from what has ended, for so many idle workers. Raises ConfigError."""
         if not (spare or self.study.design.looks):
             return {}
         self._read()
-        while runs := self._next() or (self._next(ahead=spare) if spare else {}):
+        while runs := self._next():
             self._join(runs)
             if todo := self._todo(runs):
                 return todo

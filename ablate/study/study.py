@@ -303,7 +303,7 @@ class Study:
             if verdict != UNDECIDED
         }
         may_follow = self.design.may_follow(rows)
-        return self.design.looks.planned(late=[*now.looks.late], decided=decided, may_follow=may_follow)
+        return self.design.looks.planned(decided=decided, may_follow=may_follow)
 
 
 def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:

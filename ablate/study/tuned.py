@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
-from ablate.analysis.looks import LEAST, MOST_RUNS, Looks
 from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
 from ablate.phrases import counted, lines_if
@@ -25,7 +24,7 @@ from ablate.study.config import (
     combinations,
     seed_of,
 )
-from ablate.study.tuning import Found, Search, at_value, late_arms, tune
+from ablate.study.tuning import Found, Search, at_value, tune
 
 EXTENSIONS = 1  # octaves by which grids grow in most studies, for forecasts
 
@@ -174,12 +173,6 @@ class TunedDesign(Design):
         chosen = {arm: f"{self.key}={choice.value}" for arm, choice in self.choices(rows).items()}
         return {(run[:-2], seed_of(run)): row for run, row in rows.items() if chosen.get(run[:-2]) == run[-2]}
 
-    def looks_after(self, rows: Rows) -> Looks | None:
-        if self.looks is None:
-            return None
-        late = late_arms(self.search, self.found(rows), rows)
-        return self.looks.after([self.name(arm) for arm in self.arms if self.tuned_as(arm) in late])
-
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs by run id, and the value chosen for each arm."""
         values: dict[str, dict[str, list[str]]] = {}
@@ -211,14 +204,15 @@ class TunedDesign(Design):
     def values(self) -> str:
         return "rates" if self.key == "train.lr" else f"values of {self.key}"
 
-    def costs(self, rows: Rows) -> dict[str, dict[str, float]]:
+    def costs(self, rows: Rows) -> dict[str, tuple[int, int]]:
         now = self.found(rows)
-        least, most = (
-            len(now.points) * len(self.search.seeds) * n for n in (len(self.search.grid), self.search.most)
-        )
-        report = self._most_reporting(now, rows)
-        of_looks = super().costs(rows).get("report", {LEAST: report})
-        return {self.values: {LEAST: least, MOST_RUNS: most}, "report": {**of_looks, MOST_RUNS: report}}
+        develop = len(now.points) * len(self.search.seeds)
+        most = self._most_reporting(now, rows)
+        least, _ = super().costs(rows).get("report", (most, most))
+        return {
+            self.values: (develop * len(self.search.grid), develop * self.search.most),
+            "report": (least, most),
+        }
 
     @property
     def later(self) -> dict[str, list[Overrides]]:

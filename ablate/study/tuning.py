@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablate.analysis.stats import bimodal
 from ablate.compose.composer import Overrides
 from ablate.store.columns import RESULTS, column_named
 from ablate.store.record import Choice
@@ -130,17 +129,6 @@ def choose(search: Search, points: Sequence[str], curve: Sequence[float]) -> Cho
     return Choice(search.text(2.0**at), doubt)
 
 
-def late_arms(search: Search, found: Found, rows: Rows) -> list[Overrides]:
-    """The arms of which a run near the chosen value ended far above the others."""
-    late = []
-    for arm, choice in found.choices.items():
-        points = found.points[arm]
-        loss_PS = np.array([search.losses(rows, arm, point) for point in points])
-        if choice.value and has_late_seed(np.array(points, float) / float(choice.value), loss_PS):
-            late.append(arm)
-    return late
-
-
 def at_value(arm: Overrides, key: str, value: str, seeds: Sequence[str]) -> list[Overrides]:
     """The runs of an arm at a value of the key."""
     return [(*arm, f"{key}={value}", f"seed={seed}") for seed in seeds]
@@ -191,16 +179,6 @@ def minimum(log2_values: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
 def curvature(log2_values: np.ndarray, loss: np.ndarray) -> float:
     """The curvature of the parabola around the lowest of three finite losses or more, per squared octave."""
     return _parabola(log2_values - log2_values[_best(loss.tolist())], loss)[0]
-
-
-def has_late_seed(ratio: np.ndarray, loss_PS: np.ndarray) -> bool:
-    """Whether a run ended far above the others at the three points nearest to a value, each loss beside the
-    median of its point. ratio: (P,) of the points to that value. loss_PS: at each point, of each seed."""
-    near_PS = loss_PS[np.argsort(np.abs(np.log2(ratio)), kind="stable")[:3]]
-    near_PS = near_PS[np.isfinite(near_PS).all(1)]
-    beside = (near_PS - np.median(near_PS, axis=1, keepdims=True)).ravel()
-    apart = bimodal(beside)
-    return apart is not None and bool(beside[apart].mean() > 0)
 
 
 def _parabola(x: np.ndarray, y: np.ndarray) -> tuple[float, float, np.ndarray]:

@@ -2,10 +2,10 @@
 
     python benchmarks/power.py [--sd SD --correlation R --studies 5000]
 
-Noise is normal, and --correlation of two variants is at equal seeds. For each true difference it prints the seeds that plan gives for 80 %
-power, the power that it predicts for them, and the share of studies in which compare calls the variant worse,
-as it is; the same for half the seeds. It also prints how often the interval of two equal variants is within
-the margin.
+Noise is normal, and --correlation that of two variants at equal seeds. For each true difference it prints the
+seeds that plan gives for 80 % power, the power that it predicts for them, and the share of studies in which
+compare calls the variant worse, as it is; the same for half the seeds. It also prints how often the interval
+of two equal variants is within the margin.
 """
 
 import argparse

@@ -6,8 +6,6 @@ that.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -24,16 +22,7 @@ MOST_OVERLAP = 0.05  # of a held-out split
 MOST_EPOCHS = 4
 
 
-@dataclass(frozen=True, kw_only=True)
-class Caveat(Note):
-    """What is known of a text or of a budget: a doubt, or a remark that there is no reason for one. about: of
-    what. clause: who is how far ahead or behind, of the first two."""
-
-    about: Literal["counting", "fixed places", "overlap", "epochs"]
-    clause: str = ""
-
-
-def caveats(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
+def caveats(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
     """The caveats on the baselines, given by their indices, and on the text; none of another program, whose
     words for these columns mean something else."""
     if variants.is_foreign:
@@ -49,19 +38,19 @@ def caveats(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
         )
         if overlap > MOST_OVERLAP:
             text += "; what remembers best wins there: corpus.unique=paragraph takes repeats away"
-            yield Caveat(text, "doubt", "a text that repeats itself", about="overlap")
+            yield Note(text, "doubt", "a text that repeats itself")
         else:
-            yield Caveat(text, about="overlap")
+            yield Note(text)
     if np.isfinite(epochs):
         text = f"epochs: a run reads its text {epochs:.1f} times"
         if epochs > MOST_EPOCHS:
             text += "; differences may be of memory: fewer train.steps or a longer text (corpus) mend that"
-            yield Caveat(text, "doubt", f"a text read {epochs:.0f} times", about="epochs")
+            yield Note(text, "doubt", f"a text read {epochs:.0f} times")
         else:
-            yield Caveat(text, about="epochs")
+            yield Note(text)
 
 
-def _counting(variants: Variants, bases: Sequence[int], figures: pd.DataFrame) -> Iterator[Caveat]:
+def _counting(variants: Variants, bases: Sequence[int], figures: pd.DataFrame) -> Iterator[Note]:
     """figures: of the text of each baseline."""
     if variants.metric not in COUNTING:
         return
@@ -72,10 +61,10 @@ def _counting(variants: Variants, bases: Sequence[int], figures: pd.DataFrame) -
             "; a difference may be in what a table of n-grams would fill in: --metric mix_loss says what"
             " remains; more train.steps or a larger model get beyond it"
         )
-        yield _beside("counting", "counting", how, len(places), who, by, mended)
+        yield _beside("counting", how, who, by, mended)
 
 
-def _fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
+def _fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
     partner = otherwise_equal(variants, {"scores": FIXED_PLACES})
     if not (having := [base for base in bases if base in partner]):
         return
@@ -85,24 +74,14 @@ def _fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
         "; attention has not learned to look in this budget: more train.steps or a higher train.lr may mend"
         " that"
     )
-    for how, places, who, by in _apart(variants, having, ahead_B):
+    for how, _, who, by in _apart(variants, having, ahead_B):
         by += f" (scores={FIXED_PLACES})"
-        yield _beside("fixed places", "heads that read fixed places", how, len(places), who, by, mended)
+        yield _beside("heads that read fixed places", how, who, by, mended)
 
 
-def _beside(
-    about: Literal["counting", "fixed places"],
-    what: str,
-    how: str,
-    count: int,
-    who: str,
-    by: str,
-    mended: str,
-) -> Caveat:
-    text, clause = f"{how} than {what}: {who}: {by}", f"{who} {'is' if count == 1 else 'are'} {how} {by}"
-    if how == "better":
-        return Caveat(text, about=about, clause=clause)
-    return Caveat(f"{text}{mended}", "doubt", f"worse than {what}", about=about, clause=clause)
+def _beside(what: str, how: str, who: str, by: str, mended: str) -> Note:
+    text = f"{how} than {what}: {who}: {by}"
+    return Note(text) if how == "better" else Note(f"{text}{mended}", "doubt", f"worse than {what}")
 
 
 def _apart(

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import pandas as pd
 
 from ablate.analysis import controls, notes, stats
-from ablate.analysis.caveats import Caveat, caveats
+from ablate.analysis.caveats import caveats
 from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
 from ablate.analysis.documents import over_documents
 from ablate.analysis.effects import projection_and_heads
@@ -70,7 +70,7 @@ class Comparison:
     interaction: pd.DataFrame
     floor: Floor | None
     owed: int
-    caveats: list[Caveat]
+    caveats: list[Note]
 
     @property
     def shown(self) -> list[str]:

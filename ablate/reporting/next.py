@@ -20,6 +20,7 @@ from ablate.store.record import StudyRecord
 
 MOST = 3
 MOST_SEEDS = 1_000  # that anybody would add
+WORSE = "worse than counting"  # the brief of that doubt
 LONGER = 4  # times the steps of a longer training
 
 
@@ -84,7 +85,7 @@ def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison) 
             "These runs are of another machine or version, and more take all of them anew", again(record)
         )
         return
-    if any(one.about == "counting" and one.is_doubt for one in comparison.caveats):
+    if any(one.brief == WORSE for one in comparison.caveats):
         steps, epochs = rows["steps"].unique(), pd.to_numeric(rows["epochs"]).max()
         if len(steps) == 1 and not LONGER * epochs > MOST_EPOCHS:
             longer = changed(record, "longer", f"train.steps={LONGER * int(steps[0])}")

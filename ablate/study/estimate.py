@@ -41,18 +41,17 @@ WORK_A_LAYER, WORK_A_TOKEN = 2e7, 2e4
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a command would do. seconds: for all runs that are left, `workers` at a time; at_once: of as many
-    runs as one likes. longest: seconds of the longest run. cluster: the jobs on other machines that train
-    them. untimed: why nothing could be timed on this machine; empty if it could. difference: the least that
-    all seeds show with POWER, in nats, if differences scatter as in docs/noise.csv; None if that is not
-    known. phases: how many runs each phase of the study takes (Design.costs). later: seconds of a run of each
-    phase whose runs are unlike those to train first, as `seconds_a_run`."""
+    """What a command would do. seconds: for all runs that are left, `workers` at a time; longest: of the
+    longest run. cluster: the jobs on other machines that train them. untimed: why nothing could be timed on
+    this machine; empty if it could. difference: the least that all seeds show with POWER, in nats, if
+    differences scatter as in docs/noise.csv; None if that is not known. phases: how many runs each phase of
+    the study takes (Design.costs). later: seconds of a run of each phase whose runs are unlike those to train
+    first, as `seconds_a_run`."""
 
     record: StudyRecord
     runs: int
     finished: int
     workers: int
-    at_once: int
     threads: int
     seconds: float
     longest: float
@@ -105,7 +104,6 @@ def estimate(
         runs=len(runs),
         finished=len(runs) - len(todo),
         workers=workers,
-        at_once=at_once,
         threads=threads,
         seconds=seconds / workers,
         longest=longest,

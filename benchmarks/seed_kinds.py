@@ -3,14 +3,12 @@
     python benchmarks/seed_kinds.py
 
 Results are normal, with 4,000 variants per cell. Columns: the distance between the two kinds, in standard
-deviations of one kind. The last two lines are of development: at the three rates nearest to that of an arm,
-five seeds each, one run in eight is late. The scatter is equal, or rises from 0.7 to 1.4 with the rate.
+deviations of one kind.
 """
 
 import numpy as np
 
 from ablate.analysis.stats import FEWEST, bimodal, limit
-from ablate.study.tuning import has_late_seed
 
 VARIANTS, APART = 4000, (0, 4, 6, 8, 12, 20)
 
@@ -23,16 +21,6 @@ def main() -> None:
             draws = rng.standard_normal((VARIANTS, n))
             found = [said(draws + away * (np.arange(n) < others)) for away in APART]
             print(f"{n:>2}{limit(n):>7.2f}{others:>17}" + "".join(f"{share:>8.1%}" for share in found))
-    for scatter in ((1, 1, 1), (0.7, 1, 1.4)):
-        found = [late(rng, np.array(scatter), away) for away in APART]
-        print(f"{'development':<26}" + "".join(f"{share:>8.1%}" for share in found))
-
-
-def late(rng: np.random.Generator, scatter: np.ndarray, away: float) -> float:
-    """The share of arms in which a late seed is seen."""
-    losses = rng.standard_normal((VARIANTS, 3, 5)) * scatter[:, None]
-    losses += away * (rng.random(losses.shape) < 1 / 8)
-    return float(np.mean([has_late_seed(np.array([0.5, 1, 2]), of_arm) for of_arm in losses]))
 
 
 def said(results: np.ndarray) -> float:

@@ -45,7 +45,7 @@ def asked(rows: pd.DataFrame, **of: Any) -> list[str]:
 
 @pytest.mark.slow
 def test_one_rate_for_all_is_the_first_reason():
-    rows = concat_and_sum(8, 0.03, **ONE_RATE)
+    rows = concat_and_sum(8, 0.03).assign(**ONE_RATE)
     first, second = asked(rows, factors={"fusion": ["concat", "sum"]}, fixed={"heads": 2, "out_proj": True})
     assert first == (
         "All variants share one learning rate, 0.01, which was tuned for none: `ablate run study=tuned"
@@ -149,7 +149,7 @@ def test_what_nobody_named_is_asked_again_with_fresh_seeds():
     lead = "No contrast was named beforehand: ask again, with fresh seeds: `ablate run -m fusion=concat,sum"
     (one,) = asked(concat_and_sum(8, 0.5))
     assert one == f"{lead} train.steps=1000 'seed=range(8,16)' name=s-again`."
-    rows = concat_and_sum(8, 0.5, **ONE_RATE).assign(params=[100] * 8 + [200] * 8)
+    rows = concat_and_sum(8, 0.5).assign(**ONE_RATE).assign(params=[100] * 8 + [200] * 8)
     rate, size, again = asked(rows)
     assert "rate" in rate and "100 to 200 parameters" in size and again == one
     assert len(asked(rows.assign(match="params"))) < MOST
@@ -157,7 +157,7 @@ def test_what_nobody_named_is_asked_again_with_fresh_seeds():
 
 def test_a_demonstration_leads_to_its_study():
     (more,) = asked(
-        concat_and_sum(3, 0.3, **ONE_RATE),
+        concat_and_sum(3, 0.3).assign(**ONE_RATE),
         demonstration=True,
         study="fusion",
         typed=["study=fusion", "size=demo", "study.looks=[]", "train.steps=9", "heads=8", "seed=0,1"],

@@ -282,8 +282,8 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     if estimate.phases:
         print_table(_phases(estimate), "table", wide=True)
     if estimate.difference is not None:
-        seeds, least = len(estimate.record.reporting_seeds), estimate.difference
-        put(f"{seeds} seeds show a difference of {least:.3f} nats (80 % power, scatter as in docs/noise.csv)")
+        shows = f"{estimate.seeds} seeds show a difference of {estimate.difference:.3f} nats"
+        put(f"{shows} (80 % power, scatter as in docs/noise.csv)")
 
 
 def _phases(estimate: "Estimate") -> "pd.DataFrame":
@@ -298,8 +298,8 @@ def _phases(estimate: "Estimate") -> "pd.DataFrame":
     return words.rename_axis("phase").reset_index()
 
 
-def _runs_in_words(runs: int, seconds: float) -> str:
-    return counted(runs, "run") + ("" if math.isnan(seconds) else f", {duration(seconds)}")
+def _runs_in_words(runs: float, seconds: float) -> str:
+    return counted(int(runs), "run") + ("" if math.isnan(seconds) else f", {duration(seconds)}")
 
 
 def _jobs(estimate: "Estimate") -> str:

@@ -43,8 +43,8 @@ WORK_A_LAYER, WORK_A_TOKEN = 2e7, 2e4
 class Estimate:
     """What a command would do. seconds: for all runs that are left, `workers` at a time; longest: of the
     longest run. cluster: the jobs on other machines that train them. untimed: why nothing could be timed on
-    this machine; empty if it could. difference: the least that all seeds show with POWER, in nats, if
-    differences scatter as in docs/noise.csv; None if that is not known. phases: how many runs each phase of
+    this machine; empty if it could. seeds: how many report at most; difference: the least that these show
+    with POWER, in nats, if differences scatter as in docs/noise.csv; None if that is not known. phases: how many runs each phase of
     the study takes (Design.costs). later: seconds of a run of each phase whose runs are unlike those to train
     first, as `seconds_a_run`."""
 
@@ -57,6 +57,7 @@ class Estimate:
     longest: float
     cluster: Cluster | None
     untimed: str
+    seeds: int
     difference: float | None
     phases: Mapping[str, tuple[int, int]]
     later: Mapping[str, float]
@@ -69,7 +70,7 @@ class Estimate:
 
     @property
     def as_json(self) -> dict[str, Any]:
-        names = ("runs", "finished", "workers", "threads", "seconds", "untimed", "difference")
+        names = ("runs", "finished", "workers", "threads", "seconds", "untimed", "seeds", "difference")
         phases = {phase: {"least": least, "most": most} for phase, (least, most) in self.phases.items()}
         return {name: getattr(self, name) for name in names} | {"phases": phases}
 
@@ -109,7 +110,8 @@ def estimate(
         longest=longest,
         cluster=cluster,
         untimed=untimed,
-        difference=_difference(study, record),
+        seeds=(seeds := len(study.design.levels.get("seed", record.seeds))),
+        difference=_difference(study, record, seeds),
         phases=study.design.costs(left_out),
         later={phase: _mean_s(runs, threads, members) / at_once for phase, runs in of_later.items()},
     )
@@ -131,15 +133,15 @@ def _mean_s(runs: Sequence[Run], threads: int, members: int | None) -> float:
     return total(kinds, threads, members)[0] / len(kinds)
 
 
-def _difference(study: Study, record: StudyRecord) -> float | None:
-    """The least difference that the study shows with all its seeds; None of a metric whose scatter is not
+def _difference(study: Study, record: StudyRecord, seeds: int) -> float | None:
+    """The least difference that the study shows with so many seeds; None of a metric whose scatter is not
     known, and of too few seeds for a verdict."""
-    seeds, arms = len(record.reporting_seeds), len(study.design.compared)
+    arms = len(study.design.compared)
     sd = USUAL_SD.get(record.metric or "val_loss")
     fewest = FEWEST if record.metric is None else 2
     if sd is None or seeds < fewest or arms < 2 or record.demonstration:
         return None
-    looks, contrasts = record.looks, study.contrasts or arms - 1
+    looks, contrasts = study.design.looks, study.contrasts or arms - 1
     share = float(spending(looks.at)[-1]) if looks else 1.0  # of the level, at the last look
     return float(stats.least_difference(seeds, sd, ALPHA * share / contrasts, power=POWER))
 

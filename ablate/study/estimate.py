@@ -44,9 +44,9 @@ class Estimate:
     """What a command would do. seconds: for all runs that are left, `workers` at a time; longest: of the
     longest run. cluster: the jobs on other machines that train them. untimed: why nothing could be timed on
     this machine; empty if it could. seeds: how many report at most; difference: the least that these show
-    with POWER, in nats, if differences scatter as in docs/noise.csv; None if that is not known. phases: how many runs each phase of
-    the study takes (Design.costs). later: seconds of a run of each phase whose runs are unlike those to train
-    first, as `seconds_a_run`."""
+    with POWER, in nats, if differences scatter as in docs/noise.csv; None if that is not known. phases: how
+    many runs each phase of the study takes (Design.costs). later: seconds of a run of each phase whose runs
+    are unlike those to train first, as `seconds_a_run`."""
 
     record: StudyRecord
     runs: int

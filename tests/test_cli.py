@@ -648,7 +648,6 @@ def test_a_name_that_is_too_long_is_no_fault():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="a directory in use stays")
 def test_a_directory_that_is_gone_and_a_stream_that_is_closed(tmp_path):
     (gone := tmp_path / "gone").mkdir()
     ablate = shlex.join([sys.executable, "-m", "ablate"])

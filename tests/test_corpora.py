@@ -274,7 +274,6 @@ def test_an_unreadable_file(texts: Path, monkeypatch: pytest.MonkeyPatch):
     assert refusal("book.txt").startswith("book.txt: can't be read (Permission denied)")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe_by_name_is_refused_without_waiting(texts: Path):
     os.mkfifo(texts / "pipe")
     assert "neither a file nor a directory" in refusal("pipe")
@@ -688,7 +687,6 @@ def test_several_processes_open_it_first(texts: Path, root: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL here")
 def test_a_writer_that_is_killed(book: Path, root: Path):
     with start(book, "slowly") as process:
         assert process.stdout and process.stdout.readline() == "writing\n"

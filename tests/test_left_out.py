@@ -115,7 +115,6 @@ KINDS = {
 }
 
 
-@pytest.mark.skipif(os.name != "posix", reason="files of these kinds are POSIX's")
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 def test_what_is_no_regular_file_is_left_out(store, make):
     rows = {row["run_id"] for row in store.study_rows("mine")}
@@ -145,7 +144,6 @@ def test_names_that_nobody_can_print_are_left_out(store, tmp_path):
     assert len(lines) == 2 and any(r"'a\nb': no names that ablate gives" in line for line in lines), lines
 
 
-@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
 def test_what_one_may_not_read_is_left_out_and_named(store):
     locked = [study_json(store), one_run(store, "mine") / "result.json", store.root / "studies" / "secret"]
     locked[-1].mkdir()

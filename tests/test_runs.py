@@ -69,7 +69,6 @@ def test_a_run_and_a_study_by_path(four: Path, here: str, monkeypatch):
     assert listed(Path.cwd(), str(four / "runs/studies/synthetic"))["seed"].tolist() == [0, 1, 0, 1]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="links need a right there")
 def test_a_link_that_leads_nowhere_is_named(tmp_path):
     (tmp_path / "runs").symlink_to("gone")
     for words in (["runs"], ["compare"], ["run", *QUICK]):

@@ -12,6 +12,7 @@ from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
 from ablate.execution.plugins import KINDS
+from ablate.execution.run import prepare
 from ablate.model import fusion, readout, scores
 from ablate.model.costs import attention_params, flops_per_token, reference, relative_cost, total_params
 from ablate.model.models import build_model
@@ -283,3 +284,21 @@ def test_the_match_that_a_refusal_names_can_be_made():
     with pytest.raises(ConfigError, match=r"match=params: .*matched: heads=8 match_by=mlp"):
         make_spec("fusion=sum", "out_proj=false", "heads=16", "match=params")
     assert make_spec("fusion=sum", "out_proj=false", "heads=8", "match=params", "match_by=mlp").mlp_hidden > 0
+
+
+def test_parameters_that_can_not_fit_are_refused_with_the_number(monkeypatch):
+    text = ("corpus=grammar", "corpus.characters=20000")
+    run = prepare(make_config(*text))
+    needed = 16 * total_params(run.spec) + 2 * 30_000
+    monkeypatch.setattr("ablate.compute.device.memory_of", lambda _: needed)
+    assert prepare(make_config(*text)).spec == run.spec
+    monkeypatch.setattr("ablate.compute.device.memory_of", lambda _: needed - 1)
+    with pytest.raises(ConfigError, match="take a smaller model"):
+        prepare(make_config(*text))
+    monkeypatch.setattr("ablate.compute.device.memory_of", lambda _: 25e9)
+    with pytest.raises(ConfigError) as refused:
+        prepare(make_config(*text, "model.d_model=1000000"))
+    assert str(refused.value) == (
+        "model.d_model=1000000 model.layers=2 model.mlp_hidden=4000000: 24,000,095,000,000 parameters take"
+        " 384,001.5 GB to train, and this machine has 25.0 GB; take a smaller model"
+    )

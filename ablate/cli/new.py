@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ablate.config.rules import NO_DEVICE, ConfigError
+from ablate.config.rules import ConfigError
 from ablate.files.owned import create
 from ablate.printing import put
 
@@ -53,8 +53,6 @@ def new(
         raise ConfigError(
             f"{name}: can't name a file and a class of Python; use another word, of a to z and _"
         )
-    if not re.fullmatch(NO_DEVICE, name):
-        raise ConfigError(f"{name}: a device on Windows, where no file can have that name; give another")
     if (PACKAGE / "model" / kind / f"{name}.py").exists():
         raise ConfigError(f"{name}: ablate has a {kind} of this name; give yours another")
     template = (TEMPLATES / f"{kind}.py").read_text(encoding="utf-8")

@@ -3,18 +3,19 @@
 import contextlib
 import os
 import platform
+import resource
 import shutil
-import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
-from ablate.compute.limits import available_memory, side_by_side
+from ablate.compute.limits import side_by_side
 from ablate.config.rules import ConfigError
 
-COMPILERS = ("cl",) if sys.platform == "win32" else ("g++", "clang++")
+COMPILERS = ("g++", "clang++")
 # At most so many workers on one GPU, if nobody says how many: each loads CUDA into its memory.
 SHARE_A_GPU = 4
 CPU = torch.device("cpu")
@@ -126,7 +127,7 @@ def memory_of(device: torch.device) -> float:
     """The most memory, in bytes, that a run on this device can have."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
-    return available_memory()
+    return psutil.virtual_memory().total + psutil.swap_memory().total
 
 
 def reset_peak_memory(device: torch.device) -> None:
@@ -139,13 +140,6 @@ def peak_memory_mb(device: torch.device) -> float:
     """Peak memory in MB of 10⁶ bytes: of the device for CUDA, else of the process."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
-    try:
-        import resource
-    except ImportError:  # Windows, whose psutil knows it
-        import psutil
-
-        used = psutil.Process().memory_info()
-        return round(getattr(used, "peak_wset", used.rss) / 1e6, 1)
     unit = 1 if platform.system() == "Darwin" else 1024
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
 

@@ -1,10 +1,7 @@
-"""What this process may use of its machine: cores and memory. Loads no torch.
-
-psutil knows what the machine has; what containers and batch systems allow is read from the cgroups.
-"""
+"""The cores that this process may use of its machine. What containers and batch systems allow is read from
+the cgroups. Loads no torch."""
 
 import contextlib
-import functools
 import math
 import os
 from collections.abc import Iterator
@@ -42,21 +39,6 @@ def side_by_side(threads: int, cores: int | None = None) -> int:
     return max(1, (cores or available_cores()) // threads)
 
 
-@functools.cache
-def available_memory() -> float:
-    """The most memory, in bytes, that this process can have: that of the machine with swap, within the limits
-    of its cgroups and of `ulimit`."""
-    import psutil
-
-    machine = min(psutil.virtual_memory().total, granted_memory()) + psutil.swap_memory().total
-    with contextlib.suppress(ImportError):
-        import resource
-
-        limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
-        return min([machine, *(limit for limit in limits if limit != resource.RLIM_INFINITY)])
-    return machine
-
-
 # --- cgroups --------------------------------------------------------------------------------------
 
 
@@ -65,22 +47,17 @@ def granted_cores(membership: Path = MEMBERSHIP, root: Path = ROOT) -> float:
 
     See: Linux, Documentation/admin-guide/cgroup-v2.rst (cpu.max) and scheduler/sched-bwc.rst (version 1).
     """
-    return min(map(_cores, _directories("cpu", membership, root)), default=math.inf)
+    return min(map(_cores, _directories(membership, root)), default=math.inf)
 
 
-def granted_memory(membership: Path = MEMBERSHIP, root: Path = ROOT) -> float:
-    """Bytes granted by the cgroup and its parents; infinite without a limit."""
-    return min(map(_memory, _directories("memory", membership, root)), default=math.inf)
-
-
-def _directories(controller: str, membership: Path, root: Path) -> Iterator[Path]:
-    """The directories that may hold the limits of a controller (cpu, memory), of cgroup version 1 or 2."""
+def _directories(membership: Path, root: Path) -> Iterator[Path]:
+    """The directories that may hold the limits of the CPU, of cgroup version 1 or 2."""
     with contextlib.suppress(OSError):
         for line in membership.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
-            if controllers and controller not in controllers.split(","):
+            if controllers and "cpu" not in controllers.split(","):
                 continue
-            base = root if not controllers else root / controller
+            base = root if not controllers else root / "cpu"
             here = base / path.lstrip("/")
             yield from (directory for directory in (here, *here.parents) if directory.is_relative_to(base))
 
@@ -91,11 +68,4 @@ def _cores(directory: Path) -> float:
             texts = [(directory / name).read_text(encoding="utf-8") for name in names]
             granted, period = map(int, " ".join(texts).split())  # `max` is no number
             return math.inf if granted < 0 else granted / period
-    return math.inf
-
-
-def _memory(directory: Path) -> float:
-    for name in ("memory.max", "memory.limit_in_bytes"):  # version 2, version 1
-        with contextlib.suppress(OSError, ValueError):
-            return int((directory / name).read_text(encoding="utf-8"))
     return math.inf

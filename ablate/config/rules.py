@@ -94,10 +94,6 @@ class Spelled(Rule):
             raise ConfigError(f"{path}={value}: {self.words}")
 
 
-# Any name but one that means a device on Windows, whatever follows a dot.
-NO_DEVICE = r"(?is)(?!(con|prn|aux|nul|com\d|lpt\d)(\..*)?\Z).*"
-
-
 @dataclass(frozen=True)
 class ErrorText(Rule):
     """One message for every value that is refused, which says what to write; it replaces the messages of the

@@ -7,7 +7,6 @@ from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from ablate.config.rules import (
-    NO_DEVICE,
     Above,
     AtLeast,
     AtMost,
@@ -172,8 +171,6 @@ class RunConfig:
             r"[A-Za-z0-9_][A-Za-z0-9_.-]{,99}",
             "it names a directory; use up to 100 of A-Z, a-z, 0-9, '_', '.' and '-', the first no '.' or '-'",
         ),
-        Spelled(NO_DEVICE, "a device on Windows; give another name"),
-        Spelled(r".*[^.]", "it names a directory, and Windows drops the dot at the end"),
         OutsideIdentity(),
     ]
     device: Annotated[

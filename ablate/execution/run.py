@@ -18,9 +18,9 @@ from ablate.config.identity import run_id, run_name
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.data.corpus import Corpus, open_corpus, require_usable
-from ablate.execution.place import attention_of, linear_of, require_memory
+from ablate.execution.place import attention_of, linear_of
 from ablate.model.attend import FORMULATIONS
-from ablate.model.costs import flops_per_token
+from ablate.model.costs import flops_per_token, total_params
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.model.spec import ModelSpec
@@ -30,6 +30,8 @@ from ablate.store.run_files import Checkpoint
 from ablate.training.events import State
 from ablate.training.group import Group, together
 from ablate.training.train import Member, Training
+
+BYTES_A_LAYER = 30_000  # of the Python objects of a layer, without its tensors
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,7 @@ def place(run: Run) -> PlacedRun:
     """The run on this machine. Raises ConfigError if it can't begin here."""
     config, where = run.config, device.pick(run.config.device)
     linear, attention = linear_of(config.train, where), attention_of(config.train, where)
-    train = run.corpus.splits["train"]
-    if not train.is_ragged:  # every step is of the same size
-        require_memory(run.spec, config.train, where, attention, train.target_share)
+    _require_memory(run.spec, where)
     _require_compiler(config, where, linear)
     return PlacedRun(config, run.spec, run.corpus, where, linear, attention)
 
@@ -114,6 +114,20 @@ def require_planned(run: Run, planned: Mapping[str, str]) -> None:
             f"{run.name}: not what was planned, which is {first_few([*planned])}: the fingerprint of its text"
             f" (corpus_sha256) was {first_few(sorted({sha256[:12] for sha256 in planned.values()}))} and is"
             f" {run.corpus.sha256[:12]}; give the command again"
+        )
+
+
+def _require_memory(spec: ModelSpec, where: torch.device) -> None:
+    """Raises ConfigError for parameters that can't fit: each takes 16 bytes, with its gradient and Adam's two
+    moments; and a layer some for its Python objects."""
+    count, memory = total_params(spec), device.memory_of(where)
+    needed = 16 * count + BYTES_A_LAYER * (spec.layers + spec.encoder_layers)
+    if needed > memory:
+        machine = where if where.type == "cuda" else "this machine"
+        raise ConfigError(
+            f"model.d_model={spec.d_model} model.layers={spec.layers} model.mlp_hidden={spec.mlp_hidden}:"
+            f" {count:,} parameters take {needed / 1e9:,.1f} GB to train, and {machine} has"
+            f" {memory / 1e9:,.1f} GB; take a smaller model"
         )
 
 

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -108,31 +107,6 @@ def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
         return False  # another process finished and removed the parent meanwhile
 
 
-def require_short(root: Path, below: int) -> None:
-    """Raises StoreError if paths of so many characters below `root` are longer than this system takes, which
-    Windows reports as if they were not there."""
-    length = len(os.path.abspath(root)) + below
-    if length > longest_path():
-        raise StoreError(
-            f"{root}: paths below it get {length} characters long, and Windows takes {longest_path()}; run"
-            " ablate in a directory with a shorter path, or let Windows take long paths"
-        )
-
-
-@functools.cache
-def longest_path() -> int:
-    """The most characters of a path: 259 on Windows, unless its administrator allowed more."""
-    if sys.platform != "win32":
-        return sys.maxsize
-    import winreg
-
-    key = r"SYSTEM\CurrentControlSet\Control\FileSystem"
-    with contextlib.suppress(OSError), winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as opened:
-        if winreg.QueryValueEx(opened, "LongPathsEnabled")[0]:
-            return sys.maxsize
-    return 259
-
-
 def sync(path: Path) -> None:
     """Flush a file to disk (fsync), so that it survives a power cut."""
     with path.open("rb+") as file:
@@ -165,7 +139,7 @@ def read_json(path: Path, keys: set[str]) -> Content:
     """The mapping in a JSON file, with at least these keys. Raises FileNotFoundError, Garbled, or StoreError
     if it can't be read at the moment."""
     try:
-        content = parsed(owned.patiently(read_bytes, path))
+        content = parsed(read_bytes(path))
         if isinstance(content, dict) and keys <= content.keys():
             return content
         reason = "something is missing in it"

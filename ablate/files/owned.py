@@ -1,8 +1,7 @@
 """Deleting, overwriting and renaming: no other file does (tests/test_owned.py).
 
 What is deleted bears a mark of ablate's. It is renamed first, to a name that nobody else gives, in which one
-process alone succeeds; of a link, the link is deleted. Windows refuses to rename or delete what any process
-has open at that moment, so it is tried again for PATIENCE_S. Loads no torch.
+process alone succeeds; of a link, the link is deleted. Loads no torch.
 """
 
 import atexit
@@ -13,23 +12,16 @@ import os
 import re
 import secrets
 import shutil
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple
 
 from ablate.config.rules import ConfigError
 
 PART = "part-"  # prefix of a directory that is not complete yet
 GONE = ".gone-"  # prefix of a directory that was taken away
 DAMAGED = "damaged"  # the directory into which what is damaged is moved
-# How long a file that another process has open may keep it from being read, renamed or deleted.
-PATIENCE_S = 2.0 if sys.platform == "win32" else 0.0
-
-T = TypeVar("T")
-P = ParamSpec("P")
 
 
 class Mark(NamedTuple):
@@ -44,20 +36,6 @@ class Mark(NamedTuple):
 
 
 TEMPORARY = Mark(r"\.gone-[0-9a-f]{8}|part-[0-9]+-[0-9a-f]{16}")
-
-
-def patiently(operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """operation(…), tried again for PATIENCE_S while it raises PermissionError; that of the last time is
-    raised."""
-    until, pause = time.monotonic() + PATIENCE_S, 0.005
-    while True:
-        try:
-            return operation(*args, **kwargs)
-        except PermissionError:
-            if time.monotonic() > until:
-                raise
-        time.sleep(pause)
-        pause = min(2 * pause, 0.1)
 
 
 def create(path: Path, content: str | bytes) -> None:
@@ -81,20 +59,22 @@ def replace_file(path: Path, content: str | bytes) -> None:
 
 def move_file(file: Path, path: Path) -> None:
     """Rename a file, over one that is there. Raises OSError."""
-    patiently(os.replace, file, path)
+    os.replace(file, path)
 
 
 def delete(path: Path) -> None:
     """Delete a file, or a directory with nothing in it. Raises FileNotFoundError, OSError."""
-    is_directory = path.is_dir() and not path.is_symlink()
-    patiently(os.rmdir if is_directory else os.unlink, path)
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink()
 
 
 def rename_onto_free(directory: Path, free: Path) -> bool:
     """Rename a directory that is not empty; False if the name is taken. Raises FileNotFoundError if the
     directory is gone, OSError."""
     try:
-        patiently(os.rename, directory, free)
+        os.rename(directory, free)
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
@@ -118,14 +98,17 @@ def take_away(directory: Path, into: Path, mark: Mark) -> Path:
     if not mark.is_on(directory) and os.path.lexists(directory) and not mark.is_on(directory):
         raise ConfigError(f"{directory}: not made by ablate, so it is not deleted; move it away")
     gone = into / f"{GONE}{secrets.token_hex(4)}"
-    patiently(os.rename, directory, gone)
+    os.rename(directory, gone)
     return gone
 
 
 def remove_tree(directory: Path, mark: Mark) -> None:
     """Delete a directory with all that is in it, of which nobody sees a part. Raises as take_away."""
     gone = take_away(directory, directory.parent, mark)
-    patiently(os.unlink if gone.is_symlink() else shutil.rmtree, gone)
+    if gone.is_symlink():
+        gone.unlink()
+    else:
+        shutil.rmtree(gone)
 
 
 def drop(temporary: Path) -> None:

@@ -1,9 +1,8 @@
 """Worker processes, and the server that they are forked from: it loads PyTorch while a study is being read.
 
 The server computes nothing, so it has nothing that a fork can't copy (threads of a matrix product, a CUDA
-context). On other systems each worker starts from scratch: Windows has no such server, and on macOS what a
-fork copies of the system's libraries (Accelerate, Metal) may not work. Workers end with the parent, however
-the parent ends.
+context). On macOS each worker starts from scratch, since what a fork copies of the system's libraries
+(Accelerate, Metal) may not work. Workers end with the parent, however the parent ends.
 """
 
 import contextlib
@@ -31,7 +30,6 @@ PACKAGE = str(Path(__file__).parents[2])  # where ablate itself is imported from
 PRELOADED = ["ablate.launch.pool"]
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # a Python that starts does not look into the working directory
 COUNTS_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-MOST_HANDLES = 63 if os.name == "nt" else None  # for how many a process can wait at once
 LOOK_EVERY_S = 0.2  # time between looks at workers that nothing is heard of
 READY = None  # the message of a worker that waits for an item
 
@@ -89,7 +87,7 @@ def map_in_workers(
 
 def wait_for(staff: "Sequence[Worker]") -> None:
     """Wait until one of these sends a message or ends, at most LOOK_EVERY_S."""
-    wait([end for worker in staff for end in worker.ends][:MOST_HANDLES], timeout=LOOK_EVERY_S)
+    wait([end for worker in staff for end in worker.ends], timeout=LOOK_EVERY_S)
 
 
 class Worker:
@@ -206,8 +204,7 @@ def _as_workers_begin() -> Iterator[None]:
     """Set what a process started inside the block inherits: thread counts, which libraries read when they
     load; a blocked SIGINT, since Ctrl-C reaches the whole process group and the parent decides; and a path on
     which modules of the working directory come last, or a random.py there would be taken for Python's own."""
-    can_block = hasattr(signal, "pthread_sigmask")  # not on Windows
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]) if can_block else ()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     path, is_unset = [*sys.path], multiprocessing.get_start_method(allow_none=True) is None
     sys.path.sort(key=lambda entry: entry == "" and os.getcwd() != PACKAGE)
     try:
@@ -217,8 +214,7 @@ def _as_workers_begin() -> Iterator[None]:
         sys.path[:] = path
         if is_unset:  # a start asks for the default method, which settles it for the whole program
             multiprocessing.set_start_method(None, force=True)
-        if can_block:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 @contextlib.contextmanager
@@ -235,4 +231,4 @@ def _apart() -> Iterator[None]:
 
 
 def _has_server() -> bool:
-    return "forkserver" in multiprocessing.get_all_start_methods() and sys.platform != "darwin"
+    return sys.platform != "darwin"

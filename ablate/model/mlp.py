@@ -11,8 +11,6 @@ class MLP(nn.Module):
     """GELU(x W_up) W_down, with the exact GELU. See: Hendrycks and Gimpel, "Gaussian error linear units",
     arXiv 1606.08415."""
 
-    kept = 2  # vectors of the hidden width that the backward pass needs of each token
-
     def __init__(self, hidden: int, spec: AttentionSpec) -> None:
         """spec: of the attention before it, for width, biases and the initial scale of W_down."""
         super().__init__()
@@ -35,8 +33,6 @@ class SquaredRelu(MLP):
 
 class SwiGLU(MLP):
     """(silu(x W_gate) ⊙ x W_up) W_down. See: Shazeer, "GLU variants improve transformer", 2002.05202."""
-
-    kept = 4
 
     def __init__(self, hidden: int, spec: AttentionSpec) -> None:
         super().__init__(hidden, spec)

@@ -169,11 +169,10 @@ def _started(pid: int) -> float | None:
 
 def _is_hidden(pid: int) -> bool:
     """Whether there is such a process of another user, where /proc shows only a user's own (hidepid)."""
-    if os.name == "posix":  # elsewhere kill means kill
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except ProcessLookupError:
+        return False
     return False

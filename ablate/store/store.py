@@ -23,7 +23,6 @@ from ablate.files.atomic import (
     explained,
     is_gone,
     names,
-    require_short,
     write_atomically,
 )
 from ablate.phrases import first_few
@@ -35,7 +34,6 @@ from ablate.store.rows import RUN, leaving_out, plain_names, read_rows, swept, t
 from ablate.store.run_files import read_finished, read_started
 from ablate.store.stored_run import PART, StoredRun
 
-BELOW = 150  # the most characters of a path below the directory of results, by and large
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
 OF_A_STUDY = ("study.json", ".versions", "plan.json")  # one of them is in the directory of any
 # By which a table of any version is known.
@@ -198,7 +196,6 @@ class Store:
         Raises StoreError, also if the directory of the runs can't be created, and whatever `change` raises to
         refuse.
         """
-        require_short(self.root, BELOW)
         runs = self.root / "store"
         with explained(runs):
             runs.mkdir(parents=True, exist_ok=True)
@@ -224,8 +221,7 @@ class Store:
 
     def require_place(self, name: str) -> None:
         """Raises ConfigError unless a study of this name can be kept: where somebody else's files lie, or for
-        a new name that differs from that of a study only in case, as on macOS and Windows both name one
-        directory."""
+        a new name that differs from that of a study only in case, as on macOS both name one directory."""
         by_document = self.study_directory(name) / documents.FILE
         for table in (self.results_path(name), self.root / "results.csv", by_document):
             _require_own_table(table)

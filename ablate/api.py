@@ -1,17 +1,18 @@
 """The Python interface: the commands as functions that take keyword arguments and return tables."""
 
+import functools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
-from ablate.arguments import checked, plain
 from ablate.config.conditions import Where
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
+from ablate.files.reading import left_out
 from ablate.phrases import one_line, texts
 from ablate.reporting.notebook import ShownComparison
 
@@ -23,8 +24,29 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfigError", "compare", "load", "load_model", "report", "run"]
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-@checked
+
+def _reporting(function: Function) -> Function:
+    """The function, which raises ConfigError for what the system refuses, and warns of files that it left
+    out."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        try:
+            result = function(*args, **keywords)
+        except OSError as error:
+            raise ConfigError(f"{error.filename}: {error.strerror or error}") from error
+        finally:
+            lines = left_out()
+        for line in lines:
+            warnings.warn(line, stacklevel=2)
+        return result
+
+    return call  # pyright: ignore[reportReturnType]
+
+
+@_reporting
 def run(*, plugins: Files = (), config_dir: str | Path | None = None, **keys: Any) -> pd.DataFrame:
     """Train one model or a sweep and return one row per run: `ablate run` with the keys as keyword arguments.
 
@@ -54,7 +76,7 @@ def run(*, plugins: Files = (), config_dir: str | Path | None = None, **keys: An
     return rows
 
 
-@checked
+@_reporting
 def load(path: str | Path | None = None) -> pd.DataFrame:
     """The rows of a study (by name or directory) or of a CSV file; without a path, of every run.
 
@@ -70,7 +92,7 @@ def load(path: str | Path | None = None) -> pd.DataFrame:
     return results.rows
 
 
-@checked
+@_reporting
 def load_model(run: str | Path, *, plugins: Files = ()) -> "TrainedModel":
     """The model of a finished run: a torch module in eval mode, with its weights as kept and its tokenizer.
 
@@ -89,7 +111,7 @@ def load_model(run: str | Path, *, plugins: Files = ()) -> "TrainedModel":
         return load(Path(run) if Path(run).is_dir() else Store().find(str(run)))
 
 
-@checked
+@_reporting
 def compare(
     rows: pd.DataFrame | str | Path,
     *,
@@ -129,7 +151,7 @@ def compare(
     return ShownComparison(**{**parts, "notes": notes}, answer=answer, records=results.records)
 
 
-@checked
+@_reporting
 def report(
     target: str | Path | pd.DataFrame,
     *,
@@ -161,7 +183,7 @@ def report(
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:
     """Keyword arguments as arguments of `ablate run`: {"heads": [1, 4]} -> ["-m", "heads=1,4"]."""
     words, is_sweep = [], False
-    for key, value in flatten({key: plain(value, key) for key, value in keys.items()}).items():
+    for key, value in flatten(_plain(keys)).items():
         if key.startswith("-") or "=" in key:
             raise ConfigError(f"{key}: no such key; ablate keys shows them all")
         if isinstance(value, list) and not value:
@@ -172,3 +194,14 @@ def as_overrides(keys: Mapping[str, Any]) -> list[str]:
             raise TypeError(f"{key}: {type(wrong[0]).__name__} is no value of a key; give text or numbers")
         words.append(f"{key}={','.join(map(as_value, values))}")
     return ["-m", *words] if is_sweep else words
+
+
+def _plain(value: Any) -> Any:
+    """The value with Python's numbers, lists and dicts in place of those of other libraries."""
+    if hasattr(value, "tolist"):  # of NumPy, pandas or PyTorch
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):  # also OmegaConf's
+        return (tuple if isinstance(value, tuple) else list)(map(_plain, value))
+    return value

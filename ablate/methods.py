@@ -16,7 +16,6 @@ reads, F fused width, C model width. Importing this module loads torch.
 from collections.abc import Callable
 from typing import TypeVar
 
-from ablate.arguments import checked
 from ablate.config.rules import Above, AtLeast, AtMost, Below, ConfigError
 from ablate.model import fusion, readout, scores
 from ablate.model.attend import Mask, masked_softmax
@@ -48,7 +47,6 @@ __all__ = [
 Method = TypeVar("Method", bound=Part)
 
 
-@checked
 def register(name: str) -> Callable[[type[Method]], type[Method]]:
     """Class decorator: configs choose the method by fusion=NAME, scores=NAME or out_proj=NAME, by its base
     class.

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import multiprocessing
 import os
 import shutil
 import signal
@@ -25,7 +26,7 @@ from ablate.compute import limits
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.launch.pool import Listen, Queue, _Pool
-from ablate.launch.processes import READY, Worker, _answer
+from ablate.launch.processes import READY, Worker, _answer, start_server
 from ablate.store.store import Store
 from tests.helpers import QUICK, ROOT, SUM, call_cli, fork_cli, present, refusal
 
@@ -305,6 +306,12 @@ def test_wrong_settings_are_one_line(tmp_path, setting):
     line = refusal("run", "-m", "seed=0,1", f"hydra.launcher.{setting}", cwd=tmp_path)
     use = "use a number" if setting == "timeout=0" else "use auto or a whole number from 1 to 1024"
     assert line.startswith(f"ablate: hydra.launcher.{setting}: {use}")
+
+
+def test_a_daemonic_process_starts_no_workers(monkeypatch):
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # pyright: ignore
+    with pytest.raises(ConfigError, match="a daemonic process can't start workers; add hydra/launcher=basic"):
+        start_server()
 
 
 def test_settings_by_hand():

@@ -4,14 +4,9 @@ ablate's own inside a block, and the caller's again after it."""
 import contextlib
 import os
 import random
-import threading
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
 
 import numpy as np
-
-_one_at_a_time = threading.RLock()
 
 
 @contextlib.contextmanager
@@ -29,48 +24,30 @@ def environment(**values: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """What the caller has set has no effect on numbers inside the block, and what is set there is undone
-    after it. Of several threads, one at a time is inside."""
+    """The caller's default dtype, precision of products, autocast and disabled gradients have no effect
+    inside the block. These, the threads and the states of random generators are as they were after it."""
     import torch
     from torch.backends import cuda, mkldnn
-    from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    with _one_at_a_time, contextlib.ExitStack() as after:
-        after.enter_context(environment())
-        if torch.cuda.is_available() and not torch.cuda.is_initialized():  # asking for its states loads CUDA
-            after.callback(lambda: torch.cuda.manual_seed_all(torch.initial_seed()))
-        settings: list[Any] = [  # how to write it, how to read it, and perhaps our value
-            (random.setstate, random.getstate),
-            (np.random.set_state, np.random.get_state),
-            (torch.set_rng_state, torch.get_rng_state),
-            (torch.set_num_threads, torch.get_num_threads),
-            (torch.set_default_dtype, torch.get_default_dtype, torch.float32),
-            (torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode, 0),
-            (torch.set_flush_denormal, lambda: bool(np.float32(1e-40) == 0), False),
-            _attribute(mkldnn, "enabled", True),
-            _attribute(cuda.matmul, "allow_bf16_reduced_precision_reduction", True),
-        ]
-        if torch.cuda.is_initialized():
-            settings.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all))
-        try:
-            if (products := torch.get_float32_matmul_precision()) != "highest":
-                settings.append((torch.set_float32_matmul_precision, lambda: products, "highest"))
-        except RuntimeError:  # the caller has set it by the names that PyTorch 2.9 introduced
-            settings += [_attribute(of.matmul, "fp32_precision", "ieee") for of in (cuda, mkldnn)]
-        for write, read, *ours in settings:
-            after.callback(write, read())
-            for value in ours:
-                write(value)
+    with contextlib.ExitStack() as after:
         for context in (
-            *(torch.inference_mode(False), torch.enable_grad(), torch.autograd.set_detect_anomaly(False)),
             *(torch.autocast(kind, enabled=False) for kind in ("cpu", "cuda")),
-            sdpa_kernel([kernel for kernel in SDPBackend.__members__.values() if kernel.value >= 0]),
+            torch.enable_grad(),
         ):
             after.enter_context(context)
-        if torch.get_default_device().type != "cpu":  # only then, as it slows every call down
-            after.enter_context(torch.device("cpu"))
+        after.callback(random.setstate, random.getstate())
+        after.callback(np.random.set_state, np.random.get_state())
+        after.callback(torch.set_rng_state, torch.get_rng_state())
+        if torch.cuda.is_initialized():
+            after.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+        after.callback(torch.set_num_threads, torch.get_num_threads())
+        after.callback(torch.set_default_dtype, torch.get_default_dtype())
+        torch.set_default_dtype(torch.float32)
+        try:
+            after.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+            torch.set_float32_matmul_precision("highest")
+        except RuntimeError:  # the caller has set it by the names that PyTorch 2.9 introduced
+            for products in (cuda.matmul, mkldnn.matmul):
+                after.callback(setattr, products, "fp32_precision", products.fp32_precision)
+                products.fp32_precision = "ieee"
         yield
-
-
-def _attribute(of: Any, name: str, ours: Any) -> tuple[Any, Any, Any]:
-    return partial(setattr, of, name), partial(getattr, of, name), ours

@@ -12,7 +12,6 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from ablate import rng
-from ablate.arguments import checked
 from ablate.compute.ambient import undisturbed
 from ablate.config.read import convert
 from ablate.config.rules import AtLeast, AtMost, ConfigError, Count
@@ -61,12 +60,10 @@ class TrainedModel(nn.Module):
                 raise ConfigError(f"{name}: an id is no token; they are numbers from 0 to {last}")
         return self.network(tokens_BT, target_positions_K, source_BS)
 
-    @checked
     def encode(self, text: str) -> Tensor:
         """The token ids of a text, (T,) int64. Raises ConfigError for text that the vocabulary lacks."""
         return torch.from_numpy(self.tokenizer.encode(text).astype(np.int64))
 
-    @checked
     def decode(self, ids: Tensor | Sequence[int]) -> str:
         """The text of token ids, (T,). Raises ConfigError for those that the vocabulary lacks."""
         last = self.tokenizer.vocab_size - 1
@@ -75,7 +72,6 @@ class TrainedModel(nn.Module):
                 raise ConfigError(f"ids: {token} is no token; they are numbers from 0 to {last}")
         return self.tokenizer.decode(ids)
 
-    @checked
     @undisturbed()
     @torch.no_grad()
     def generate(
@@ -97,7 +93,7 @@ class TrainedModel(nn.Module):
         convert(Annotated[float, AtLeast(0), AtMost(1000)], temperature, "temperature")
         convert(Count, 1 if top_k is None else top_k, "top_k")
         if self.config.model.two_texts:
-            return self.decode(self.answer(self.encode(prompt or "")))
+            return self.decode(answer(self, self.encode(prompt or "")))
         if prompt is None:
             newline = "\n" in self.decode(range(self.tokenizer.vocab_size))
             prompt = "\n" if newline else self.decode([0])
@@ -111,23 +107,22 @@ class TrainedModel(nn.Module):
             ids.append(_draw(logits, temperature, top_k, rng.generator(seed, "sample", position)))
         return self.decode(ids)
 
-    @torch.no_grad()
-    def answer(self, source_S: Tensor) -> Tensor:
-        """The ids, (T,), with which a model of pairs answers those of a source: greedily, up to the separator
-        or until the context is full. Raises ConfigError."""
-        context, separator = self.config.model.context, self.tokenizer.separator
-        if not 1 <= len(source_S) <= context:
-            raise ConfigError(
-                f"the prompt has {len(source_S)} tokens; give 1 to {context}, for model.context"
-            )
-        source_1S = source_S[None].to(next(self.parameters()).device)
-        ids_1T = torch.full((1, 1), separator, device=source_1S.device)
-        while ids_1T.shape[1] < context:
-            likeliest_11 = self.network(ids_1T, None, source_1S)[:, -1:].argmax(-1)
-            if likeliest_11 == separator:
-                break
-            ids_1T = torch.cat([ids_1T, likeliest_11], 1)
-        return ids_1T[0, 1:]
+
+@torch.no_grad()
+def answer(model: TrainedModel, source_S: Tensor) -> Tensor:
+    """The ids, (T,), with which a model of pairs answers those of a source: greedily, up to the separator or
+    until the context is full. Raises ConfigError."""
+    context, separator = model.config.model.context, model.tokenizer.separator
+    if not 1 <= len(source_S) <= context:
+        raise ConfigError(f"the prompt has {len(source_S)} tokens; give 1 to {context}, for model.context")
+    source_1S = source_S[None].to(next(model.parameters()).device)
+    ids_1T = torch.full((1, 1), separator, device=source_1S.device)
+    while ids_1T.shape[1] < context:
+        likeliest_11 = model.network(ids_1T, None, source_1S)[:, -1:].argmax(-1)
+        if likeliest_11 == separator:
+            break
+        ids_1T = torch.cat([ids_1T, likeliest_11], 1)
+    return ids_1T[0, 1:]
 
 
 def load_model(directory: Path, *, code: bool = False) -> TrainedModel:

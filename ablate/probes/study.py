@@ -23,7 +23,7 @@ from ablate.data.paired import Pair, batch_of
 from ablate.data.splits import Batch
 from ablate.data.tokenizers import Tokenizer
 from ablate.execution.stored import reopened
-from ablate.execution.trained import TrainedModel, in_float64, load_model, require_weights, weights_of
+from ablate.execution.trained import TrainedModel, answer, in_float64, load_model, require_weights, weights_of
 from ablate.files.atomic import write_atomically
 from ablate.launch.processes import map_in_workers
 from ablate.model import scores
@@ -200,7 +200,7 @@ def _two_texts(model: TrainedModel, text: str) -> tuple[Batch, list[str], list[s
     if target.strip():
         written = tokenizer.encode(target.strip())[: context - 1]
     else:
-        written = model.answer(torch.from_numpy(read.astype(np.int64))).numpy()
+        written = answer(model, torch.from_numpy(read.astype(np.int64))).numpy()
     if len(written) < 3:
         raise ConfigError(f"a target of {len(written)} tokens is too short to look at; give a longer one")
     batch = batch_of([Pair(read, written)], tokenizer.separator)

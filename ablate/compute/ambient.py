@@ -5,6 +5,7 @@ import contextlib
 import os
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,8 @@ def undisturbed() -> Iterator[None]:
             after.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
             torch.set_float32_matmul_precision("highest")
         except RuntimeError:  # the caller has set it by the names that PyTorch 2.9 introduced
-            for products in (cuda.matmul, mkldnn.matmul):
+            of_cpu: Any = mkldnn  # whose attribute is declared nowhere
+            for products in (cuda.matmul, of_cpu.matmul):
                 after.callback(setattr, products, "fp32_precision", products.fp32_precision)
                 products.fp32_precision = "ieee"
         yield

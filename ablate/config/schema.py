@@ -29,7 +29,7 @@ STANDARD_SCORES = "softmax"
 STANDARD_HEADS = 4
 ENCODER_DECODER = "encoder-decoder"
 # The options of corpora that take any text.
-TEXTS_OF_CORPORA = ("corpus.path", "corpus.target", "corpus.column", "corpus.revision", "corpus.encoding")
+TEXTS_OF_CORPORA = ("corpus.path", "corpus.target", "corpus.encoding")
 # The exchangeable parts of attention, each with the entry point group in which packages name their methods.
 PARTS = {"fusion": "ablate.fusions", "scores": "ablate.scores"}
 READOUTS = "ablate.readouts"  # the same for readouts, which out_proj=NAME chooses and which have no options

@@ -131,7 +131,7 @@ def compare(
     rows: what load or run returned, or a path that load accepts; all keep the comparisons that their study
     declared in advance. Or a frame of any origin, with a column that was varied (by), a metric, and a seed or
     other columns by which runs pair (pair_by). baseline: {"heads": 1} or "heads=1"; by default fusion=concat.
-    where: a condition on the rows, as "heads=4", "heads <= d_model // 16" or {"heads": [1, 4]}, or several.
+    where: a condition on the rows, as "heads=4", "heads<=4" or {"heads": [1, 4]}, or several.
     margin: the largest difference that does not matter, in the metric's unit. higher_is_better: of a metric
     that ablate does not know. label: what levels are called, as {"fusion=sum": "summed heads"}. Raises
     ConfigError.

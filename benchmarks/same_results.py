@@ -34,7 +34,7 @@ SINGLE = ("fusion=weighted_sum", "model.dropout=0.1")
 SWEEP = ("-m", "fusion=concat,sum", "out_proj=true,false", "seed=0,1", "name=sweep")
 UNNAMED = ("-m", "fusion=mean,grouped", "heads=4,8", "seed=0,1")  # it has the name of its plan
 GRID = ("study=fusion", "fusion=concat,sum,weighted_sum", "heads=1,4", "out_proj=true")
-ARMS = ("study=arms", "fusion=concat,sum", "match=none,params", "out_proj=true,false", "seed=0,1")
+ARMS = ("-m", "fusion=concat,sum", "match=none,params", "out_proj=true,false", "seed=0,1", "name=arms")
 TUNED = (
     "study=tuned",
     "fusion=concat,sum",

@@ -92,7 +92,7 @@ def test_loaded_rows_keep_what_their_study_named_beforehand(study):
     rows = ablate.load("synthetic")
     assert ablate.compare(rows).families == ["primary", "exploratory"]
     assert ablate.compare(rows[rows["heads"] == 4]).families == ["primary"]
-    for where in ("fusion=sum", {"fusion": "sum"}, ["fusion == sum and heads < 99"]):
+    for where in ("fusion=sum", {"fusion": "sum"}, ["fusion == sum", "heads < 99"]):
         compared = ablate.compare(rows, baseline="heads=2", where=where).table
         assert compared["baseline"].notna().sum() == 1
     assert len(ablate.load()) == len(rows) == 32

@@ -9,12 +9,12 @@ from tests.helpers import refusal
 INVENTED = (
     *("lost", "train.lost", "study.lost", "study.kind=lost", "corpus=lost", "fusion=lost", "out_proj=lost"),
     *("train.precision=lost", "model=rung/lost", "study=lost", "hydra/launcher=lost", "hydra.launcher.lost"),
-    *("ablate lost", "ablate corpus lost", "run --lost", "compare --lost", "export --to lost"),
+    *("ablate lost", "ablate corpus lost", "run --lost", "compare --lost"),
     "probe --only lost",
 )
 INSTEAD = "type that instead"
 # What a command takes besides, if it reads an option's value last.
-OPERANDS = {"export": ["study"], "probe": ["study"]}
+OPERANDS = {"probe": ["study"]}
 
 
 def commands(name: str) -> list[list[str]]:

@@ -69,7 +69,7 @@ def test_columns_and_directories_name_the_readout():
     assert id_of_row({name: csv_value(row.get(name)) for name in COLUMNS}) == run.run_id
 
 
-@pytest.mark.parametrize("condition, of", [("not out_proj", [False]), ("out_proj == true", [True])])
+@pytest.mark.parametrize("condition, of", [("out_proj=false", [False]), ("out_proj == true", [True])])
 def test_a_condition_takes_a_readout_for_one(condition, of):
     """Also where a table has the levels as words."""
     for level in (True, False, "hadamard"):

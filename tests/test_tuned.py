@@ -495,7 +495,7 @@ def test_what_was_not_run_at_the_baselines_value_is_missing():
 
 @pytest.mark.slow
 def test_an_arm_that_is_a_baseline_by_name_has_its_contrasts_at_its_value_too():
-    """As in study=rank: low is the baseline of sums, and reports at concat's value and at its own, which is
+    """Low is the baseline of sums, and reports at concat's value and at its own, which is
     nobody's baseline_rate."""
     primary = [
         {"vary": "fusion", "baseline": "concat", "where": {"out_rank": None}},

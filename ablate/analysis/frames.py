@@ -15,7 +15,7 @@ from ablate.config.conditions import Condition, Where, as_text, column_of
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
 from ablate.phrases import Note, counted, first_few, lines_if
-from ablate.store.columns import COLUMNS, RESULTS, TABLE, Column, Row, csv_value
+from ablate.store.columns import RESULTS, TABLE, Column, Row, csv_value
 
 SHORTEST_S = 1e-6  # a run that took less than this was not timed
 LARGEST = 1e100  # the largest number allowed, so that sums of squares do not overflow
@@ -163,8 +163,7 @@ def matching(rows: pd.DataFrame, where: Where, option: str, columns: Iterable[ob
     """(N,) whether each row meets the condition, which is on these columns; false where it can't be computed
     from the row. option: its name in errors. Raises ConfigError, also if it can be computed from none."""
     names = [*map(str, columns)]
-    texts = [name for name in names if name in COLUMNS and not pd.api.types.is_numeric_dtype(rows[name])]
-    condition = Condition(where, names, option, texts=texts)
+    condition = Condition(where, names, option)
     for name in condition.unknown:
         column_of(name, names, f"{option} {condition.text}")
     keys = [*condition.keys]

@@ -48,7 +48,10 @@ def question(
 ) -> Question:
     """The question as people ask it: columns as a list or as COL,COL, the baseline as a mapping or as
     K=V,K=V, one condition or several, and labels as a mapping or as K=V:WORDS each. Raises ConfigError."""
-    several = [where] if isinstance(where, str | Mapping) else where or ()
+    given = [where] if isinstance(where, str | Mapping) else where or ()
+    several = [
+        [{key: values} for key, values in one.items()] if isinstance(one, Mapping) else [one] for one in given
+    ]
 
     def columns(given: Sequence[str] | str | None) -> Sequence[str]:
         return [name for name in given.split(",") if name] if isinstance(given, str) else given or ()
@@ -58,7 +61,7 @@ def question(
         "by": columns(by),
         "pair_by": columns(pair_by),
         "baseline": parse_baseline(baseline) if isinstance(baseline, str) else baseline,
-        "where": [*map(spelled, several)],
+        "where": [spelled(one) for conditions in several for one in conditions],
         "higher_is_better": higher_is_better,
         "mixed": mixed,
         "label": label if isinstance(label, Mapping) else dict(map(_label, label or ())),

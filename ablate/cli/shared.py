@@ -59,8 +59,7 @@ WhereOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="K=V",
-        help="Only these rows: K=V[,V], K!=V, K<V, or an expression, as 'heads <= d_model // 16 or lr=0.01'."
-        " May be repeated.",
+        help="Only these rows: K=V[,V], K!=V[,V], K<V, K<=V, K>V or K>=V; given several times, all hold.",
     ),
 ]
 PairByOption = Annotated[

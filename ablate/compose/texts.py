@@ -1,16 +1,18 @@
 """Values of keys that take text, as they were written: Hydra and YAML read 1_1_1 as 111 and 1e3 as 1000."""
 
+import dataclasses
 import functools
 import re
+import types
 from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
 
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.keys import keys_in
 from ablate.compose.launchers import KEY, LAUNCHERS
-from ablate.config.conditions import only_words
 from ablate.config.overrides import OTHER_TYPES
-from ablate.config.read import dotted, hints
+from ablate.config.read import bare, dotted, hints
 from ablate.config.schema import TEXTS_OF_CORPORA, RunConfig
 
 # A quoted text, or else a value or an element of a sweep that Hydra converts.
@@ -43,6 +45,16 @@ def restore(config: DictConfig, path: Path, prefix: str) -> None:
 def _takes_text(key: str) -> bool:
     if key.startswith(f"{KEY}."):
         name = key.removeprefix(f"{KEY}.")
-        return any(only_words(of[name]) for of in map(hints, LAUNCHERS) if name in of)
+        return any(_only_words(of[name]) for of in map(hints, LAUNCHERS) if name in of)
     types = dotted(RunConfig)
-    return key in ("study", *TEXTS_OF_CORPORA) or (key in types and only_words(types[key]))
+    return key in ("study", *TEXTS_OF_CORPORA) or (key in types and _only_words(types[key]))
+
+
+def _only_words(hint: Any) -> bool:
+    """Whether a type accepts no numbers and no truth values."""
+    hint = bare(hint)
+    if get_origin(hint) is Literal:
+        return all(isinstance(choice, str) for choice in get_args(hint))
+    if get_origin(hint) in (Union, types.UnionType):
+        return all(map(_only_words, get_args(hint)))
+    return dataclasses.is_dataclass(hint) or hint in (str, type(None))

@@ -5,6 +5,10 @@
 # stands after "NAME is gone; ".
 GONE: dict[str, str] = {
     # names
+    "study=arms": "ablate run -m fusion=concat,sum match=none,params,flops 'seed=range(8)' trains its arms",
+    "study=rank": "study=why has projections of low rank among its arms",
+    "study=scores": "ablate run -m scores=softmax,talking,uniform 'seed=range(8)' compares rules on scores",
+    "study=weights": "ablate run -m fusion=concat,weighted_sum,gated 'seed=range(8)' compares them",
     "study=ladder": "type study=sizes, which has the size of the model as a factor",
     "study.kind=ladder": "write kind: tuned with `model` as a factor, as configs/study/sizes.yaml does",
     "model=rung/r1": "type model=tiny, or model=rung/r2, rung/r4 or rung/r6",

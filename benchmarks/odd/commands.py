@@ -82,7 +82,7 @@ TEXTS: Sequence[Values] = (
 )
 STUDIES: Sequence[Values] = (
     *(("-cd", "own", "study=deep"), ("study=heads", "size=demo")),
-    *(("study=fusion",), ("study=arms",), ("study=tuned",), ("study=tuned", "size=demo"), ("study=null",)),
+    *(("study=fusion",), ("study=alt",), ("study=tuned",), ("study=tuned", "size=demo"), ("study=null",)),
 )
 QUICK_STUDIES = 2  # the first of them
 OF_A_STUDY = by_key(

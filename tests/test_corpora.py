@@ -1,8 +1,6 @@
 """Corpora: the splits, the fingerprint, the cache, and one clear line for every text that can't be used."""
 
 import dataclasses
-import functools
-import gzip
 import hashlib
 import io
 import json
@@ -16,7 +14,6 @@ import subprocess
 import sys
 import time
 import tracemalloc
-import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,7 +31,7 @@ from ablate.data.corpora.base import registry
 from ablate.data.corpus import Corpus, open_corpus, require_usable
 from ablate.data.library import sources
 from ablate.data.matches import overlap
-from ablate.data.text import BLOCK, CorpusError, find
+from ablate.data.text import BLOCK, CorpusError
 from ablate.data.tokenizers import Bpe, load
 from ablate.files import cache
 from tests.helpers import ROOT, forget
@@ -194,19 +191,19 @@ def test_a_directory_and_a_glob(texts: Path):
     assert "".join(words(opened(texts, **as_one))) == "".join(d * 10 for d in "4213")
     assert "".join(words(opened("**/*.txt", **as_one))) == "".join(d * 10 for d in "431")
     assert "".join(words(opened("a b\n[é].txt", **as_one))) == "4" * 10
-    assert refusal("c[0-9]*").startswith("corpus.path=c[0-9]*: matches no file")
+    assert "corpus.path=c[0-9]*: no file there" in refusal("c[0-9]*")
 
 
 def test_links_that_lead_back_up_are_not_followed(texts: Path):
-    """Followed, two of them make 2^40 paths. One that leads nowhere is named."""
+    """Followed, two of them make 2^40 paths."""
     put(texts / "below" / "book.txt", "abcdefghij")
     for name in ("a", "b"):
         (texts / name).symlink_to(".", target_is_directory=True)
-    for path in ("**/*.txt", "**", f"{texts}/**/*.txt", "below/**.txt", "."):
+    for path in ("**/*.txt", f"{texts}/**/*.txt", "."):
         assert opened(path).sha256 == hashlib.sha256(b"abcdefghij").hexdigest()
     for name, target in (("loop", "loop"), ("lost", "nowhere.txt")):
         (texts / name).symlink_to(target)
-        assert refusal(name).startswith(f"corpus.path={name}: a link to {target}, which leads to no file")
+        assert refusal(name).startswith(f"corpus.path={name}: no file there")
 
 
 def test_home_is_expanded(texts: Path, monkeypatch: pytest.MonkeyPatch):
@@ -238,7 +235,7 @@ def test_standard_input_is_read_once(texts: Path, root: Path, monkeypatch: pytes
 
 
 def test_standard_input_that_is_no_text(texts: Path, monkeypatch: pytest.MonkeyPatch):
-    for content, reason in ((b"caf\xe9", "byte 0xe9 at offset 3 is not utf-8"), (b"a\0", "binary")):
+    for content, reason in ((b"caf\xe9", "no utf-8 text at byte 3 ("), (b"a\0", "no utf-8 text at byte 1 (")):
         os.environ["ABLATE_STDIN"] = ""
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         assert refusal("-").startswith(f"standard input: {reason}")
@@ -251,11 +248,10 @@ def test_standard_input_that_is_no_text(texts: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_paths_without_a_text(texts: Path):
-    put(texts / "shakespeare.txt", "text")
-    assert refusal("shakespare.txt").endswith(f"no such file in {texts}; did you mean shakespeare.txt?")
-    assert "there is no directory" in refusal("nowhere/book.txt")
+    for path in ("book.txt", "nowhere/book.txt", "a**"):
+        assert refusal(path).startswith(f"corpus.path={path}: no file there, seen from {texts}; name a file,")
     put(texts / "empty" / ".hidden", "text")
-    assert "corpus.path=empty: a directory without files" in refusal("empty")
+    assert "corpus.path=empty: no file there" in refusal("empty")
     for nothing in ("", "\ufeff"):
         assert "book.txt is empty" in refusal(put(texts / "book.txt", nothing))
 
@@ -276,83 +272,36 @@ def test_an_unreadable_file(texts: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_pipe_by_name_is_refused_without_waiting(texts: Path):
     os.mkfifo(texts / "pipe")
-    assert "neither a file nor a directory" in refusal("pipe")
-
-
-def test_packed_text_is_the_text(texts: Path):
-    text = "é日 0123456789\r\n" * 100_000
-    packed = gzip.compress(text.encode())
-    assert opened(put(texts / "book.gz", packed)).sha256 == hashlib.sha256(text.encode()).hexdigest()
-    for name, damaged in {"cut": packed[:-9], "bad": packed[:40] + b"?" * 40 + packed[80:]}.items():
-        assert refusal(put(texts / name, damaged)).startswith(f"{texts / name}: can't be read (")
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
-def test_text_of_wide_characters_is_told_its_encoding(texts: Path, encoding: str):
-    for name, text in {"latin": "plain", "chinese": "中文"}.items():
-        wide = put(texts / name, (text * 11).encode(encoding))
-        assert f"corpus.encoding={encoding}" in refusal(wide).replace("=… (", "=")
-        assert "".join(words(opened(wide, encoding=encoding))) == text * 11
-    for order in ("le", "be"):
-        unmarked = put(texts / "unmarked", ("plain " * 11).encode(f"{encoding}-{order}"))
-        assert f"corpus.encoding={encoding}-{order} if" in refusal(unmarked)
-        assert "".join(words(opened(unmarked, encoding=f"{encoding}-{order}"))) == "plain " * 11
+    assert "no file there" in refusal("pipe")
 
 
 @pytest.mark.parametrize("where", [0, 5, BLOCK - 1, BLOCK, 2 * BLOCK + 7])
 def test_binary_data(texts: Path, where: int):
-    message = refusal(put(texts / "data", b"x" * where + b"\0\xff" + b"x" * 11))
-    assert message.startswith(f"{texts / 'data'}: binary, it has a NUL byte at offset {where};")
-    assert "corpus.encoding=utf-16" in message
+    message = refusal(put(texts / "data", b"x" * where + b"\0x" + b"x" * 11))
+    assert message.startswith(f"{texts / 'data'}: no utf-8 text at byte {where} (a null); name its encoding")
 
 
 @pytest.mark.parametrize("where", [0, 5, BLOCK - 1, BLOCK, 2 * BLOCK + 7])
 @pytest.mark.parametrize(
-    ("bad", "byte", "further"),
+    ("bad", "further"),
     [
-        (b"\xe9t", "0xe9", 0),  # latin-1
-        ("日".encode()[:2] + b"x", "0xe6", 0),  # cut by other text
-        ("日".encode()[:2], "0xe6", 0),  # cut by the end of the file
-        ("日".encode() + b"\xff", "0xff", 3),
+        (b"\xe9t", 0),  # latin-1
+        ("日".encode()[:2] + b"x", 0),  # cut by other text
+        ("日".encode()[:2], 0),  # cut by the end of the file
+        ("日".encode() + b"\xff", 3),
     ],
 )
-def test_a_wrong_encoding_is_placed(texts: Path, where: int, bad: bytes, byte: str, further: int):
+def test_a_wrong_encoding_is_placed(texts: Path, where: int, bad: bytes, further: int):
     message = refusal(put(texts / "book.txt", b"x" * where + bad))
-    assert message.startswith(f"{texts / 'book.txt'}: byte {byte} at offset {where + further} is not utf-8")
+    assert message.startswith(f"{texts / 'book.txt'}: no utf-8 text at byte {where + further} (")
     assert "corpus.encoding=" in message and "corpus.errors=replace" in message
 
 
 def test_a_wrong_encoding_in_wide_characters(texts: Path):
     half = "ab".encode("utf-16-le") * BLOCK + b"\x00\xd8"  # ends in half of a pair
-    assert f"at offset {4 * BLOCK} is not utf-16-le" in refusal(put(texts / "a", half), encoding="utf-16-le")
+    line = refusal(put(texts / "a", half), encoding="utf-16-le")
+    assert f"no utf-16-le text at byte {4 * BLOCK}" in line
     assert "U+D800" in refusal(put(texts / "b", b"a+2AA-b"), encoding="utf-7")
-
-
-@pytest.mark.parametrize(
-    ("encoding", "line"),
-    [
-        ("cp1252", "He said “yes” – a naïve café, for 3 €. "),
-        ("latin-1", "Où est l’été ? ".replace("’", "'")),
-        ("shift_jis", "吾輩は猫である。"),
-        ("shift_jis", "アイウエオ。"),  # whose second bytes are ASCII
-        ("euc_jp", "吾輩は猫である。"),
-        ("gb18030", "我是一个学生。"),
-        ("cp1251", "Мама мыла раму. "),
-    ],
-)
-def test_cp1252_is_advised_for_western_texts_alone(texts: Path, encoding: str, line: str):
-    message = refusal(put(texts / "book.txt", (line * 50).encode(encoding)))
-    western = encoding in ("cp1252", "latin-1")
-    assert f"corpus.encoding=…{' (cp1252?)' if western else ''}, or pass over such bytes" in message, message
-
-
-@pytest.mark.parametrize("named", ["ñandú/ñandú.txt", "ñandú/ñ*.txt", "ñandú"])
-def test_a_file_named_in_another_unicode_form_is_found(texts: Path, named: str):
-    nfc, nfd = (functools.partial(unicodedata.normalize, form) for form in ("NFC", "NFD"))
-    for on_disk, typed in ((nfc, nfd), (nfd, nfc)):
-        file = put(texts / on_disk("ñandú/ñandú.txt"), "plain")
-        assert [path.samefile(file) for path in find(typed(named))] == [True]
-        shutil.rmtree(file.parent)
 
 
 def test_the_ways_out_of_a_wrong_encoding(texts: Path):
@@ -362,18 +311,10 @@ def test_the_ways_out_of_a_wrong_encoding(texts: Path):
     assert "".join(words(opened("book.txt", errors="ignore"))) == "caf " * 11
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("utf-9", "no such encoding; use utf-"),
-        ("lattin1", "no such encoding; use latin1"),
-        *((name, "no such encoding; use utf-8") for name in ("!", "utf-8\0")),
-        *((name, "no encoding of text; use utf-8") for name in ("hex", "rot13", "rot-13")),
-    ],
-)
-def test_an_unknown_encoding(texts: Path, name: str, near: str):
+@pytest.mark.parametrize("name", ["utf-9", "!", "utf-8\0", "hex", "rot13", "idna"])
+def test_an_unknown_encoding(texts: Path, name: str):
     message = refusal(put(texts / "book.txt", "text"), encoding=name)
-    assert message.startswith(f"corpus.encoding={name}: {near}")
+    assert message.startswith(f"corpus.encoding={name}: no encoding of text; use utf-8")
 
 
 def test_context_that_fits_and_does_not(book: Path):

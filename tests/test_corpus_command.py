@@ -179,7 +179,8 @@ def test_given_pairs_are_read_pair_by_pair(shown, tmp_path):
 @pytest.mark.slow
 def test_what_can_not_be_shown_is_one_line(command):
     assert refused(command, "show", "missing.txt") == (
-        f"corpus.path=missing.txt: no such file in {Path.cwd()}; correct the path"
+        f"corpus.path=missing.txt: no file there, seen from {Path.cwd()}; name a file, a directory or a"
+        " glob, or - for what is piped in"
     )
     assert refused(command, "show", "tinystorys").startswith(
         "corpus=tinystorys: no such corpus; did you mean tinystories? choices: copy, docs,"

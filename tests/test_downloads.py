@@ -2,7 +2,6 @@
 
 import csv
 import errno
-import gzip
 import hashlib
 import io
 import json
@@ -90,14 +89,9 @@ def test_a_text_is_downloaded_once_and_its_tokens_need_no_file(server: Server, r
     assert whole(opened(file)) == TEXT and server.requests == ["/play.txt"]
 
 
-@pytest.mark.parametrize("packed", ["gzip", "zip"])
-def test_packed_texts(server: Server, packed: str):
-    if packed == "gzip":
-        content, member = gzip.compress(TEXT.encode()), None
-    else:
-        content, member = zipped(other="no", play=TEXT), "folder/play"
-    server.content["/play"] = content
-    assert whole(opened(remote(content, f"{server.address}/play", all=member))) == TEXT
+def test_a_packed_text(server: Server):
+    content = server.content["/play"] = zipped(other="no", play=TEXT)
+    assert whole(opened(remote(content, f"{server.address}/play", all="folder/play"))) == TEXT
 
 
 def test_a_text_with_splits_of_its_own_keeps_them(server: Server):

@@ -4,6 +4,7 @@ What was taken and what was left out is said in a line; what can't be read is on
 table, the row, and the way out. It loads no torch.
 """
 
+import codecs
 import csv
 import gzip
 import io
@@ -20,10 +21,16 @@ import pandas as pd
 from ablate.analysis.frames import LARGEST, as_before, as_kind, as_texts
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
-from ablate.files import marked_encoding
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, TABLE, Column, Status, of_role
 
+# The encodings that a byte order mark names, as spreadsheets write one.
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark is a prefix of it
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 SEPARATORS = ",;\t"  # the ones that spreadsheets write
 MOST_COLUMNS = 5_000  # of which each takes a millisecond or two
 REQUIRED = ("fusion", "heads", "out_proj", "seed")  # in a row that has one, if the table has the column
@@ -209,7 +216,7 @@ def _decoded(path: Path) -> str:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
             raise ConfigError(f"{path}: its gzip can't be read ({error}); pack it again") from error
-    encoding = marked_encoding(data) or "utf-8"
+    encoding = next((named for mark, named in MARKS.items() if data.startswith(mark)), "utf-8")
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:

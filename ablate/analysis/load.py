@@ -18,7 +18,6 @@ from ablate.analysis.foreign import as_results, read_cells, read_table
 from ablate.analysis.frames import as_texts, frame, is_foreign
 from ablate.config.identity import id_of_row
 from ablate.config.rules import ConfigError
-from ablate.files import as_spelled
 from ablate.files.reading import leave_out, read_bytes
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store import documents
@@ -161,7 +160,7 @@ def find_source(target: str, *, runs: bool = False) -> Source:
     """The source that a target names: a study by its name or directory, a store, or a CSV file, which belongs
     to a study if it is the results.csv beside a study.json. runs: whether it may also be a run, by a prefix
     of its id or name, or by its directory. Raises ConfigError."""
-    path = as_spelled(Path(target))
+    path = Path(target)
     if runs and target not in Store().study_names() and ((path / RUN).is_file() or not path.exists()):
         run = Store().find(target)
         store = Store(run.parent.parent)

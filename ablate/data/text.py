@@ -4,43 +4,24 @@ A text is never held in memory as a whole; it comes in chunks of about a million
 """
 
 import codecs
-import difflib
-import encodings.aliases
-import fnmatch
 import functools
-import glob
-import gzip
 import io
 import itertools
-import lzma
 import os
-import re
-import struct
 import time
-import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ablate.config.rules import ConfigError
-from ablate.files import as_spelled, marked_encoding
 
 BLOCK = 1 << 20  # bytes read at a time, which decode to at most as many characters
 # What damaged archives raise; RuntimeError one that is encrypted or packed in a way that Python lacks.
-DAMAGED = (EOFError, zlib.error, lzma.LZMAError, struct.error, zipfile.BadZipFile, RuntimeError)
-GZIP = b"\x1f\x8b"  # how gzip files begin, and never a text in UTF-8
-# Which of the first four bytes are zero if a text begins with Latin letters: one is 0041 or 00000041, or the
-# same bytes reversed.
-ZEROS: dict[tuple[bool, ...], str] = {
-    (False, True, False, True): "utf-16-le",
-    (True, False, True, False): "utf-16-be",
-    (False, True, True, True): "utf-32-le",
-    (True, True, True, False): "utf-32-be",
-}
+DAMAGED = (EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)
 
 
 class CorpusError(ConfigError):
@@ -94,26 +75,24 @@ def of_files(files: list[Path], encoding: str, errors: str) -> Text:
 
 
 def read(file: Path | zipfile.Path, encoding: str, errors: str, *, name: str) -> Iterator[str]:
-    """The characters of `file`, decompressed if it is gzipped. Line ends are kept, a leading byte order mark
-    is dropped.
+    """The characters of `file`. Line ends are kept, a leading byte order mark is dropped.
 
     name: what errors call the file. Raises CorpusError if it can't be read, or is no text in this encoding.
     """
     decoder = codecs.getincrementaldecoder(encoding)(errors)
-    end, start, started = 0, b"", False  # bytes decoded so far, the first of them, whether any text came out
-    with readable(file, name), file.open("rb") as packed:
-        stream = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(GZIP) else packed  # pyright: ignore[reportAttributeAccessIssue]
+    end, started = 0, False  # bytes decoded so far, whether any text came out
+    with readable(file, name), file.open("rb") as stream:
         while True:
             block = stream.read(BLOCK)
-            start, nul = start or block[:4], block.find(0)
             try:
                 text = decoder.decode(block, final=not block)
             except UnicodeError as error:
-                if nul < 0:
-                    raise _wrong_encoding(name, encoding, error, end + len(block), start) from None
-                raise _binary(name, end + max(nul, 0), start) from None
+                # The bytes that it could not decode may begin in an earlier block, but end with this one.
+                of_bytes = isinstance(error, UnicodeDecodeError)
+                at = end + len(block) - (len(error.object) - error.start if of_bytes else 0)
+                raise _no_text(name, at, encoding, error.reason if of_bytes else str(error)) from None
             if "\0" in text:
-                raise _binary(name, end + max(nul, 0), start)
+                raise _no_text(name, end + max(block.find(0), 0), encoding, "a null")
             end += len(block)
             if text:
                 yield text if started else text.removeprefix("\ufeff")
@@ -122,48 +101,45 @@ def read(file: Path | zipfile.Path, encoding: str, errors: str, *, name: str) ->
                 return
 
 
+def _no_text(name: str, offset: int, encoding: str, reason: str) -> CorpusError:
+    return CorpusError(
+        f"{name}: no {encoding} text at byte {offset} ({reason}); name its encoding with corpus.encoding=…,"
+        " or pass over such bytes with corpus.errors=replace"
+    )
+
+
 def find(path: str) -> list[Path]:
     """The files that corpus.path names, sorted: one file, all below a directory, or the matches of a glob.
 
     Hidden files are skipped unless named. Raises CorpusError if there are no files.
     """
-    target = as_spelled(Path(os.path.expanduser(path)))  # shells do not expand ~ after =
+    target = Path(os.path.expanduser(path))  # shells do not expand ~ after =
     with readable(target):
         if target.is_dir():
-            return below(target) or _refuse(path, "a directory without files; give one with text in it")
-        if target.is_file():
-            return [target]
-        if target.exists():
-            return _refuse(path, "neither a file nor a directory; pipe it in, with corpus.path=-")
-    if target.is_symlink():
-        return _refuse(path, f"a link to {shown(target.readlink())}, which leads to no file; mend the link")
-    if glob.escape(path) != path:
-        forms = {str(target), *(unicodedata.normalize(form, str(target)) for form in ("NFC", "NFD"))}
-        files = sorted({file for form in forms for file in _matches(Path(form))}, key=Path.as_posix)
-        return files or _refuse(path, f"matches no file, seen from {Path.cwd()}; try a wider pattern")
-    with readable(target):
-        folder = target.absolute().parent
-        if not folder.is_dir():
-            return _refuse(path, f"there is no directory {shown(folder)}; correct the path")
-        near = difflib.get_close_matches(target.name, os.listdir(folder), n=1)
-    hint = f"did you mean {shown(target.with_name(near[0]))}?" if near else "correct the path"
-    return _refuse(path, f"no such file in {shown(folder)}; {hint}")
+            files = below(target)
+        elif target.is_file():
+            files = [target]
+        else:
+            files = sorted(_matches(target), key=Path.as_posix)
+    if not files:
+        raise CorpusError(
+            f"corpus.path={shown(Path(path))}: no file there, seen from {Path.cwd()}; name a file, a"
+            " directory or a glob, or - for what is piped in"
+        )
+    return files
 
 
-def _matches(pattern: Path) -> list[Path]:
-    """The files that a glob matches. `**` does not follow links, which may lead back up."""
+def _matches(pattern: Path) -> Iterator[Path]:
+    """The files that a glob matches, without links that `**` would have to follow: they may lead back up."""
+
+    def dotted(path: Path) -> bool:
+        return any(part.startswith(".") and part != ".." for part in path.parts)
+
     root = Path(pattern.anchor or ".")
-    parts = [part if part == "**" else re.sub(r"\*+", "*", part) for part in pattern.relative_to(root).parts]
-    if parts[-1] == "**":  # which in pathlib matches directories only
-        parts.append("*")
-    named = [part for part in parts if part.startswith(".")]
-
-    def is_hidden(match: Path) -> bool:
-        hidden = (part for part in match.relative_to(root).parts if part.startswith("."))
-        return not all(any(fnmatch.fnmatch(part, pattern) for pattern in named) for part in hidden)
-
-    matches = (match for match in root.glob("/".join(parts)) if not is_hidden(match) and match.is_file())
-    return [*matches]
+    with suppress(ValueError):  # no glob
+        for match in root.glob(str(pattern.relative_to(root))):
+            if match.is_file() and (dotted(pattern) or not dotted(match)):
+                yield match
 
 
 def below(
@@ -187,25 +163,14 @@ def below(
 
 def check_encoding(encoding: str) -> None:
     """Raises CorpusError unless `encoding` is a text encoding that Python knows."""
-    if _is_of_text(encoding):
-        return
-    names = {name for pair in encodings.aliases.aliases.items() for name in pair}
-    names_of_text = sorted(name.replace("_", "-") for name in names if _is_of_text(name))
-    near = difflib.get_close_matches(encoding.lower().replace("_", "-"), names_of_text, n=1)
-    reason = "no encoding of text" if encoding.lower().replace("-", "_") in names else "no such encoding"
-    raise CorpusError(
-        f"corpus.encoding={encoding}: {reason}; use {near[0] if near else 'utf-8'}"
-        " or another of https://docs.python.org/3/library/codecs.html#standard-encodings"
-    )
-
-
-def _is_of_text(encoding: str) -> bool:
     try:
         text = io.TextIOWrapper(io.BytesIO(b"a"), encoding, "replace")  # refuses codecs such as hex, too
         text.read()  # refuses idna, which supports no error handlers
-        return True
     except (LookupError, ValueError):
-        return False
+        raise CorpusError(
+            f"corpus.encoding={encoding}: no encoding of text; use utf-8 or another of"
+            " https://docs.python.org/3/library/codecs.html#standard-encodings"
+        ) from None
 
 
 @contextmanager
@@ -222,41 +187,6 @@ def readable(path: Path | zipfile.Path, name: str = "") -> Iterator[None]:
 def shown(path: Path) -> str:
     """The path as one printable line, whatever characters are in it."""
     return str(path) if str(path).isprintable() else ascii(str(path))
-
-
-def _refuse(path: str, reason: str) -> list[Path]:
-    raise CorpusError(f"corpus.path={shown(Path(path))}: {reason}")
-
-
-def _binary(name: str, offset: int, start: bytes) -> CorpusError:
-    """The error for a file with a NUL byte at `offset`. start: the first four bytes of the file."""
-    other = marked_encoding(start) or ZEROS.get(tuple(byte == 0 for byte in start), "utf-16")
-    return CorpusError(
-        f"{name}: binary, it has a NUL byte at offset {offset};"
-        f" give a text file, unpacked, or corpus.encoding={other} if that is what it is"
-    )
-
-
-def _wrong_encoding(name: str, encoding: str, error: UnicodeError, end: int, start: bytes) -> CorpusError:
-    """The error for bytes that can't be decoded. end: the offset up to which the decoder has been given the
-    file. start: the first four bytes of the file."""
-    what, likely = f"not {encoding} ({error})", marked_encoding(start)
-    if isinstance(error, UnicodeDecodeError):
-        # The bytes that it could not decode may begin in an earlier block, but they end at `end`.
-        offset = end - len(error.object) + error.start
-        likely = likely or ("cp1252" if _is_western(error.object) else "")
-        what = f"byte 0x{error.object[error.start]:02x} at offset {offset} is not {encoding} ({error.reason})"
-    return CorpusError(
-        f"{name}: {what}; give the right one with corpus.encoding=…{f' ({likely}?)' if likely else ''},"
-        " or pass over such bytes with corpus.errors=replace"
-    )
-
-
-def _is_western(sample: bytes) -> bool:
-    """Whether most bytes beyond ASCII are western letters and signs, alone in ASCII, as cp1252 has them. It
-    has all that latin-1 prints."""
-    text = re.sub("[\0-\x7f]+", " ", f" {sample.decode('cp1252', 'replace')} ")
-    return 2 * len(re.findall("(?<= )[À-ÿ‘’“”–—…•€«»°§](?= )", text)) > len(text.replace(" ", ""))
 
 
 def stamp_of(files: list[Path], *others: Any) -> Any:

@@ -20,7 +20,6 @@ from typing import Any
 from ablate.config.read import require_text
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS, READOUTS
-from ablate.files import as_spelled
 from ablate.files.svg import inline
 from ablate.model import fusion, readout, scores
 from ablate.model.attention import parts_of
@@ -62,7 +61,6 @@ _methods: dict[str, list[Method]] = {}  # by path of the plugin
 def read(path: Path) -> Plugin:
     """Raises ConfigError."""
     try:
-        path = as_spelled(path)
         require_text(path.name, "--plugin ")
         return Plugin(str(path.absolute()), path.read_bytes())
     except OSError as error:

@@ -43,7 +43,6 @@ GONE: dict[str, str] = {
     "corpus.direction": "name the sources in corpus.path and the targets in corpus.target",
     "corpus.long": "take a model.context as long as the longest pair, or leave longer pairs out of the file",
     "model=prefix": "take model=pair, or a task by model=tiny, which reads it as one row",
-    "model.architecture=prefix": "take model.architecture=decoder or encoder-decoder",
     "train.translate": "columns val_exact and test_exact score answers; ablate sample RUN shows them",
     "duel --budget": "give the number of paired seeds, as --seeds 8; --dry-run says how long they take",
 }

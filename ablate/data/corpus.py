@@ -130,11 +130,11 @@ def require_usable(corpus: Corpus, context: int) -> None:
             f"model.context={context}: what decides the next token of corpus={corpus.name} lies up to"
             f" {corpus.recipe.reach} back; take model.context={corpus.recipe.reach} at least, or shorter lags"
         )
+    if corpus.as_pairs:
+        return _require_short_pairs(corpus, context)
     for name, split in corpus.splits.items():
         if isinstance(split, Stream):
             _require_text(corpus, name, split.tokens, context)
-        elif corpus.as_pairs:
-            _require_short_pairs(corpus, split, context)
         elif isinstance(corpus.recipe, Task) and corpus.recipe.length != context:
             raise ConfigError(
                 f"model.context={context}: a row of corpus={corpus.name} has {corpus.recipe.length}"
@@ -142,11 +142,11 @@ def require_usable(corpus: Corpus, context: int) -> None:
             )
 
 
-def _require_short_pairs(corpus: Corpus, split: Split, context: int) -> None:
+def _require_short_pairs(corpus: Corpus, context: int) -> None:
     from ablate.data.paired import Paired
 
-    assert isinstance(split, Paired), "pairs are laid out so"
-    if (longest := split.pairs.longest) > context:
+    longest = max(split.pairs.longest for split in corpus.splits.values() if isinstance(split, Paired))
+    if longest > context:
         shorter = "shorter pairs" if isinstance(corpus.recipe, Pairs) else "a smaller corpus.length"
         raise ConfigError(
             f"model.context={context}: the longest pair of corpus={corpus.name} takes {longest:,} positions;"

@@ -112,17 +112,6 @@ def head_id_accuracy(written_nHC: np.ndarray) -> list[float]:
     return (right / n).tolist()
 
 
-def cka(written_nHC: np.ndarray) -> list[float]:
-    """For each head, the mean `likeness` to the others. Empty for one head."""
-    return over_others(likeness(written_nHC))
-
-
-def over_others(pairs_HH: np.ndarray) -> list[float]:
-    """For each head, the mean over the other heads. Empty for one head."""
-    H = len(pairs_HH)
-    return [] if H < 2 else ((pairs_HH.sum(1) - np.diag(pairs_HH)) / (H - 1)).tolist()
-
-
 def likeness(written_nHC: np.ndarray) -> np.ndarray:
     """(H, H) debiased linear CKA of the outputs of two heads: 1 if equal up to rotation and scale, 0 by
     chance. See: Kornblith et al., "Similarity of neural network representations revisited", 2019; Song et

@@ -171,7 +171,7 @@ def _is_busy() -> bool:
     milliseconds: one look where they don't. Not known but on Linux."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for _ in range(5):
-            runnable = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+            runnable = int(Path("/proc/loadavg").read_text("ascii").split()[3].partition("/")[0])
             if 2 * (runnable - 1) < (os.cpu_count() or 1):
                 return False
             time.sleep(0.001)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ablate.analysis.load import find_source
 from ablate.config.rules import ConfigError, as_override
-from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer, WithSeparator
+from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer
 from ablate.execution.trained import TrainedModel, load_model
 from ablate.files.atomic import explained, make_once
 from ablate.model.attention import form
@@ -23,8 +23,6 @@ from ablate.model.sizing import resolve_spec
 from ablate.model.spec import GPT2, LLAMA, ModelSpec
 from ablate.store.columns import Status
 from ablate.store.run_files import as_json, read_finished
-
-SEPARATOR = "<|separator|>"
 
 
 def export(target: str, out: str | None) -> str:
@@ -179,8 +177,7 @@ def _config(spec: ModelSpec) -> dict[str, Any]:
 
 def _files(model: TrainedModel) -> dict[str, bytes]:
     spec, tokenizer = _spec(model), model.tokenizer
-    end = tokenizer.separator if isinstance(tokenizer, WithSeparator) else None
-    tokens = {"bos_token_id": None, "eos_token_id": end}
+    tokens = {"bos_token_id": None, "eos_token_id": None}
     config: dict[str, Any] = {
         **_config(spec),
         "vocab_size": tokenizer.vocab_size,
@@ -197,9 +194,7 @@ def _files(model: TrainedModel) -> dict[str, bytes]:
     return {
         "config.json": as_json(config),
         "generation_config.json": as_json(tokens),
-        "tokenizer_config.json": as_json(
-            of_tokenizer | ({"eos_token": SEPARATOR} if end is not None else {})
-        ),
+        "tokenizer_config.json": as_json(of_tokenizer),
         "tokenizer.json": _tokenizer(tokenizer).to_str(pretty=True).encode(),
         "model.safetensors": safetensors.torch.save(weights, {"format": "pt"}),
     }
@@ -211,9 +206,6 @@ def _tokenizer(tokenizer: Tokenizer) -> Any:
     from tokenizers import Tokenizer as Theirs
 
     match tokenizer:
-        case WithSeparator():
-            theirs = _tokenizer(tokenizer.plain)
-            theirs.add_special_tokens([SEPARATOR])
         case Bpe():
             theirs = Theirs.from_str(tokenizer.state["model"])
         case Char():  # without a token for unknown characters, which are an error, as in ablate
@@ -228,7 +220,7 @@ def _tokenizer(tokenizer: Tokenizer) -> Any:
             theirs = Theirs(models.WordLevel({str(i): i for i in range(tokenizer.vocab_size)}))
             theirs.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
         case _:
-            raise AssertionError("every kind of tokenizer is above")
+            raise AssertionError("only pairs have another, and no decoder reads them")
     return theirs
 
 

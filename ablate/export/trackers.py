@@ -182,7 +182,7 @@ def trackio(study: str, out: str) -> Tracker:
             half.delete()
         with _logged(module, run, project=study, embed=False, auto_log_gpu=False, auto_log_cpu=False):
             pass
-        runs()[PART + run.name].rename(run.name)
+        runs()[PART + run.name].rename(new_name=run.name)
 
     return Tracker(out, there := runs(), write)
 

@@ -170,8 +170,8 @@ def report(
     """Write one HTML page about a study, a CSV file of results, or rows, as `ablate report` does; returns its
     path.
 
-    out: by default beside the results; only an earlier report is ever overwritten. charts: a directory for
-    the charts as PNG, SVG and PDF. The other arguments are those of compare. Raises ConfigError.
+    out: an HTML file, by default beside the results. charts: a directory for the charts as PNG, SVG and PDF.
+    The other arguments are those of compare. Raises ConfigError.
     """
     from ablate.analysis.question import question
     from ablate.reporting.html import write_report

@@ -22,8 +22,9 @@ from ablate.execution.plugins import KINDS  # noqa: E402
 from ablate.model import attention, latent, mlp, norm, position  # noqa: E402
 from ablate.model.costs import attention_params, flops_per_token, total_params  # noqa: E402
 from ablate.model.spec import ModelSpec  # noqa: E402
-from ablate.reporting.relations import RELATIONS, Relation  # noqa: E402
+from ablate.verify.identities import IDENTITIES  # noqa: E402
 from scripts.markdown import filled, plain, prose, said  # noqa: E402
+from scripts.relations import RELATIONS, Relation  # noqa: E402
 from scripts.settings import alike, class_of, spec  # noqa: E402
 
 PAGE, COSTS = ROOT / "docs" / "methods.md", ROOT / "docs" / "methods.csv"
@@ -42,7 +43,7 @@ SPECIAL = (
     "fusion=grouped fusion.groups=4",
     "fusion=exclusive fusion.drop=0",
 )
-COMPARING = [one for one in RELATIONS if one.name[0].isdigit()]  # others restate what is said of a method
+EQUATIONS = {one.name: one.equation for one in IDENTITIES}
 SHARED = ("fusion.normalize",)  # options that mean the same in every method: the page says it once
 BACKBONES = (
     *("model.position=learned", "model.position=rope", "model.position=none", "model.norm=layer"),
@@ -83,7 +84,7 @@ def _methods(kind: str) -> Iterator[str]:
     for name, method in KINDS[kind].methods().items():
         drawing = Path(inspect.getfile(method)).with_suffix(".svg")
         about, source = re.split(r"See:\s", said(method))
-        related = [one for one in COMPARING if (one.column, one.pair[1]) == (kind, name)]
+        related = [one for one in RELATIONS if (one.column, one.pair[1]) == (kind, name)]
         options = [
             key for section in sections() if section.choice == f"{kind}={name}" for key in section.keys
         ]
@@ -105,17 +106,13 @@ def _option(key: Key) -> str:
 
 
 def _equation(relation: Relation) -> str:
-    return f"`{relation.equation}` (identity {relation.name}). {plain(relation.words)}"
+    return f"`{EQUATIONS[relation.name]}` (identity {relation.name}). {plain(relation.words)}"
 
 
 def _keys() -> Iterator[str]:
-    """The plain keys with their defaults, and the equations that concern them, those of readouts aside."""
+    """The plain keys with their defaults, and the equations that concern them."""
     about = {key.name: key for key in sections()[0].keys}
-    told = {
-        one.words: one
-        for one in COMPARING
-        if one.column in KEYS and one.pair[1] not in KINDS["out_proj"].methods()
-    }
+    told = {one.words: one for one in RELATIONS}  # one equation for several levels is told once
     for name in KEYS:
         equations = (f" {_equation(one)}" for one in told.values() if one.column == name)
         yield filled(f"{_option(about[name])}.{''.join(equations)}")

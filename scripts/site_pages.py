@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 from ablate.compose.keys import sections
-from ablate.files.svg import inline
 from scripts.markdown import plain, table
 
 ROOT = Path(__file__).parent.parent
@@ -62,5 +61,5 @@ def _with_drawings(page: str) -> str:
 
 
 def _drawn(link: re.Match[str]) -> str:
-    drawing = inline(ROOT / link[1]).replace("\n", "").replace('height="1.5em"', 'height="4em"')
-    return f"<div>{drawing}</div>"
+    drawing = (ROOT / link[1]).read_text(encoding="utf-8").replace("\n", "")
+    return "<div>" + drawing.replace('width="120" height="48"', 'height="4em" role="img"', 1) + "</div>"

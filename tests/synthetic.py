@@ -1,6 +1,5 @@
 """A finished study whose losses are drawn, not trained; its files are those of real runs."""
 
-import json
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.probes import COLUMNS, FILE, text_file
+from ablate.analysis.probes import COLUMNS, FILE
 from ablate.config.identity import digest
 from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
@@ -89,10 +88,10 @@ def small_study(root: Path, seeds: int = 2, **given: Any) -> Store:
     return synthetic_study(root, seeds=seeds, **{**one, **given})
 
 
-def synthetic_probes(store: Store, tokens: Sequence[str] = tuple("the cat")) -> pd.DataFrame:
-    """Write beside the results of its one study what `ablate probe --text` would: heads of layer 1
+def synthetic_probes(store: Store) -> pd.DataFrame:
+    """Write beside the results of its one study what `ablate probe` would: heads of layer 1
     look back, the more the later; those of layer 2 do as untrained ones; no head does induction."""
-    generator, rows, texts = np.random.default_rng(0), [], {}
+    generator, rows = np.random.default_rng(0), []
     (name,) = store.study_names()
     study = store.root / "studies" / name
     for row in (row for row in store.rows() if row["status"] == "done"):
@@ -109,16 +108,8 @@ def synthetic_probes(store: Store, tokens: Sequence[str] = tuple("the cat")) -> 
             ):
                 values = (value + noise, untrained, null, low, high)
                 rows.append((run_id, step, layer, head, probe, *values, True))
-        patterns = np.tril(generator.uniform(size=(2, H, len(tokens), len(tokens))))
-        texts[run_id] = {
-            "tokens": [*tokens],
-            "layers": ["1", "2"],
-            "patterns": (patterns / patterns.sum(-1, keepdims=True)).tolist(),
-            "likeness": [np.eye(H).tolist()] * 2,
-        }
     table = pd.DataFrame(rows, columns=[*COLUMNS])
     table.to_csv(study / FILE, index=False)
-    text_file(study / FILE).write_text(json.dumps(texts), encoding="utf-8")
     return table
 
 

@@ -12,7 +12,7 @@ from ablate.analysis.variant import Variant
 from ablate.config.contrast import MARGIN
 from ablate.reporting.answers import answer, findings
 from ablate.reporting.commands import with_seeds
-from ablate.reporting.terms import GLOSSARY, SPELLINGS, anchor, coded, explained
+from ablate.reporting.html import coded
 from ablate.reporting.words import PAPER, more_seeds, sentence
 from tests.helpers import make_record
 from tests.test_compare import hand_worked, table
@@ -123,18 +123,8 @@ def test_a_study_that_grew_is_asked_for_whole():
     assert with_seeds(make_record(seeds=[0]), 5) == ""
 
 
-def test_terms_are_explained_once_and_nothing_else_is_markup():
-    html = explained("<b> 0.1 nats, 0.2 nats & intervals")
-    assert str(html).startswith('&lt;b&gt; 0.1 <button type="button" class="term" popovertarget="term-nats">')
-    assert html.count("<button") == 2 and html.endswith("</button>") and "0.2 nats &amp;" in html
-    assert coded("0.1 nats, `a`") == "0.1 nats, <code>a</code>"
-    assert {*SPELLINGS} <= {*GLOSSARY}
-    assert explained("type `a<b`.") == "type <code>a&lt;b</code>." and explained("a ` b") == "a ` b"
-
-
-@pytest.mark.parametrize("name", GLOSSARY)
-def test_every_term_is_found_where_it_stands(name: str):
-    assert f'popovertarget="{anchor(name)}"' in explained(f"the {name} of it")
+def test_text_between_backticks_becomes_code_and_nothing_else_is_markup():
+    assert coded("<b> nats, `a<b`") == "&lt;b&gt; nats, <code>a&lt;b</code>" and coded("a ` b") == "a ` b"
 
 
 def test_what_is_undecided_is_one_sentence():

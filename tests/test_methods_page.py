@@ -1,14 +1,17 @@
 """docs/methods.md: every method is on it, as the code says."""
 
 import csv
+from xml.etree import ElementTree
 
 import pytest
 
 from ablate.compose.keys import sections
 from ablate.execution.plugins import KINDS
 from ablate.model.fusion.sum import Sum
+from ablate.store.provenance import PACKAGE
 from scripts.methods_page import COSTS, PAGE, costs, page
 
+SVG = "{http://www.w3.org/2000/svg}"
 METHODS = [(kind, name) for kind, package in KINDS.items() for name in package.methods()]
 
 
@@ -40,3 +43,14 @@ def test_every_method_has_a_picture_an_equation_a_class_and_a_source(kind, name)
     assert any(line.startswith("Class: `") for line in more)
     keys = [key for of in sections() if of.choice == f"{kind}={name}" for key in of.keys]
     assert all(f"- `{key.name}` (`{key.default}`)" in section for key in keys)
+
+
+@pytest.mark.parametrize(
+    "drawing", [*(PACKAGE / "model").glob("*/*.svg")], ids=lambda path: f"{path.parent.name} {path.stem}"
+)
+def test_every_drawing_is_small_has_a_title_and_one_size(drawing):
+    root = ElementTree.parse(drawing).getroot()
+    title = root.find(f"{SVG}title")
+    assert title is not None and title.text
+    assert [root.get(name) for name in ("viewBox", "width", "height")] == ["0 0 120 48", "120", "48"]
+    assert drawing.stat().st_size < 1500

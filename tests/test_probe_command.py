@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import shutil
 from pathlib import Path
 
@@ -117,26 +116,6 @@ def test_what_can_not_be_probed_says_why(tmp_path: Path):
         assert done.returncode == 2 and words in done.stderr, done.stderr
     done = call_cli("probe", "bare", "--only", "kep", cwd=tmp_path)
     assert "--only kep: no such probe; did you mean kept?" in done.stderr
-
-
-@pytest.mark.slow
-def test_where_heads_look_in_a_text_of_ones_own(tmp_path: Path):
-    call_cli("run", *QUICK, *GRAMMAR, "name=one", cwd=tmp_path)
-    (tmp_path / "mine.txt").write_text("the dog sees the cats of the house.")
-    done = call_cli("probe", "one", "--only", "kept", "--text", "mine.txt", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    written = done.stdout.splitlines()[-1]
-    (maps,) = json.loads((tmp_path / written).read_text()).values()
-    assert maps["tokens"] == [*"the dog sees the"]  # the context of the model
-    patterns = np.array(maps["patterns"])
-    assert patterns.shape == (2, 2, 16, 16) and np.triu(patterns, 1).max() == 0
-    assert patterns.sum(-1) == pytest.approx(np.ones((2, 2, 16)), abs=16e-4)
-    for text, words in (("Ünlü bir şey", "U+00DC"), ("a", "too few")):
-        (tmp_path / "mine.txt").write_text(text)
-        done = call_cli("probe", "one", "--text", "mine.txt", cwd=tmp_path)
-        assert done.returncode == 2 and "--text" in done.stderr and words in done.stderr, done.stderr
-    done = call_cli("probe", "one", "--text", "nowhere.txt", cwd=tmp_path)
-    assert done.returncode == 2 and "nowhere.txt: can't be read" in done.stderr
 
 
 @pytest.mark.slow

@@ -131,7 +131,6 @@ def test_weights_and_config_are_those_that_were_sealed(made):
     [
         ("probe", "concat"),
         ("export", "concat", "--to", "hf"),
-        ("probe", "concat", "--text", "book.txt"),
     ],
     ids=lambda command: " ".join(command[::2]),
 )

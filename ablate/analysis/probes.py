@@ -96,11 +96,6 @@ def named(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
     return values.assign(variant=values["run_id"].map(variant)).dropna(subset="variant")
 
 
-def text_file(probes: Path) -> Path:
-    """The file beside the CSV that says where heads look in a user's own text."""
-    return probes.with_name(f"{probes.stem}-text.json")
-
-
 def _outside(runs: pd.DataFrame) -> pd.Series:
     """Whether the largest head is outside of low and high; for SCORES, above high."""
     above, below = runs["largest"] > runs["high"], runs["largest"] < runs["low"]

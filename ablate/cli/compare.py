@@ -1,5 +1,6 @@
 """`ablate compare`, `ablate report` and `ablate plan`: variants and their baselines over paired seeds."""
 
+import shlex
 import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
@@ -169,7 +170,7 @@ def report(
     targets: Annotated[
         list[str],
         typer.Argument(
-            help="A study by name or directory, or a CSV file of results; of several, one page about all.",
+            help="A study by name or directory, or a CSV file of results.",
             autocompletion=completion.studies,
         ),
     ],
@@ -190,18 +191,16 @@ def report(
     label: LabelOption = None,
     runs_dir: RunsOption = None,
 ) -> None:
-    """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it. Of
-    several studies, it has all questions with their answers, and the rows behind."""
+    """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
     from ablate.analysis.question import question
-    from ablate.reporting.html import write_report, write_reports
+    from ablate.config.rules import ConfigError
+    from ablate.reporting.html import write_report
 
+    if len(targets) > 1:
+        several = " ".join(map(shlex.quote, targets))
+        raise ConfigError(f"a report is about one study; ablate compare {several} compares several")
     chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better, label)
-    if len(targets) == 1:
-        put(write_report(targets[0], out=out, charts=charts, margin=margin, **chosen))
-    elif charts is not None:
-        raise typer.BadParameter("charts are those of one study; name one", param_hint="--charts")
-    else:
-        put(write_reports(targets, out=out, margin=margin, **chosen))
+    put(write_report(targets[0], out=out, charts=charts, margin=margin, **chosen))
 
 
 def _between(low: float, high: float) -> Callable[[float | None], float | None]:

@@ -39,12 +39,6 @@ def probe(
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where to write the CSV; else beside the results.")
     ] = None,
-    text: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="A text of your own; the report then shows where heads look in it."
-        ),
-    ] = None,
     plugin: PluginOption = None,
     format: FormatOption = "table",
     wide: WideOption = False,
@@ -57,16 +51,13 @@ def probe(
     each layer, over seeds. docs/probes.md defines the probes.
     """
     say_loading()
-    from ablate.analysis.probes import at_the_end, over_seeds, silent, text_file
-    from ablate.probes.study import find, probe_runs, write_maps
+    from ablate.analysis.probes import at_the_end, over_seeds, silent
+    from ablate.probes.study import find, probe_runs
 
     chosen = _chosen(only)
     use_plugins(plugin)
     probed = find(target, where or ())
     path = Path(out) if out else probed.path
-    maps = text_file(path)
-    if text:
-        write_maps({run: probed.directories[run] for run in probed.first_of_each()}, Path(text), maps)
     values = probe_runs(probed.directories, path, report=say)
     quiet = silent(values, probed.variant) if format in READ else {}
     values = at_the_end(values)
@@ -76,8 +67,7 @@ def probe(
     for name, (beyond, runs) in quiet.items():
         if name in chosen:
             say(f"{name}: as by chance, but for {beyond} of {runs} runs")
-    for written in (path, *([maps] if text else [])):
-        put(written) if format == "table" else say(str(written))
+    put(path) if format == "table" else say(str(path))
 
 
 def _chosen(only: str | None) -> list[str]:

@@ -45,6 +45,7 @@ GONE: dict[str, str] = {
     "model=prefix": "take model=pair, or a task by model=tiny, which reads it as one row",
     "train.translate": "columns val_exact and test_exact score answers; ablate sample RUN shows them",
     "duel --budget": "give the number of paired seeds, as --seeds 8; --dry-run says how long they take",
+    "probe --text": "in Python, ablate.probes.patterns.patterns_of shows where heads look",
 }
 
 # Columns of results.csv that keys had which are gone, each with the former default, as its cells hold it.

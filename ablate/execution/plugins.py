@@ -20,7 +20,6 @@ from typing import Any
 from ablate.config.read import require_text
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS, READOUTS
-from ablate.files.svg import inline
 from ablate.model import fusion, readout, scores
 from ablate.model.attention import parts_of
 from ablate.model.spec import AttentionSpec
@@ -114,16 +113,9 @@ def install(plugins: Sequence[Plugin]) -> None:
 
 
 def copies(attention: AttentionSpec) -> dict[str, bytes]:
-    """The files that a run keeps of its plugins: their source and the drawings of its methods, by name."""
-    files = {}
-    for method, _ in parts_of(attention):
-        if plugin := _used.get(inspect.getfile(method)):
-            path = Path(plugin.path)
-            files[path.name] = plugin.source
-            drawing = path.with_name(f"{method.name}.svg")
-            if inline(drawing):  # it is safe to show in a page
-                files[drawing.name] = drawing.read_bytes()
-    return files
+    """The source that a run keeps of its plugins, by the name of the file."""
+    plugins = (_used.get(inspect.getfile(method)) for method, _ in parts_of(attention))
+    return {Path(plugin.path).name: plugin.source for plugin in plugins if plugin}
 
 
 def _registered(plugin: Plugin) -> list[Method]:

@@ -1,16 +1,11 @@
-"""Probe the runs that a target names, and write files beside its results: values, and maps of attention."""
+"""Probe the runs that a target names, and write the values beside its results."""
 
-import contextlib
-import json
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-import torch
 
 from ablate.analysis.frames import select, with_options
 from ablate.analysis.load import load
@@ -19,23 +14,14 @@ from ablate.analysis.variant import names_of_runs
 from ablate.analysis.variants import USABLE, collect
 from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
-from ablate.data.paired import Pair, batch_of
-from ablate.data.splits import Batch
-from ablate.data.tokenizers import Tokenizer
 from ablate.execution.stored import reopened
-from ablate.execution.trained import TrainedModel, answer, in_float64, load_model, require_weights, weights_of
+from ablate.execution.trained import in_float64, require_weights, weights_of
 from ablate.files.atomic import write_atomically
 from ablate.launch.processes import map_in_workers
 from ablate.model import scores
-from ablate.model.models import EncoderDecoder
-from ablate.probes.measure import Value, layer_names, measure
-from ablate.probes.outputs import likeness
-from ablate.probes.patterns import look
+from ablate.probes.measure import Value, measure
 from ablate.store.run_files import read_started, weights_on_the_way
 from ablate.store.store import Store
-
-DIGITS = 4  # of the numbers in attention maps
-MAPS = re.compile(rb'\{"[^"]*": \{"tokens"')  # how a file of them begins
 
 
 @dataclass(frozen=True)
@@ -46,11 +32,6 @@ class Probed:
     directories: Mapping[str, Path]
     variant: pd.Series
     path: Path
-
-    def first_of_each(self) -> list[str]:
-        """The first run of each variant."""
-        finished = self.variant[self.variant.index.isin([*self.directories])]
-        return finished[~finished.duplicated()].index.tolist()
 
 
 def find(target: str, where: Sequence[str] = ()) -> Probed:
@@ -138,74 +119,3 @@ def _write(path: Path, table: pd.DataFrame) -> None:
         others = before[~before["run_id"].isin(table["run_id"])]
         table = pd.concat([others, table], ignore_index=True) if len(others) else table
     write_atomically(Path(os.path.realpath(path)), table.to_csv(index=False, lineterminator="\n").encode())
-
-
-# --- where heads look in a user's own text ---------------------------------------------------------
-
-
-def write_maps(directories: Mapping[str, Path], text: Path, path: Path) -> None:
-    """Write a JSON file about this text: for each run, by run_id, what `_maps` returns. Raises
-    ConfigError."""
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        if not MAPS.match(file.read(40)):
-            raise ConfigError(f"{path}: no file of ablate probe --text; move it away, or name another --out")
-    try:
-        content = text.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--text {text}: can't be read ({error}); give a text file in UTF-8") from None
-    runs = {run_id: _maps(directory, content) for run_id, directory in directories.items()}
-    write_atomically(path, json.dumps(runs, ensure_ascii=False).encode())
-
-
-def _maps(directory: Path, text: str) -> dict[str, object]:
-    """The `tokens`, the names of `layers`, the `patterns` by layer, head, query and key, and for each pair of
-    heads in a layer the `likeness` of their outputs. The text is cut at model.context.
-
-    For a model with an encoder, the first line has a source and, after a tab, its target, by default the
-    model's answer. The layers are those of cross-attention, `tokens` are the tokens it predicts, and
-    `keys` those of the source.
-    """
-    model = load_model(directory, code=True).double()
-    has_encoder = isinstance(model.network, EncoderDecoder)
-    try:
-        batch, tokens, keys = _two_texts(model, text) if has_encoder else _one_text(model, text)
-    except ConfigError as error:
-        raise ConfigError(f"--text: {error}") from None
-    seen = zip(layer_names(model.network), look(model.network, batch), strict=True)
-    shown = [(name, heads) for name, heads in seen if heads.site.kind == "cross" or not keys]
-    return {
-        "tokens": tokens,
-        **({"keys": keys} if keys else {}),
-        "layers": [str(name) for name, _ in shown],
-        "patterns": [heads.patterns[0].numpy().round(DIGITS).tolist() for _, heads in shown],
-        "likeness": [likeness(heads.written[0].numpy()).round(DIGITS).tolist() for _, heads in shown],
-    }
-
-
-def _one_text(model: TrainedModel, text: str) -> tuple[Batch, list[str], list[str]]:
-    tokenizer = model.tokenizer
-    ids = tokenizer.encode(text)[: model.config.model.context].astype(np.int64)
-    if len(ids) < 4:
-        raise ConfigError(f"{len(ids)} tokens are too few to look at; give more text")
-    text_1T = torch.from_numpy(ids)[None]
-    return Batch(text_1T, text_1T), _letters(tokenizer, ids), []
-
-
-def _two_texts(model: TrainedModel, text: str) -> tuple[Batch, list[str], list[str]]:
-    tokenizer, context = model.tokenizer, model.config.model.context
-    source, _, target = (text.strip().splitlines() or [""])[0].partition("\t")
-    read = tokenizer.encode(source.strip())[:context]
-    if not len(read):
-        raise ConfigError("its first line is empty; write a source there, and its target after a tab")
-    if target.strip():
-        written = tokenizer.encode(target.strip())[: context - 1]
-    else:
-        written = answer(model, torch.from_numpy(read.astype(np.int64))).numpy()
-    if len(written) < 3:
-        raise ConfigError(f"a target of {len(written)} tokens is too short to look at; give a longer one")
-    batch = batch_of([Pair(read, written)], tokenizer.separator)
-    return batch, [*_letters(tokenizer, written), "end"], _letters(tokenizer, read)
-
-
-def _letters(tokenizer: Tokenizer, ids: np.ndarray) -> list[str]:
-    return [tokenizer.decode(ids[at : at + 1]) for at in range(len(ids))]

@@ -3,7 +3,6 @@
 They are means and ranges over seeds, without tests. A new chart is a function that is named in CHARTS.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
+from ablate.analysis.compare import Comparison
 from ablate.analysis.frames import as_texts, with_options
 from ablate.analysis.load import metrics
 from ablate.analysis.variant import names, of_rows
@@ -26,9 +26,7 @@ from ablate.reporting.figures import (
     Figure,
     Labels,
     colours,
-    curves,
     graded,
-    heat_map,
     in_colour,
     measured,
     over_runs,
@@ -57,9 +55,6 @@ VERDICTS = {  # their colours and shapes
 ROW, ROOM = 18, 30  # height of a row of differences, and of the room around all
 WIDE = 42  # letters of labels for which the axis of a chart in a paper has room
 POINTS = 60  # the most points of a curve
-CIRCUIT = ("previous_token", "induction")
-LEVELS = 3  # a numeric factor needs this many levels for a curve
-FACTOR = 4.0  # if the largest level is this many times the smallest, the axis is logarithmic
 
 
 def figures(page: Page) -> list[Figure]:
@@ -135,10 +130,38 @@ def _curves(page: Page) -> Iterator[Figure]:
         "curves",
         "Loss over the training",
         f"Validation loss at each evaluation: mean over seeds, band from the lowest to the highest.{rest}",
-        {"curves": spec(curves(page.comparison, data, "step", "step", "val_loss"), 300)},
+        {"curves": spec(_lines(page.comparison, data), 300)},
         data,
         first=True,
     )
+
+
+def _lines(comparison: Comparison, data: pd.DataFrame) -> Any:
+    """A chart of `mean` over `step`, one line per variant, with a band from low to high. The most important
+    variants are coloured, the others grey."""
+    label, chosen = Labels(comparison).full, in_colour(comparison)
+    drawn = data.round({"mean": 5, "low": 5, "high": 5}).assign(label=[label(v) for v in data["variant"]])
+    tip = tooltips(drawn, "variant", "step", "mean", "low", "high", "n")
+    axes = {
+        "x": measured(alt.X, "step", "step", axis=alt.Axis(tickMinStep=1, tickCount=TICKS)),
+        "y": measured(alt.Y, "mean", "val_loss"),
+    }
+    colored = drawn[drawn["variant"].isin(chosen)].sort_values(["step", "variant"], kind="stable")
+    order = [label(name) for name in chosen if name in {*colored["variant"]}]
+    picked = alt.selection_point(fields=["label"], bind="legend")  # a click on the legend highlights one line
+    opacity = alt.condition(picked, alt.value(1.0), alt.value(0.12))
+    base = alt.Chart(colored).encode(color=colours("label", order))
+    lines = base.mark_line(strokeWidth=2, point={"size": 40})
+    layers = [
+        base.mark_area(opacity=0.18).encode(x=axes["x"], y=alt.Y("low:Q"), y2="high:Q"),
+        lines.encode(**axes, opacity=opacity, tooltip=tip).add_params(picked),
+    ]
+    others = drawn[~drawn["variant"].isin(chosen)]
+    if len(others):
+        few = drawn["step"].nunique() < 2
+        grey = alt.Chart(others).mark_line(color=GREY, opacity=0.45, strokeWidth=1, point=few)
+        layers.insert(0, grey.encode(**axes, detail="variant:N", tooltip=tip))
+    return alt.layer(*layers)
 
 
 def _thinned(curve: pd.DataFrame) -> pd.DataFrame:
@@ -239,99 +262,6 @@ def _seeds(page: Page) -> Iterator[Figure]:
     yield Figure("seeds", "Seed by seed", about, {"seeds": spec(chart, 280)}, data)
 
 
-def _circuit(page: Page) -> Iterator[Figure]:
-    """The loss of each run against how far the induction circuit has formed in it."""
-    rows, metric = page.reported[page.reported["status"].isin(USABLE)], page.comparison.metric
-    scores = [column for column in CIRCUIT if rows[column].notna().any()]
-    if not scores or column_named(metric).unit != "nats":
-        return
-    shown = in_colour(page.comparison)
-    data = rows[[metric, "seed", *scores]].assign(variant=names(rows, page.comparison.shown))
-    data = data[data["variant"].isin(shown)].dropna().rename(columns={metric: "value"}).round(5)
-    data = data[(data[scores] > 0).all(axis=1)]  # a logarithm
-    if data["variant"].nunique() < 2:
-        return
-    label = Labels(page.comparison, among=shown)
-    drawn = data.assign(label=[label(name) for name in data["variant"]])
-    order = [label(name) for name in shown if name in {*data["variant"]}]
-    charts = {}
-    for score in scores:
-        x = alt.X(f"{score}:Q", title=column_named(score).words, scale=alt.Scale(type="log", nice=False))
-        points = alt.Chart(drawn).mark_point(filled=True, size=40, opacity=0.9)
-        tip = tooltips(drawn, "variant", "seed", "value", score)
-        chart = points.encode(x, measured(alt.Y, "value", metric), colours("label", order), tooltip=tip)
-        charts[f"circuit-{score}"] = spec(chart, 260)
-    about = (
-        f"{metric} of each run beside the weight of its best head on the token before, and behind the last"
-        " occurrence of the current one. Both come with training, so by themselves they are no cause."
-    )
-    yield Figure("circuit", "Loss and the induction circuit", about, charts, data)
-
-
-# --- against factors and costs ---------------------------------------------------------------------------
-
-
-def _against(page: Page) -> Iterator[Figure]:
-    """Means with intervals over each numeric factor, one line for each combination of the other factors."""
-    comparison, tuned = page.comparison, page.subject.record.tuned_column
-    table = comparison.table.drop_duplicates("variant")
-    for column in comparison.shown:
-        levels = pd.to_numeric(table[column], errors="coerce")
-        if column == tuned or levels.nunique() < LEVELS:
-            continue
-        label = Labels(comparison, without=column)
-        data = mean_interval(table.assign(**{column: levels}).dropna(subset=column))
-        data["line"] = [label.full(name) for name in data["variant"]]
-        data = data[[column, "line", "variant", "n", "mean", "low", "high"]].sort_values(["line", column])
-        words, lines = column_named(column).words, [*data["line"].unique()]
-        few = 1 < len(lines) <= len(COLORS)
-        drawn = data.round({"mean": 5, "low": 5, "high": 5})
-        look: dict[str, Any] = {"color": colours("line", lines)} if few else {"detail": "line:N"}
-        low, high = levels.min(), levels.max()
-        x = graded(column, data[column], words, log=low > 0 and high / low >= FACTOR)
-        tip = tooltips(drawn, "variant", "mean", "low", "high", "n")
-        base = alt.Chart(drawn).encode(x=x, tooltip=tip, **look)
-        chart = alt.layer(*points_joined(base, drawn, comparison.metric))
-        yield Figure(
-            f"against-{slug(column)}",
-            f"{comparison.metric} against {words}",
-            f"Mean {comparison.metric} over seeds with its 95 % interval, at each {words}.",
-            {f"against-{slug(column)}": spec(chart, 280)},
-            data,
-        )
-
-
-def _grid(page: Page) -> Iterator[Figure]:
-    """Heat maps of the means, heads against the other factors, one for each value of out_proj."""
-    comparison, tuned = page.comparison, page.subject.record.tuned_column
-    table = comparison.table.drop_duplicates("variant")
-    table = table[table["variant"].isin({*names(page.reported, comparison.shown)})]
-    if not {"heads", "out_proj"} <= {*comparison.shown} or table["heads"].nunique() < 2 or len(table) < 4:
-        return
-    rows = [c for c in comparison.shown if c not in ("heads", "out_proj", tuned) and table[c].nunique() > 1]
-    if not rows or table.duplicated([*rows, "heads", "out_proj"]).any():
-        return
-    data = table[[*comparison.shown, "n", "mean", "sd"]].reset_index(drop=True)
-    cells = table[["variant", "n", "mean", "sd", "out_proj"]].assign(
-        row=table[rows].agg(" · ".join, axis=1), column=table["heads"]
-    )
-    low, high = float(table["mean"].min()), float(table["mean"].max())
-    charts = {
-        f"grid-out_proj-{slug(str(level))}": heat_map(
-            part.drop(columns="out_proj"),
-            "blues",
-            f"heads (out_proj={level})",
-            title=" · ".join(rows),
-            order=sorted(table["heads"].unique(), key=float),
-            domain=(low, high) if comparison.higher_is_better else (high, low),
-            digits=3,
-        )
-        for level, part in cells.groupby("out_proj", sort=False)
-    }
-    about = f"Mean {comparison.metric} over seeds; the darker, the better. Colours are the same in all maps."
-    yield Figure("grid", "The grid", about, charts, data)
-
-
 def _costs(page: Page) -> Iterator[Figure]:
     """The result against the parameters and FLOPs of each variant."""
     metric = page.comparison.metric
@@ -365,42 +295,4 @@ def _costs(page: Page) -> Iterator[Figure]:
         yield Figure("cost", "Cost against result", about, charts, data, first=True)
 
 
-def _weights(page: Page) -> Iterator[Figure]:
-    """Learned weights: one row per variant and layer, one column per head."""
-    shown = page.comparison.shown
-    rows = with_options(page.reported)  # of all rows: those with weights may lack an option that others have
-    rows = rows[rows["status"].isin(USABLE) & rows["fusion_weights"].notna()]
-    rows = rows.sort_values(list(shown), ignore_index=True)
-    long = [
-        (name, layer, head, weight)
-        for name, text in zip(names(rows, shown), rows["fusion_weights"], strict=True)
-        for layer, heads in enumerate(_numbers(text), 1)
-        for head, weight in enumerate(heads, 1)
-    ]
-    if not long:
-        return
-    place = ["variant", "layer", "head"]
-    data = over_runs(pd.DataFrame(long, columns=[*place, "weight"]), place, "weight")
-    label = Labels(page.comparison, among=data["variant"])
-    cells = data.assign(row=label.of_layers(data), column=data["head"])
-    yield Figure(
-        "weights",
-        "Learned fusion weights",
-        "The weight of each head at the end of the training, mean over seeds; the darker, the larger.",
-        {"weights": heat_map(cells, "purples", "head", title=label.join(label.title, "layer"))},
-        data,
-    )
-
-
-def _numbers(text: str) -> list[list[float]]:
-    """fusion_weights, layers × heads; empty if the text is anything else."""
-    try:
-        return [[float(weight) for weight in layer] for layer in json.loads(text)]
-    except (ValueError, TypeError, RecursionError):
-        return []
-
-
-CHARTS = (
-    *(_intervals, _curves, _rates, _seeds, _circuit),
-    *(_against, _grid, _costs, _weights),
-)
+CHARTS = (_intervals, _curves, _rates, _seeds, _costs)

@@ -8,8 +8,9 @@ on black; the style sheet sets those of text and lines), and vl-convert renders 
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -17,6 +18,7 @@ import pandas as pd
 
 from ablate.analysis.compare import Comparison
 from ablate.analysis.variant import Variant, varying
+from ablate.files.atomic import write_atomically
 from ablate.store.columns import column_named
 
 COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
@@ -25,6 +27,15 @@ TICKS = alt.ExprRef("max(2, ceil(width / 70))")  # so few that none loses its la
 SPARSE = alt.Axis(tickCount=TICKS)
 MOST_LABELS = 5.5  # of a numeric factor, on an axis in a column of a paper
 MANY_COLUMNS = 10  # a heat map with more columns has no room for numbers
+POINTS_AN_INCH, DOTS_AN_INCH = 72, 300
+COLUMN = (
+    3.3 * POINTS_AN_INCH
+)  # width of charts in files: a column of a paper; in a page it follows the window
+LOWER = 0.7  # the height of a chart in a file, times that in a page, as its text is smaller
+PAPER_SIZES = {  # of text in points; labelLimit: the longest label
+    **dict.fromkeys(("labelFontSize", "titleFontSize", "fontSize"), 8),
+    "labelLimit": 110,
+}
 _LINE_ENDS = {0x2028: " ", 0x2029: " "}  # Unicode line ends, which strings in Vega expressions must not have
 CONFIG: dict[str, Any] = {
     "font": "system-ui, Helvetica, Arial, sans-serif",
@@ -155,67 +166,22 @@ def points_joined(
     ]
 
 
-def curves(comparison: Comparison, data: pd.DataFrame, at: str, x: str, y: str) -> Any:
-    """A chart of `mean` over the whole numbers in the column `at`, one line per variant, with a band from low
-    to high. The most important variants are coloured, the others grey. x, y: titles of the axes."""
-    label, chosen = Labels(comparison).full, in_colour(comparison)
-    drawn = data.round({"mean": 5, "low": 5, "high": 5}).assign(label=[label(v) for v in data["variant"]])
-    tip = tooltips(drawn, "variant", at, "mean", "low", "high", "n")
-    axes = {
-        "x": measured(alt.X, at, x, axis=alt.Axis(tickMinStep=1, tickCount=TICKS)),
-        "y": measured(alt.Y, "mean", y),
-    }
-    colored = drawn[drawn["variant"].isin(chosen)].sort_values([at, "variant"], kind="stable")
-    order = [label(name) for name in chosen if name in {*colored["variant"]}]
-    picked = alt.selection_point(fields=["label"], bind="legend")  # a click on the legend highlights one line
-    opacity = alt.condition(picked, alt.value(1.0), alt.value(0.12))
-    base = alt.Chart(colored).encode(color=colours("label", order))
-    lines = base.mark_line(strokeWidth=2, point={"size": 40})
-    layers = [
-        base.mark_area(opacity=0.18).encode(x=axes["x"], y=alt.Y("low:Q"), y2="high:Q"),
-        lines.encode(**axes, opacity=opacity, tooltip=tip).add_params(picked),
-    ]
-    others = drawn[~drawn["variant"].isin(chosen)]
-    if len(others):
-        few = drawn[at].nunique() < 2
-        grey = alt.Chart(others).mark_line(color=GREY, opacity=0.45, strokeWidth=1, point=few)
-        layers.insert(0, grey.encode(**axes, detail="variant:N", tooltip=tip))
-    return alt.layer(*layers)
-
-
-def heat_map(
-    cells: pd.DataFrame,
-    scheme: Any,
-    across: str,
-    down: str | None = None,
-    *,
-    value: str = "mean",
-    title: str = "",
-    order: Sequence[str] | None = None,
-    domain: tuple[float, float] | None = None,
-    digits: int = 2,
-    height: int = 22,
-    **axis: Any,
-) -> dict[str, Any]:
-    """A heat map of `value` by `column` and `row`, with numbers in its cells if there is room.
-
-    across, down: titles of the axes. order: of the columns. domain: the lightest and the darkest value, by
-    default the lowest and the highest. height: of a cell. axis: further properties of both axes.
-    """
-    light, dark = domain or (float(cells[value].min()), float(cells[value].max()))
-    about = [c for c in ("variant", "layer", "rank", "head", "other", "query", "key") if c in cells]
-    tip = tooltips(cells, *about, value, *(c for c in ("low", "high", "sd", "n") if c in cells))
-    base = alt.Chart(cells.assign(text=cells[value].map(f"{{:.{digits}f}}".format))).encode(
-        x=alt.X("column:N", sort=order, title=across, axis=alt.Axis(**{"labelAngle": 0, **axis})),
-        y=alt.Y("row:N", sort=None, title=down, axis=alt.Axis(**axis)),
+def heat_map(cells: pd.DataFrame, scheme: Any, across: str) -> dict[str, Any]:
+    """A heat map of `mean` by `column` and `row`, with numbers in its cells if there is room. across: what
+    stands below the columns."""
+    light, dark = float(cells["mean"].min()), float(cells["mean"].max())
+    tip = tooltips(cells, "variant", "layer", "rank", "mean", "low", "high", "n")
+    base = alt.Chart(cells.assign(text=cells["mean"].map("{:.2f}".format))).encode(
+        x=alt.X("column:N", title=across, axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("row:N", sort=None, title=None),
     )
     scale = alt.Scale(scheme=scheme, domain=[light, dark])
-    layers = [base.mark_rect().encode(color=alt.Color(f"{value}:Q", scale=scale, legend=None), tooltip=tip)]
-    if cells["column"].nunique() <= MANY_COLUMNS and height >= 20:
-        is_dark = f"(datum.{value} - {light}) / {dark - light} > 0.7"
+    layers = [base.mark_rect().encode(color=alt.Color("mean:Q", scale=scale, legend=None), tooltip=tip)]
+    if cells["column"].nunique() <= MANY_COLUMNS:
+        is_dark = f"(datum.mean - {light}) / {dark - light} > 0.7"
         ink = alt.condition(is_dark, alt.value("white"), alt.value("black"))
         layers.append(base.mark_text().encode(text="text:N", color=ink))
-    return spec(alt.layer(*layers), height * cells["row"].nunique(), title)
+    return spec(alt.layer(*layers), 22 * cells["row"].nunique())
 
 
 # --- names of variants -----------------------------------------------------------------------------------
@@ -270,3 +236,39 @@ def in_colour(comparison: Comparison) -> list[str]:
     primary = comparison.family("primary")
     table = primary if len(primary) else comparison.table
     return list(dict.fromkeys(table["variant"]))[: len(COLORS)]
+
+
+# --- files for papers ------------------------------------------------------------------------------------
+
+
+def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path) -> None:
+    """Write each chart, given by the stem of its file, as PNG, SVG and PDF, as wide as a column of a paper,
+    with labels of 8 pt. Raises StoreError."""
+    import vl_convert
+
+    formats: dict[str, Callable[[str], str | bytes]] = {
+        "png": lambda spec: vl_convert.vegalite_to_png(spec, ppi=DOTS_AN_INCH),
+        "svg": lambda spec: _in_points(vl_convert.vegalite_to_svg(spec)),
+        "pdf": vl_convert.vegalite_to_pdf,
+    }
+    for stem, spec in specs.items():
+        for_paper = json.dumps(_in_a_column(spec))
+        for format, convert in formats.items():
+            write_atomically(directory / f"{stem}.{format}", convert(for_paper))
+
+
+def _in_a_column(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A chart at the width of a column of a paper, its text in 8 pt."""
+    config = {
+        part: {key: PAPER_SIZES.get(key, value) for key, value in values.items()}
+        if isinstance(values, dict)
+        else values
+        for part, values in spec["config"].items()
+    }
+    height = round(LOWER * spec["height"], 1)
+    return {**spec, "width": COLUMN, "height": height, "background": "white", "config": config}
+
+
+def _in_points(svg: str) -> str:
+    """An SVG whose size is in points, as a unit of it is one."""
+    return re.sub(r'^(<svg [^>]*?width="[\d.]+)(" height="[\d.]+)"', r'\1pt\2pt"', svg)

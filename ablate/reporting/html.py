@@ -14,32 +14,47 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.load import PAGE, read
+from ablate.analysis.load import read
 from ablate.analysis.question import Question
 from ablate.analysis.variant import Variant
 from ablate.config.extras import require
+from ablate.config.rules import ConfigError
+from ablate.config.schema import STANDARD_SCORES
+from ablate.files.atomic import explained, write_atomically
 from ablate.phrases import cleaned, texts
-from ablate.reporting import cells, own_files, words
-from ablate.reporting.answers import answer
-from ablate.reporting.compared import Method, drawings, method_of
-from ablate.reporting.page import Page, gather
-from ablate.reporting.relations import STANDARD
+from ablate.reporting import cells, words
+from ablate.reporting.page import gather
 from ablate.reporting.tables import readable, render
-from ablate.reporting.terms import GLOSSARY, anchor, coded, explained, occurring
-from ablate.store.store import Store
 
 HERE = Path(__file__).parent
+GLOSSARY = {
+    "nats": "The unit of a loss: −ln of the probability that the model gave to what came next. 0.01 nats less"
+    " is 1 % less perplexity.",
+    "perplexity": "exp of the loss: between how many equally likely tokens the model hesitates.",
+    "baseline": "What a variant is compared with: the same in all but one thing.",
+    "paired seeds": "Runs of two variants with the same seed see the same batches and start alike, so their"
+    " difference is taken seed by seed.",
+    "interval": "Where the true difference lies, by the scatter over seeds. Simultaneous intervals hold all"
+    " together, so that of many comparisons none is wrong by chance alone.",
+    "margin": "A difference that makes no difference, named before anything was run. Within it two variants"
+    " are called equivalent.",
+    "p_holm": "How often chance alone would give such a difference, corrected by Holm for the number of"
+    " comparisons in the table.",
+    "verdict": "better, worse or equivalent, if the whole interval says so; else undecided, with the number"
+    " of seeds that would decide it.",
+    "parametrization": "How the same functions are written as weights, which decides where training starts"
+    " and how it moves. Variants that can learn the same functions differ in nothing else.",
+}
 
 
 class Cell(NamedTuple):
-    """text: as shown. key: a number to sort by; empty if there is none. drawing: inline SVG before it."""
+    """text: as shown. key: a number to sort by; empty if there is none."""
 
     text: str
     key: str
-    drawing: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,78 +80,43 @@ def write_report(
     """Write the report of a study, a store, a CSV file or rows; returns its path.
 
     out: by default beside the results. charts: a directory for its charts as PNG, SVG and PDF. margin,
-    question: as for `compare`. Raises ConfigError, before any work is done if it can't be written.
+    question: as for `compare`. Raises ConfigError, before any work is done if a place is no HTML file or
+    no directory.
     """
     subject = read(target, question.get("metric"))
     path = subject.page if out is None else Path(out)
-    own_files.check_file(path, "html")
+    if path.suffix != ".html" or path.is_dir():
+        raise ConfigError(f"--out {path}: a report is one HTML file; give a name that ends in .html")
     if charts is not None:
-        own_files.check_directory(charts)
+        with explained(Path(charts)):
+            Path(charts).mkdir(parents=True, exist_ok=True)
     require_charts()
     from ablate.reporting.charts import figures  # imported late, since altair is slow to import
+    from ablate.reporting.figures import write_charts
 
     page = gather(subject, margin=margin, **question)
     drawn, comparison = figures(page), page.comparison
-    by_method = drawings(subject.rows, subject.directories)
     specs = {stem: spec for figure in drawn for stem, spec in figure.charts.items()}
-    bundle = _bundle() if drawn else ""
+    scripts = [*([_bundle()] if drawn else []), (HERE / "script.js").read_text(encoding="utf-8")]
     content = _template("page.html.j2").render(
         page=page,
         figures=drawn,
-        drawings={method: Markup(drawing) for method, drawing in by_method.items()},
-        short=short_table(comparison, comparison.families[0], by_method),
+        short=short_table(comparison, comparison.families[0]),
         comparison=[comparison_table(comparison, family) for family in comparison.families],
         data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},
         specs=specs,
         sentences=words.sentences(comparison),
         hyperparameters=table(page.hyperparameters, "Hyper-parameters"),
         latex=render(page.hyperparameters, "latex"),
-        **_frame(page, bundle),
+        glossary=GLOSSARY,
+        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
+        scripts=[*map(Markup, scripts)],
+        digests=[*map(_digest, scripts)],
     )
     if charts is not None:
-        own_files.write_charts(specs, Path(charts))
-    own_files.write(path, cleaned(content).encode(), "html")
+        write_charts(specs, Path(charts))
+    write_atomically(path, cleaned(content))
     return path
-
-
-def write_reports(
-    targets: Sequence[str | Path],
-    *,
-    out: str | Path | None = None,
-    margin: float | None = None,
-    **question: Unpack[Question],
-) -> Path:
-    """Write one page about several studies: the questions with their answers first, and their rows behind;
-    returns its path. out: by default report.html of the store in the current directory. Otherwise as
-    write_report."""
-    subjects = [read(target, question.get("metric")) for target in targets]
-    path = Store().root / PAGE if out is None else Path(out)
-    own_files.check_file(path, "html")
-    pages = [gather(subject, margin=margin, **question) for subject in subjects]
-    content = _template("studies.html.j2").render(
-        pages=pages,
-        short=[answer(page.comparison, page.subject.record, brief=True).findings for page in pages],
-        tables=[
-            [comparison_table(page.comparison, family) for family in page.comparison.families]
-            for page in pages
-        ],
-        specs={},
-        **_frame(pages[0]),
-    )
-    own_files.write(path, cleaned(content).encode(), "html")
-    return path
-
-
-def _frame(page: Page, *bundles: str) -> dict[str, Any]:
-    """What every page has around it (base.html.j2). bundles: scripts that its own one needs."""
-    scripts = [*filter(None, bundles), (HERE / "script.js").read_text(encoding="utf-8")]
-    return {
-        "ablate": page.facts.get("ablate", ""),
-        "generator": Markup(own_files.GENERATOR),
-        "style": Markup((HERE / "style.css").read_text(encoding="utf-8")),
-        "scripts": [*map(Markup, scripts)],
-        "digests": [*map(_digest, scripts)],
-    }
 
 
 def require_charts() -> None:
@@ -145,7 +125,7 @@ def require_charts() -> None:
         require("the report", package, extra="report")
 
 
-def short_table(comparison: Comparison, family: str, drawn: Mapping[Method, str]) -> Table:
+def short_table(comparison: Comparison, family: str) -> Table:
     """What decides in one family: each variant, its difference with the interval, and the verdict."""
     raw = comparison.family(family)
     variants = [comparison.variants[name] for name in raw["variant"]]
@@ -161,15 +141,12 @@ def short_table(comparison: Comparison, family: str, drawn: Mapping[Method, str]
     about = (
         f"{family}: mean {comparison.metric}, and its difference to the baseline with the {level} interval"
     )
-    short = table(frame, about, {k: v for k, v in numbers.items() if k in frame}, raw["best"].tolist())
-    for row, variant in zip(short.rows, variants, strict=True):
-        row[0] = row[0]._replace(drawing=Markup(drawn.get(method_of(variant, comparison), "")))
-    return short
+    return table(frame, about, {k: v for k, v in numbers.items() if k in frame}, raw["best"].tolist())
 
 
 def called(variant: Variant, columns: Sequence[str]) -> str:
     """A variant as in `sum · heads 4`; softmax, the standard rule on scores, is not named."""
-    if variant.levels.get("scores") == STANDARD["scores"]:
+    if variant.levels.get("scores") == STANDARD_SCORES:
         variant = variant.without("scores")
     return variant.title(columns, pattern="{} {}", between=" · ", bare=("fusion", "scores"))
 
@@ -255,8 +232,14 @@ def _template(name: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # A notebook shows the fragment alone, without the meanings of terms.
-    environment.globals |= {"glossary": GLOSSARY, "anchor": anchor, "occurring": occurring}
     environment.filters["coded"] = coded
-    environment.filters["explained"] = explained if name == "page.html.j2" else coded
     return environment.get_template(name)
+
+
+def coded(text: str) -> Markup:
+    """The text as HTML: text between backticks becomes code."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:  # an unpaired backtick
+        return escape(text)
+    code = Markup("<code>{}</code>").format
+    return Markup("").join(code(piece) if i % 2 else escape(piece) for i, piece in enumerate(pieces))

@@ -14,31 +14,24 @@ from ablate.analysis.notes import missing_seeds, not_begun, only_where, unusable
 from ablate.analysis.question import Question
 from ablate.config.conditions import as_text
 from ablate.config.identity import digest
-from ablate.config.schema import PARTS
 from ablate.files.atomic import StoreError, read_json
 from ablate.phrases import Note, texts
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.commands import SINGLE_RUNS, commands
-from ablate.reporting.compared import Card, cards, equations
 from ablate.reporting.methods import hyperparameters, paragraph
-from ablate.reporting.relations import Relation
-from ablate.reporting.spans import Spans, spans
 from ablate.store.columns import of_role, on_validation
 
 
 @dataclass(frozen=True)
 class Page:
     """subject: with the rows shown. reported: those that count, each at its arm's own value of the tuned key;
-    charts take their numbers from them. relations: of the other factors, which have no card. doubts: in a few
-    words each. facts: versions, text and machine of the rows. hyperparameters: as from reporting.methods."""
+    charts take their numbers from them. doubts: in a few words each. facts: versions, text and machine of the
+    rows. hyperparameters: as from reporting.methods."""
 
     subject: Results
     reported: pd.DataFrame
     comparison: Comparison
     answer: Answer
-    cards: list[Card]
-    relations: list[Relation]
-    spans: Spans | None
     doubts: list[str]
     notes: list[str]
     cost: str
@@ -67,15 +60,11 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
         *([] if record.looks else missing_seeds(rows, comparison.shown)),
         *(not_begun(subject.rows, record) if subject.is_whole else []),
     ]
-    environment, related = _environment(subject), equations(comparison)
     return Page(
         subject=subject,
         reported=reported,
         comparison=comparison,
         answer=answer(comparison, record),
-        cards=cards(comparison, subject, related),
-        relations=[relation for relation in related if relation.column not in PARTS],
-        spans=spans(comparison, record.tuned_column),
         doubts=[*dict.fromkeys(one.brief or one.text for one in comparison.notes if one.is_doubt)],
         notes=texts(
             [
@@ -86,7 +75,7 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
         cost=_cost(reported),
         failures=texts(failures),
         commands=reproduced,
-        facts=_facts(subject, environment),
+        facts=_facts(subject, _environment(subject)),
         methods=paragraph(comparison, record, development),
         hyperparameters=hyperparameters(reported),
     )

@@ -32,20 +32,14 @@ function makeSortable(table) {
 
 // Empty cells last, whichever way; numbers by their value.
 function compare(a, b, sign) {
-  const [s, t] = [words(a), words(b)];
+  const [s, t] = [a.textContent.trim(), b.textContent.trim()];
   if (!s || !t) return (s ? 0 : 1) - (t ? 0 : 1);
   if (a.dataset.key && b.dataset.key) return sign * (a.dataset.key - b.dataset.key);
   return sign * s.localeCompare(t, "en", { numeric: true });
 }
 
-// Of a cell, not of a drawing before them.
-const words = (cell) => cell.lastChild?.textContent.trim() ?? "";
-
 document.querySelectorAll("table[data-sortable]").forEach(makeSortable);
 document.querySelectorAll("figure details").forEach((details) => (details.open = false));
-if (matchMedia("(max-width: 34rem)").matches) {
-  document.querySelectorAll(".why").forEach((details) => (details.open = false));
-}
 Promise.all([...document.querySelectorAll("[data-chart]")].map(draw)).then(() => {
   document.documentElement.dataset.drawn = "true";
 });

@@ -103,7 +103,7 @@ class Duel:
         study = {
             **{"kind": "tuned", "question": f"Is {one.name} better than {other.name}?"},
             "arms": {other.name: other.arm, one.name: one.arm},
-            **{"tune": "train.lr", "factors": {"train.lr": RATES}, "report_at": ["tuned"]},
+            **{"tune": "train.lr", "factors": {"train.lr": RATES}},
             **{"develop": DEVELOP, "extend": 3, "metric": "test_loss", "margin": MARGIN, "looks": []},
             "seeds": [*range(self.first_seed, self.first_seed + seeds)],
             "primary": [f"{one.name} - {other.name}"],

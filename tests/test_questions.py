@@ -40,14 +40,12 @@ def measured(page: str) -> set[str]:
             continue
         results = load([str(ROOT / target) for target in targets.split()])
         result = compare(results.rows, records=results.records, documents=results.documents)
-        floor = [result.floor.value] if result.floor else []
         ends = [
             (one.diff, one.low, one.high, one.documents_low, one.documents_high) for one in result.findings
         ]
         ends_of_effects = ["diff", "low", "high", "at_few", "at_few_low", "at_few_high"]
         of_effects = result.interaction.reindex(columns=ends_of_effects)
         values = [
-            *floor,
             *of_effects.to_numpy().ravel(),
             *result.table["mean"],
             *(value for each in ends for value in each),

@@ -344,7 +344,7 @@ NOW = StudyRecord(
     roles={
         "1100ea93294ee5ec": Role(phase="develop", role="", tuned="train.lr"),
         "136cac8da041842d": Role(
-            phase="report", role="octave_up", tuned="train.lr", values={"octave_up": ["fusion=sum"]}
+            phase="report", role="tuned", tuned="train.lr", values={"tuned": ["fusion=sum"]}
         ),
     },
     chosen={"fusion=sum": Choice("0.008", "not bracketed: train.lr=0.008")},
@@ -391,7 +391,7 @@ def test_a_published_record_is_written_as_it_is_read():
         *(("looks", {"at": at, "seeds": [0, 1], "contrasts": 1}) for at in ([], [0, 2], [2, 2], [2, 1])),
         ("looks", {"at": [2], "seeds": [1, 1], "contrasts": 1}),
         ("declared", {"develop": 5}),
-        ("declared", {"report_at": "tuned"}),
+        ("declared", {"develop": "0"}),
     ],
 )
 def test_a_record_that_was_altered_is_refused_in_a_line(key, value):

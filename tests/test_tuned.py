@@ -5,7 +5,6 @@ import json
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.compare import compare
-from ablate.analysis.contrasts import AT_BASELINE, OCTAVE_AWAY
 from ablate.analysis.variant import distinguishing
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
@@ -30,8 +28,6 @@ from ablate.study import tuned, tuning
 from ablate.study.config import Overrides
 from ablate.study.growth import grown
 from ablate.study.kinds import read_declared
-from ablate.study.run import declared_here
-from ablate.study.study import Study
 from ablate.study.tuning import minimum
 from tests.helpers import QUICK, call_cli, make_config, make_record
 from tests.test_compare import ROW
@@ -46,25 +42,10 @@ DECLARED = {
 
 
 def study(**changes) -> tuned.TunedDesign:
-    """The design of a study without runs, each arm of which has the first one of its heads as a baseline."""
+    """The design of a study without runs."""
     declared = read_declared({**DECLARED, **changes})
     assert isinstance(declared, tuned.Tuned)
-    design = declared.design(declared.levels)
-    if not design.reports_at_baselines:
-        return design
-    return replace(design, baselines={arm: [(design.arms[0][0], *arm[1:])] for arm in design.arms})
-
-
-def with_runs(*overrides: str, **changes) -> tuned.TunedDesign:
-    """The design of a study with runs, which give the baselines."""
-    sweep = declared_here({**DECLARED, **changes}, ["name=s", *QUICK, *overrides], command="")
-    design = Study(sweep).design
-    assert isinstance(design, tuned.TunedDesign)
-    return design
-
-
-def names_of_baselines(design: tuned.TunedDesign) -> dict[str, list[str]]:
-    return {design.name(arm): [*map(design.name, of)] for arm, of in design.baselines.items()}
+    return declared.design(declared.levels)
 
 
 ARMS = {
@@ -73,58 +54,24 @@ ARMS = {
     "concat": {"fusion": "concat"},
     "low": {"fusion": "concat", "out_rank": 8},
 }
-OF_ARMS = {
-    "factors": {"heads": [2, 4], "train.lr": [0.001, 0.002, 0.004]},
-    "arms": ARMS,
-    "primary": [
-        {"baseline": {"fusion": "concat", "out_rank": None}},
-        {"vary": "fusion.order", "baseline": "none", "where": {"fusion": "sum"}},
-    ],
-}
 
 
 def test_every_named_arm_meets_every_combination_of_the_factors():
-    design = study(**OF_ARMS)
+    design = study(factors={"heads": [2, 4], "train.lr": [0.001, 0.002, 0.004]}, arms=ARMS)
     assert len(design.arms) == 8
     assert {*map(design.name, design.arms)} == {f"{name} heads={heads}" for name in ARMS for heads in (2, 4)}
-
-
-def test_named_arms_report_at_the_value_of_the_arm_that_sets_least_beyond_the_baseline():
-    baselines = names_of_baselines(with_runs(**OF_ARMS))
-    assert baselines["rotate heads=4"] == ["concat heads=4", "sum heads=4"]
-    assert baselines["low heads=2"] == ["concat heads=2"]  # it sums no heads
-
-
-def test_a_condition_of_a_contrast_means_the_same_before_the_runs_and_after():
-    """d_model is model.d_model, 64.0 is 64, and an arm that it excludes has no baseline."""
-    arms = {"wide": {"fusion": "sum", "model.d_model": 64}, "narrow": {"fusion": "sum", "model.d_model": 32}}
-    arms |= {"concat": {"fusion": "concat", "model.d_model": 64}}
-    design = with_runs(
-        factors={"heads": [1, 4], "train.lr": [0.001, 0.002, 0.004]},
-        arms=arms,
-        primary=[{"vary": "fusion", "baseline": "concat", "where": {"d_model": 64.0, "heads": 4}}],
-    )
-    concat = ["concat heads=4"]
-    assert names_of_baselines(design) == {"wide heads=4": concat, "concat heads=4": concat}
-
-
-def test_arms_report_only_where_the_study_says():
-    design = study(report_at=["tuned"])
-    rows = run(design, parabolas(concat=0.002, sum=0.004))
-    roles = {role for of_run in design.members(rows).values() for role in of_run}
-    assert roles == {"tuned"}
 
 
 def test_values_are_chosen_at_one_level_for_all():
     """The lengths share the rate of the long one, which itself need not report."""
     factors = {**DECLARED["factors"], "train.steps": [10, 20]}
-    design = study(factors=factors, tune_at={"train.steps": 40}, report_at=["tuned", "octaves"])
+    design = study(factors=factors, tune_at={"train.steps": 40})
     rows = run(design, parabolas(concat=0.002, sum=0.0025))
     where = {(at(one)["train.steps"], int(at(one)["seed"]) < 100) for one in rows}
     assert where == {("40", True), ("10", False), ("20", False)}
     own = {at(arm)["fusion"]: choice.value for arm, choice in design.choices(rows).items()}
     assert own == {"concat": "0.002", "sum": "0.0025"} and len(design.choices(rows)) == 4
-    assert len(rows) == 2 * 3 * 2 + 2 * 2 * 3 * 2  # arms × rates × seeds, then arms × steps × rates × seeds
+    assert len(rows) == 2 * 3 * 2 + 2 * 2 * 2  # arms × rates × seeds, then arms × steps × seeds
     assert design.later == {"report": [*design.arms]}
 
 
@@ -143,7 +90,7 @@ def at(one: Overrides) -> dict[str, str]:
 
 
 def test_a_study_says_its_phase_and_how_many_runs_there_are_about():
-    design = study(report_at=["tuned"])  # 2 arms: 2 development seeds at 3 rates, then 2 seeds
+    design = study()  # 2 arms: 2 development seeds at 3 rates, then 2 seeds
     assert design.phase({}) == ("rates, round 1 (0.001 to 0.004)", "about 20 runs")
     rows, names = dict[Overrides, Row](), list[tuple[str, str]]()
     of = parabolas(concat=0.002, sum=0.008)
@@ -161,7 +108,7 @@ def test_a_study_says_its_phase_and_how_many_runs_there_are_about():
     ]
     assert len(rows) == 24
     assert design.costs({})["rates"] == (12, 2 * 2 * (3 + 2 * 2 + 2))
-    steep = study(report_at=["tuned"], extend=0)
+    steep = study(extend=0)
     rows = {one: parabolas(4, concat=0.002, sum=0.002)(one) for one in steep.propose({})}
     assert steep.phase(rows) == ("rates, round 2 (half-octaves)", "about 24 runs")
 
@@ -236,7 +183,7 @@ def test_of_equal_losses_that_in_the_middle_counts(losses):
 def test_equal_losses_do_not_make_the_grid_grow():
     s = study()
     rows = run(s, lambda _: {"status": "done", "val_loss": 0.0, "test_loss": 0.0})
-    assert len(rows) == 2 * (3 * 2 + 3 * 2) and values(s, rows) == {"concat": "0.002", "sum": "0.002"}
+    assert len(rows) == 2 * (3 * 2 + 2) and values(s, rows) == {"concat": "0.002", "sum": "0.002"}
 
 
 def test_each_seed_and_level_counts_once():
@@ -254,7 +201,7 @@ def test_a_dry_run_counts_no_arm_that_is_left_out():
     assert s.costs(left_out)["rates"][0] == 6
 
 
-def test_develop_then_report_at_four_values():
+def test_develop_then_report_each_arm_at_its_own_value():
     s = study()
     rows = run(s, parabolas(concat=0.002, sum=0.0025))
     develop = [one for one in rows if int(at(one)["seed"]) < 100]
@@ -265,15 +212,7 @@ def test_develop_then_report_at_four_values():
         for one, roles in s.members(rows).items()
         if roles
     }
-    assert found == {
-        ("concat", "0.002"): ("tuned", "baseline_rate"),
-        ("concat", "0.001"): ("octave_down",),
-        ("concat", "0.004"): ("octave_up",),
-        ("sum", "0.0025"): ("tuned",),
-        ("sum", "0.002"): ("baseline_rate",),
-        ("sum", "0.00125"): ("octave_down",),
-        ("sum", "0.005"): ("octave_up",),
-    }
+    assert found == {("concat", "0.002"): ("tuned",), ("sum", "0.0025"): ("tuned",)}
     assert {at(one)["seed"] for one in set(rows) - set(develop)} == {"100", "101"}
 
 
@@ -350,7 +289,7 @@ def test_whole_numbers_stay_whole():
 
 
 def test_whole_numbers_end_at_one():
-    """The best batch is 1, so nothing is below it: the grid ends there, and no arm reports at half of it."""
+    """The best batch is 1, so nothing is below it: the grid ends there."""
     s = study(tune="train.batch", factors={"fusion": ["concat", "sum"], "train.batch": [1, 2, 4]})
 
     def row(one: Overrides) -> Row:
@@ -358,8 +297,6 @@ def test_whole_numbers_end_at_one():
 
     rows = run(s, row)
     assert {at(one)["train.batch"] for one in rows} == {"1", "2", "4"}
-    roles = [*s.members(rows).values()]
-    assert not any("octave_down" in of_run for of_run in roles) and any("octave_up" in one for one in roles)
     assert s.search.text(0.3) == "1"
 
 
@@ -398,15 +335,12 @@ def test_a_grown_study_keeps_runs_at_old_values_without_a_role():
 
     three = {"concat": "0.002", "sum": "0.0025", "mean": "0.003"}
     old = record("old", **three)
-    mean = {("old", role) for role in ("tuned", "baseline_rate", "octave_down", "octave_up")}
-    assert roles(old, "mean") == mean
+    assert roles(old, "mean") == {("old", "tuned")}
     same = grown(old, record("new", **three))
-    assert roles(same, "sum") == {(when, role) for when in ("old", "new") for _, role in mean}
+    assert roles(same, "sum") == {("old", "tuned"), ("new", "tuned")}
     moved = grown(old, record("new", concat="0.002", sum="0.0035"))
-    assert roles(moved, "mean") == mean
-    assert roles(moved, "sum") == {("old", ""), ("old", "baseline_rate"), *(("new", r) for _, r in mean)}
-    base = grown(old, record("new", concat="0.0022", sum="0.0025"))
-    assert roles(base, "mean") == {("old", role) for role in ("tuned", "", "octave_down", "octave_up")}
+    assert roles(moved, "mean") == {("old", "tuned")}
+    assert roles(moved, "sum") == {("old", ""), ("new", "tuned")}
 
 
 # --- what compare makes of it -----------------------------------------------------------------------
@@ -441,89 +375,16 @@ def test_each_arm_at_its_own_value_is_the_primary_contrast():
     s = study(seeds=[100, 101, 102])
     rows = results(s, run(s, noisy))
     result = compare(rows, records=[tuned_record()])
-    assert result.metric == "test_loss" and result.families == ["primary", AT_BASELINE, OCTAVE_AWAY]
+    assert result.metric == "test_loss" and result.families == ["primary"]
     own = result.family("primary").set_index("fusion")
-    assert own["lr"].to_dict() == {"sum": "0.0028", "concat": "0.002"}
+    assert result.rows.groupby("fusion")["lr"].unique().map(list).to_dict() == {
+        "sum": [0.0028],
+        "concat": [0.002],
+    }
     mean = (0.001 - 0.002 + 0.0005) / 3  # of the noise: the minima are equal
     assert own["diff"]["sum"] == pytest.approx(mean)
-    at_baseline = result.family(AT_BASELINE).set_index("fusion")
-    assert set(at_baseline["lr"]) == {"0.002"}
-    assert at_baseline["diff"]["sum"] == pytest.approx(mean + MILD * math.log2(0.0028 / 0.002) ** 2)
-    away = result.family(OCTAVE_AWAY)
-    assert away["diff"].dropna().tolist() == pytest.approx([MILD] * 4)
     development = int((rows["phase"] == "develop").sum())
     assert f"left out: {development} rows of development seeds (phase)" in texts(result.notes)
-
-
-@pytest.mark.slow
-def test_each_of_two_baselines_is_met_at_its_own_value():
-    entries = [{"vary": "fusion", "baseline": "concat"}, {"vary": "heads", "baseline": 1}]
-    factors = {**DECLARED["factors"], "heads": [1, 4]}
-    s = with_runs(primary=entries, factors=factors, seeds=[100, 101, 102], extend=0)
-    optimum = {"concat1": 0.0012, "concat4": 0.002, "sum1": 0.0015, "sum4": 0.0028}
-    rows = run(s, parabolas(**optimum))
-    sums = {
-        at(one)["train.lr"]
-        for one, roles in s.members(rows).items()
-        if "baseline_rate" in roles and at(one)["fusion"] == "sum" and at(one)["heads"] == "4"
-    }
-    assert sums == {"0.002", "0.0015"}
-    table = compare(results(s, rows), records=[tuned_record(primary=entries)]).family(AT_BASELINE)
-    pairs = table[table["baseline"].notna()]
-    assert sorted(zip(pairs["variant"], pairs["baseline"], strict=True)) == [
-        (f"fusion={one} heads={h} out_proj=true lr={lr}", f"fusion={other} heads={g} out_proj=true lr={lr}")
-        for one, h, other, g, lr in (
-            ("concat", 4, "concat", 1, "0.0012"),
-            ("sum", 1, "concat", 1, "0.0012"),
-            ("sum", 4, "sum", 1, "0.0015"),
-            ("sum", 4, "concat", 4, "0.002"),
-        )
-    ]
-
-
-@pytest.mark.slow
-def test_what_was_not_run_at_the_baselines_value_is_missing():
-    s = study(seeds=[100, 101, 102])
-    rows = results(s, run(s, noisy))
-    rows["role"] = rows["role"].str.replace("baseline_rate", "").str.strip()
-    record = tuned_record(declared={"tune": "train.lr", "report_at": ["tuned", "baseline_rate"]})
-    line = f"missing: the primary contrast with fusion=concat has no finished runs {AT_BASELINE}"
-    assert line in texts(compare(rows[rows["role"] != ""], records=[record]).notes)
-    unasked = replace(record, declared={"tune": "train.lr", "report_at": ["tuned"]})
-    assert line not in texts(compare(rows[rows["role"] != ""], records=[unasked]).notes)
-
-
-@pytest.mark.slow
-def test_an_arm_that_is_a_baseline_by_name_has_its_contrasts_at_its_value_too():
-    """Low is the baseline of sums, and reports at concat's value and at its own, which is
-    nobody's baseline_rate."""
-    primary = [
-        {"vary": "fusion", "baseline": "concat", "where": {"out_rank": None}},
-        {"vary": "out_rank", "baseline": None, "where": {"fusion": "concat"}},
-        {"baseline": {"fusion": "concat", "out_rank": 8}, "variants": [{"fusion": "sum"}]},
-    ]
-    arms = {name: ARMS[name] for name in ("concat", "sum", "low")}
-    factors = {"heads": [4], "train.lr": [0.001, 0.002, 0.004]}
-    s = with_runs(factors=factors, arms=arms, primary=primary, seeds=[100, 101, 102], extend=0)
-    best = {"concat": 0.002, "sum": 0.0028, "low": 0.0015}
-
-    def row(one: Overrides) -> Row:
-        c = at(one)
-        arm = "low" if "out_rank" in c else c["fusion"]
-        return parabolas(**{f"{c['fusion']}{c['heads']}": best[arm]})(one)
-
-    rows = run(s, row)
-    table = results(s, rows).assign(
-        out_rank=[8.0 if "out_rank" in at(one) else np.nan for one in s.members(rows)]
-    )
-    compared = compare(table, records=[tuned_record(primary=primary)])
-
-    def pairs(family: str) -> set[tuple[str, str]]:
-        of = compared.family(family).query("baseline == baseline")
-        named = of[["variant", "baseline"]].replace(r" lr=\S+", "", regex=True)
-        return {*named.itertuples(index=False, name=None)}
-
-    assert pairs(AT_BASELINE) == pairs("primary") and len(pairs("primary")) == 3
 
 
 @pytest.mark.slow
@@ -531,12 +392,12 @@ def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
     s = study(seeds=[100, 101, 102])
     rows = results(s, run(s, noisy))
     result = compare(rows)
-    assert result.families == ["exploratory", AT_BASELINE, OCTAVE_AWAY]
-    assert result.family("exploratory").set_index("fusion").loc["sum", "lr"] == "0.0028"
-    old = rows[rows["role"] == "octave_up"].assign(role="", lr=0.0099, run_id="old")
+    assert result.families == ["exploratory"]
+    assert {*result.rows.query("fusion == 'sum'")["lr"]} == {0.0028}
+    old = rows[rows["role"] == "tuned"].assign(role="", lr=0.0099, run_id="old")
     again = compare(pd.concat([rows, old]))
     assert any(
-        line.startswith("left out: 6 rows at values that are no longer") for line in texts(again.notes)
+        line.startswith("left out: 6 rows at values that are not an arm's own") for line in texts(again.notes)
     )
     assert again.table["variant"].tolist() == result.table["variant"].tolist()
 
@@ -622,9 +483,7 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
     assert done.stdout.count("\nsum ") == done.stdout.count("\nconcat ") == 1  # at its own value only
     rows = rows_of(whole)
     assert set(rows["phase"]) == {"develop", "report"} and set(rows["tuned"]) == {"train.lr"}
-    roles = rows[rows["phase"] == "report"]["role"].str.split().explode()
-    four_each = dict.fromkeys(("tuned", "octave_down", "octave_up", "baseline_rate"), 4)
-    assert roles.value_counts().to_dict() == four_each
+    assert rows[rows["phase"] == "report"]["role"].tolist() == ["tuned"] * 4
 
     def four(runs: Sequence[PlacedRun], known: Mapping[str, Any], **_: Any) -> None:
         for run in runs[:4]:
@@ -661,8 +520,7 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
 
     cost = call_cli("compare", "tuned", "--cost", "--format", "csv", cwd=whole)
     table = pd.read_csv(io.StringIO(cost.stdout))
-    timed = table["diff"].notna() & (table["family"] != OCTAVE_AWAY)  # at another rate a step is the same
-    assert (table["step_ms"] > 0).all() and table["step_ratio"].notna().equals(timed)
+    assert (table["step_ms"] > 0).all() and table["step_ratio"].notna().equals(table["diff"].notna())
     assert (table["step_ratio_low"].dropna() <= table["step_ratio"].dropna()).all()
     copy = (whole / "runs" / "studies" / "tuned" / "results.csv").rename(tmp_path / "copy.csv")
     lost = call_cli("compare", str(copy), "--cost", cwd=tmp_path)

@@ -17,7 +17,6 @@ from ablate.analysis.finding import Finding, finding
 from ablate.analysis.frames import reported
 from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
 from ablate.analysis.looks import Decisions
-from ablate.analysis.placebo import Floor, clears, placebo_floor
 from ablate.analysis.question import Question, direction, labelled, margin_of, metric_of, varied
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, collect
@@ -38,7 +37,7 @@ from ablate.store.record import NO_STUDY, StudyRecord
 
 ALPHA = 0.05
 BASELINE, NO_BASELINE = "baseline", "no baseline"
-OF_ROWS = ("n", "mean", "sd", "best", "family", "baseline", "verdict", "why", "differs", "clears_floor")
+OF_ROWS = ("n", "mean", "sd", "best", "family", "baseline", "verdict", "why", "differs")
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,13 @@ class Comparison:
     """The result of `compare`. table: one row per variant and family: variant, the `shown` columns, params,
     n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline (NUMBERS; without
     pairs n_baseline is how many values the baseline has; documents.py), verdict, why, differs, same_class
-    (whether both can represent the same functions), metric, margin, clears_floor (placebo.py). share is the
-    difference as a share of what attention is worth to the baseline. look, last_look: of a study with looks,
+    (whether both can represent the same functions), metric, margin. look, last_look: of a study with looks,
     the numbers of seeds at which the contrast stands, and at most. owed: how many seeds each contrast of a
-    fixed design is to have, while runs of it are missing; 0 for any other. floor: None without arms of the
-    same functions. variants: by name, as in the table. runs: for each variant the run_id of one of its runs.
-    nothing: why nothing is compared; empty if anything is. notes: remarks about the rows, one line each.
-    interaction: effects.projection_and_heads, if a study asks about the output projection; else empty. rows:
-    those that were compared. caveats: whether their text and their budget can carry a verdict.
+    fixed design is to have, while runs of it are missing; 0 for any other. variants: by name, as in the
+    table. runs: for each variant the run_id of one of its runs. nothing: why nothing is compared; empty if
+    anything is. notes: remarks about the rows, one line each. interaction: effects.projection_and_heads, if a
+    study asks about the output projection; else empty. rows: those that were compared. caveats: whether
+    their text and their budget can carry a verdict.
     higher_is_better: None if that is not known of the metric; margin: NaN if it has none.
     """
 
@@ -68,7 +66,6 @@ class Comparison:
     nothing: str
     notes: list[Note]
     interaction: pd.DataFrame
-    floor: Floor | None
     owed: int
     caveats: list[Note]
 
@@ -149,13 +146,11 @@ def compare(
     now = decisions(every, records, pairs, margin, alpha)
     variants, looks = that_count(every, now), next((one.looks for one in now.values()), None)
     bases = sorted({base for of in pairs.values() for _, base in of})
-    worth = controls.uniform_attention_gap(variants, bases)
     losses = pd.DataFrame() if documents is None else documents
     owed = 0 if asked.get("where") else _seeds_owed(rows, records)
-    families = _families(variants, pairs, now, worth, losses, margin, alpha, owed)
+    families = _families(variants, pairs, now, losses, margin, alpha, owed)
     table = pd.concat(families, ignore_index=True)
-    floor = placebo_floor(variants, records, alpha)
-    table = table.assign(metric=metric, margin=margin, clears_floor=clears(table, floor))
+    table = table.assign(metric=metric, margin=margin)
     nothing = "" if any(pairs.values()) else why_nothing(variants, baseline)
     if nothing and not baseline:
         table["verdict"] = None
@@ -177,7 +172,6 @@ def compare(
         nothing=nothing,
         notes=[],
         interaction=projection_and_heads(variants, contrasts, looks, alpha=alpha),
-        floor=floor,
         owed=owed,
         caveats=[*caveats(variants, bases)],
     )
@@ -195,7 +189,6 @@ def compare(
         *([] if now else notes.missing_seeds(rows, variants.shown, pair_by)),
         *notes.at_looks(every, variants, now, records),
         *([] if variants.is_foreign else controls.parametrization(comparison.tested)),
-        *controls.on_uniform_attention(variants, worth),
     ]
     return replace(comparison, notes=lines)
 
@@ -233,8 +226,7 @@ def _pairs(
 ) -> tuple[dict[str, list[Pair]], list[str]]:
     """The pairs of each family, and a line for each primary contrast without pairs. With another metric than
     the studies declared, none is primary."""
-    at_baseline = any(record.reports_at_baseline for record in records)
-    pairs, missing = family_pairs(variants, contrasts, baseline, at_baseline=at_baseline)
+    pairs, missing = family_pairs(variants, contrasts, baseline)
     if any(record.metric not in (None, variants.metric) for record in records):
         pairs["exploratory"] = [*pairs.pop("primary"), *pairs["exploratory"]]
     return pairs, missing
@@ -255,7 +247,6 @@ def _families(
     variants: Variants,
     pairs: Mapping[str, Sequence[Pair]],
     now: Mapping[str, Decisions],
-    worth: controls.AttentionGaps,
     documents: pd.DataFrame,
     margin: float,
     alpha: float,
@@ -267,7 +258,6 @@ def _families(
         rest = sorted(alone) if name == "exploratory" else []
         if of or rest:
             compared = contrast_table(variants, name, of, margin, alpha, now.get(name), owed)
-            compared["share"] = controls.shares(compared["diff"], of, worth)
             counted_KS = seeds_that_count(variants, len(of), now.get(name))
             compared = compared.join(over_documents(variants, of, counted_KS, documents))
             yield _family(variants, name, of, rest, compared)
@@ -328,6 +318,6 @@ def counted_variants(variants: Variants, record: StudyRecord) -> Variants:
     """The variants of a study, without results beyond the look at which each stands."""
     if record.looks is None:
         return variants
-    pairs, _ = family_pairs(variants, record.primary, None, at_baseline=record.reports_at_baseline)
+    pairs, _ = family_pairs(variants, record.primary, None)
     margin = margin_of([record], None, variants.metric)
     return that_count(variants, decisions(variants, [record], pairs, margin, ALPHA))

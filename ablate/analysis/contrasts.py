@@ -1,4 +1,4 @@
-"""Pair variants with their baselines: of a command, of a study's contrasts, of the roles of a tuned study."""
+"""Pair variants with their baselines: of a command, and of a study's contrasts."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,11 +21,9 @@ EQUAL = "equal by construction"  # the verdict on two variants that are the same
 Pair = tuple[int, int]  # a variant and its baseline, as indices
 
 MATCH = ("match", "match_by")
-AT_BASELINE, OCTAVE_AWAY = "at the baseline's value", "an octave away"
 # What configs say where nothing is changed.
 USUAL = {STANDARD_FUSION, STANDARD_SCORES, "auto", "none", "true"}
 TRIED = 100  # variants at most, two by two, for a baseline to propose
-NO_ATTENTION = "uniform"  # scores=uniform: every position reads all earlier ones alike, and learns no pattern
 
 
 def parse_baseline(text: str) -> dict[str, str]:
@@ -101,19 +99,14 @@ def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
 
 
 def primary_pairs(
-    variants: Settings,
-    contrasts: Sequence[Contrast],
-    among: Sequence[int] | None = None,
-    *,
-    free: Sequence[str] = (),
+    variants: Settings, contrasts: Sequence[Contrast], *, free: Sequence[str] = ()
 ) -> tuple[list[Pair], list[str]]:
-    """The pairs of the contrasts that a study declared in advance, and a line for each without pairs. among,
-    free: as for `pair_up`. Raises ConfigError."""
+    """The pairs of the contrasts that a study declared in advance, and a line for each without pairs. free:
+    as for `pair_up`. Raises ConfigError."""
     pairs: list[Pair] = []
     lines = []
     for contrast in contrasts:
-        table = variants.table if among is None else variants.table.iloc[list(among)]
-        table = table[_meeting(variants, table, contrast.where)]
+        table = variants.table[_meeting(variants, variants.table, contrast.where)]
         has_baseline = _meeting(variants, table, contrast.is_baseline).any()
         found = pair_up(variants, contrast.baseline, [*table.index], free=free) if has_baseline else []
         if contrast.variants:
@@ -153,53 +146,22 @@ def not_shown(
     return lines
 
 
-def with_role(variants: Variants, *roles: str) -> list[int]:
-    """The variants that have one of the roles."""
-    return [at for at, text in enumerate(variants.known("role")) if {*text.split()} & {*roles}]
-
-
-def own_values(variants: Variants) -> tuple[list[int], list[str]]:
-    """The variants that are at their arm's own value, all of a study that is not tuned; and the columns of
-    the tuned keys, which may differ between such variants."""
+def tuned_columns(variants: Variants) -> list[str]:
+    """The columns of the tuned keys, in which the variants of a tuned study may differ, each at its own
+    value."""
     keys = {*variants.known("tuned")} - {""}
-    tuned = sorted({column_of(key, variants.columns, "tune") for key in keys})
-    return with_role(variants, "tuned") or [*range(len(variants.table))], tuned
+    return sorted({column_of(key, variants.columns, "tune") for key in keys})
 
 
 def family_pairs(
-    variants: Variants,
-    contrasts: Sequence[Contrast],
-    baseline: Mapping[str, Any] | None,
-    *,
-    at_baseline: bool,
+    variants: Variants, contrasts: Sequence[Contrast], baseline: Mapping[str, Any] | None
 ) -> tuple[dict[str, list[Pair]], list[str]]:
-    """The pairs of each family, and a line for each primary contrast without pairs. at_baseline: whether arms
-    of a tuned study were to report at their baselines' values.
-
-    primary, and exploratory for what no contrast names: each variant against its baseline, in a tuned study
-    each at its own value. AT_BASELINE: both at the baseline's value. OCTAVE_AWAY: each arm at half and at
-    twice its own value against itself at its own value. Raises ConfigError.
-    """
-    own, free = own_values(variants)
-    primary, lines = primary_pairs(variants, contrasts, own, free=free)
-    others = pair_up(variants, baseline, own, free=free) if baseline else []
-    at_baselines, tuned = with_role(variants, "baseline_rate"), list[Pair]()
-    # One by one: the baseline of a contrast may be a variant of another, and so have runs at other values.
-    for contrast in [*contrasts] or ([Contrast(baseline=baseline)] if baseline else []):
-        pairs, missing = primary_pairs(variants, [contrast], sorted({*own, *at_baselines}))
-        tuned += [pair for pair in pairs if pair[0] in at_baselines and pair[1] in own and pair not in tuned]
-        if contrasts and at_baseline:
-            lines += [f"{line} {AT_BASELINE}" for line in missing]
-    rest = [column for column in variants.columns if column not in free]
-    arms = [tuple(row) for row in variants.table[rest].itertuples(index=False)]
-    mine = {arms[variant]: variant for variant in own}
-    octaves = with_role(variants, "octave_down", "octave_up")
-    return {
-        "primary": primary,
-        "exploratory": [pair for pair in others if pair not in primary],
-        AT_BASELINE: tuned,
-        OCTAVE_AWAY: [(variant, mine[arms[variant]]) for variant in octaves if arms[variant] in mine],
-    }, lines
+    """The pairs of each family, primary and, for what no contrast names, exploratory: each variant against
+    its baseline. And a line for each primary contrast without pairs. Raises ConfigError."""
+    free = tuned_columns(variants)
+    primary, lines = primary_pairs(variants, contrasts, free=free)
+    others = pair_up(variants, baseline, free=free) if baseline else []
+    return {"primary": primary, "exploratory": [pair for pair in others if pair not in primary]}, lines
 
 
 def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
@@ -220,26 +182,24 @@ def _another(variants: Variants, given: Mapping[str, str]) -> str:
 
     The baseline of the two has the values of `given`; without any, what is usual or what more variants have.
     """
-    own, free = own_values(variants)
-    table = variants.table.loc[own]
+    free, table = tuned_columns(variants), variants.table
     columns = [column for column in variants.columns if column not in free and table[column].nunique() > 1]
     rows = table[columns].to_dict("records")
-    learning = [row for row in rows if row.get("scores") != NO_ATTENTION]
 
     def rank(values: Mapping[str, str]) -> tuple[int, ...]:
         usual = sum(value in USUAL for value in values.values())
         common = sum((table[column] == value).sum() for column, value in values.items())
         return len(values), -usual, -common
 
-    pairing, tried = {}, (learning if len(learning) > 1 else rows)[:TRIED]
-    for base, other in itertools.permutations(tried, 2):
+    pairing = {}
+    for base, other in itertools.permutations(rows[:TRIED], 2):
         values = {column: base[column] for column in columns if base[column] != other[column]}
         follow = (followers(variants, values) | {*MATCH}) - given.keys()
         values = {column: value for column, value in values.items() if column not in follow} or values
         if given.items() <= values.items() and all(value and "," not in value for value in values.values()):
             pairing[",".join(f"{key}={value}" for key, value in values.items())] = values
     nearest = sorted(pairing, key=lambda text: rank(pairing[text]))
-    return next((text for text in nearest if pair_up(variants, pairing[text], own, free=free)), "")
+    return next((text for text in nearest if pair_up(variants, pairing[text], free=free)), "")
 
 
 def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:

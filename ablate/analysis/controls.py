@@ -1,23 +1,19 @@
-"""What a difference amounts to: equal functions and classes, and the worth of attention."""
+"""What a difference amounts to: equal functions and classes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from ablate.analysis import stats
-from ablate.analysis.contrasts import MATCH, NO_ATTENTION, Pair, differing, own_values, pair_up
+from ablate.analysis.contrasts import MATCH, Pair, differing, pair_up, tuned_columns
 from ablate.analysis.finding import Finding
 from ablate.analysis.variants import Settings, Variants
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, capital, lines_if
-from ablate.store.columns import column_named, config_about
+from ablate.store.columns import config_about
 
 # Columns that, besides attention, determine which functions a model can represent; and columns that do not.
 OF_THE_MODEL, OF_TRAINING = config_about("model", "text"), config_about("training")
-
-AttentionGaps = Mapping[int, tuple[float, float, float]]
 
 
 def equal_forms(variants: Settings) -> list[tuple[str, ...]]:
@@ -69,43 +65,6 @@ def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None
     return equal
 
 
-def uniform_attention_gap(variants: Variants, bases: Iterable[int]) -> AttentionGaps:
-    """What attention is worth to each of these variants, with its 95 % interval: the metric with
-    scores=uniform minus its own, both otherwise equal. Variants without such a partner are left out."""
-    if (
-        column_named(variants.metric).unit != "nats"
-        or variants.is_foreign
-        or "scores" not in variants.columns
-    ):
-        return {}
-    partner = otherwise_equal(variants, {"scores": NO_ATTENTION}, free=MATCH)
-    if not (having := [base for base in bases if base in partner]):
-        return {}
-    uniform = variants.values[[partner[base] for base in having]]
-    paired = stats.paired(uniform, variants.values[having], margin=np.inf)
-    of_each = zip(*(paired[name].tolist() for name in ("diff", "low_marginal", "high_marginal")), strict=True)
-    return {base: worth for base, worth in zip(having, of_each, strict=True) if np.isfinite(worth[1])}
-
-
-def shares(diff: pd.Series, pairs: Sequence[Pair], references: AttentionGaps) -> pd.Series:
-    """(K,) each difference as a share of what attention is worth to its baseline; NaN unless that is above 0
-    with its whole interval."""
-    units = {base: unit for base, (unit, low, _) in references.items() if low > 0}
-    return diff / np.array([units.get(base, np.nan) for _, base in pairs], float)
-
-
-def on_uniform_attention(variants: Variants, references: AttentionGaps) -> list[Note]:
-    """A line for each variant on what attention is worth to it."""
-    return [
-        Note(
-            f"attention is worth {unit:.4g} [{low:.4g}, {high:.4g}] to {variants.names[base]}: its"
-            f" {variants.metric} with scores=uniform less its own"
-            f" ({'column share' if low > 0 else 'so nothing is a share of it'})"
-        )
-        for base, (unit, low, high) in references.items()
-    ]
-
-
 def more_diverged(variants: Variants, among: Sequence[int]) -> int:
     """On how many more seeds one of these variants diverged than another; if on any, the other seeds are no
     fair sample."""
@@ -126,13 +85,10 @@ def parametrization(tested: Sequence[Finding]) -> list[Note]:
     return lines_if(len(apart), Note(line))
 
 
-def otherwise_equal(
-    variants: Variants, wanted: Mapping[str, Any], free: Sequence[str] = ()
-) -> dict[int, int]:
+def otherwise_equal(variants: Variants, wanted: Mapping[str, Any]) -> dict[int, int]:
     """For each variant that has one, the variant that has these values and is otherwise equal; of a tuned
-    study, both at their own value. free: further columns that may differ."""
-    own, tuned = own_values(variants)
+    study, both at their own value."""
     try:
-        return dict(pair_up(variants, wanted, own, free=[*tuned, *free]))
+        return dict(pair_up(variants, wanted, free=tuned_columns(variants)))
     except ConfigError:  # none has them
         return {}

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import own_values
+from ablate.analysis.contrasts import tuned_columns
 from ablate.analysis.controls import more_diverged, otherwise_equal
 from ablate.analysis.looks import Looks, spending
 from ablate.analysis.variant import varying
@@ -44,8 +44,7 @@ def projection_and_heads(
     if not blocks:
         return pd.DataFrame()
     many = [variants.each[block[0]] for block in blocks]
-    _, tuned = own_values(variants)
-    settings = [c for c in varying(many) if c not in ("heads", *tuned)]
+    settings = [c for c in varying(many) if c not in ("heads", *tuned_columns(variants))]
     effects = [
         f"heads={one.levels['heads']} − heads={few}"
         + (f" at {label}" if (label := one.label(settings)) else "")

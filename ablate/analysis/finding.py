@@ -38,12 +38,10 @@ class Finding:
     p_holm: float
     p_tost_holm: float
     ratio: float
-    share: float
     verdict: str | None
     why: str | None
     differs: str
     same_class: bool
-    clears_floor: bool | None
     look: int | None
     last_look: int | None
     more_seeds: int | None
@@ -73,11 +71,6 @@ class Finding:
     def is_perhaps_within(self) -> bool:
         """Whether a decided difference may be within the margin, as its interval reaches into it."""
         return self.verdict in BEYOND and min(abs(self.low), abs(self.high)) < self.margin
-
-    @property
-    def is_perhaps_within_floor(self) -> bool:
-        """Whether a decided difference may be within the placebo floor, as its interval reaches into it."""
-        return self.verdict in stats.CLAIMS and self.clears_floor is not None and not self.clears_floor
 
     @property
     def seeds(self) -> int:

@@ -150,13 +150,10 @@ def reported(rows: pd.DataFrame, where: Sequence[str] = ()) -> tuple[pd.DataFram
         raise ConfigError("every row is of development seeds (phase); there is nothing to report on yet")
     left = int((~kept).sum())
     lines = lines_if(left, Note(f"left out: {counted(left, 'row')} of development seeds (phase)"))
-    rows = rows[kept]
-    replaced = as_texts(rows["tuned"]).ne("") & as_texts(rows["role"]).eq("")
-    if old := int(replaced.sum()):
-        lines.append(
-            Note(f"left out: {counted(old, 'row')} at values that are no longer an arm's own (role)")
-        )
-    return select(with_options(rows[~replaced]), where), lines
+    rows = at_own_value(every := rows[kept])
+    if old := len(every) - len(rows):
+        lines.append(Note(f"left out: {counted(old, 'row')} at values that are not an arm's own (role)"))
+    return select(with_options(rows), where), lines
 
 
 def matching(rows: pd.DataFrame, where: Where, option: str, columns: Iterable[object]) -> np.ndarray:
@@ -198,14 +195,11 @@ def option_names(rows: pd.DataFrame, kind: str) -> list[str]:
     return sorted({name for text in rows[f"{kind}_options"].unique() for name in _options(text, kind)})
 
 
-def is_own_value(role: str) -> bool:
-    """Whether a run of this role is a result: in a tuned study, only at its own arm's value."""
-    return not role or "tuned" in role.split()
-
-
 def at_own_value(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a tuned study that are at their own arm's value; rows of any other study unchanged."""
-    return rows[[is_own_value(role) for role in as_texts(rows["role"])]]
+    """The rows of a tuned study that are at the value that an arm has by now; those of any other study
+    unchanged."""
+    is_own = as_texts(rows["role"]).str.contains(r"\btuned\b")
+    return rows[is_own | as_texts(rows["tuned"]).eq("")]
 
 
 def as_texts(column: pd.Series) -> pd.Series:

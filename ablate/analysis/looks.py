@@ -131,14 +131,12 @@ class Looks:
         one, base = ([*self.arms.values()][at] for at in pair)
         return f"{one} against {base}"
 
-    def costs(self, runs_a_seed: Mapping[Any, int]) -> tuple[int, int]:
-        """How many runs the study takes at least and at most. runs_a_seed: of each arm."""
+    def costs(self) -> tuple[int, int]:
+        """How many runs the study takes at least and at most."""
         compared = {side for k, pair in enumerate(self.pairs) if k not in self.equal for side in pair}
         compared |= {base for _, base in self.pairs}
-        runs_V = np.array([runs_a_seed[arm] for arm in self.arms])
-        goes_on_V = np.isin(np.arange(len(runs_V)), [*compared])
-        most = runs_V @ np.where(goes_on_V, self.at[-1], self.at[0])
-        return int(runs_V.sum() * self.at[0]), int(most)
+        ended = len(self.arms) - len(compared)  # at the first look
+        return len(self.arms) * self.at[0], len(compared) * self.at[-1] + ended * self.at[0]
 
 
 @dataclass(frozen=True)

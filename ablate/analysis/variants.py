@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST, as_texts, is_foreign, is_own_value, option_names, with_options
+from ablate.analysis.frames import LARGEST, as_texts, is_foreign, option_names, with_options
 from ablate.analysis.incomparable import (
     OF_EVALUATION,
     TEXT_COLUMNS,
@@ -39,7 +39,7 @@ BUDGET = ("steps", "batch", "context")  # their product is the number of tokens 
 USABLE = (Status.DONE, Status.STALE)
 MOST_CELLS = 10_000_000  # of variants times seeds: about half a gigabyte
 CARRIED = (
-    *("form", "function_class", "params", "match_error", "role", "tuned", "run_id"),
+    *("form", "function_class", "params", "match_error", "tuned", "run_id"),
     *("epochs", "overlap", "ngram_order", "ngram_val_loss", "ngram_loss"),
 )
 
@@ -120,11 +120,9 @@ class Variants(Settings):
         matched, n, diverged, mean, sd, best (the best of several variants trained on equally many tokens;
         none with one seed, and of a metric of which that is not known)."""
         n, mean, sd = moments(self.values)
-        # In a tuned study, only a variant at its own arm's value is a result.
-        own = np.array([*map(is_own_value, self.known("role"))], bool)
-        rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
+        rivals = pd.Series(mean).groupby(self.budgets, dropna=False)
         first = rivals.transform("max" if self.higher_is_better else "min")
-        best = own & (mean == first) & (rivals.transform("count") > 1) & (n.max() > 1)
+        best = (mean == first) & (rivals.transform("count") > 1) & (n.max() > 1)
         best &= self.higher_is_better is not None
         extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
         table = self.table[[*dict.fromkeys([*self.shown, *extra])]].drop(columns="variant", errors="ignore")
@@ -308,7 +306,7 @@ def _table(placed: _Placed, usable: Array) -> pd.DataFrame:
     finished_first = np.argsort(~usable, kind="stable")
     table = placed.rows.reindex(columns=columns).take(finished_first)
     table = table.groupby([placed.variant[finished_first]]).first()
-    for column in ("form", "function_class", "role", "tuned"):
+    for column in ("form", "function_class", "tuned"):
         if column not in placed.columns:  # by which others may name variants
             table[column] = as_texts(table[column])
     return table

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import controls, documents, stats
-from ablate.analysis.contrasts import EQUAL, Pair, differing, own_values, primary_pairs
+from ablate.analysis.contrasts import EQUAL, Pair, differing, primary_pairs, tuned_columns
 from ablate.analysis.looks import Decisions, Looks
 from ablate.analysis.variants import Variants
 from ablate.config.contrast import FEWEST
@@ -24,7 +24,7 @@ OWED = "the study is not finished: {} of {} seeds"
 NUMBERS = (
     *("pairs", "n_baseline", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal"),
     *("sd_diff", "p_tost", "p_tost_holm", "ratio", "skew", "correlation", "p_welch"),
-    *("more_seeds", "level", "share", "look", "last_look"),
+    *("more_seeds", "level", "look", "last_look"),
     *documents.COLUMNS,
 )
 WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look", "documents")
@@ -192,10 +192,9 @@ def decisions(
 
 def _at_first_look(variants: Variants, record: StudyRecord) -> set[int]:
     """The variants of which a study trains no more than the first look takes (Decisions.seeds_wanted)."""
-    own, free = own_values(variants)
-    pairs, _ = primary_pairs(variants, record.primary, own, free=free)
+    pairs, _ = primary_pairs(variants, record.primary, free=tuned_columns(variants))
     compared = {side for pair in pairs for side in pair}
-    return {*own} - compared if compared else set()
+    return {*range(len(variants.table))} - compared if compared else set()
 
 
 def that_count(variants: Variants, now: Mapping[str, Decisions]) -> Variants:

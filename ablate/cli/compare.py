@@ -53,9 +53,7 @@ def compare(
     margin: MarginOption = None,
     why: Annotated[
         bool,
-        typer.Option(
-            "--why", help="Show all: every family of comparisons with its corrections, shares and notes."
-        ),
+        typer.Option("--why", help="Show all: every family of comparisons with its corrections and notes."),
     ] = False,
     higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
@@ -79,8 +77,8 @@ def compare(
     """Compare variants with their baselines over paired seeds.
 
     Prints the answer, how sure it is, the next command, and a row per variant: n, mean, difference with its
-    interval, and a verdict: better, worse (either of them perhaps within the margin or the placebo floor),
-    equivalent, identical or undecided. --why adds how they were reached, which docs/statistics.md explains.
+    interval, and a verdict: better, worse (either of them perhaps within the margin), equivalent, identical
+    or undecided. --why adds how they were reached, which docs/statistics.md explains.
 
     A table of another program needs a column that was varied, a metric, and a seed or another column by which
     runs pair (docs/elsewhere.md):

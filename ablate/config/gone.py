@@ -45,6 +45,7 @@ GONE: dict[str, str] = {
     "model=prefix": "take model=pair, or a task by model=tiny, which reads it as one row",
     "train.translate": "columns val_exact and test_exact score answers; ablate sample RUN shows them",
     "duel --budget": "give the number of paired seeds, as --seeds 8; --dry-run says how long they take",
+    "study.report_at": "each arm of a tuned study reports at its own value",
     "probe --text": "in Python, ablate.probes.patterns.patterns_of shows where heads look",
 }
 

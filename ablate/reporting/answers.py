@@ -17,7 +17,6 @@ from ablate.reporting.words import (
     Voice,
     confidence,
     fields,
-    floor,
     interactions,
     remarks,
     seeds_in_words,
@@ -42,7 +41,7 @@ PLAIN = Voice(
     decided="{one} {verb} {size}{of} ({least} to {most}) against {other}{at}{weight}{look}",
     verbs=("saves", "costs"),
     within=", less than the {margin} that would matter",
-    beyond="{share}{perplexity}",
+    beyond="{perplexity}",
 )
 # Of a metric of which more is better, and of one without a known direction.
 OF_GAINS = replace(
@@ -250,7 +249,6 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     lines = [f"{seeds}; {hold} with {confidence(comparison)} confidence{looks}."]
     if tuned := record.tuned_key:
         lines.append(f"Each variant is at its own {tuned}, chosen on development seeds{record.tuned_at}.")
-    lines += floor(comparison)
     if (margin := comparison.margin) == margin:
         lines.append(f"Less than {margin:g}{unit(comparison.metric)} counts as no difference.")
     if not any(one.is_primary for one in comparison.findings):
@@ -268,7 +266,7 @@ def _trust_in_brief(comparison: Comparison, record: StudyRecord) -> list[str]:
         sure = f"{sure}, {_at_looks(tested)}"
     else:
         sure = f"{seeds_in_words(tested)}, {sure}"
-    return [f"{sure}.", *floor(comparison)]
+    return [f"{sure}."]
 
 
 def _at_looks(tested: Sequence[Finding]) -> str:

@@ -31,8 +31,6 @@ def full_table(comparison: Comparison, family: str) -> pd.DataFrame:
         read["diff"] = ["" if diff != diff else f"{diff:+.4f}" for diff in table["diff"].tolist()]
     if table["diff"].notna().any() and comparison.table["n"].max() > 1:  # one seed decides nothing
         read["[low, high]"] = intervals(table, "low", "high")
-        if table["share"].notna().any():
-            read["share"] = ["" if share != share else f"{share:.0%}" for share in table["share"].tolist()]
         read["p_holm"] = [p_value(p) for p in table["p_holm"].tolist()]
         read["verdict"] = verdicts(comparison, table, with_why=True)
         if table["look"].notna().any():

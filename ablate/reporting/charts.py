@@ -111,7 +111,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
 
 def _curves(page: Page) -> Iterator[Figure]:
     """The validation loss by step; the most important variants in colour, the others in grey."""
-    rows = page.reported[page.reported["status"].isin(USABLE)]
+    rows = page.comparison.rows[page.comparison.rows["status"].isin(USABLE)]
     variant = dict(zip(rows["run_id"], names(rows, page.comparison.shown), strict=True))
     losses = metrics(page.subject.directories)
     losses = losses.assign(variant=losses["run_id"].map(variant)).dropna(subset="variant")
@@ -237,7 +237,7 @@ def _seeds(page: Page) -> Iterator[Figure]:
     """One point per run; lines join the runs of one seed."""
     shown, metric = in_colour(page.comparison), page.comparison.metric
     label = Labels(page.comparison, among=shown)
-    rows = page.reported[page.reported["status"].isin(USABLE)]
+    rows = page.comparison.rows[page.comparison.rows["status"].isin(USABLE)]
     rows = rows[np.isfinite(rows[metric].to_numpy(float))]
     data = pd.DataFrame(
         {"variant": names(rows, page.comparison.shown), "seed": rows["seed"], "value": rows[metric]}
@@ -266,9 +266,8 @@ def _costs(page: Page) -> Iterator[Figure]:
     """The result against the parameters and FLOPs of each variant."""
     metric = page.comparison.metric
     means = mean_interval(page.comparison.table.drop_duplicates("variant"))
-    rows = page.reported.assign(
-        variant=names(page.reported, page.comparison.shown), out_proj=as_texts(page.reported["out_proj"])
-    )
+    rows = page.comparison.rows
+    rows = rows.assign(variant=names(rows, page.comparison.shown), out_proj=as_texts(rows["out_proj"]))
     costs = rows[["variant", "fusion", "out_proj", "params", "flops_per_token"]].drop_duplicates("variant")
     data = means[["variant", "n", "mean", "low", "high"]].merge(costs, on="variant")
     legend = alt.Legend(columns=1, symbolFillColor=GREY, labelExpr="'out_proj ' + datum.label")

@@ -41,7 +41,7 @@ def figures(page: Page) -> Iterator[Figure]:
     path = page.subject.page.with_name(FILE)
     if not path.is_file():
         return
-    variant, label = names_of_runs(page.reported, page.comparison.shown), Labels(page.comparison)
+    variant, label = names_of_runs(page.comparison.rows, page.comparison.shown), Labels(page.comparison)
     values = read(path)
     values = values[values["run_id"].isin(variant.index)]
     if len(values):

@@ -5,7 +5,7 @@ import pandas as pd
 from ablate.analysis.compare import Comparison
 from ablate.analysis.frames import as_texts, is_foreign
 from ablate.analysis.variants import USABLE
-from ablate.phrases import joined, lines_if
+from ablate.phrases import joined
 from ablate.reporting.backbone import parts
 from ablate.reporting.words import confidence
 from ablate.store.columns import TABLE, column_named, on_validation
@@ -99,14 +99,9 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
 
 
 def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list[str]:
-    """Sentences on how each arm's value was chosen, and at which other values it is reported."""
+    """Sentences on how each arm's value was chosen."""
     column = record.tuned_column
     grid = f" ({levels_in_words(development[column])})" if column in development else ""
-    also = {
-        "baseline_rate": "at the baseline's value too",
-        "octaves": "each with itself at half and twice its own",
-    }
-    compared = [words for key, words in also.items() if key in record.declared.get("report_at", also)]
     values = [f"{choice.value} for {arm}" for arm, choice in record.chosen.items() if choice.value]
     came = f" (it came to {', '.join(values)})" if values else ""
     return [
@@ -115,7 +110,6 @@ def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list
         f" {metric} at each point of a grid of powers of two{grid}, the same for all variants, the minimum of"
         f" a parabola in log2 {column} through the best point and its neighbours; a point at which a seed"
         f" diverged counts as infinite{came}.",
-        *lines_if(compared, f"Variants are compared {', and '.join(compared)}."),
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import pandas as pd
 
 from ablate.analysis.compare import Comparison, compare
-from ablate.analysis.frames import as_texts, at_own_value, select, with_options
+from ablate.analysis.frames import as_texts, select, with_options
 from ablate.analysis.load import Results
 from ablate.analysis.notes import missing_seeds, not_begun, only_where, unusable
 from ablate.analysis.question import Question
@@ -24,12 +24,10 @@ from ablate.store.columns import of_role, on_validation
 
 @dataclass(frozen=True)
 class Page:
-    """subject: with the rows shown. reported: those that count, each at its arm's own value of the tuned key;
-    charts take their numbers from them. doubts: in a few words each. facts: versions, text and machine of the
-    rows. hyperparameters: as from reporting.methods."""
+    """subject: with the rows shown; charts take their numbers from those that were compared. doubts: in a few
+    words each. facts: versions, text and machine of the rows. hyperparameters: as from reporting.methods."""
 
     subject: Results
-    reported: pd.DataFrame
     comparison: Comparison
     answer: Answer
     doubts: list[str]
@@ -52,7 +50,7 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
     comparison = compare(
         subject.rows, margin=margin, records=[record], documents=subject.documents, **question
     )
-    rows, reported = comparison.rows, at_own_value(comparison.rows)
+    rows = comparison.rows
     development = _development(subject.rows)
     failures = [
         *unusable(rows, comparison.metric, comparison.shown),
@@ -62,7 +60,6 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
     ]
     return Page(
         subject=subject,
-        reported=reported,
         comparison=comparison,
         answer=answer(comparison, record),
         doubts=[*dict.fromkeys(one.brief or one.text for one in comparison.notes if one.is_doubt)],
@@ -72,12 +69,12 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
                 *(one for one in comparison.caveats if not one.is_doubt),
             ]
         ),
-        cost=_cost(reported),
+        cost=_cost(rows),
         failures=texts(failures),
         commands=reproduced,
         facts=_facts(subject, _environment(subject)),
         methods=paragraph(comparison, record, development),
-        hyperparameters=hyperparameters(reported),
+        hyperparameters=hyperparameters(rows),
     )
 
 

@@ -11,7 +11,7 @@ from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.finding import Finding
 from ablate.analysis.verdicts import POWER
 from ablate.config.contrast import FEWEST
-from ablate.phrases import counted, counted_between, joined, lines_if
+from ablate.phrases import counted, counted_between, lines_if
 from ablate.store.columns import column_named
 
 
@@ -21,9 +21,8 @@ def verdict(one: Finding) -> str:
 
 
 def perhaps(one: Finding, margin: str = "the margin") -> str:
-    """What a decided difference is perhaps within; empty if its interval reaches into nothing."""
-    within = [*lines_if(one.is_perhaps_within, margin), *lines_if(one.is_perhaps_within_floor, "the floor")]
-    return f", perhaps within {joined(within)}" if within else ""
+    """That a decided difference is perhaps within the margin; empty if its interval lies beyond it."""
+    return f", perhaps within {margin}" if one.is_perhaps_within else ""
 
 
 def sentences(comparison: Comparison) -> list[str]:
@@ -31,11 +30,7 @@ def sentences(comparison: Comparison) -> list[str]:
     primary = [one for one in comparison.findings if one.is_primary]
     told = primary or [one for one in comparison.findings if one.is_tested or one.verdict == stats.IDENTICAL]
     voice = PAPER if comparison.higher_is_better is not None else replace(PAPER, verbs=("higher", "lower"))
-    return [
-        *(f"{sentence(one, voice)}{remarks(one)}." for one in told),
-        *interactions(comparison),
-        *floor(comparison),
-    ]
+    return [*(f"{sentence(one, voice)}{remarks(one)}." for one in told), *interactions(comparison)]
 
 
 def interactions(comparison: Comparison) -> list[str]:
@@ -62,22 +57,6 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
 def with_interval(diff: float, low: float, high: float) -> str:
     """A difference with its interval; empty if there is none."""
     return "" if diff != diff else f"{signed(diff)} {interval(low, high)}".rstrip()
-
-
-def floor(comparison: Comparison) -> list[str]:
-    """The sentence on the placebo floor, if there is one."""
-    if not (found := comparison.floor):
-        return []
-    pairs, seeds = counted(found.pairs, "pair"), counted(found.seeds, "seed")
-    of = f"{100 * found.level:g} %; {pairs} of arms, {seeds}"
-    least, most = number(min(found.of.values())), number(found.value)
-    ends = most if least == most else f"{least} to {most} by text and training"
-    return [f"Arms of the same functions differ by at most {ends} ({of}): the floor."]
-
-
-def share_of_attention(share: float) -> str:
-    """The words for a difference as a share of what attention is worth; empty if that is not known."""
-    return f", {percent(share)} of what attention is worth" if math.isfinite(share) else ""
 
 
 def percent(share: float) -> str:
@@ -165,7 +144,6 @@ def fields(one: Finding, terms: Mapping[str, str] | None = None) -> dict[str, st
         **{"why": why, "reason": f"; {why}" if why else ""},
         **{"more": more_seeds(one.more_seeds), "look": at_look(one)},
         "family": "" if one.is_primary else " (exploratory)",
-        "share": share_of_attention(one.share),
         "perplexity": perplexity(one.ratio),
     }
 

@@ -153,11 +153,6 @@ class StudyRecord:
         )
 
     @property
-    def reports_at_baseline(self) -> bool:
-        """Whether the arms of a tuned study report at their baselines' values too."""
-        return "baseline_rate" in self.declared.get("report_at", [])
-
-    @property
     def reporting_seeds(self) -> list[int]:
         """The seeds that were not used to choose values."""
         return [seed for seed in self.seeds if str(seed) not in self.development_seeds]
@@ -185,9 +180,8 @@ def read_record(plain: Mapping[str, Any]) -> StudyRecord:
             raise ConfigError(f"looks.at={looks.at}: not the rising numbers of seeds of one look or more")
         if len({*looks.seeds}) < len(looks.seeds):
             raise ConfigError("looks.seeds: a seed is there twice")
-    for key in ("develop", "report_at"):
-        if not isinstance(record.declared.get(key, []), list):
-            raise ConfigError(f"declared.{key}={record.declared[key]}: not a list")
+    if not isinstance(record.declared.get("develop", []), list):
+        raise ConfigError(f"declared.develop={record.declared['develop']}: not a list")
     return record
 
 

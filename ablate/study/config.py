@@ -115,21 +115,14 @@ class Design:
     """Which runs come next. This is the design of a grid, and of any sweep: every combination.
 
     levels: override key -> values, in the syntax of overrides, for all keys that were given. arms: what is
-    compared. looks: at which arms may stop before the last seed. baselines: of each arm that reports at their
-    values, contrast by contrast. needs_test_split: whether it reports on the
-    test split.
+    compared. looks: at which arms may stop before the last seed. needs_test_split: whether it
+    reports on the test split.
     """
 
     levels: Mapping[str, Sequence[str]]
     arms: Sequence[Overrides] = ((),)
     looks: Looks | None = None
-    baselines: Mapping[Overrides, Sequence[Overrides]] = field(default_factory=dict)
     needs_test_split: ClassVar[bool] = False
-
-    @property
-    def reports_at_baselines(self) -> bool:
-        """Whether its runs depend on what the baselines of its arms are."""
-        return False
 
     def propose(self, rows: Rows) -> list[Overrides]:
         """The runs to train next; none when the study is complete, or waits for runs that are under way."""
@@ -175,10 +168,6 @@ class Design:
         """The arms with their levels of all factors but the seed."""
         return combinations({key: values for key, values in self.levels.items() if key != "seed"}, self.arms)
 
-    def runs_a_seed(self, arm: Overrides) -> int:
-        """How many runs of one of `compared` report at each seed."""
-        return 1
-
     def name(self, arm: Overrides) -> str:
         """What one of `compared` is called: the overrides that distinguish it from others."""
         arms = self.compared
@@ -219,9 +208,7 @@ class Design:
     def costs(self, rows: Rows) -> dict[str, tuple[int, int]]:
         """How many runs each phase takes at least and at most; empty if that is fixed. rows: those that are
         left out."""
-        if not (looks := self.looks):
-            return {}
-        return {"report": looks.costs({arm: self.runs_a_seed(arm) for arm in looks.arms})}
+        return {"report": self.looks.costs()} if self.looks else {}
 
 
 @dataclass(frozen=True, kw_only=True)

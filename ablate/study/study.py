@@ -3,7 +3,6 @@ Runs that differ only in seeds are composed and resolved once."""
 
 import contextlib
 import dataclasses
-import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ablate.analysis.contrasts import Pair, not_shown, primary_pairs
+from ablate.analysis.contrasts import not_shown, primary_pairs
 from ablate.analysis.controls import equal_variants
 from ablate.analysis.frames import frame
 from ablate.analysis.looks import Looks, usual, usual_seeds
@@ -69,14 +68,9 @@ class Study:
         config = declared(sweep) if sweep.study else None
         self._arrange(config if config is None or config.seeds else self._with_usual_seeds(config))
         if self.config:
-            at, reports_there = self._looks_at(self.config), self.design.reports_at_baselines
-            if at or reports_there:
-                looks, baselines = self._matched(self.config)
-                self.design = replace(
-                    self.design,
-                    looks=replace(looks, at=at) if at and looks else None,
-                    baselines=baselines if reports_there else {},
-                )
+            at = self._looks_at(self.config)
+            if at and (looks := self._matched(self.config)):
+                self.design = replace(self.design, looks=replace(looks, at=at))
 
     def _arrange(self, config: StudyConfig | None) -> None:
         """Settle which runs are possible: those of this config, as the command line changes it."""
@@ -98,7 +92,7 @@ class Study:
         if not count:
             self._arrange(replace(config, seeds=[str(first)]))
             assert self.config is not None, "there is one"
-            looks, _ = self._matched(self.config)
+            looks = self._matched(self.config)
             count = usual_seeds(looks.contrasts if looks else 0)
         return replace(config, seeds=[str(seed) for seed in range(first, first + count)])
 
@@ -133,9 +127,8 @@ class Study:
             return []
         return usual(seeds) if given is None else given
 
-    def _matched(self, config: StudyConfig) -> tuple[Looks | None, dict[Overrides, list[Overrides]]]:
-        """The primary contrasts as pairs of arms: looks at them, none so far, and the baselines of each arm,
-        contrast by contrast; without variants of its own, a contrast has its baseline for all, itself too."""
+    def _matched(self, config: StudyConfig) -> Looks | None:
+        """Looks at the primary contrasts as pairs of arms, none so far; None if no arm can be built."""
         runs = dict[Overrides, Run]()
         for arm in self.design.compared:
             try:
@@ -145,23 +138,16 @@ class Study:
             except ConfigError:  # it is left out, and `ready` says why
                 continue
         if not runs:
-            return None, {}
-        variants, arms, of_contrasts = settings(runs.values()), [*runs], list[list[Pair]]()
+            return None
+        variants = settings(runs.values())
         place = {run.run_id: at for at, run in reversed([*enumerate(runs.values())])}
         of_variant = [place[run_id] for run_id in variants.table["run_id"]]
         try:
-            for contrast in config.primary:
-                of_contrasts.append(primary_pairs(variants, [contrast], free=config.free)[0])
+            pairs, _ = primary_pairs(variants, config.primary, free=config.free)
         except ConfigError as error:
             raise ConfigError(f"study.primary: {error}") from error
-        baselines = defaultdict[Overrides, list[Overrides]](list)
-        for contrast, pairs in zip(config.primary, of_contrasts, strict=True):
-            itself = {(base, base) for _, base in pairs if not contrast.variants}
-            for one, base in [*pairs, *itself]:
-                baselines[arms[of_variant[one]]].append(arms[of_variant[base]])
-        pairs = [*dict.fromkeys(itertools.chain(*of_contrasts))]
         equal = [k for k, other in enumerate(equal_variants(variants, pairs)) if other is not None]
-        looks = Looks(
+        return Looks(
             at=[],
             pairs=[(of_variant[one], of_variant[base]) for one, base in pairs],
             equal=equal,
@@ -169,14 +155,13 @@ class Study:
             metric=config.metric,
             margin=math.nan if config.margin is None else config.margin,
             seeds=self.design.levels["seed"],
-            arms={arm: self.design.name(arm) for arm in arms},
+            arms={arm: self.design.name(arm) for arm in runs},
         )
-        return looks, {arm: [*dict.fromkeys(of)] for arm, of in baselines.items()}
 
     @property
     def contrasts(self) -> int:
         """How many contrasts were chosen in advance; 0 for a plain sweep."""
-        looks = self.design.looks or (self._matched(self.config)[0] if self.config else None)
+        looks = self.design.looks or (self._matched(self.config) if self.config else None)
         return looks.contrasts if looks else 0
 
     def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:

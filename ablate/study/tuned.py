@@ -3,10 +3,10 @@ is on fresh seeds and the test split."""
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
@@ -33,8 +33,7 @@ EXTENSIONS = 1  # octaves by which grids grow in most studies, for forecasts
 class Tuned(StudyConfig):
     """tune: the key for which each arm gets its own value. develop: the seeds used to choose it. extend: by
     how many octaves the grid may grow on either side. tune_at: levels of factors at which values are chosen,
-    for all levels of these. report_at: the values at which arms report: their own (tuned), that of their
-    baseline, and an octave to either side of their own."""
+    for all levels of these."""
 
     kind: ClassVar[str] = "tuned"
     example: ClassVar[str] = "tuned"
@@ -43,10 +42,6 @@ class Tuned(StudyConfig):
     develop: Seeds
     extend: Annotated[int, AtLeast(0), ErrorText("how many octaves the grid may grow by; use 0, 1, 2, …")]
     tune_at: Arm = field(default_factory=dict)
-    report_at: Annotated[
-        list[Literal["tuned", "baseline_rate", "octaves"]],
-        ErrorText("write [tuned], with baseline_rate and octaves if arms are to report there too"),
-    ] = field(default_factory=lambda: ["tuned", "baseline_rate", "octaves"])
 
     @property
     def first_seed(self) -> int:
@@ -100,10 +95,6 @@ class TunedDesign(Design):
     def key(self) -> str:
         return self.study.tune
 
-    @property
-    def reports_at_baselines(self) -> bool:
-        return "baseline_rate" in self.study.report_at
-
     def tuned_as(self, arm: Overrides) -> Overrides:
         """The arm whose value it takes: itself, but at the levels of tune_at."""
         each = [(override, override.partition("=")[0]) for override in arm]
@@ -122,43 +113,21 @@ class TunedDesign(Design):
         return {arm: chosen[of] for arm in self.arms if (of := self.tuned_as(arm)) in chosen}
 
     def members(self, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
-        """First the grid on development seeds, then its extensions, then the report. With the roles of each
-        run in the report: tuned (at the arm's own value), baseline_rate (at the value of a baseline of the
-        arm), octave_down and octave_up (at half and at twice its own value); each with the arms whose value
-        it comes from. A development run has none."""
+        """First the grid on development seeds, then its extensions, then the report. With the role of each
+        run in the report, `tuned`, and the arms at whose own value it is. A development run has none."""
         now = self.found(rows)
         members: dict[Overrides, dict[str, list[Overrides]]] = {
             run: {} for arm, points in now.points.items() for run in self.search.runs(arm, points)
         }
         choices = self._of_arms(now)
         for arm, choice in choices.items():
-            for role, source, value in self._report(arm, choices) if choice.value else ():
-                for run in at_value(arm, self.key, value, self.levels["seed"]):
-                    members.setdefault(run, {}).setdefault(role, []).append(source)
+            for run in at_value(arm, self.key, choice.value, self.levels["seed"]) if choice.value else ():
+                members.setdefault(run, {}).setdefault("tuned", []).append(arm)
         return members
-
-    def _report(
-        self, arm: Overrides, choices: Mapping[Overrides, Choice]
-    ) -> Iterator[tuple[str, Overrides, str]]:
-        """The values at which an arm reports: (role, arm whose value it comes from, value)."""
-        own = choices[arm].value
-        assert own is not None
-        yield "tuned", arm, own
-        for other in self.baselines.get(arm, ()):
-            if (reference := choices.get(other)) and reference.value is not None:
-                yield "baseline_rate", other, reference.value
-        if "octaves" in self.study.report_at:
-            if (half := self.search.text(float(own) / 2)) != own:
-                yield "octave_down", arm, half
-            yield "octave_up", arm, self.search.text(float(own) * 2)
 
     @property
     def compared(self) -> list[Overrides]:
         return [*self.arms]
-
-    def runs_a_seed(self, arm: Overrides) -> int:
-        others = {*self.baselines.get(arm, ())} - {arm}
-        return 1 + len(others) + 2 * ("octaves" in self.study.report_at)
 
     def first_runs(self, arm: Overrides) -> list[Overrides]:
         first = self.levels["seed"][:1]
@@ -223,7 +192,7 @@ class TunedDesign(Design):
         looked, seeds = self.decisions(rows), len(self.levels["seed"])
         at_most = dict(zip(looked.looks.arms, looked.seeds_wanted("most"), strict=True)) if looked else {}
         reporting = [arm for arm in self.arms if self.tuned_as(arm) in now.points]
-        return sum(self.runs_a_seed(arm) * int(at_most.get(arm, seeds)) for arm in reporting)
+        return sum(int(at_most.get(arm, seeds)) for arm in reporting)
 
     def closing(self, rows: Rows) -> list[str]:
         """The chosen value, in one line per arm; or why nothing could be chosen."""

@@ -1,5 +1,6 @@
 """What to do next: what matters most comes first, and nothing is asked for that would not help."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -90,8 +91,8 @@ def test_more_seeds_of_a_plain_grid_with_their_time():
 def test_the_number_of_seeds_of_a_study_stays_and_fresh_ones_are_another():
     fixed = asked(concat_and_sum(8, 0.03), **PRIMARY)
     assert len(fixed) == 1 and " 'seed=range(8," in fixed[0] and "name=s-again`" in fixed[0]
-    duel = asked(concat_and_sum(8, 0.03), typed=[], command="ablate duel sum concat", **PRIMARY)
-    assert "`ablate duel sum concat --seeds " in duel[0]
+    duel = asked(concat_and_sum(8, 0.03), typed=[], command="ablate duel sum concat --seeds 8", **PRIMARY)
+    assert re.search(r"About (\d+) seeds would decide this: .*`ablate duel sum concat --seeds \1`", duel[0])
 
 
 @pytest.mark.slow

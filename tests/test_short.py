@@ -1,6 +1,5 @@
 """What `ablate compare` prints at first: short, complete, and without the words of statistics."""
 
-import textwrap
 from dataclasses import replace
 
 import numpy as np
@@ -81,7 +80,7 @@ def test_why_has_the_rest(command):
 @pytest.mark.slow
 def test_so_is_a_study_of_the_repository(command):
     code, out, err = command("compare", str(ROOT / "docs" / "looks"))
-    assert code == 0 and height(out + err) <= 13 and "\nvariant  " in out
+    assert code == 0 and height(out + err) <= 16 and "\nvariant  " in out
     assert not [word for word in LEARNED_LATER if word in out.lower()]
     assert "95 % confidence for all 3 together, decided at 6 to 8 of at most 32 seeds." in out
 
@@ -154,21 +153,6 @@ def test_without_any_contrast_a_baseline_is_proposed_that_works(command):
     advice = out.partition("try ")[2].partition(".")[0].split()
     _, out, _ = command("compare", "rows.csv", *advice)
     assert DIGITS in out and "baseline" in out
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("two_seeds_decide")
-def test_a_long_command_goes_by_its_study_and_its_seeds():
-    few = table(*hand_worked()).query("fusion != 'sum'").assign(**SIZE)
-    typed = ["-m", "fusion=concat,mean", "name=s"]
-    for keys, begins in ((0, "About "), (7, "Next: `ablate run "), (40, "About ")):
-        record = make_record(
-            seeds=[0, 1, 2, 3], typed=[*typed, *(f"some.key_{i}=12345" for i in range(keys))]
-        )
-        _, line = brief_lines(compare(few, records=[record]), [record], [])
-        assert line.startswith(begins) and len(textwrap.wrap(line, 80)) <= 3
-        assert ("`ablate run -m fusion=concat,mean name=s" in line) is (keys < 40)
-        assert ("the command of s with 'seed=range(0," in line) is (keys == 40)
 
 
 def test_a_study_with_looks_left_names_the_command_that_goes_on():

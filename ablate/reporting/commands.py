@@ -111,7 +111,7 @@ def with_seeds(record: StudyRecord, count: int) -> str:
 def with_fresh_seeds(record: StudyRecord, count: int) -> str:
     """Another study, with so many seeds that this one has not seen."""
     if record.command.startswith("ablate duel "):  # each number of seeds makes a duel with seeds of its own
-        return advised([*shlex.split(record.command.rpartition(" --seeds ")[0]), "--seeds", str(count)])
+        return advised([*shlex.split(record.command.partition(" --seeds ")[0]), "--seeds", str(count)])
     first = max(record.seeds, default=0) + 1
     return changed(record, "again", f"seed=range({first},{first + count})")
 

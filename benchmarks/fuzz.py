@@ -2,14 +2,12 @@
 
     python benchmarks/fuzz.py --seed 7
     python benchmarks/fuzz.py --seed 7 --only 1234
-    python benchmarks/fuzz.py python --cases 2000
     python benchmarks/fuzz.py store --cases 1000
     python benchmarks/fuzz.py configs --cases 500
 
-With `python`, odd calls of the Python interface: each has to return, or to raise TypeError or ConfigError in
-one line, and to leave all that is global as it was. With `store`, odd stores: each command that reads one has
-to end in a result or in one line, in 10 s of the processor, and to touch nothing outside of it. With
-`configs`, hostile configs: none may run code, or change a file.
+With `store`, odd stores: each command that reads one has to end in a result or in one line, in 10 s of the
+processor, and to touch nothing outside of it. With `configs`, hostile configs: none may run code, or change a
+file.
 
 Ten command lines alternate with one odd file. A case fails with a traceback, if it takes longer than
 --longest says (more than the usual 20 s on a busy machine), if it changes a file of the user's, or if it
@@ -31,9 +29,7 @@ from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.odd import calls
 from benchmarks.odd import trial as trials
-from benchmarks.odd.calls import Call, Program, odd_call
 from benchmarks.odd.commands import odd_command
 from benchmarks.odd.configs import Cage, odd_config
 from benchmarks.odd.files import odd_file
@@ -44,22 +40,22 @@ KINDS = (*[odd_command] * 10, odd_file)
 CASES = 3000 // 10 * len(KINDS)
 LIMITS = {resource.RLIMIT_DATA: 4 << 30, resource.RLIMIT_FSIZE: 1 << 30, resource.RLIMIT_CORE: 0}
 
-sandbox: Sandbox | Program | Stores  # of this process
+sandbox: Sandbox | Stores  # of this process
 
 
-def case(face: str, seed: int, number: int) -> Case | Call | OddStore:
-    faces = {"python": odd_call, "store": odd_store, "configs": odd_config}
+def case(face: str, seed: int, number: int) -> Case | OddStore:
+    faces = {"store": odd_store, "configs": odd_config}
     kind = faces.get(face) or KINDS[number % len(KINDS)]
     return kind(random.Random(f"{seed} {number}"))
 
 
 def begin(root: str, face: str, longest: float) -> None:
     global sandbox
-    trials.LONGEST_S = calls.LONGEST_S = longest
+    trials.LONGEST_S = longest
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"}
     for limit, most in LIMITS.items():
         resource.setrlimit(limit, (most, most))
-    kinds = {"python": Program, "store": Stores, "configs": Cage}
+    kinds = {"store": Stores, "configs": Cage}
     sandbox = kinds.get(face, Sandbox)(Path(tempfile.mkdtemp(dir=root)))
 
 
@@ -67,7 +63,7 @@ def trial(face: str, seed: int, number: int) -> Ending:
     return sandbox.trial(case(face, seed, number))  # pyright: ignore[reportArgumentType]
 
 
-def shown(number: int, of: Case | Call | OddStore, ending: Ending) -> str:
+def shown(number: int, of: Case | OddStore, ending: Ending) -> str:
     """A violation as one line."""
     if not isinstance(of, Case):
         return f"{number}: {'; '.join(ending.faults)}: {of}"
@@ -77,7 +73,7 @@ def shown(number: int, of: Case | Call | OddStore, ending: Ending) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    faces = ("commands", "python", "store", "configs")
+    faces = ("commands", "store", "configs")
     parser.add_argument("face", nargs="?", choices=faces, default="commands")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, action="append", help="this case alone, and all that it said")

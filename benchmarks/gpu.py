@@ -2,9 +2,7 @@
 
     python benchmarks/gpu.py stack      training steps of runs as one, by model, members and precision
     python benchmarks/gpu.py equal      each method trained as one, against its runs alone
-    python benchmarks/gpu.py tests      the tests marked gpu
     python benchmarks/gpu.py study      study=fusion, whole: 64 runs of 2,000 steps, by part
-    python benchmarks/gpu.py stack --nanogpt DIR      the same, with nanoGPT (its clone in DIR) beside it
 
 The shortest measurements come first. What was measured lies in docs/gpu.json and is not measured again, so a
 command that was cut off goes on where it was. Without a CUDA device, or with --smoke, all is tried on the CPU
@@ -18,7 +16,6 @@ be the same bytes, which finds a capture that disturbs another one (pytorch issu
 import argparse
 import contextlib
 import dataclasses
-import importlib.util
 import itertools
 import json
 import multiprocessing
@@ -79,8 +76,7 @@ Losses = Generator[torch.Tensor]  # of each step, (M,)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is measured. way: members as one (`stack`), the loop of one model without capture and flat state
-    (`loop`), the same compiled (`compiled`), or nanoGPT's (`nanogpt`, `nanogpt compiled`)."""
+    """What is measured. way: members as one (`stack`), or the loop of one model without capture (`loop`)."""
 
     model: str
     precision: str
@@ -97,7 +93,7 @@ class Case:
         return f"{self.model} {self.precision}{members}{free}{shared}"
 
 
-def cases(smoke: bool, nanogpt: bool) -> list[Case]:
+def cases(smoke: bool) -> list[Case]:
     """The shortest first."""
     if smoke:
         return [Case("tiny", "float32"), Case("tiny", "float32", 2), Case("tiny", "float32", way="loop")]
@@ -107,15 +103,13 @@ def cases(smoke: bool, nanogpt: bool) -> list[Case]:
         found += [Case(model, precision, members) for members in MEMBERS[model]]
         found += [Case(model, precision, MEMBERS[model][-2], deterministic=False)]
     found += [Case("nano", "bfloat16", processes=SHARING)]
-    ways = ("compiled", *(("nanogpt", "nanogpt compiled") if nanogpt else ()))
-    found += [Case(model, "bfloat16", way=way) for model in ("nano", "small") for way in ways]
     work = {"tiny": 1, "nano": 3, "small": 400}
     return sorted(found, key=lambda case: work[case.model] * case.members)
 
 
 def runs_of(case: Case, where: str, *more: str, small: bool) -> list[PlacedRun]:
     keys = [f"model={case.model}", f"train={MODELS[case.model]}", f"train.precision={case.precision}", *TEXT]
-    keys += [f"device={where}", f"train.compile={str(case.way == 'compiled').lower()}"]
+    keys += [f"device={where}"]
     keys += (*(SMALL if small else ()), *more)
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         run = prepare(to_run_config(hydra.compose("config", overrides=keys)))
@@ -155,39 +149,11 @@ def loop(run: PlacedRun) -> Losses:
         yield loss.detach()[None]
 
 
-def nanogpt(run: PlacedRun, directory: Path, *, compiled: bool) -> Losses:
-    """nanoGPT at the same sizes, as its train.py trains it."""
-    spec = importlib.util.spec_from_file_location("nanogpt", directory / "model.py")
-    assert spec and spec.loader
-    theirs: Any = importlib.util.module_from_spec(spec)
-    sys.modules["nanogpt"] = theirs
-    spec.loader.exec_module(theirs)
-    a, b = run.spec, run.config.train
-    sizes = {"n_layer": a.layers, "n_embd": a.d_model, "n_head": run.config.heads, "vocab_size": a.vocab}
-    model = theirs.GPT(theirs.GPTConfig(block_size=a.context, dropout=0.0, bias=False, **sizes)).to(
-        run.device
-    )
-    update = model.configure_optimizers(b.weight_decay, b.lr, (b.beta1, b.beta2), run.device.type)
-    called = torch.compile(model) if compiled else model
-    x = torch.randint(a.vocab, (b.batch, a.context), device=run.device)
-    while True:
-        with torch.autocast(run.device.type, torch.bfloat16):
-            _, loss = called(x, x)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        update.step()
-        update.zero_grad(set_to_none=True)
-        yield loss.detach()[None]
-
-
-def measured(case: Case, where: str, directory: Path | None) -> Result:
+def measured(case: Case, where: str) -> Result:
     runs, how, times = runs_of(case, where, small=where == "cpu"), [], []
     device.reset_peak_memory(runs[0].device)
 
     def steps(count: int) -> Losses:
-        if case.way.startswith("nanogpt"):
-            assert directory
-            return nanogpt(runs[0], directory, compiled="compiled" in case.way)
         return loop(runs[0]) if case.way == "loop" else stacked(runs[:count], how)
 
     def first(count: int) -> torch.Tensor:
@@ -256,8 +222,8 @@ def in_processes(
             return [{"failed": f"{type(error).__name__}: {error}"}]
 
 
-def timed(case: Case, where: str, directory: Path | None) -> Result:
-    results = in_processes(measured, case, where, directory, count=case.processes)
+def timed(case: Case, where: str) -> Result:
+    results = in_processes(measured, case, where, count=case.processes)
     if "failed" in results[0]:
         return {"failed": f"{case.name}: {results[0]['failed']}"}
     together = sum(result["member_steps_s"] for result in results)
@@ -295,13 +261,6 @@ def study(smoke: bool) -> Result:
             "members": rows["members"].max().item(),
             "steps_s": float(rows["wall_s"].sum()),
         }
-
-
-def tests(smoke: bool) -> Result:
-    chosen = "gpu and not slow" if smoke else "gpu"
-    pytest = ("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", chosen, "tests/test_gpu.py")
-    done = call(*pytest, limit_s=COMMAND_S)
-    return {"said": done.strip().splitlines()[-1].strip("= ")}
 
 
 def call(*words: str, cwd: Path = ROOT, limit_s: float = ONE_S) -> str:
@@ -362,8 +321,6 @@ def tables(kept: Mapping[str, Any]) -> str:
     results: Mapping[str, Result] = kept["results"]
     here = kept["machine"]
     lines = [f"{here['device']}, torch {here['torch']}, CUDA {here['cuda']}, Python {here['python']}."]
-    if "tests" in results:
-        lines += ["", f"`pytest -m gpu`: {results['tests']['said']}."]
     for name, one in results.items():
         if "methods" in one:
             methods: Mapping[str, tuple[float, str]] = one["methods"]
@@ -422,25 +379,20 @@ def with_tables(page: str, text: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["stack", "equal", "tests", "study"])
+    parser.add_argument("what", choices=["stack", "equal", "study"])
     parser.add_argument("--smoke", action="store_true", help="on the CPU, at small sizes; writes nothing")
-    parser.add_argument("--nanogpt", type=Path, metavar="DIR")
     arguments = parser.parse_args()
     smoke = arguments.smoke or not torch.cuda.is_available()
     where = "cpu" if smoke else "cuda"
     kept = {"machine": machine(), "results": {}} if smoke else opened(KEPT)
     work: dict[str, Callable[[], Result]] = {
-        "stack": {
-            case.name: lambda case=case: timed(case, where, arguments.nanogpt)
-            for case in cases(smoke, arguments.nanogpt is not None)
-        },
+        "stack": {case.name: lambda case=case: timed(case, where) for case in cases(smoke)},
         "equal": {
             f"equal in {precision}": lambda precision=precision: in_processes(
                 parted, precision, where, limit_s=COMMAND_S / 2
             )[0]
             for precision in ("float32", "bfloat16")
         },
-        "tests": {"tests": lambda: tests(smoke)},
         "study": {"study": lambda: study(smoke)},
     }[arguments.what]
     left = measure(work, kept, COMMAND_S, smoke=smoke)

@@ -1,19 +1,16 @@
 """Time a sweep of ablate and other ways to make the same runs, alternating.
 
     python benchmarks/sweep.py --model nano --runs 8 --ours float32,bfloat16 --against plain
-    python benchmarks/sweep.py --model tiny --runs 64 --steps 0,100 --rounds 3 --against stock
     python benchmarks/sweep.py --model nano --runs 8 --against nanogpt --nanogpt PATH --text input.txt
 
-plain: plain.py, a plain PyTorch loop, run after run, with all threads. stock: the same sweep of ablate with
-Hydra's own launcher. nanogpt: a clone of github.com/karpathy/nanoGPT, trained on a CPU as its README says,
-one process per run (its data/shakespeare_char/prepare.py reads the text). ablate and nanoGPT evaluate before
-the first step and after the last one: nanoGPT 15,360 tokens of each split, ablate 16,384 of the validation
-split, and all of it at the end.
+plain: plain.py, a plain PyTorch loop, run after run, with all threads. nanogpt: a clone of
+github.com/karpathy/nanoGPT, trained on a CPU as its README says, one process per run (its
+data/shakespeare_char/prepare.py reads the text). ablate and nanoGPT evaluate before the first step and after
+the last one: nanoGPT 15,360 tokens of each split, ablate 16,384 of the validation split, and all of it at the
+end.
 
---ours: the variants of ablate, of float32, bfloat16, compiled, bfloat16+compiled. Each contestant makes its
-runs at two lengths. The ratio of whole times at the longer one includes start-up and evaluation; the slope
-between the two lengths is training alone. Models are compiled in advance; that first time is reported
-separately.
+Each contestant makes its runs at two lengths. The ratio of whole times at the longer one includes start-up
+and evaluation; the slope between the two lengths is training alone.
 """
 
 import argparse
@@ -30,24 +27,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import hydra
-import pandas as pd
-import torch
 
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.compute.device import processor
 from ablate.compute.limits import available_cores
 from ablate.data.corpus import open_corpus
-from ablate.model.costs import flops_per_token
-from ablate.model.sizing import resolve_spec
 
 HERE = Path(__file__).parent
-OURS = {
-    "float32": (),
-    "bfloat16": ("train.precision=bfloat16",),
-    "compiled": ("train.compile=true",),
-    "bfloat16+compiled": ("train.precision=bfloat16", "train.compile=true"),
-}
+OURS = ("float32", "bfloat16")
 TRAIN = {"tiny": "default", "nano": "nanogpt", "small": "default"}
 Contestant = Callable[[int], None]
 
@@ -110,17 +98,6 @@ def nanogpt(clone: Path, model: str, runs: int, text: Path) -> Contestant:
     return make
 
 
-def product_rate(dtype: torch.dtype) -> float:
-    """FLOP/s of a matrix product of 1024 × 1024 with all threads."""
-    a, b = (torch.randn(1024, 1024).to(dtype) for _ in range(2))
-    seconds = []
-    for _ in range(30):
-        began = time.perf_counter()
-        torch.mm(a, b)
-        seconds.append(time.perf_counter() - began)
-    return 2 * 1024**3 / statistics.median(seconds)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -130,10 +107,9 @@ def main() -> None:
     parser.add_argument("--steps", default="50,200", help="the two lengths of a run; 0 leaves out the first")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ours", default="float32,bfloat16", help=f"of {', '.join(OURS)}")
-    parser.add_argument("--against", default="plain", help="plain, stock, nanogpt; several by commas")
+    parser.add_argument("--against", default="plain", help="plain, nanogpt; several by commas")
     parser.add_argument("--nanogpt", type=Path, help="a clone of nanoGPT")
     parser.add_argument("--text", type=Path, help="default: what corpus=docs reads")
-    parser.add_argument("--chart", type=Path, help="an SVG of the ratios")
     arguments = parser.parse_args()
     short, long = map(int, arguments.steps.split(","))
     with tempfile.TemporaryDirectory() as directory:
@@ -143,30 +119,21 @@ def main() -> None:
         else:
             text.write_text(default_text(), encoding="utf-8")
         model, runs = arguments.model, arguments.runs
-        contestants = {name: ablate(model, runs, text, *OURS[name]) for name in arguments.ours.split(",")}
+        ours = arguments.ours.split(",")
+        contestants = {name: ablate(model, runs, text, f"train.precision={name}") for name in ours}
         for name in filter(None, arguments.against.split(",")):
             if name == "plain":
                 contestants[name] = plain(model, runs, text)
-            elif name == "stock":
-                contestants[name] = ablate(model, runs, text, "hydra/launcher=basic")
             else:
                 clone = Path(directory) / "nanoGPT"
                 shutil.copytree(arguments.nanogpt, clone)
                 contestants[name] = nanogpt(clone, model, runs, text)
-        for name in filter(lambda name: "compiled" in name, contestants):
-            print(
-                f"{name}: the first time, compiling, {seconds(contestants[name], 1):.0f} s for a step of each"
-            )
         totals, slopes = race(contestants, short, long, arguments.rounds)
         print(
             f"{processor()}, {available_cores()} cores; {model}, {runs} runs;"
             f" medians (range) of {arguments.rounds}"
         )
         report(totals, slopes, long)
-        if short:
-            shares(model, runs, slopes, text)
-        if arguments.chart:
-            draw(arguments.chart, totals, slopes)
 
 
 def race(
@@ -215,39 +182,6 @@ def has_slope(slopes: dict[str, list[float]]) -> bool:
 
 def dtype_of(name: str) -> str:
     return "bfloat16" if "bfloat16" in name else "float32"
-
-
-def shares(model: str, runs: int, slopes: dict[str, list[float]], text: Path) -> None:
-    """What part of the processor's product rate, in the dtype of each, the steps reach."""
-    with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
-        overrides = of_characters(model, text)
-        config = to_run_config(hydra.compose("config", overrides=overrides))
-    spec = resolve_spec(config, open_corpus(config.corpus).tokenizer.vocab_size)
-    flops = 3 * flops_per_token(spec) * config.train.batch * spec.context
-    for dtype in (torch.float32, torch.bfloat16):
-        rate = product_rate(dtype)
-        print(f"{dtype}: {rate / 1e9:.0f} GFLOP/s with all threads, of which", end=" ")
-        those = [name for name in slopes if f"torch.{dtype_of(name)}" == str(dtype)]
-        each = (f"{name} {flops * runs / statistics.median(slopes[name]) / rate:.0%}" for name in those)
-        print(", ".join(each))
-
-
-def draw(path: Path, totals: dict[str, list[float]], slopes: dict[str, list[float]]) -> None:
-    """The ratios of `report`: a point for the median, a line for the range."""
-    import altair as alt
-
-    rows = []
-    for ours, other in pairs(totals):
-        for what, times in (("steps alone", slopes), ("with start-up and evaluation", totals)):
-            each = [a / b for a, b in zip(times[other], times[ours], strict=True)]
-            label = f"{ours} against {other}"
-            rows.append((label, what, statistics.median(each), min(each), max(each)))
-    table = pd.DataFrame(rows, columns=["pair", "what", "median", "low", "high"])
-    base = alt.Chart(table).encode(y=alt.Y("pair", title=None, sort=None), yOffset="what", color="what")
-    lines = base.mark_rule(strokeWidth=2).encode(x=alt.X("low", title="times as fast"), x2="high")
-    points = base.mark_point(filled=True, size=60).encode(x="median")
-    one = alt.Chart(pd.DataFrame({"x": [1]})).mark_rule(strokeDash=[4, 4], color="gray").encode(x="x")
-    (one + lines + points).properties(width=420).save(path)
 
 
 def spread(values: list[float]) -> str:

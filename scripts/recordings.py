@@ -10,12 +10,9 @@ directory, one after the other.
 import argparse
 import io
 import os
-import pty
 import re
 import shlex
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +26,7 @@ STUDY = "# ablate run -m fusion=concat,sum 'seed=range(6)' train.steps=200 name=
 RECORDINGS = {"compare": [STUDY, "ablate compare first"], "report": [STUDY, "# ablate report first"]}
 PAGES = {"report": "runs/studies/first/report.html"}  # recordings of a page, not of the terminal
 DOCS = Path(__file__).parent.parent / "docs"
-COLUMNS, LINES = 80, 50
+COLUMNS = 80
 ANSI = [(207, 34, 46), (26, 127, 55), (154, 103, 0), (9, 105, 218), (130, 80, 223), (27, 124, 131)]
 BRIGHT = [(255, 123, 114), (63, 185, 80), (210, 153, 34), (88, 166, 255), (188, 140, 255), (57, 197, 207)]
 THEMES = {
@@ -73,62 +70,20 @@ def session(commands: Sequence[str], directory: Path) -> Text:
     """
     lines = []
     for command in commands:
-        printed = screen(as_override(shlex.split(command.removeprefix("#")), directory))
+        shown = printed(shlex.split(command.removeprefix("#")), directory)
         if not command.startswith("#"):
-            lines += [Text(f"$ {command}", "bold"), *printed]
-    shown = Text("\n").join(lines)
-    shown.rstrip()
-    return shown
+            lines += [Text(f"$ {command}", "bold"), *map(Text.from_ansi, shown.splitlines())]
+    text = Text("\n").join(lines)
+    text.rstrip()
+    return text
 
 
-def as_override(words: Sequence[str], directory: Path) -> str:
-    """All that a command writes to an 80-column terminal, escape codes included."""
-    program = shutil.which(words[0]) or words[0]
-    size = {"COLUMNS": str(COLUMNS), "LINES": str(LINES), "TERM": "xterm-256color"}
-    master, slave = pty.openpty()
-    with subprocess.Popen(
-        [program, *words[1:]],
-        cwd=directory,
-        env={**os.environ, **size},
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-    ) as process:
-        os.close(slave)
-        chunks = []
-        while chunk := _read(master):
-            chunks.append(chunk)
-    os.close(master)
-    if process.returncode:
-        sys.stderr.write(b"".join(chunks).decode())
-        raise subprocess.CalledProcessError(process.returncode, [*words])
-    return b"".join(chunks).decode()
-
-
-def screen(written: str) -> list[Text]:
-    """The lines that stay on the screen, in color; a progress bar, for example, is drawn and erased again.
-
-    Of a terminal's codes it knows those that rich writes: returns, the cursor up or down, and erased lines.
-    """
-    lines, row, overwrites = [""], 0, False
-    hidden = re.sub(r"\x1b(?:\[\?\d+[hl]|\][^\x07]*\x07)", "", written)  # whether there is a cursor; titles
-    for piece in re.split(r"(\r*\n|\r|\x1b\[\d*[ABJK])", hidden):
-        if piece.endswith("\n"):
-            row, overwrites = row + 1, True
-        elif piece == "\r":
-            overwrites = True
-        elif moved := re.fullmatch(r"\x1b\[(\d*)([ABJK])", piece):
-            count = int(moved[1] or 1)
-            if moved[2] in "AB":
-                row = max(row - count, 0) if moved[2] == "A" else row + count
-            else:
-                lines[row:] = ["", *(lines[row + 1 :] if moved[2] == "K" else [])]
-        elif piece:
-            lines += [""] * (row + 1 - len(lines))
-            lines[row] = piece if overwrites else lines[row] + piece
-            overwrites = False
-        lines += [""] * (row + 1 - len(lines))
-    return [Text.from_ansi(line) for line in lines]
+def printed(words: Sequence[str], directory: Path) -> str:
+    """What a command writes to an 80-column terminal, escape codes included. Raises CalledProcessError."""
+    env = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
+    command = ["script", "-qec", shlex.join(words), os.devnull]
+    done = subprocess.run(command, cwd=directory, env=env, check=True, capture_output=True, text=True)
+    return done.stdout
 
 
 def drawn(shown: Text, theme: TerminalTheme) -> str:
@@ -137,13 +92,6 @@ def drawn(shown: Text, theme: TerminalTheme) -> str:
     console.print(shown, "", sep="\n")
     svg = console.export_svg(title="", theme=theme, unique_id="terminal")
     return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 1 << 16)
-    except OSError:  # on Linux, what the end of a terminal is
-        return b""
 
 
 if __name__ == "__main__":

@@ -140,10 +140,11 @@ def test_the_benchmark_goes_on_where_it_was_cut_off(tmp_path, monkeypatch):
     def cut_off() -> gpu.Result:
         raise KeyboardInterrupt
 
-    names, loop = ("tests", "nano float32, loop", "nano float32 × 4"), {"step_ms": [8.0, 7.9, 8.3]}
+    names, loop = ("study", "nano float32, loop", "nano float32 × 4"), {"step_ms": [8.0, 7.9, 8.3]}
     loop |= {"members": 1, "member_steps_s": 125.0, "tflops": 0.5, "memory_mb": 90.0, "how": "loop"}
     loop |= {"apart": None, "same_bytes": None}
-    done: list[gpu.Result] = [{"said": "9 passed"}, loop, loop | {"member_steps_s": 2500.0, "apart": 1e-6}]
+    study = {"seconds": 9.0, "runs": 64, "members": 16, "steps_s": 7.0}
+    done: list[gpu.Result] = [study, loop, loop | {"member_steps_s": 2500.0, "apart": 1e-6}]
     for count in (1, 2):  # how many are measured before it is cut off
         work = {name: (lambda one=one: one) for name, one in zip(names, done, strict=True)}
         work |= dict.fromkeys(names[count:], cut_off) | dict.fromkeys(names[: count - 1], cut_off)
@@ -153,7 +154,9 @@ def test_the_benchmark_goes_on_where_it_was_cut_off(tmp_path, monkeypatch):
     assert gpu.measure(work, kept, limit_s=0) == 1  # no time for the last
     kept["results"][names[2]] = done[2]
     shown = gpu.with_tables(page.read_text(), gpu.tables(kept))
-    assert "9 passed" in shown and "not measured" not in shown and shown.endswith("The end.\n")
+    assert (
+        "64 runs, at most 16 as one" in shown and "not measured" not in shown and shown.endswith("The end.\n")
+    )
     assert "| loop | 8.00 (1) |" in page.read_text() and "| × 4 | 8.00 (20) |" in shown
     assert "at most 1.0e-06 from a run alone" in shown
     assert gpu.with_tables(shown, gpu.tables(kept)) == shown

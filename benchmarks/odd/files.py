@@ -1,4 +1,4 @@
-"""Odd files: tables, texts, configs and stores as they come out of other programs, accidents and bad days."""
+"""Odd files: tables, texts and configs as they come out of other programs, accidents and bad days."""
 
 import bz2
 import csv
@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from ablate.store.columns import COLUMNS
-from benchmarks.odd.trial import PILOT, RESULTS, SMALL, STUDY, Case, Maker, holding
+from benchmarks.odd.trial import RESULTS, SMALL, STUDY, Case, Maker, holding
 from benchmarks.odd.words import ODD, apart
 
 # --- bytes --------------------------------------------------------------------------------------
@@ -38,16 +38,6 @@ def spoilt(draw: random.Random, data: bytes) -> bytes:
             *(b"<!DOCTYPE html><html>404</html>", b'{"rows": []}', b"%PDF-1.4\n", b"\x7fELF\x02"),
         )
     )
-
-
-def in_place(draw: random.Random) -> Maker:
-    """Spoils the file that is there."""
-    seed = draw.random()
-
-    def spoil(path: Path) -> None:
-        path.write_bytes(spoilt(random.Random(seed), path.read_bytes()))
-
-    return spoil
 
 
 def no_file(draw: random.Random) -> Maker:
@@ -271,28 +261,6 @@ def _study(draw: random.Random) -> str | bytes:
     return "\n".join(lines) + "\n"
 
 
-# --- stores -------------------------------------------------------------------------------------
-
-
-OF_A_RUN = ("result.json", "metrics.csv", "config.yaml", "model.safetensors", "tokenizer.json")
-SPOILT = (
-    *(f"runs/store/sum-h4-d8x1-s0-*/{name}" for name in OF_A_RUN),
-    *(f"runs/studies/{PILOT}/*.json", f"runs/studies/{PILOT}/results.csv", "runs/results.csv"),
-)
-READING_A_STORE = apart(
-    """
-    runs  runs pilot  compare pilot  compare runs  compare  plan pilot  report pilot
-    report runs/studies/pilot  sample sum-h4-d8x1-s0 --tokens 3
-    """
-)
-
-
-def store(draw: random.Random) -> Case:
-    """A finished sweep, one of whose files is not what it was."""
-    argv = draw.choice(READING_A_STORE).split()
-    return Case(tuple(argv), files={draw.choice(SPOILT): in_place(draw)}, finished=True)
-
-
 def odd_file(draw: random.Random) -> Case:
-    make: Callable[[random.Random], Case] = draw.choices((table, text, config, store), (5, 4, 3, 2))[0]
+    make: Callable[[random.Random], Case] = draw.choices((table, text, config), (5, 4, 3))[0]
     return make(draw)

@@ -767,7 +767,7 @@ def test_the_command_compares_files_of_elsewhere(tmp_path):
     assert call_cli("compare", "damaged.csv", cwd=tmp_path).returncode == 0
     wrong = call_cli("compare", "a.csv", "--where", "import os", cwd=tmp_path)
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert wrong.stderr.startswith("ablate: --where import os: not a condition; write K=V, K!=V, K<V, or")
+    assert wrong.stderr.startswith("ablate: --where import os: not a condition; write K=V")
     assert wrong.stderr.count("\n") == 1
 
 

@@ -476,7 +476,7 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
     for cwd in (whole, cut, other):
         cwd.mkdir()
     dry = call_cli(*TUNED, "--dry-run", cwd=whole)
-    assert dry.returncode == 0 and "12 runs" in dry.stdout and "the runs that report follow" in dry.stdout
+    assert dry.returncode == 0 and "12 runs first" in dry.stdout
     done = call_cli(*TUNED, cwd=whole)
     assert done.returncode == 0, done.stderr
     assert "fusion=sum: train.lr=" in done.stderr
@@ -526,28 +526,6 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
     lost = call_cli("compare", str(copy), "--cost", cwd=tmp_path)
     assert (lost.returncode, lost.stderr.count("\n")) == (2, 1)
     assert lost.stderr.startswith("ablate: --cost: ")
-
-
-@pytest.mark.slow
-def test_arms_side_by_side_and_what_cannot_be_built_is_named(tmp_path):
-    arms = ("run", "study=arms", "fusion=concat,sum", *QUICK)
-    assert call_cli(*arms, "seed=0,1", cwd=tmp_path).returncode == 0
-    result = call_cli("compare", "arms", "--format", "json", cwd=tmp_path)
-    rows = {
-        (r["fusion"], r["normalize"], r["match"], r["match_by"]): r for r in json.loads(result.stdout)["rows"]
-    }
-    matches = [("none", match, by) for match in ("params", "flops") for by in ("mlp", "value_width")]
-    sums = [key[1:] for key in rows if key[0] == "sum"]
-    assert sorted(sums) == sorted([("none", "none", ""), ("variance", "none", ""), *matches])
-    assert [key for key in rows if key[0] == "concat"] == [("concat", "none", "none", "")]
-    assert {row["family"] for row in rows.values()} == {"primary"}
-    assert all(abs(row["match_error"]) < 0.01 for key, row in rows.items() if key[2] != "none")
-    shown = call_cli("compare", "arms", "--why", cwd=tmp_path).stdout
-    assert "match_error" in shown and "equal by construction" in shown  # params and flops by the MLP
-    wide = call_cli(*arms, "seed=0", "heads=16", "out_proj=false", "name=wide", cwd=tmp_path)
-    assert wide.returncode == 0 and "fusion=sum" in wide.stderr
-    assert "6 variants that can't be built" in call_cli("compare", "wide", cwd=tmp_path).stdout
-    assert "can't be built: " in call_cli("compare", "wide", "--why", cwd=tmp_path).stderr
 
 
 def test_steps_are_timed_in_turn():

@@ -59,9 +59,8 @@ def test_the_same_as_scipy_and_statsmodels(seed):
     assert result["skew"] == pytest.approx(reference.skew(a - b, axis=1))
     correlation = [np.corrcoef(x, y)[0, 1] for x, y in zip(a, b, strict=True)]
     assert result["correlation"] == pytest.approx(correlation)
-    for level, low, high in ((1 - 0.05 / 4, "low", "high"), (0.95, "low_marginal", "high_marginal")):
-        interval = reference.ttest_rel(a, b, axis=1).confidence_interval(level)
-        assert result[low] == pytest.approx(interval.low) and result[high] == pytest.approx(interval.high)
+    interval = reference.ttest_rel(a, b, axis=1).confidence_interval(1 - 0.05 / 4)
+    assert result["low"] == pytest.approx(interval.low) and result["high"] == pytest.approx(interval.high)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -23,7 +23,7 @@ def projection_and_heads(
     setting of all else, such as the steps; empty if no contrast is about one of them.
 
     The fewest heads in the rows, few, take the place of 1. Columns: effect, few, n (seeds), diff, sd, low,
-    high (simultaneous; these rows are a family of their own), low_marginal, high_marginal, p, p_holm.
+    high (simultaneous; these rows are a family of their own), p, p_holm.
     more_diverged: on how many more seeds one variant diverged than another. at_few, with _low and _high:
     off − on with the fewest heads, NaN if one of these diverged on more seeds; at one head that is
     parametrization alone. looks: of a study that has any: each row spends what the look at its seeds does.
@@ -68,5 +68,5 @@ def _tested(values: stats.Array, looks: Looks | None, alpha: float) -> pd.DataFr
         at = np.searchsorted(looks.at[:-1], np.isfinite(values).sum(1))
         share = spending(looks.at)[at]
     result = stats.paired(values, np.zeros_like(values), margin=np.inf, alpha=alpha, share=share)
-    kept = ("n", "diff", "sd", "low", "high", "low_marginal", "high_marginal", "p", "p_holm")
+    kept = ("n", "diff", "sd", "low", "high", "p", "p_holm")
     return pd.DataFrame({key: result[key] for key in kept})

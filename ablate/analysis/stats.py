@@ -60,7 +60,7 @@ def paired(
     (looks.py): its intervals are at that level, and its p's are divided by it. least_sd: (K,) which intervals
     and p's of pairs take at least. apart: (K,) which ones are of two groups without pairs: Welch's test and
     interval over all values. Returns arrays of K: n, diff, sd (of a difference), `family` (bool: tested),
-    level, low and high (simultaneous, 1 − α/k), low_marginal and high_marginal (1 − α), p, p_holm, p_tost,
+    level, low and high (simultaneous, 1 − α/k), p, p_holm, p_tost,
     p_tost_holm, skew, correlation, p_welch, verdict.
     """
     from scipy import stats
@@ -78,7 +78,7 @@ def paired(
         tested &= in_family
     k = contrasts or max(int(tested.sum()), 1)
     se, df = np.where(tested, se, np.nan), np.where(tested, df, 1)
-    half, half_marginal = (stats.t.isf(a / 2, df) * se for a in (alpha * share / k, alpha * share))
+    half = stats.t.isf(alpha * share / k / 2, df) * se
     p = np.minimum(2 * stats.t.sf(np.abs(diff / se), df) / share, 1.0)
     # TOST (Schuirmann, 1987): the larger of the p's against diff ≤ −margin and diff ≥ margin.
     p_tost = np.maximum(stats.t.sf((diff + margin) / se, df), stats.t.cdf((diff - margin) / se, df))
@@ -92,8 +92,6 @@ def paired(
         "level": np.where(tested, 1 - alpha * share / k, np.nan),
         "low": diff - half,
         "high": diff + half,
-        "low_marginal": diff - half_marginal,
-        "high_marginal": diff + half_marginal,
         "p": p,
         "p_holm": holm(p),
         "p_tost": p_tost,

@@ -22,7 +22,7 @@ NEVER = "no number of seeds would decide it"
 TOO_FEW = "too few seeds for a verdict, {} of at least {}"
 OWED = "the study is not finished: {} of {} seeds"
 NUMBERS = (
-    *("pairs", "n_baseline", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal"),
+    *("pairs", "n_baseline", "diff", "low", "high", "p", "p_holm"),
     *("sd_diff", "p_tost", "p_tost_holm", "ratio", "skew", "correlation", "p_welch"),
     *("more_seeds", "level", "look", "last_look"),
     *documents.COLUMNS,

@@ -35,7 +35,7 @@ GONE: dict[str, str] = {
     "corpus.column": "pipe the column in by a line of pandas, as docs/corpora.md shows",
     "corpus.revision": "pipe the text in by a line of pandas, as docs/corpora.md shows",
     "new --builtin": "copy the files of a method that is there: docs/architecture.md lists them",
-    "compare --marginal": "--format csv has them as low_marginal and high_marginal",
+    "compare --marginal": "intervals hold jointly; --where fusion=concat,sum leaves one comparison",
     "verify --run": "to ask whether one head does what many do, ablate run -m heads=1,4 'seed=range(6)'",
     "ablate claims": "commit a study's YAML before its runs: its study.json has the SHA-256 of that file",
     "corpus=gettext": "give pairs of texts of your own, as corpus=pairs corpus.path=A corpus.target=B",

@@ -64,7 +64,7 @@ study:
   question: Does the fusion matter?
   factors: {fusion: [concat, sum], heads: [2, 4]}
   seeds: [0, 1]
-  where: ["heads <= 4 or fusion == 'sum'"]
+  where: [heads<=4]
   primary:
     - {vary: fusion, baseline: concat, where: {heads: 4}}
   metric: val_loss

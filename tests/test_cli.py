@@ -689,7 +689,7 @@ def test_threads_wait_briefly_where_others_work_unless_the_user_says_how(
     seen = list[str | None]()
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("ablate.cli.app.Path.read_text", lambda _: f"0.1 0.2 0.3 {runnable}/345 9876")
+    monkeypatch.setattr("ablate.cli.app.Path.read_text", lambda *_: f"0.1 0.2 0.3 {runnable}/345 9876")
     monkeypatch.setattr(
         "ablate.cli.app.build", lambda *_: lambda **_: seen.append(os.environ.get("GOMP_SPINCOUNT"))
     )

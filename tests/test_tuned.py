@@ -207,12 +207,8 @@ def test_develop_then_report_each_arm_at_its_own_value():
     develop = [one for one in rows if int(at(one)["seed"]) < 100]
     assert len(develop) == 2 * 3 * 2 and list(rows)[: len(develop)] == develop
     assert values(s, rows) == {"concat": "0.002", "sum": "0.0025"}
-    found = {
-        (at(one)["fusion"], at(one)["train.lr"]): tuple(roles)
-        for one, roles in s.members(rows).items()
-        if roles
-    }
-    assert found == {("concat", "0.002"): ("tuned",), ("sum", "0.0025"): ("tuned",)}
+    found = {(at(one)["fusion"], at(one)["train.lr"]): arms for one, arms in s.members(rows).items() if arms}
+    assert found == {("concat", "0.002"): [("fusion=concat",)], ("sum", "0.0025"): [("fusion=sum",)]}
     assert {at(one)["seed"] for one in set(rows) - set(develop)} == {"100", "101"}
 
 
@@ -353,7 +349,7 @@ def results(s: tuned.TunedDesign, rows: dict[Overrides, Row]) -> pd.DataFrame:
             **{"run_id": f"{i:016x}", "fusion": at(one)["fusion"], "lr": float(at(one)["train.lr"])},
             **{"heads": int(at(one).get("heads", str(ROW["heads"])))},
             **{"seed": int(at(one)["seed"]), "phase": "report" if roles else "develop"},
-            **{"role": " ".join(roles), "tuned": "train.lr"},
+            **{"role": "tuned" if roles else "", "tuned": "train.lr"},
             **rows[one],
         }
         for i, (one, roles) in enumerate(s.members(rows).items())

@@ -185,7 +185,7 @@ def _rates(page: Page) -> Iterator[Figure]:
     phases = drawn["phase"].nunique() > 1
     grid = drawn[drawn["phase"] != "report"] if phases else drawn
     finite, lost = drawn[drawn["diverged"] == 0], drawn[drawn["diverged"] > 0]
-    x = graded(column, grid[column].astype(float), words, log=True)
+    x = graded(column, grid[column].astype(float), words)
     look: dict[str, Any] = {
         "color": colours("label", order) if len(order) <= len(COLORS) else alt.value(GREY)
     }

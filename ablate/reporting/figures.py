@@ -120,20 +120,18 @@ def measured(channel: Any, column: str, title: str, **more: Any) -> Any:
     return channel(f"{column}:Q", title=column_named(title).words, scale=alt.Scale(zero=False), **more)
 
 
-def graded(column: str, levels: Iterable[float], title: str, *, log: bool, format: str = "~g") -> alt.X:
-    """The axis of a numeric factor, with a tick at each level for which there is room."""
-    axis = alt.Axis(format=format, values=_apart(sorted({*levels}), log=log), labelOverlap=False)
-    scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False)
-    return alt.X(f"{column}:Q", title=title, scale=scale, axis=axis)
+def graded(column: str, levels: Iterable[float], title: str) -> alt.X:
+    """The logarithmic axis of a numeric factor, with a tick at each level for which there is room."""
+    axis = alt.Axis(format="~g", values=_apart(sorted({*levels})), labelOverlap=False)
+    return alt.X(f"{column}:Q", title=title, scale=alt.Scale(type="log", nice=False), axis=axis)
 
 
-def _apart(levels: Sequence[float], *, log: bool) -> list[float]:
+def _apart(levels: Sequence[float]) -> list[float]:
     """The levels, of these ascending ones, that lie far enough apart for their labels."""
-    place = math.log if log else float
-    least = (place(levels[-1]) - place(levels[0])) / MOST_LABELS
+    least = math.log(levels[-1] / levels[0]) / MOST_LABELS
     kept = [levels[0]]
     for level in levels[1:]:
-        if place(level) - place(kept[-1]) >= least:
+        if math.log(level / kept[-1]) >= least:
             kept.append(level)
     return kept
 

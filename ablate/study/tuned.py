@@ -112,17 +112,16 @@ class TunedDesign(Design):
         chosen = found.choices
         return {arm: chosen[of] for arm in self.arms if (of := self.tuned_as(arm)) in chosen}
 
-    def members(self, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
-        """First the grid on development seeds, then its extensions, then the report. With the role of each
-        run in the report, `tuned`, and the arms at whose own value it is. A development run has none."""
+    def members(self, rows: Rows) -> dict[Overrides, list[Overrides]]:
+        """First the grid on development seeds, then its extensions, then the report: each run with the arms
+        at whose own value it reports, none for one of development."""
         now = self.found(rows)
-        members: dict[Overrides, dict[str, list[Overrides]]] = {
-            run: {} for arm, points in now.points.items() for run in self.search.runs(arm, points)
+        members: dict[Overrides, list[Overrides]] = {
+            run: [] for arm, points in now.points.items() for run in self.search.runs(arm, points)
         }
-        choices = self._of_arms(now)
-        for arm, choice in choices.items():
+        for arm, choice in self._of_arms(now).items():
             for run in at_value(arm, self.key, choice.value, self.levels["seed"]) if choice.value else ():
-                members.setdefault(run, {}).setdefault("tuned", []).append(arm)
+                members.setdefault(run, []).append(arm)
         return members
 
     @property
@@ -144,16 +143,18 @@ class TunedDesign(Design):
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs by run id, and the value chosen for each arm."""
-        values: dict[str, dict[str, list[str]]] = {}
-        roles: dict[str, Role] = {}
-        for overrides, arms_by_role in self.members(rows).items():
+        named: dict[str, list[str]] = {}
+        for overrides, arms in self.members(rows).items():
             if overrides in ids:  # two arms may share one run
-                of = values.setdefault(ids[overrides], {})
-                for role, arms in arms_by_role.items():
-                    names = [self.name(arm) for arm in arms]
-                    of[role] = list(dict.fromkeys([*of.get(role, []), *names]))
-                phase = "report" if arms_by_role else "develop"
-                roles[ids[overrides]] = Role(phase=phase, role=" ".join(of), tuned=self.key, values=of)
+                named.setdefault(ids[overrides], []).extend(map(self.name, arms))
+        roles = {
+            run_id: Role(
+                phase="report", role="tuned", tuned=self.key, values={"tuned": [*dict.fromkeys(names)]}
+            )
+            if names
+            else Role(phase="develop", role="", tuned=self.key)
+            for run_id, names in named.items()
+        }
         return roles, {self.name(arm): choice for arm, choice in self.choices(rows).items()}
 
     def phase(self, rows: Rows) -> tuple[str, str]:

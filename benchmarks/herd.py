@@ -2,7 +2,6 @@
 
     python benchmarks/herd.py                  1,000 runs of a second, 16 processes
     python benchmarks/herd.py --latency 5      with 5 ms more for each operation on the store
-    python benchmarks/herd.py --flock missing  without flock; `nothing`: one that does nothing
 
 Runs are replaced by sleeps; the queue and the store are those of `ablate run`. Each process has its own host
 name, in a UTS namespace where the system has them. Exits with 1 if a run is made twice or lost.
@@ -35,7 +34,6 @@ PROCESSES = multiprocessing.get_context("fork")
 NEW_UTS_NAMESPACE = 0x04000000  # CLONE_NEWUTS, see Linux, include/uapi/linux/sched.h
 ROW = {"status": "running", "code": "c", "torch": "t"}
 METRICS = {"tokens": 1, "lr": 0.1, "train_loss": 1.0, "val_loss": 1.0, "grad_norm": 1.0, "seconds": 1.0}
-WITHOUT_FLOCK = {"missing": None, "nothing": lambda *_: None}
 
 
 def on_a_host_of_its_own(number: int) -> None:
@@ -76,15 +74,6 @@ def slow_file_system(seconds: float) -> None:
     io.open = slowed(io.open)
 
 
-def without_flock(what: str) -> None:
-    import fcntl
-
-    if WITHOUT_FLOCK[what] is None:
-        del fcntl.flock
-    else:
-        fcntl.flock = WITHOUT_FLOCK[what]
-
-
 def name_of(number: int) -> str:
     return f"run-{number:08x}"
 
@@ -116,8 +105,6 @@ def sharing(root: Path, number: int, arguments: argparse.Namespace, start: Any, 
     on_a_host_of_its_own(number)
     if arguments.latency:
         slow_file_system(arguments.latency / 1000)
-    if arguments.flock:
-        without_flock(arguments.flock)
     store, made, in_runs = Store(root), list[str](), 0.0
     runs: list[Any] = [SimpleNamespace(name=name_of(n), cost=1.0) for n in range(arguments.runs)]
     start.wait()
@@ -171,7 +158,6 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=1.0, help="of a run")
     parser.add_argument("--latency", type=float, default=0.0, help="ms, of each operation on the store")
-    parser.add_argument("--flock", choices=WITHOUT_FLOCK)
     sys.exit(0 if share_a_sweep(parser.parse_args()) else 1)
 
 

@@ -17,8 +17,6 @@ from ablate.compute.fastest import bfloat16_is_faster, fastest_product
 from ablate.execution.place import fastest_attention
 from ablate.files.reading import left_out
 from tests.helpers import Command, Server, call_cli, forgetting_plugins, not_flushed, parsed_once
-from tests.ray_nodes import RayNodes
-from tests.slurm_cluster import SlurmCluster
 
 # Several files are tested side by side: a thread for each, here and in the commands that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -86,17 +84,19 @@ LONGEST += ["tuned", "corpora"]
 
 
 def pytest_addoption(parser: pytest.Parser):
-    parser.addoption("--clusters", choices=("only", "none"), help="tests on a real cluster alone, or without")
+    parser.addoption("--clusters", choices=("only",), help="the tests on a real SLURM and a real Ray alone")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Tests on clusters are collected in a session of their own."""
+    is_on_clusters = collection_path.name in ("test_slurm.py", "test_ray.py")
+    is_asked_for = is_on_clusters == bool(config.getoption("clusters"))
+    return None if is_asked_for or collection_path.is_dir() else True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]):
     """The files that take longest first, then those with the most slow tests, so that no worker is left
     alone with one."""
-    if which := config.getoption("clusters"):
-        on_clusters = [item for item in items if item.get_closest_marker("cluster")]
-        others = [item for item in items if not item.get_closest_marker("cluster")]
-        items[:], left = (on_clusters, others) if which == "only" else (others, on_clusters)
-        config.hook.pytest_deselected(items=left)
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: (places.get(item.path.stem, len(places)), -slow[item.path]))
@@ -159,20 +159,6 @@ def _end(process: subprocess.Popen) -> None:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-
-
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory):
-    """A running SLURM of two nodes."""
-    with SlurmCluster(tmp_path_factory.mktemp("slurm"), cpus=4, MaxArraySize=20) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def nodes(tmp_path_factory):
-    """A running Ray of two nodes."""
-    with RayNodes(tmp_path_factory.mktemp("ray")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import atexit
 import contextlib
 import copy
-import ctypes
 import dataclasses
 import functools
 import hashlib
@@ -54,7 +53,6 @@ from ablate.model.spec import HeadShape, ModelSpec
 from ablate.store import lease, provenance
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
-from ablate.study.cluster import sharing
 
 ROOT = Path(__file__).parent.parent
 VOCAB = 59
@@ -218,9 +216,8 @@ WARM.set_forkserver_preload(["tests.warm"])
 class Command:
     """`ablate …` in a process of its own, forked from one that has loaded PyTorch; it is used as a Popen is.
 
-    piped: what it finds on standard input. net: the network namespace that it runs in. python: what it takes
-    for the Python that runs it. module: another program, by the module that has its `main`. The fixture
-    `start_python` starts Python itself, as does the pool then.
+    piped: what it finds on standard input. module: another program, by the module that has its `main`. The
+    fixture `start_python` starts Python itself, as does the pool then.
     """
 
     def __init__(
@@ -228,8 +225,6 @@ class Command:
         *arguments: str,
         cwd: Path,
         piped: str | bytes = "",
-        net: str | None = None,
-        python: str = sys.executable,
         module: str = "ablate.cli.app",
         **env: str,
     ) -> None:
@@ -241,7 +236,7 @@ class Command:
         for path in self._streams:
             path.touch()
         self._process = WARM.Process(
-            target=_command, args=(module, arguments, cwd, {**os.environ, **env}, streams, net, python)
+            target=_command, args=(module, arguments, cwd, {**os.environ, **env}, streams)
         )
         self._process.start()
         self.pid = self._process.pid or 0
@@ -410,28 +405,16 @@ def _command(
     cwd: Path,
     env: Mapping[str, str],
     streams: Sequence[Path],
-    net: str | None,
-    python: str,
-) -> None:
-    for number, path in enumerate(streams):
-        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
-    if net:
-        enter(net)
-    become(module, arguments, cwd, env, python)
-
-
-def become(
-    module: str, arguments: Sequence[str], cwd: str | Path, env: Mapping[str, str], python: str
 ) -> None:
     """What `python -m MODULE ARGUMENTS…` is, in this process, which was forked for it."""
+    for number, path in enumerate(streams):
+        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
     os.setsid()
     sys.stdin = os.fdopen(0)  # multiprocessing gives its processes an empty one
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
-    sys.argv, sys.executable = ["ablate", *arguments], python
-    sharing.LOOK_EVERY_S = float(env.get("ABLATE_LOOK_EVERY_S", sharing.LOOK_EVERY_S))
-    sharing.EVERY_S = min(sharing.EVERY_S, sharing.LOOK_EVERY_S / 10)
+    sys.argv = ["ablate", *arguments]
     lease.EXPIRES_S = float(env.get("ABLATE_LEASE_EXPIRES_S", lease.EXPIRES_S))
     lease.HEARTBEAT_S = min(lease.HEARTBEAT_S, lease.EXPIRES_S / 4)
     multiprocessing.util.spawnv_passfds = _forkv_passfds
@@ -439,14 +422,6 @@ def become(
         importlib.import_module(module).main()
     finally:
         atexit._run_exitfuncs()  # which multiprocessing leaves out
-
-
-def enter(*namespaces: str) -> None:
-    """Have this process in these namespaces from now on, such as /proc/PID/ns/net."""
-    for file in [os.open(path, os.O_RDONLY) for path in namespaces]:
-        if ctypes.CDLL(None, use_errno=True).setns(file, 0):
-            raise OSError(ctypes.get_errno(), "setns")
-        os.close(file)
 
 
 def _forkv_passfds(path: bytes, arguments: Sequence[str], kept: Sequence[int]) -> int:

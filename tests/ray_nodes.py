@@ -5,21 +5,14 @@ import shlex
 import shutil
 import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 
-from tests import machines
 from tests.machines import NODES, Cluster
 
 HEAD = "n1"
 PORT = 6379
 STORE_BYTES = 80_000_000  # about the least that Ray accepts
 STARTED = "Ray runtime started."  # says `ray start` when the cluster has the node
-
-
-def missing() -> str | None:
-    """Why the nodes can't be started here; None if they can."""
-    return "needs Ray" if find_spec("ray") is None else machines.missing({})
 
 
 class RayNodes(Cluster):
@@ -33,8 +26,6 @@ class RayNodes(Cluster):
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_prestart_worker_first_driver": "0",  # each would load Ray and wait
-            "ABLATE_LOOK_EVERY_S": "8",  # a look starts a Python that loads Ray
-            "PYTHONUNBUFFERED": "1",
         }
         super().__init__(directory, environment)
         # The path of a Unix socket has at most 107 characters, of which Ray needs most.
@@ -46,12 +37,11 @@ class RayNodes(Cluster):
 
     def _start_daemons(self) -> None:
         # Ray asks the kernel for the route to a public address to learn its own. Nothing is sent along it.
-        self._ask("ip", "route", "add", "default", "dev", "lo", "src", NODES[HEAD], check=True)
+        self.ask("ip", "route", "add", "default", "dev", "lo", "src", NODES[HEAD])
         for name in NODES:
-            self.start_node(name)
+            self._start_node(name)
 
-    def start_node(self, name: str) -> None:
-        """Start a node, and wait until the cluster has it."""
+    def _start_node(self, name: str) -> None:
         head = ["--head", f"--port={PORT}", "--include-dashboard=false", "--no-monitor"]
         place = head if name == HEAD else [f"--address={self.address}"]
         options = [
@@ -66,5 +56,4 @@ class RayNodes(Cluster):
         ]
         ray = [sys.executable, "-m", "ray.scripts.scripts", "start", *place, *options]
         self._start(name, shlex.join(ray))
-        self._wait(lambda: STARTED in self._log(name).read_text(encoding="utf-8"), f"no Ray on {name}")
-        self._start_python(name)
+        self.until(lambda: STARTED in self._log(name).read_text(encoding="utf-8"), f"no Ray on {name}")

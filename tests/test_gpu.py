@@ -1,12 +1,14 @@
 """What has to hold on a CUDA device. Without one it is tried on the CPU, where some of it is plain."""
 
 import dataclasses
+import os
 
 import pandas as pd
 import pytest
 import torch
 
 from ablate.compute import device as devices
+from ablate.compute import limits
 from ablate.execution import grouping
 from ablate.execution.run import build_group, prepare, to_checkpoint, to_state, training
 from ablate.training.events import Evaluation, Resumable, State, Step
@@ -118,8 +120,17 @@ def test_memory_that_runs_out_is_one_line_and_the_next_run_has_it_again(device, 
 def test_workers_on_a_gpu(monkeypatch, count, cores, most):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-    assert devices.workers([torch.device("cuda")], 1, cores) == most
-    assert devices.workers([torch.device("cpu")], 1, cores) == cores
+    monkeypatch.setattr(limits, "available_cores", lambda: cores)
+    assert devices.workers([torch.device("cuda")], 1) == most
+    assert devices.workers([torch.device("cpu")], 1) == cores
+
+
+@pytest.mark.parametrize(("visible", "count", "each"), [("", 1, []), ("", 3, [*"012"]), ("5,7", 2, [*"57"])])
+def test_workers_share_several_gpus_one_each(monkeypatch, visible, count, each):
+    monkeypatch.setitem(os.environ, "CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    assert devices.each([torch.device("cuda")]) == each
+    assert devices.each([torch.device("cuda:1")]) == devices.each([torch.device("cpu")]) == []
 
 
 def test_only_cuda_is_told_to_be_deterministic_and_only_meanwhile():

@@ -131,23 +131,18 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, ...], str]] = [
     ),
     # Shell, variables of jobs and other machines.
     (
-        *("own", launcher("slurm", {"setup": ["touch made"]}), PRIMARY),
+        *("own", launcher("submitit_slurm", {"setup": ["touch made"]}), PRIMARY),
         f"hydra.launcher.setup=[touch made]: {TYPE_IT}",
     ),
     (
-        *("hydra/launcher/own", {"defaults": ["slurm"], "setup": ["x"]}, ("-m", "hydra/launcher=own")),
-        f"hydra.launcher.setup=[x]: {TYPE_IT}",
-    ),
-    (
-        *("own", launcher("slurm", {"additional_parameters": {"prolog": "x"}})),
+        *("own", launcher("submitit_slurm", {"additional_parameters": {"prolog": "x"}})),
         (*PRIMARY, "+hydra.launcher.additional_parameters.reservation=mine"),
         f"hydra.launcher.additional_parameters.prolog=x: {TYPE_IT}",
     ),
     (
-        *("own", launcher("slurm", {"partition": "a\ntouch made"}), PRIMARY),
+        *("own", launcher("submitit_slurm", {"partition": "a\ntouch made"}), PRIMARY),
         "hydra.launcher.partition=a touch made: it would be run; leave it out",
     ),
-    ("own", launcher("ray_cluster", {"address": "h:1"}), PRIMARY, f"hydra.launcher.address=h:1: {TYPE_IT}"),
     ("own", launcher("joblib", {"temp_folder": "x"}), PRIMARY, f"hydra.launcher.temp_folder=x: {TYPE_IT}"),
     (
         *("own", launcher("joblib", {"n_jobs": 1}, job={"env_set": {"LD_PRELOAD": "x"}}), PRIMARY),
@@ -157,7 +152,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, ...], str]] = [
 TYPED = {
     "hydra/job_logging=default": "hydra.job_logging.formatters.simple.format=",
     "hydra/sweeper=basic": f"hydra.sweeper._target_={CORE}.basic_sweeper.BasicSweeper: {OF_RUNS}",
-    "hydra/launcher=null": "hydra/launcher=null: name one of configs/hydra/launcher: auto, pool, ",
+    "hydra/launcher=null": "hydra/launcher=null: name one of configs/hydra/launcher: auto, pool",
     "-m hydra/launcher=basic +hydra.launcher.x={_target_:os.mkdir}": "hydra.launcher.x._target_=os.mkdir: it",
     "+hydra.callbacks.x._target_=os.mkdir": f"hydra.callbacks.x._target_=os.mkdir: {NOTHING}",
     "~hydra.job_logging": "~hydra.job_logging: keys can't be removed",
@@ -246,9 +241,9 @@ def test_what_a_config_may_say_of_hydra(here):
 
 def test_what_only_the_command_line_may_set_of_a_launcher(here):
     words = ("hydra.launcher.setup=['export A=b']", "+hydra.launcher.additional_parameters.reservation=mine")
-    slurm = sweep_of("-m", "seed=0,1", "hydra/launcher=slurm", *words).launcher
-    assert vars(slurm)["setup"] == ["export A=b"]
-    assert vars(slurm)["additional_parameters"] == {"reservation": "mine"}
+    slurm = vars(sweep_of("-m", "seed=0,1", "hydra/launcher=submitit_slurm", *words).launcher)["launcher"]
+    assert slurm.params["setup"] == ["export A=b"]
+    assert slurm.params["additional_parameters"] == {"reservation": "mine"}
     joblib = pytest.importorskip("hydra_plugins.hydra_joblib_launcher.joblib_launcher")
     content = launcher("joblib", {"n_jobs": 2})
     given = sweep_of(*written(here, "own", content), *PRIMARY, "-m", "hydra.launcher.temp_folder=x").launcher

@@ -34,9 +34,7 @@ from ablate.study.machine import SLOWER
 from ablate.study.run import Outcome
 from ablate.study.study import Study
 from ablate.study.tuned import Tuned
-from tests import test_ray, test_slurm
 from tests.helpers import QUICK, Command, call_cli, make_record, present
-from tests.sites import Site
 from tests.test_compare import note, of_cells
 from tests.test_tuned import DECLARED
 
@@ -514,23 +512,3 @@ def test_kills_and_a_second_command_change_no_verdict(calm, tmp_path):
     )
     shared = mine.index.intersection(theirs.index)
     assert len(shared) >= 12 * 4 // 2 and mine[shared].equals(theirs[shared])
-
-
-def comes_to_the_verdicts_of_a_pool(site: Site, calm: Path, *launcher: str) -> None:
-    done = site.run(*STUDY, "hydra.launcher.threads=1", *launcher)
-    assert done.returncode == 0, done.stderr
-    assert "4 seeds: " in done.stderr
-    assert verdicts(site.directory) == verdicts(calm)
-
-
-slurm_site, ray_site = test_slurm.site, test_ray.site
-
-
-@test_slurm.on_cluster
-def test_helpers_of_slurm_come_to_the_same_verdicts(slurm_site, calm):
-    comes_to_the_verdicts_of_a_pool(slurm_site, calm[0], *test_slurm.TWO_JOBS)
-
-
-@test_ray.on_nodes
-def test_helpers_of_ray_come_to_the_same_verdicts(ray_site, calm):
-    comes_to_the_verdicts_of_a_pool(ray_site, calm[0], *test_ray.TWO_JOBS)

@@ -193,7 +193,7 @@ def test_a_worker_may_be_lost_before_it_is_ready():
             return [READY]
 
     queue, no_more = Queue([], Store(), made=print), lambda spare: []
-    pool = _Pool(queue, {}, cast(Listen, None), leaves=False, request_runs=no_more)
+    pool = _Pool(queue, {}, cast(Listen, None), request_runs=no_more)
     starting = cast(Worker, Starting())
     for _ in range(3):
         pool.attend(0, starting)  # the next one is ready

@@ -123,7 +123,7 @@ def record(*overrides: str) -> StudyRecord:
     """Of the study that a sweep asks for."""
     sweep = compose(["-m", *QUICK, *overrides])
     assert sweep is not None
-    study = Study(sweep, remote=True)
+    study = Study(sweep)
     return study.record(study.ready(study.design.propose({})), {}, {})
 
 

@@ -80,8 +80,6 @@ def duel(
             show_estimate(outcome.estimate, outcome.remarks)
         return
     say_lines(outcome)
-    if outcome.left_at_work:
-        return
     rows = outcome.rows()
     if missing := len(outcome.run_ids) - int(rows["status"].isin(RESULTS).sum()):
         for line in texts(unusable(rows)):

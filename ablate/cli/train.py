@@ -43,7 +43,6 @@ SINGLE_RUN_COLUMNS = [
     *("val_exact", "test_loss", "tokens_per_s", "wall_s"),
 ]
 OF_SOME = ("val_bpb", "val_exact")  # columns that only runs on a text, or only runs on a task, have
-FROM_STEPS = "here, from timing a few steps"
 SHOWN = 20  # the most values of a factor to print
 
 
@@ -125,11 +124,8 @@ def _show(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
     """Print what came of the command; returns how many runs failed or have not begun. typed: its words."""
     if outcome.estimate is not None:
         show_estimate(outcome.estimate, outcome.remarks)
-    elif outcome.left_at_work:
-        say_lines(outcome)
-    else:
-        return _show_results(outcome, typed, wide=wide)
-    return 0
+        return 0
+    return _show_results(outcome, typed, wide=wide)
 
 
 def _put_json(outcome: "Outcome") -> None:
@@ -252,7 +248,7 @@ def _variants(rows: "pd.DataFrame", record: "StudyRecord") -> "Variants":
 
 def say_lines(outcome: "Outcome") -> None:
     """What a command has to say of its runs, but for their results."""
-    for line in (*outcome.remarks, *outcome.refused, *lines_if(outcome.left_at_work, outcome.left_at_work)):
+    for line in (*outcome.remarks, *outcome.refused):
         say(line)
 
 
@@ -267,18 +263,8 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
     first = " first" if estimate.phases else ""
-    put(f"{counted(estimate.runs, 'run')}{first}{finished}; {_jobs(estimate)}{size}")
-    if estimate.untimed:
-        put(f"how long is not known: {estimate.untimed}")
-    else:
-        where = "each, as timed here; the queue is not counted" if estimate.cluster else FROM_STEPS
-        put(f"about {duration(estimate.seconds)} {where}")
-    limit_min = getattr(estimate.cluster, "timeout_min", None)
-    if limit_min and estimate.longest > limit_min * 60:
-        say(
-            f"hydra.launcher.timeout_min={limit_min}: the longest run takes about"
-            f" {duration(estimate.longest)} here, so it would be ended and go on in another job"
-        )
+    put(f"{counted(estimate.runs, 'run')}{first}{finished}; {size}")
+    put(f"about {duration(estimate.seconds)} here, from timing a few steps")
     if estimate.phases:
         print_table(_phases(estimate), "table", wide=True)
     if estimate.difference is not None:
@@ -300,14 +286,6 @@ def _phases(estimate: "Estimate") -> "pd.DataFrame":
 
 def _runs_in_words(runs: float, seconds: float) -> str:
     return counted(int(runs), "run") + ("" if math.isnan(seconds) else f", {duration(seconds)}")
-
-
-def _jobs(estimate: "Estimate") -> str:
-    """The jobs on other machines, as the beginning of a line."""
-    if (cluster := estimate.cluster) is None:
-        return ""
-    cores = counted(cluster.cpus_per_task, "core") if cluster.cpus_per_task else "all cores of a node"
-    return f"{counted(cluster.jobs, 'job')} of {cores}, "
 
 
 def _some(values: Sequence[str]) -> str:

@@ -1,39 +1,43 @@
-"""The settings of ablate's own launchers, as `hydra.launcher` gives them: worker processes on this machine,
-or jobs on the machines of a cluster (ablate/clusters)."""
+"""The settings of ablate's own launcher, the pool, as `hydra.launcher` gives them."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from ablate.clusters import Cluster, Processes
-from ablate.clusters.ray_cluster import Ray
-from ablate.clusters.slurm import Slurm
-from ablate.config.read import hints
-from ablate.config.rules import Above, ErrorText
+from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, ErrorText, Rule
 
 KEY = "hydra.launcher"  # of the settings
+
+
+class OrAuto(Rule):
+    """auto, which leaves the choice to ablate, is None."""
+
+    def read(self, value: Any, path: str) -> Any:
+        if value is None:
+            raise ConfigError(f"{path}=null: auto is the word")
+        return None if value == "auto" else value
+
+
+Number = Annotated[
+    Annotated[int, AtLeast(1), AtMost(1024)] | None,
+    OrAuto(),
+    ErrorText("use auto or a whole number from 1 to 1024"),
+]
 Seconds = Annotated[
     Annotated[float, Above(0)] | None, ErrorText("use a number of seconds above 0, or null for no limit")
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pool(Processes):
-    """Worker processes on this machine. timeout: the longest time of a run in seconds."""
+class Pool:
+    """Worker processes on this machine. workers: how many; threads: of each; members: how many runs of equal
+    shapes are trained as one, at most; None for as many as fit a GPU, and one elsewhere. timeout: the longest
+    time of a run in seconds."""
 
-    name: ClassVar[str] = "pool"
+    workers: Number = None
+    threads: Number = None
+    members: Number = None
     timeout: Seconds = None
+    cores_each: ClassVar[None] = None  # runs share this machine's
 
 
-LAUNCHERS: tuple[type[Pool] | type[Cluster], ...] = (Pool, Ray, Slurm)
-
-
-def settings_at(target: str) -> type[Pool] | type[Cluster] | None:
-    """The settings that a YAML names as its _target_; None if they are no launcher of ablate's. Hydra
-    instantiates none of them."""
-    return next((one for one in LAUNCHERS if target == f"{one.__module__}.{one.__name__}"), None)
-
-
-def only_of_others(key: str, launcher: str) -> str:
-    """Why a launcher has no key that only others of ablate's have; empty for other keys."""
-    having = [one.name for one in LAUNCHERS if key in hints(one)]
-    return f"{KEY}.{key}: no key of {launcher}; of {', '.join(having)}" if having else ""
+TARGET = f"{Pool.__module__}.{Pool.__name__}"  # by which a YAML names it; Hydra does not instantiate it

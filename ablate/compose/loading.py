@@ -24,10 +24,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf._impl import _resolve_container_value
 
 from ablate.compose.configs import configs_dir, loader
-from ablate.compose.launchers import LAUNCHERS, settings_at
+from ablate.compose.launchers import TARGET
 from ablate.compose.refusals import LAUNCHER, REFUSALS, explain
 from ablate.compose.texts import restore
-from ablate.config.read import PRESETS, hints, of_a_group, require_keys
+from ablate.config.read import PRESETS, of_a_group, require_keys
 from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import RunConfig
 
@@ -35,8 +35,9 @@ from ablate.config.schema import RunConfig
 FREE = re.compile(
     r"hydra\.(mode|searchpath|sweeper\.params\.(?![+~]*hydra).+|(overrides|runtime)\..+|job\.\w+_\w*name)"
 )
-# What a config may not set of a launcher: it runs commands, or connects to another machine.
-OF_COMMANDS = ("setup", "additional_parameters", "address")
+# What a config may set of a launcher of Hydra's: what runs no command and connects to no other machine.
+PLAIN = {"_target_", "n_jobs", "timeout_min", "partition", "account", "qos", "constraint", "mem_gb"}
+PLAIN |= {"cpus_per_task", "gpus_per_node", "gpus_per_task"}
 # What Hydra would call, or resolve later on; and a line end, which begins another line of a job's script.
 RUN = re.compile(r"\b_(target|args|partial|recursive|convert)_\b|\$\{|[\x00-\x1f]")
 PLACES = re.compile(r"hydra\.(run\.|sweep\.|output_subdir|job\.chdir)")  # where Hydra would write
@@ -162,24 +163,18 @@ def _objection(key: str, value: Any, target: str, *, is_typed: bool) -> str:
     if part == "sweeper":
         return "ablate makes sweeps itself, and over keys of runs only; leave it out"
     if part == "launcher":
-        is_own, first = settings_at(target) is not None, name.partition(".")[0]
+        is_own = target == TARGET
         installed = (f"{one.__module__}.{one.__name__}" for one in Plugins.instance().discover(Launcher))
         if not is_own and target not in installed:
             return "no such launcher is installed; choose one by hydra/launcher=NAME"
         if RUN.search(f"{name.removeprefix('_target_')}={value}") and not (is_own and is_typed):
             return "it would be run; leave it out"
-        is_safe = first not in OF_COMMANDS and (is_own or first in _keys_of_launchers())
-    elif name.startswith("env_") and settings_at(target) is None:
+        is_safe = is_own or name in PLAIN
+    elif name.startswith("env_") and target != TARGET:
         is_safe = value == os.environ.get(name.removeprefix("env_set."))  # which env_copy asks for
     else:
         return "it has no effect here; --runs DIR says where results lie" if PLACES.match(key) else NO_EFFECT
     return "" if is_typed or is_safe else "it can run commands, so only the command line may set it"
-
-
-@functools.cache
-def _keys_of_launchers() -> set[str]:
-    """The keys that a config may set of a launcher of Hydra's."""
-    return {name for settings in LAUNCHERS for name in hints(settings)} | {"n_jobs", "_target_"}
 
 
 @functools.cache

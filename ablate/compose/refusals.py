@@ -24,11 +24,11 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from ablate.compose.configs import configs_dir, loader, offered
 from ablate.compose.keys import ELSEWHERE, sections
-from ablate.compose.launchers import KEY, only_of_others
+from ablate.compose.launchers import KEY, Pool
 from ablate.compose.texts import as_written
 from ablate.config.gone import line_on
 from ablate.config.overrides import flatten
-from ablate.config.read import OF_A_RUN, PRESETS, of_a_group, read_value
+from ablate.config.read import OF_A_RUN, PRESETS, hints, of_a_group, read_value
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS
 from ablate.phrases import first_few
@@ -51,9 +51,9 @@ ANSWERS = {
         " token, and position t sees the future"
     ),
     (LAUNCHER, "joblib"): "not installed; pip install hydra-joblib-launcher",
-    (LAUNCHER, "submitit_local"): "not installed; pip install hydra-submitit-launcher",
-    (LAUNCHER, "submitit_slurm"): "not installed; pip install hydra-submitit-launcher, or take slurm",
-    (LAUNCHER, "ray"): f"not installed; take ray_cluster, for which pip install '{DISTRIBUTION}[ray]'",
+    (LAUNCHER, "submitit_local"): f"not installed; pip install '{DISTRIBUTION}[slurm]'",
+    (LAUNCHER, "submitit_slurm"): f"not installed; pip install '{DISTRIBUTION}[slurm]'",
+    (LAUNCHER, "ray"): f"not installed; pip install '{DISTRIBUTION}[ray]'",
 }
 
 
@@ -272,10 +272,8 @@ def _explain_unknown(key: str, overrides: list[Override], name_values: bool) -> 
         return f"{key}: only in a study whose first line is '# @package _global_'; write that line"
     if key.startswith("hydra"):
         chosen = [one.input_line or "" for one in overrides if one.key_or_group == LAUNCHER]
-        if refusal := only_of_others(
-            key.removeprefix(f"{KEY}."), (chosen or ["the launcher chosen here"])[-1]
-        ):
-            return refusal
+        if key.removeprefix(f"{KEY}.") in hints(Pool):
+            return only_of_the_pool(key, (chosen or ["the launcher chosen here"])[-1])
         return f"{key}: no such key; see ablate run --cfg hydra"
     swept = _swept_choices(key, overrides)
     if 0 < len(lacking := [level for level in swept if key not in _known_keys(level)]) < len(swept):
@@ -304,6 +302,11 @@ def _explain_unknown(key: str, overrides: list[Override], name_values: bool) -> 
     near = did_you_mean(key, beside or [k for k in known if "." not in k])
     own = "" if "." in key or "did you mean" in near else f"; {OF_ONES_OWN}"
     return f"{key}: no such key{own}{near}"
+
+
+def only_of_the_pool(key: str, launcher: str) -> str:
+    """Why a launcher of Hydra's does not take this key."""
+    return f"{key}: no key of {launcher}; of hydra/launcher=pool"
 
 
 def _swept_choices(key: str, overrides: list[Override]) -> list[str]:

@@ -29,24 +29,30 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.basecontainer import BaseContainer
 
-from ablate.clusters import Cluster
 from ablate.compose.composer import Composer, Overrides, is_demonstration, to_run_config
 from ablate.compose.configs import configs_dir, offered, own_configs
-from ablate.compose.launchers import KEY, Pool, only_of_others, settings_at
+from ablate.compose.launchers import KEY, TARGET, Pool
 from ablate.compose.loading import Loader
-from ablate.compose.refusals import check_overrides, chooses_a_study, explained, hydra_parser, parse
+from ablate.compose.refusals import (
+    check_overrides,
+    chooses_a_study,
+    explained,
+    hydra_parser,
+    only_of_the_pool,
+    parse,
+)
 from ablate.compose.texts import as_written
 from ablate.config.read import read, require_text
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.printing import put
 
-# Libraries whose errors mean that the launcher as a whole failed: a process died, or it could not start.
+# Libraries whose errors mean that the launcher as a whole failed.
 LIBRARIES = ("joblib", "submitit", "ray")
 
 
 class LauncherFailed(ConfigError):
-    """A launcher failed as a whole: its helpers end without training anything, say."""
+    """A launcher failed as a whole: a process died, or it could not start."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,6 @@ class HydraLauncher:
     context: HydraContext
     threads: ClassVar[None] = None  # Hydra's launchers do not set them
     members: ClassVar[int] = 1  # each trains a run at a time
-    remote: ClassVar[bool] = False  # a run has to fit this machine, which places it
 
     @property
     def workers(self) -> int | None:
@@ -119,7 +124,7 @@ class Sweep:
 
     configs: Composer
     is_single: bool
-    launcher: Pool | Cluster | HydraLauncher
+    launcher: Pool | HydraLauncher
     name: str | None
     is_demonstration: bool
     config_dir: str | None
@@ -275,26 +280,17 @@ def _digest(hydra: Hydra, name: str) -> str:
     return hashlib.sha256(Path(found.path).read_bytes()).hexdigest()
 
 
-def _launcher(hydra: Hydra, config: DictConfig, *, is_single: bool) -> Pool | Cluster | HydraLauncher:
+def _launcher(hydra: Hydra, config: DictConfig, *, is_single: bool) -> Pool | HydraLauncher:
     """The launcher; of a single run always the pool, with a worker."""
     given = {**_plain(config.hydra.launcher or {})}
-    own = settings_at(str(given.pop("_target_", "")))
-    is_remote = own is not None and own.remote
-    if is_single and is_remote:
-        chosen = config.hydra.runtime.choices.get("hydra/launcher")
-        raise ConfigError(f"hydra/launcher={chosen}: a single run is trained here; add -m, or leave it out")
+    is_own = given.pop("_target_", "") == TARGET
     if is_single:
-        return read(Pool, {**(given if own else {}), "workers": 1}, KEY)  # Hydra's have no effect on it
-    if is_remote and config.corpus.get("path") == "-":
-        raise ConfigError(
-            "corpus.path=-: other machines can't read it; write the text to a file, and give corpus.path=FILE"
-        )
-    if own:
-        return read(own, given, KEY)
+        return read(Pool, {**(given if is_own else {}), "workers": 1}, KEY)  # Hydra's have no effect on it
+    if is_own:
+        return read(Pool, given, KEY)
     if "members" in given:  # joblib's would take it and do nothing
-        raise ConfigError(
-            only_of_others("members", f"hydra/launcher={config.hydra.runtime.choices['hydra/launcher']}")
-        )
+        chosen = config.hydra.runtime.choices["hydra/launcher"]
+        raise ConfigError(only_of_the_pool(f"{KEY}.members", f"hydra/launcher={chosen}"))
     context = HydraContext(hydra.config_loader, Callbacks())
     return HydraLauncher(
         Plugins.instance().instantiate_launcher(context, to_run_config, config), config, context

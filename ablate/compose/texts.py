@@ -10,9 +10,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.keys import keys_in
-from ablate.compose.launchers import KEY, LAUNCHERS
 from ablate.config.overrides import OTHER_TYPES
-from ablate.config.read import bare, dotted, hints
+from ablate.config.read import bare, dotted
 from ablate.config.schema import TEXTS_OF_CORPORA, RunConfig
 
 # A quoted text, or else a value or an element of a sweep that Hydra converts.
@@ -43,9 +42,6 @@ def restore(config: DictConfig, path: Path, prefix: str) -> None:
 
 @functools.cache
 def _takes_text(key: str) -> bool:
-    if key.startswith(f"{KEY}."):
-        name = key.removeprefix(f"{KEY}.")
-        return any(_only_words(of[name]) for of in map(hints, LAUNCHERS) if name in of)
     types = dotted(RunConfig)
     return key in ("study", *TEXTS_OF_CORPORA) or (key in types and _only_words(types[key]))
 

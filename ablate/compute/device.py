@@ -41,15 +41,13 @@ def each(devices: Collection[torch.device]) -> list[str]:
     return visible.split(",")[:count] if count > 1 else []
 
 
-def workers(
-    devices: Collection[torch.device], threads: int, cores: int | None = None, *, alone: bool = True
-) -> int:
+def workers(devices: Collection[torch.device], threads: int, *, alone: bool = True) -> int:
     """How many processes to train in at once on these devices, each with so many threads: one on each of
     several GPUs; on one, SHARE_A_GPU at most if each run is trained alone, and one if runs are trained as
     one; else as many as the cores have room for."""
     if gpus := each(devices):
         return len(gpus)
-    most = side_by_side(threads, cores)
+    most = side_by_side(threads)
     if all(device.type == "cpu" for device in devices):
         return most
     return min(most, SHARE_A_GPU) if alone else 1

@@ -33,10 +33,9 @@ def threads_each(runs: int, step_flops: float, cores: int | None = None) -> int:
     return max(1, min((cores or available_cores()) // max(1, runs), round(step_flops / FLOPS_A_THREAD)))
 
 
-def side_by_side(threads: int, cores: int | None = None) -> int:
-    """How many runs with this many threads each fit on the cores at once; at least 1. cores: by default those
-    of this process."""
-    return max(1, (cores or available_cores()) // threads)
+def side_by_side(threads: int) -> int:
+    """How many runs with this many threads each fit on the cores at once; at least 1."""
+    return max(1, available_cores() // threads)
 
 
 # --- cgroups --------------------------------------------------------------------------------------

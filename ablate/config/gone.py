@@ -47,6 +47,11 @@ GONE: dict[str, str] = {
     "duel --budget": "give the number of paired seeds, as --seeds 8; --dry-run says how long they take",
     "study.report_at": "each arm of a tuned study reports at its own value",
     "probe --text": "in Python, ablate.probes.patterns.patterns_of shows where heads look",
+    "hydra/launcher=slurm": "type sbatch --array=0-7 --wrap 'ablate run …'; or hydra/launcher=submitit_slurm",
+    "hydra/launcher=ray_cluster": "take hydra/launcher=ray, or type the command on each machine",
+    "hydra.launcher.jobs": "type sbatch --array=0-7 --wrap 'ablate run …', whose tasks share the runs",
+    "hydra.launcher.wait": "type sbatch --wrap 'ablate run …', which returns at once",
+    "hydra.launcher.address": "take hydra/launcher=ray hydra.launcher.ray.init.address=HOST:PORT",
 }
 
 # Columns of results.csv that keys had which are gone, each with the former default, as its cells hold it.

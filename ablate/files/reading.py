@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Of 100,000 runs, remembered rows have 200 MB, the list for a cluster 150 MB, and study.json 30 MB.
+# Of 100,000 runs, remembered rows have 200 MB, and study.json 30 MB.
 MOST_BYTES = 1 << 28
 DEPTH = 20  # the deepest, weights by layer, head and channel in a row, are five levels down
 LARGEST = sys.float_info.max  # beyond it a number is not finite, be it written as a whole one

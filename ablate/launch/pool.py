@@ -70,20 +70,18 @@ def train_all(
     listen: Listen,
     members: int | None,
     request_runs: RequestRuns,
-    leave_from: float | None = None,
 ) -> dict[str, str]:
     """Train every run in worker processes; returns, by name, the reason for each run that could not even
     begin.
 
     A failed run has a row in the store like any other. known: by name of the run, the stamp of the result
     that existed when the command began; `request_runs` adds those of its runs. members: how many runs of a
-    kind are trained as one, as in Queue. request_runs: called whenever a run has ended. leave_from: begin at
-    this share of the list, and leave runs to others that are at them, as helpers do; None: begin anywhere,
-    and wait for others. Raises ConfigError if workers can't start.
+    kind are trained as one, as in Queue. request_runs: called whenever a run has ended. Raises ConfigError
+    if workers can't start.
     """
     gpus = device.each({run.device for run in runs})  # which the workers take in turn
-    queue = Queue(runs, Store(), lambda run: listen(run.name)(Skipped()), leave_from, members)
-    pool = _Pool(queue, known, listen, leaves=leave_from is not None, request_runs=request_runs)
+    queue = Queue(runs, Store(), lambda run: listen(run.name)(Skipped()), members=members)
+    pool = _Pool(queue, known, listen, request_runs)
     own = [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(workers)]
 
     def hire(number: int) -> Worker:
@@ -117,13 +115,11 @@ def train_all(
 
 @dataclass
 class _Pool:
-    """The runs still to be trained, and the outcome of the others. leaves: whether it leaves runs to others
-    that are at them."""
+    """The runs still to be trained, and the outcome of the others."""
 
     queue: Queue
     known: Mapping[str, Stamp]
     listen: Listen
-    leaves: bool
     request_runs: RequestRuns
     refused: dict[str, str] = field(default_factory=dict)
     lost_starts: Counter[int] = field(default_factory=Counter)  # by worker, since it was last ready
@@ -141,8 +137,7 @@ class _Pool:
         return bool(runs)
 
     def goes_on(self, workers: list[Worker]) -> bool:
-        busy = any(worker.given for worker in workers)
-        return busy or (self.queue.has_free if self.leaves else bool(self.queue))
+        return bool(self.queue) or any(worker.given for worker in workers)
 
     def attend(self, number: int, worker: Worker) -> None:
         """Handle the messages of a worker. number: its place among them."""

@@ -1,7 +1,8 @@
 """The runs that a command still has to train, and which of them to try next: one, or several as one."""
 
 import math
-import secrets
+import os
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -13,6 +14,7 @@ from ablate.store.store import Store
 
 LOOK_EVERY_S = 0.5  # time between looks at the store
 AGAIN_S = 1.0  # time before trying again a run that another process is working on
+CHANCE = random.SystemRandom()  # not the caller's
 MOST = 1024  # runs that are trained as one, however many would fit
 
 
@@ -27,12 +29,18 @@ def most_as_one(run: PlacedRun, members: int | None) -> int:
     return 1 if why_alone_by_config(run) else most
 
 
-def processes(
-    runs: Collection[PlacedRun], members: int | None, threads: int, cores: int | None = None
-) -> int:
+def processes(runs: Collection[PlacedRun], members: int | None, threads: int) -> int:
     """How many processes train these runs at once, each with so many threads. members: as in Queue."""
     alone = all(most_as_one(run, members) == 1 for run in runs)
-    return device.workers({run.device for run in runs}, threads, cores, alone=alone)
+    return device.workers({run.device for run in runs}, threads, alone=alone)
+
+
+def place_in_array() -> float:
+    """The place of this process in a job array of SLURM, from 0 to below 1; elsewhere a random one."""
+    first, last, task = (os.environ.get(f"SLURM_ARRAY_TASK_{name}", "") for name in ("MIN", "MAX", "ID"))
+    if not (first.isdecimal() and last.isdecimal() and task.isdecimal()):
+        return CHANCE.random()
+    return (int(task) - int(first)) / (int(last) - int(first) + 1)
 
 
 class Queue:
@@ -51,7 +59,8 @@ class Queue:
         members: int | None = 1,
     ) -> None:
         """made: called with each run that another process has finished meanwhile. start: where to begin, as a
-        share of the list; at random by default."""
+        share of the list; by default that of this task of an array, or at random, so that commands that begin
+        at one moment are not at the same runs."""
         self.runs: list[PlacedRun] = []
         self.store = store
         self._made, self._members = made, members
@@ -62,9 +71,10 @@ class Queue:
         self._before = store.finished()  # to be trained again, or damaged: `execute` decides
         self._finished: set[str] = set()
         self._waiting = self._alike(runs, store.interrupted())
+        start = place_in_array() if start is None else start
         for alike in self._waiting:
             self._rotate(alike, start)
-        if start and any(self._kinds):  # helpers that begin at one moment would share each group
+        if any(self._kinds):  # those that begin at one moment would share each group
             first = int(start * len(self._waiting))
             self._waiting = [*self._waiting[first:], *self._waiting[:first]]
 
@@ -108,7 +118,7 @@ class Queue:
         """Postpone a run that another process is working on, and continue at another place of the list."""
         self._later.append((time.monotonic() + AGAIN_S, index))
         if alike := next(filter(None, self._waiting), None):
-            self._rotate(alike)
+            self._rotate(alike, CHANCE.random())
 
     def put_back(self, index: int, fit: int) -> None:
         """A run is to be tried next, as no more of its kind than `fit` can be trained as one."""
@@ -170,11 +180,9 @@ class Queue:
     def _groups(self, alike: deque[int]) -> int:
         return math.ceil(len(alike) / self._most(alike[0]))
 
-    def _rotate(self, alike: deque[int], share: float | None = None) -> None:
-        """Begin at this share of the groups into which these are divided; at random by default."""
-        groups = self._groups(alike)
-        first = secrets.randbelow(groups) if share is None else int(share * groups)
-        alike.rotate(-self._most(alike[0]) * first)
+    def _rotate(self, alike: deque[int], share: float) -> None:
+        """Begin at this share of the groups into which these are divided."""
+        alike.rotate(-self._most(alike[0]) * int(share * self._groups(alike)))
 
     def _look(self) -> None:
         if time.monotonic() - self._looked >= LOOK_EVERY_S:

@@ -1,6 +1,5 @@
 """What a person sees while runs go on: a line for what happens and, in a terminal, how far they are below
-these lines. It is the same whether this command trains the runs, helpers of a cluster do, or another
-command does. Loads no torch.
+these lines. It is the same whether this command trains the runs or another does. Loads no torch.
 """
 
 import contextlib
@@ -24,11 +23,10 @@ from ablate.execution.events import (
     Refused,
     Skipped,
 )
-from ablate.live.table import job_lines, look
+from ablate.live.table import look
 from ablate.phrases import lines_if, one_line
 from ablate.printing import console
 from ablate.store.columns import Row, Status
-from ablate.store.jobs import Array
 from ablate.store.rows import swept, title
 from ablate.store.store import Store
 
@@ -141,7 +139,6 @@ class Board(Lines):
         self.study, self.only = study, only
         record = Store().read_study(study)
         self.swept = swept(record) if record else ()
-        self.trouble = ""  # why the engine of a cluster does not answer
         self._seen, self._due = "", 0.0  # what was seen last; when to look again
         self.quiet = self.console.is_terminal
         self._live = contextlib.ExitStack()
@@ -155,12 +152,6 @@ class Board(Lines):
     def __exit__(self, *_: object) -> None:
         self._live.close()
 
-    def show(self, arrays: Sequence[Array], trouble: str) -> None:
-        """What a cluster's engine says of its jobs."""
-        self.trouble = trouble
-        if not self.quiet:
-            self.say_once("; ".join([*job_lines(arrays), *lines_if(trouble, trouble)]))
-
     def _progress(self) -> RenderableType:
         began = time.monotonic()
         if began > self._due:
@@ -169,8 +160,7 @@ class Board(Lines):
             except (ConfigError, OSError) as error:  # the disk may be out of reach for a while
                 self._seen = str(error)
             self._due = began + (time.monotonic() - began) / SHARE
-        where = lines_if(self.place.phase, self.whereabouts)
-        return Text("\n".join([*where, self._seen, *lines_if(self.trouble, self.trouble)]))
+        return Text("\n".join([*lines_if(self.place.phase, self.whereabouts), self._seen]))
 
 
 def watch(store: Store, study: str | None) -> None:

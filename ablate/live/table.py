@@ -13,7 +13,6 @@ from rich.table import Table
 from ablate.config.identity import short_id
 from ablate.phrases import duration, lines_if, visible
 from ablate.store.columns import RESULTS, Row, Status
-from ablate.store.jobs import Array, State, arrays_of
 from ablate.store.rows import without_id
 from ablate.store.run_files import last_metrics
 from ablate.store.store import Store
@@ -43,8 +42,7 @@ def look(store: Store, study: str | None, only: Collection[str] | None = None) -
     going_on = [_pace(row, attempts) for row in rows if row["status"] == Status.RUNNING]
     may_follow = record.looks.may_follow if record and record.looks and only is None else 0
     line = summary(rows, to_begin) + "".join(lines_if(may_follow, f", at most {may_follow:,} more"))
-    jobs = job_lines(arrays_of(store.study_directory(study)).read()) if study else []
-    title = "\n".join([f"{line}{time_left(rows, going_on, to_begin)}", *jobs])
+    title = f"{line}{time_left(rows, going_on, to_begin)}"
     names = {short_id(name): without_id(shown) for name, shown in store.titles(rows).items()}
     return Look(line, title, _table(going_on, names), not (to_begin or going_on or may_follow))
 
@@ -88,23 +86,6 @@ def time_left(rows: list[Row], going_on: list[Pace], to_begin: int) -> str:
     left = to_begin + sum(1 - pace.done for pace in going_on)
     at_once = sum(1 / (pace.row.get("members") or 1) for pace in going_on)
     return f"; about {duration(left * sum(took) / len(took) / at_once)} left" if left else "; evaluating"
-
-
-def job_lines(arrays: Sequence[Array]) -> list[str]:
-    """A line for each array with helpers that are queued or running, as in
-    `job 12: 2 running (n1, n2), 1 queued (Resources)`."""
-    return [f"job {array.job or array.name}: {_helpers(array)}" for array in arrays if not array.has_ended]
-
-
-def _helpers(array: Array) -> str:
-    parts = []
-    for state in (State.RUNNING, State.QUEUED, State.ENDED):
-        alike = [helper for helper in array.seen if helper.state == state]
-        about = dict.fromkeys(helper.node if state == State.RUNNING else helper.reason for helper in alike)
-        why = ", ".join(filter(None, about))
-        if alike:
-            parts.append(f"{len(alike)} {state}{f' ({why})' if why else ''}")
-    return ", ".join(parts)
 
 
 def _table(going_on: Sequence[Pace], names: Mapping[str, str]) -> Table:

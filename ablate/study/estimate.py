@@ -12,20 +12,19 @@ import numpy as np
 
 from ablate.analysis import stats
 from ablate.analysis.looks import USUAL_SD, spending
-from ablate.clusters import Cluster
 from ablate.compute.device import with_threads
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Stream
 from ablate.execution.execute import settled
 from ablate.execution.grouping import kind, that_fit, why_alone
-from ablate.execution.run import PlacedRun, Run, build_group, place
+from ablate.execution.run import PlacedRun, build_group
 from ablate.execution.timing import endless_steps, seconds_each
 from ablate.launch.queue import most_as_one
 from ablate.store.record import Machine, StudyRecord
 from ablate.store.store import Store
 from ablate.study.config import Overrides, Rows
-from ablate.study.launchers import Launcher, placed
+from ablate.study.launchers import Launcher
 from ablate.study.study import Study, one_of_each
 from ablate.training.evaluate import scores
 
@@ -41,12 +40,11 @@ WORK_A_LAYER, WORK_A_TOKEN = 2e7, 2e4
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a command would do. seconds: for all runs that are left, `workers` at a time; longest: of the
-    longest run. cluster: the jobs on other machines that train them. untimed: why nothing could be timed on
-    this machine; empty if it could. seeds: how many report at most; difference: the least that these show
-    with POWER, in nats, if differences scatter as in docs/noise.csv; None if that is not known. phases: how
-    many runs each phase of the study takes (Design.costs). later: seconds of a run of each phase whose runs
-    are unlike those to train first, as `seconds_a_run`."""
+    """What a command would do. seconds: for all runs that are left, `workers` at a time. seeds: how
+    many report at most; difference: the least that these show with POWER, in nats, if differences scatter as
+    in docs/noise.csv; None if that is not known. phases: how many runs each phase of the study takes
+    (Design.costs). later: seconds of a run of each phase whose runs are unlike those to train first, as
+    `seconds_a_run`."""
 
     record: StudyRecord
     runs: int
@@ -54,9 +52,6 @@ class Estimate:
     workers: int
     threads: int
     seconds: float
-    longest: float
-    cluster: Cluster | None
-    untimed: str
     seeds: int
     difference: float | None
     phases: Mapping[str, tuple[int, int]]
@@ -66,11 +61,11 @@ class Estimate:
     def seconds_a_run(self) -> float:
         """The seconds of a run with as many at a time; NaN if none is left to time."""
         todo = self.runs - self.finished
-        return self.seconds / todo if todo and not self.untimed else math.nan
+        return self.seconds / todo if todo else math.nan
 
     @property
     def as_json(self) -> dict[str, Any]:
-        names = ("runs", "finished", "workers", "threads", "seconds", "untimed", "seeds", "difference")
+        names = ("runs", "finished", "workers", "threads", "seconds", "seeds", "difference")
         phases = {phase: {"least": least, "most": most} for phase, (least, most) in self.phases.items()}
         return {name: getattr(self, name) for name in names} | {"phases": phases}
 
@@ -78,38 +73,26 @@ class Estimate:
 def estimate(
     study: Study,
     record: StudyRecord,
-    runs: Sequence[Run],
+    runs: Sequence[PlacedRun],
     left_out: Rows,
     launcher: Launcher,
-    machine: Machine | None,
+    machine: Machine,
 ) -> Estimate:
-    """The estimate for these runs of a study, which leaves others out. machine: its settings; None where
-    those of a cluster will choose them. Raises ConfigError if this machine can't place a larger run that
-    follows these."""
+    """The estimate for these runs of a study, which leaves others out. machine: its settings."""
     finished = Store().finished()
     todo = [run for run in runs if run.name not in finished or settled(run) is None]
-    cluster = launcher.settings if launcher.settings.remote else None
-    threads = launcher.threads(machine, todo)
-    at_once = launcher.at_once(placed(todo), threads)
-    workers, untimed = min(at_once, max(1, len(todo))), ""
-    try:
-        kinds = [(run if isinstance(run, PlacedRun) else place(run), n) for run, n in one_of_each(todo)]
-    except ConfigError as error:
-        kinds, untimed = [], str(error)
-    members = launcher.settings.members
-    seconds, longest = total(kinds, threads, members) if kinds else (0.0, 0.0)
-    later = {} if untimed else study.design.later
-    of_later = {phase: runs for phase, arms in later.items() if (runs := _that_can_be(study, arms))}
+    threads, members = machine.threads, launcher.settings.members
+    at_once, kinds = launcher.at_once(todo, threads), one_of_each(todo)
+    workers = min(at_once, max(1, len(todo)))
+    later = study.design.later.items()
+    of_later = {phase: runs for phase, arms in later if (runs := _that_can_be(study, arms))}
     return Estimate(
         record,
         runs=len(runs),
         finished=len(runs) - len(todo),
         workers=workers,
         threads=threads,
-        seconds=seconds / workers,
-        longest=longest,
-        cluster=cluster,
-        untimed=untimed,
+        seconds=total(kinds, threads, members) / workers if kinds else 0.0,
         seeds=(seeds := len(study.design.levels.get("seed", record.seeds))),
         difference=_difference(study, record, seeds),
         phases=study.design.costs(left_out),
@@ -117,20 +100,18 @@ def estimate(
     )
 
 
-def _that_can_be(study: Study, arms: Sequence[Overrides]) -> list[Run]:
+def _that_can_be(study: Study, arms: Sequence[Overrides]) -> list[PlacedRun]:
     """A run of each of these arms that can be built and that no condition excludes."""
-    runs = list[Run]()
+    runs = list[PlacedRun]()
     for arm in arms:
         with contextlib.suppress(ConfigError):
             runs.append(study.run_of(arm))
     return runs
 
 
-def _mean_s(runs: Sequence[Run], threads: int, members: int | None) -> float:
-    """The mean seconds of these runs, if made one after the other. Raises ConfigError if this machine can't
-    place one."""
-    kinds = [(run if isinstance(run, PlacedRun) else place(run), 1) for run in runs]
-    return total(kinds, threads, members)[0] / len(kinds)
+def _mean_s(runs: Sequence[PlacedRun], threads: int, members: int | None) -> float:
+    """The mean seconds of these runs, if made one after the other."""
+    return total([(run, 1) for run in runs], threads, members) / len(runs)
 
 
 def _difference(study: Study, record: StudyRecord, seeds: int) -> float | None:
@@ -146,13 +127,10 @@ def _difference(study: Study, record: StudyRecord, seeds: int) -> float | None:
     return float(stats.least_difference(seeds, sd, ALPHA * share / contrasts, power=POWER))
 
 
-def total(
-    kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None = 1
-) -> tuple[float, float]:
-    """The seconds of all runs, if made one after the other, and of the longest. kinds: runs, with how many
-    there are of each. members: as in Queue."""
-    seconds_K = _seconds(kinds, threads, members)
-    return float([count for _, count in kinds] @ seconds_K), float(seconds_K.max())
+def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None = 1) -> float:
+    """The seconds of all runs, if made one after the other. kinds: runs, with how many there are of each.
+    members: as in Queue."""
+    return float([count for _, count in kinds] @ _seconds(kinds, threads, members))
 
 
 def _seconds(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None) -> np.ndarray:

@@ -1,9 +1,10 @@
 """Where the runs of a study are trained. `launcher_of` the settings gives an object with `train`: by worker
-processes of this machine, by helpers on others (cluster/sharing.py), or by a launcher of Hydra's."""
+processes of this machine, or by a launcher of Hydra's."""
 
 import os
+import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,17 +13,17 @@ from typing import Any
 
 import torch
 
-from ablate.clusters import Cluster
 from ablate.compose.composer import Overrides
 from ablate.compose.launchers import Pool
 from ablate.compose.sweep import HydraLauncher, LauncherFailed
 from ablate.compute.ambient import environment
 from ablate.compute.limits import threads_each
+from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.data.text_statistics import text_statistics
 from ablate.execution import plugins
 from ablate.execution.plugins import Plugin
-from ablate.execution.run import PlacedRun, Run, prepare, require_planned
+from ablate.execution.run import PlacedRun, prepare, require_planned
 from ablate.launch.pool import train_all, train_or_wait
 from ablate.launch.processes import SAFE_PATH
 from ablate.launch.queue import processes
@@ -39,39 +40,30 @@ from ablate.study.study import one_of_each
 class Work:
     """Runs to train, and what their launcher asks of the command.
 
-    record: of the study, as it is stored. machine: the settings; None where another machine chooses them.
-    runs: those to train; names: also of those proposed with them that have finished. known: the stamps of the
-    results before the command, by name of the run, to which it adds those of further runs. in_all: how many
-    runs the command has so far. is_one: whether it is for one run, of no study. board: opens the lines, and
-    the table, on what happens; total: of runs, None for one. request_runs: further runs for so many workers
-    that have none, to be called whenever runs have ended.
+    record: of the study, as it is stored. machine: the settings. runs: those to train. known: the stamps of
+    the results before the command, by name of the run, to which it adds those of further runs. in_all: how
+    many runs the command has so far. is_one: whether it is for one run, of no study. board: opens the lines,
+    and the table, on what happens; total: of runs, None for one. request_runs: further runs for so many
+    workers that have none, to be called whenever runs have ended.
     """
 
     record: StudyRecord
-    machine: Machine | None
-    runs: Mapping[Overrides, Run]
-    names: Collection[str]
+    machine: Machine
+    runs: Mapping[Overrides, PlacedRun]
     known: Mapping[str, Stamp]
     in_all: int
     is_one: bool
     board: Callable[[int | None], AbstractContextManager[Board]]
-    request_runs: Callable[[int], Mapping[Overrides, Run]]
+    request_runs: Callable[[int], Mapping[Overrides, PlacedRun]]
 
 
 @dataclass(frozen=True)
 class Trained:
     """How runs were trained. refused: why runs could not begin, by name. failed: why the launcher as a whole
-    trains nothing more; empty if it does. left_at_work: what it has submitted without waiting for it; empty
-    if it waited."""
+    trains nothing more; empty if it does."""
 
     refused: Mapping[str, str] = field(default_factory=dict)
     failed: str = ""
-    left_at_work: str = ""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the command proposes no further runs."""
-        return bool(self.failed or self.left_at_work)
 
 
 @dataclass(frozen=True)
@@ -85,37 +77,24 @@ class Launcher(ABC):
     def train(self, work: Work) -> Trained:
         """Train the runs, and those that follow. Raises ConfigError, before any begins."""
 
-    def machine(self, kept: Machine | None, runs: Collection[Run]) -> Machine | None:
-        """The settings of the machine that the study began with (kept), or will begin with; None where
-        another machine will choose them. Raises StoreError if the command asks for different ones."""
+    def machine(self, kept: Machine | None, runs: Collection[PlacedRun]) -> Machine:
+        """The settings of the machine that the study began with (kept), or will begin with. Raises StoreError
+        if the command asks for different ones."""
         decided = machine.decided(kept, runs, self.settings.threads)
         step_flops = max(run.step_flops for run, _ in one_of_each(runs))
         count = len({run.run_id for run in runs})
         cores = self.settings.cores_each
         at_once = 1 if cores else min(self.settings.workers or count, count)
-        return machine.chosen(decided, placed(runs), threads_each(at_once, step_flops, cores))
-
-    def threads(self, chosen: Machine | None, runs: Collection[Run]) -> int:
-        """The threads of each of these runs. chosen: the settings of the machine, if they are."""
-        assert chosen is not None, "`machine` has chosen"
-        return chosen.threads
+        return machine.chosen(decided, runs, threads_each(at_once, step_flops, cores))
 
     def at_once(self, runs: Collection[PlacedRun], threads: int) -> int:
         """How many processes train these runs at a time, at most."""
         return self.settings.workers or processes(runs, self.settings.members, threads)
 
 
-def launcher_of(settings: Pool | Cluster | HydraLauncher) -> Launcher:
+def launcher_of(settings: Pool | HydraLauncher) -> Launcher:
     """What trains runs with these settings."""
-    if isinstance(settings, Cluster):
-        from ablate.study.cluster.sharing import ByHelpers
-
-        return ByHelpers(settings)
     return ByHydra(settings) if isinstance(settings, HydraLauncher) else ByWorkers(settings)
-
-
-def placed(runs: Iterable[Run]) -> list[PlacedRun]:
-    return [run for run in runs if isinstance(run, PlacedRun)]
 
 
 # --- on this machine --------------------------------------------------------------------------------
@@ -127,9 +106,8 @@ class ByWorkers(Launcher):
     settings: Pool
 
     def train(self, work: Work) -> Trained:
-        settings = work.machine
-        assert settings is not None, "`machine` has chosen"
-        runs, threads = placed_here(work.runs.values(), settings), settings.threads
+        settings, threads = work.machine, work.machine.threads
+        runs = placed_here(work.runs.values(), settings)
         with work.board(None if work.is_one else len(runs)) as board:
             if work.is_one and self.settings.timeout is None:  # which only a worker can be held to
                 _train_in_this_process(runs[0], work.known[runs[0].name], threads, board)
@@ -147,9 +125,9 @@ class ByWorkers(Launcher):
         return Trained(refused)
 
 
-def placed_here(runs: Iterable[Run], settings: Machine) -> list[PlacedRun]:
+def placed_here(runs: Collection[PlacedRun], settings: Machine) -> list[PlacedRun]:
     """The runs with the study's settings, and their texts measured before workers would all do it."""
-    here = machine.bound(placed(runs), settings)
+    here = machine.bound([*runs], settings)
     for run, _ in one_of_each(here):
         text_statistics(run.corpus, run.spec.context)
     return here
@@ -170,10 +148,10 @@ class ByHydra(Launcher):
     settings: HydraLauncher
 
     def train(self, work: Work) -> Trained:
-        assert work.machine is not None, "`machine` has chosen"
         total = work.in_all if self.settings.workers == 1 else None
         planned = {run.name: run.corpus.sha256 for run in work.runs.values()}
-        own = {"own": plugins.used(), "root": Store().root, "named_by": swept(work.record)}
+        where = {"place": Path.cwd(), "root": Store().root}
+        own = {"own": plugins.used(), "named_by": swept(work.record), **where}
         task = partial(_job, threads=work.machine.threads, total=total, planned=planned, **own)
         overrides = [(*of, *machine.as_overrides(run.config, work.machine)) for of, run in work.runs.items()]
         try:
@@ -192,14 +170,22 @@ def _job(
     total: int | None,
     planned: Mapping[str, str],
     own: Sequence[Plugin],
+    place: Path,
     root: Path,
     named_by: Collection[str],
 ) -> None:
     """Train a run in this process, which a launcher of Hydra's started. Raises ConfigError. total: of runs in
     the sweep, if this process trains all of them one after the other. planned: as for `require_planned`. own,
-    root: the plugins and the store of the command. named_by: as Lines.swept."""
+    place, root: the plugins, the directory and the store of the command. named_by: as Lines.swept."""
     plugins.install(own)
-    if Store().root != root:  # the process began before the command set it
+    try:
+        os.chdir(place)  # where the process began elsewhere, as Ray's do
+    except OSError as error:
+        reason = (
+            f"{socket.gethostname()} does not see it ({error.strerror}); take a disk that all machines share"
+        )
+        raise ConfigError(f"{place}: {reason}") from error
+    if Store().root != root:  # nor does it have the command's variables
         os.environ[ABLATE_RUNS] = str(root)
     run = prepare(config)
     require_planned(run, planned)

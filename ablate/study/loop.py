@@ -9,7 +9,7 @@ from ablate.compose.sweep import Sweep
 from ablate.config.rules import ConfigError
 from ablate.data.corpus import forget
 from ablate.execution.execute import settled
-from ablate.execution.run import Run
+from ablate.execution.run import PlacedRun, Run
 from ablate.execution.stored import require_as_begun
 from ablate.live.board import Board, Lines, one_by_one
 from ablate.phrases import lines_if
@@ -34,11 +34,11 @@ class Loop:
         self.is_single = sweep.is_single
         forget()
         one_by_one.cache_clear()  # it counts the runs of one command
-        self.study = Study(sweep, remote=sweep.launcher.remote)
+        self.study = Study(sweep)
         self.store = Store()
         self.rows: dict[Overrides, Row] = {}  # RUNNING for runs without a result yet
         self.ids: dict[Overrides, str] = {}
-        self.pending: dict[Overrides, Run] = {}  # runs without a result yet
+        self.pending: dict[Overrides, PlacedRun] = {}  # runs without a result yet
         self.known: dict[str, Stamp] = {}  # stamps of the results before this command, by name of the run
         self.record: StudyRecord | None = None
         self.refused: list[str] = []
@@ -51,7 +51,7 @@ class Loop:
 
     def run(self, begun: Callable[[], None]) -> Outcome:
         trained = Trained()
-        while not trained.is_over and (runs := self._next()):
+        while not trained.failed and (runs := self._next()):
             record = self._join(runs)
             begun()
             try:
@@ -61,10 +61,10 @@ class Loop:
                     self.store.write_results(record.name)
                 raise
             self.store.write_results(record.name)
-            if not trained.is_over:
+            if not trained.failed:
                 self._read(at_end=True)
         assert self.record is not None, "_next gives runs, or raises"
-        if self.study.design.looks and not trained.is_over:  # what the last rows decided
+        if self.study.design.looks and not trained.failed:  # what the last rows decided
             planned = self.study.planned(self.rows)
             self.store.change_existing(self.record.name, partial(with_looks, looks=planned))
         return Outcome(
@@ -73,7 +73,6 @@ class Loop:
             finished_before=self.finished_before,
             remarks=[*self.study.left_out, *self.study.design.closing(self.rows)],
             refused=self.refused,
-            left_at_work=trained.left_at_work,
         )
 
     def dry_run(self) -> Outcome:
@@ -92,7 +91,7 @@ class Loop:
         expected = estimate(self.study, record, todo, self.rows, self.launcher, settings)
         return Outcome(record.name, remarks=[*self.study.left_out, *self.slower], estimate=expected)
 
-    def _next(self) -> dict[Overrides, Run]:
+    def _next(self) -> dict[Overrides, PlacedRun]:
         """The next runs, ready to begin; none at the end. Raises ConfigError if the study has no runs at
         all."""
         while proposed := self.study.design.propose(self.rows):
@@ -106,7 +105,7 @@ class Loop:
                 raise ConfigError(f"nothing to run: {'; '.join(self.study.left_out)}")
         return {}
 
-    def _join(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
+    def _join(self, runs: Mapping[Overrides, PlacedRun]) -> StudyRecord:
         """Add runs to the study; returns its record. Raises ConfigError if they may not be added."""
         record = self.study.record(runs, self.rows, self.ids)
         if self.record is None:
@@ -149,7 +148,7 @@ class Loop:
             if is_new:
                 self.lines.say(self.lines.whereabouts)
 
-    def request_runs(self, spare: int) -> dict[Overrides, Run]:
+    def request_runs(self, spare: int) -> dict[Overrides, PlacedRun]:
         """The runs that follow from what has ended, for so many idle workers. Raises ConfigError."""
         if not (spare or self.study.design.looks):
             return {}
@@ -162,7 +161,7 @@ class Loop:
         return {}
 
     def _grown(
-        self, before: StudyRecord | None, record: StudyRecord, runs: Mapping[Overrides, Run]
+        self, before: StudyRecord | None, record: StudyRecord, runs: Mapping[Overrides, PlacedRun]
     ) -> StudyRecord:
         """The record merged with the one before. Raises StoreError if the study may not grow like this."""
         settings = self._machine(before, runs)
@@ -174,10 +173,10 @@ class Loop:
             has_results=lambda study: any(row["status"] in RESULTS for row in self.store.study_rows(study)),
         )
 
-    def _machine(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> Machine | None:
+    def _machine(self, before: StudyRecord | None, runs: Mapping[Overrides, PlacedRun]) -> Machine:
         return self.launcher.machine(before.machine if before else None, runs.values())
 
-    def _todo(self, runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
+    def _todo(self, runs: Mapping[Overrides, PlacedRun]) -> dict[Overrides, PlacedRun]:
         """The runs, among these, that have to be trained."""
         unique = _unique(runs)
         todo = {overrides: run for overrides, run in unique.items() if settled(run) is None}
@@ -191,7 +190,7 @@ class Loop:
             self._locate()
         return todo
 
-    def _train(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> Trained:
+    def _train(self, runs: Mapping[Overrides, PlacedRun], record: StudyRecord) -> Trained:
         """Have the launcher train what has to be."""
         if not (todo := self._todo(runs)):
             return Trained()
@@ -204,7 +203,6 @@ class Loop:
             record=record,
             machine=self._machine(record, runs),
             runs=todo,
-            names={run.name for run in runs.values()},
             known=self.known,
             in_all=in_all,
             is_one=self.study.config is None and in_all == 1,  # also with -m
@@ -229,7 +227,7 @@ class Loop:
                 self.lines = before
 
 
-def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
+def _unique(runs: Mapping[Overrides, PlacedRun]) -> dict[Overrides, PlacedRun]:
     """The runs without duplicates, as different overrides may mean the same run."""
     first = {run.run_id: overrides for overrides, run in reversed(list(runs.items()))}
     return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}

@@ -5,10 +5,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ablate.compute.fastest import PRODUCTS, bfloat16_is_faster
-from ablate.compute.limits import threads_each
 from ablate.config.overrides import as_value
 from ablate.config.schema import RunConfig
-from ablate.execution.run import PlacedRun, Run, place
+from ablate.execution.run import PlacedRun, place
 from ablate.phrases import lines_if
 from ablate.store.record import Machine
 from ablate.store.store import StoreError
@@ -28,7 +27,7 @@ SLOWER = (
 DOES_NOT_PAY = "on a CPU, runs that are trained as one take longer than one after the other"
 
 
-def decided(before: Machine | None, runs: Iterable[Run], threads: int | None) -> dict[str, Any]:
+def decided(before: Machine | None, runs: Iterable[PlacedRun], threads: int | None) -> dict[str, Any]:
     """The settings that are decided already: those that the study began with, or else those that the command
     asks for; None for each of the others. Raises StoreError if it asks for others than the study began with.
 
@@ -58,12 +57,6 @@ def chosen(decided: Mapping[str, Any], runs: Collection[PlacedRun], threads: int
     )
 
 
-def threads_of_helpers(count: int, runs: Collection[Run], helpers: int, cores: int | None) -> int:
-    """Threads for each of `count` runs that helpers with so many cores share. runs: one of each kind at
-    least."""
-    return threads_each(-(-count // helpers), max(run.step_flops for run in runs), cores)
-
-
 def bound(runs: Sequence[PlacedRun], machine: Machine) -> list[PlacedRun]:
     """The runs with the study's settings. Raises ConfigError for a run that can't begin with them."""
     variants: dict[int, PlacedRun] = {}  # runs that differ only in seeds share their spec object
@@ -83,10 +76,10 @@ def as_overrides(config: RunConfig, machine: Machine) -> list[str]:
     return [f"train.{key}={as_value(value)}" for key, value in _of_training(config, machine).items()]
 
 
-def slower(runs: Iterable[Run], members: int | None) -> list[str]:
+def slower(runs: Iterable[PlacedRun], members: int | None) -> list[str]:
     """Lines on what makes these runs slower here than they could be; usually none. members: how many are
     trained as one, if the command says so."""
-    here = [run for run in runs if isinstance(run, PlacedRun) and run.device.type == "cpu"]
+    here = [run for run in runs if run.device.type == "cpu"]
     in_bfloat16 = any(_is_of(run, "bfloat16") for run in here)
     return [
         *lines_if(in_bfloat16 and not bfloat16_is_faster(), SLOWER),

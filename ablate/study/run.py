@@ -26,15 +26,13 @@ class Outcome:
 
     study: its name in the store. run_ids: of the runs asked for, in that order; finished_before: how many of
     them had finished earlier. remarks: on runs left out, and the closing lines of the study. refused: why
-    runs could not begin. left_at_work: jobs submitted by a command that does not wait. estimate: of a dry
-    run."""
+    runs could not begin. estimate: of a dry run."""
 
     study: str
     run_ids: Sequence[str] = ()
     finished_before: int = 0
     remarks: Sequence[str] = ()
     refused: Sequence[str] = ()
-    left_at_work: str = ""
     estimate: "Estimate | None" = None
 
     def rows(self) -> "pd.DataFrame":

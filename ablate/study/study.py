@@ -26,7 +26,7 @@ from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
 from ablate.execution import plugins
 from ablate.execution.formulas import before_training
-from ablate.execution.run import Run, prepare, resolve
+from ablate.execution.run import PlacedRun, Run, prepare
 from ablate.live.board import checking
 from ablate.phrases import first_few
 from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord, keys_of_arms
@@ -52,19 +52,17 @@ class Excluded(ConfigError):
 class Study:
     """What a sweep asks for, checked.
 
-    config: what the study declares; None for a plain grid or a single run. remote: whether other machines
-    train the runs, which need not fit this one then. configs: of the runs that can be trained. left_out:
-    lines about all others; reasons: by variant, why it can't be built. Raises ConfigError.
+    config: what the study declares; None for a plain grid or a single run. configs: of the runs that can be
+    trained. left_out: lines about all others; reasons: by variant, why it can't be built. Raises ConfigError.
     """
 
-    def __init__(self, sweep: Sweep, *, remote: bool = False) -> None:
+    def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
         self.configs: dict[Overrides, RunConfig] = {}
         self.reasons: dict[str, str] = {}
         self.left_out: list[str] = []
         self._values: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
-        make = resolve if remote else prepare
-        self._of_variant = remembered(lambda variant: make(sweep.configs.with_seeds(variant, {})))
+        self._of_variant = remembered(lambda variant: prepare(sweep.configs.with_seeds(variant, {})))
         config = declared(sweep) if sweep.study else None
         self._arrange(config if config is None or config.seeds else self._with_usual_seeds(config))
         if self.config:
@@ -164,10 +162,10 @@ class Study:
         looks = self.design.looks or (self._matched(self.config) if self.config else None)
         return looks.contrasts if looks else 0
 
-    def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
+    def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, PlacedRun]:
         """The proposed runs that can be trained. Raises ConfigError if one can't; where a study is declared,
         only for mistakes that affect every run."""
-        runs: dict[Overrides, Run] = {}
+        runs: dict[Overrides, PlacedRun] = {}
         reasons: defaultdict[str, list[str]] = defaultdict(list)
         shared = set(proposed[0]).intersection(*proposed) if len(proposed) > 1 else set()
         for overrides in checking(proposed):
@@ -191,8 +189,8 @@ class Study:
             self.left_out.append(f"{len(names)} of {len(proposed)} runs left out: {why}{which}")
         return runs
 
-    def run(self, overrides: Overrides) -> Run:
-        """The run of these overrides; placed on this machine unless it is remote. Raises ConfigError if it is
+    def run(self, overrides: Overrides) -> PlacedRun:
+        """The run of these overrides, placed on this machine. Raises ConfigError if it is
         impossible, Excluded if a condition excludes it."""
         variant, seeds = self.sweep.configs.split_seeds(overrides)
         config = self.sweep.configs.with_seeds(variant, seeds)
@@ -208,7 +206,7 @@ class Study:
         self.configs[overrides] = config
         return run
 
-    def run_of(self, arm: Overrides) -> Run:
+    def run_of(self, arm: Overrides) -> PlacedRun:
         """A run of one of the design's `compared`, at the first value at which it can be built. Raises
         ConfigError if there is none."""
         *others, last = self.design.first_runs(arm)

@@ -91,7 +91,7 @@ PLAIN = (
     *({"x": 1}, "${oc.env:HOME}", "${nix}", "${oc.env:NIX}", "${hydra:job.num}", "${now:%Y}", "${study}"),
     *("???", "${"),
 )
-LAUNCHERS = (None, *apart("basic  joblib  submitit_local  slurm  ray_cluster  pool  odd  nix"))
+LAUNCHERS = (None, *apart("basic  joblib  submitit_local  submitit_slurm  pool  odd  nix"))
 GROUPS = apart("job_logging  hydra_logging  sweeper  output  help  env  callbacks  hydra_help")
 
 
@@ -131,7 +131,7 @@ def odd_config(draw: random.Random) -> Case:
         defaults.append({"override /hydra/launcher": launcher})
         if launcher == "odd":
             files["own/hydra/launcher/odd.yaml"] = _file(
-                draw.choice((*CALLS, {"defaults": ["slurm"], "setup": ["touch MADE"]}))
+                draw.choice((*CALLS, {"defaults": ["submitit_slurm"], "setup": ["touch MADE"]}))
             )
     if draw.random() < 0.15:
         defaults.append(

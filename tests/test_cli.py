@@ -97,7 +97,7 @@ WRONG = [
     (["heads=???"], ["heads=???", "a value is missing"]),
     (["heads=1000000007", "model.d_model=1048576"], ["heads=1000000007", "at most"]),
     (["model.d_model=1000003"], ["heads=4", "does not divide model.d_model=1000003"]),
-    (["-m", "model.d_model=64,1000000"], ["model.d_model=1000000", "GB of memory", "take a smaller"]),
+    (["-m", "model.d_model=64,1000000"], ["model.d_model=1000000", "GB to train", "take a smaller"]),
     (["name=" + "n" * 300], ["name=nnn", "up to 100"]),
     (["device=cuda:99999999999999999999"], ["device=cuda:99999999999999999999", "cuda:N"]),
     (["+hydra={callbacks: {x: {_target_: os.getcwd}}}"], ["hydra: no such key"]),

@@ -149,7 +149,7 @@ class Condition:
             return any(_equal(name, value, one, values) for one in wanted) is (sign == "=")
         if not _NUMBER.fullmatch(as_text(value)):
             raise self.refusal(f"{name} is {as_text(value) or 'empty'}, no number")
-        return ORDER[sign](float(value), wanted[0])
+        return ORDER[sign](float(as_text(value)), wanted[0])
 
     def refusal(self, reason: str) -> ConfigError:
         return ConfigError(f"{self.source} {self.text}: {reason}")

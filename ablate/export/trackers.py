@@ -92,7 +92,7 @@ def export(target: str, to: str, out: str | None) -> str:
             f"--to {to}: {reason[:300]}; {written} written, the same command goes on"
         ) from error
     counts = ", ".join(f"{count} {what}" for what, count in became.items())
-    return f"{to}: {study} in {tracker.place}: {counts}"
+    return f"{to}: {study} in {tracker.place}: {counts or 'no run has ended'}"
 
 
 def _without_password(text: str) -> str:
@@ -226,7 +226,10 @@ def mlflow(study: str, out: str) -> Tracker:
 
 
 def _made(directory: Path) -> Path:
+    """The directory, without what an export that was killed left in it."""
     directory.mkdir(parents=True, exist_ok=True)
+    for left in directory.glob(f"{PART}*"):
+        owned.drop(left)
     return directory
 
 

@@ -60,7 +60,7 @@ REFUSED = [
     # A mistake in a study leaves nothing out.
     (["study=book", "name=../x"], "name=../x: it names a directory"),
     (["study=book", "corpus=grammar", "heads=1,x"], "heads=x: expected a whole number"),
-    (["study=book", "corpus=file", "corpus.path=nowhere.txt"], "corpus.path=nowhere.txt: no such file"),
+    (["study=book", "corpus=file", "corpus.path=nowhere.txt"], "corpus.path=nowhere.txt: no file there"),
     # A key that is given twice, as a shell makes of seed={0..2}.
     (
         ["seed=0", "seed=1", "seed=2"],

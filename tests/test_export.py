@@ -168,8 +168,15 @@ def test_wandb_without_a_server_has_a_directory_for_each_run(store, command, mon
     runs = [*store.directories(row["run_id"] for row in store.study_rows(STUDY))]
     assert {path.name.rpartition("-")[2] for path in Path("out", STUDY).iterdir()} == {id[:8] for id in runs}
     for directory in Path("out", STUDY).iterdir():
+        assert directory.name.startswith("offline-")  # or `wandb sync` passes it over
         (log,) = directory.glob("*.wandb")
-        for text in (directory.name, STUDY, "final/val_loss", "train.lr", "val_loss"):
+        for text in (
+            directory.name.removeprefix("offline-"),
+            STUDY,
+            "final/val_loss",
+            "train.lr",
+            "val_loss",
+        ):
             assert text.encode() in log.read_bytes()
     assert command(*export)[1] == f"wandb: {STUDY} in out: 4 there already\n"
 

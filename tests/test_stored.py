@@ -111,7 +111,7 @@ def test_a_pair_is_shown_of_the_runs_own_pairs_only(made):
     (made / "pairs.txt").unlink()
     done = call_cli("sample", "sum", cwd=made)
     assert done.returncode == 2 and f"{directory(made, 'sum').name}: " in done.stderr
-    assert "no such file" in done.stderr
+    assert "no file there" in done.stderr
 
 
 # --- the tokenizer, the code ----------------------------------------------------------------------

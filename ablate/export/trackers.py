@@ -29,6 +29,7 @@ from ablate.store.run_files import Damaged, read_config, read_finished, read_met
 
 FACTS = ("run_id", "status", "error", "corpus", "torch", "ablate", "device", "processor")
 PART = owned.PART
+OFFLINE = "offline-"  # `wandb sync` passes over directories of other names
 PATIENCE_S = 30  # for a server that does not answer
 
 
@@ -139,14 +140,14 @@ def tensorboard(study: str, out: str) -> Tracker:
 
 
 def wandb(study: str, out: str) -> Tracker:
-    """A group a study, in WANDB_PROJECT. With WANDB_MODE=offline a directory a run, OUT/STUDY/NAME, which
-    `wandb sync` uploads."""
+    """A group a study, in WANDB_PROJECT. With WANDB_MODE=offline a directory a run,
+    OUT/STUDY/offline-NAME, which `wandb sync` uploads."""
     require("--to wandb", "wandb", extra="wandb")
     module, is_offline = import_module("wandb"), os.environ.get("WANDB_MODE") == "offline"
     project, place = os.environ.get("WANDB_PROJECT", "ablate"), Path(out) / study
     there: dict[str, Any] = {}
     if is_offline:
-        there = dict.fromkeys(os.listdir(_made(place)))
+        there = dict.fromkeys(name.removeprefix(OFFLINE) for name in os.listdir(_made(place)))
     else:
         with contextlib.suppress(ValueError):  # no such project yet
             runs = module.Api(timeout=PATIENCE_S).runs(project, filters={"group": study})
@@ -161,7 +162,7 @@ def wandb(study: str, out: str) -> Tracker:
             with _logged(module, run, dir=part, **about) as made:
                 made.name = run.name
             for directory in part.glob("wandb/offline-run-*"):
-                owned.rename_onto_free(directory, place / run.name)
+                owned.rename_onto_free(directory, place / f"{OFFLINE}{run.name}")
 
     return Tracker(out if is_offline else f"project {project}", there, write)
 

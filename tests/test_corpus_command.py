@@ -160,11 +160,10 @@ def test_rows_of_a_task_and_pairs(shown):
     lines, table = shown("copy", *SMALL[1:], "corpus.examples=100", "corpus.splits=[0.9,0.1,0]")
     assert lines[2] == "epochs      4.00, 50 steps of 128 tokens" and "test" not in lines
     assert table["train"] == ["100", "1,600"] and table["test"] == ["0", "0"]
-    lines, table = shown("numbers")
+    lines, table = shown("copy", "model=pair")
     assert table["train"] == ["endless", "endless"] and table["test"][0] == "1,000"
     first = lines.index("train") + 1
     assert [line.startswith("  → ") for line in lines[first : first + 6]] == [False, True] * 3
-    assert re.search("hundert|zig|zehn", "".join(lines[first : first + 5 : 2]))
 
 
 def test_given_pairs_are_read_pair_by_pair(shown, tmp_path):

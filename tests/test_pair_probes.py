@@ -1,8 +1,5 @@
 """Probes of an encoder-decoder: each kind of attention separately."""
 
-import json
-
-import numpy as np
 import pytest
 
 from ablate.data.corpus import open_corpus
@@ -42,15 +39,10 @@ def test_the_command_probes_pairs(tmp_path):
     pairs = ("model=pair", "corpus=reverse", "corpus.held_out=500", "train.eval_tokens=500")
     method = ("fusion=max", "at=cross", "train.precision=bfloat16", "train.probe_every=2")
     assert call_cli("run", *pairs, *small, *method, "name=p", cwd=tmp_path).returncode == 0
-    (tmp_path / "line.txt").write_text("7 5 2 3\t3 2 5\n", encoding="utf-8")
-    done = call_cli("probe", "p", "--text", "line.txt", "--format", "csv", cwd=tmp_path)
+    done = call_cli("probe", "p", "--format", "csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     kinds = ("cross 1", "encoder 1", "decoder 1")
     for words in (*kinds, "kept", "loss_added"):
         assert words in done.stdout, words
-    maps = json.loads((tmp_path / "runs/studies/p/probes-text.json").read_text())
-    (of_run,) = maps.values()
-    assert of_run["layers"] == ["cross 1"] and of_run["tokens"] == ["3", "2", "5", "end"]
-    assert of_run["keys"] == [*"7523"] and np.shape(of_run["patterns"]) == (1, 2, 4, 4)
     assert call_cli("report", "p", cwd=tmp_path).returncode == 0
     assert "answer" in call_cli("sample", "max-", "--prompt", "7 5", cwd=tmp_path).stdout

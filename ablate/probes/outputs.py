@@ -83,7 +83,9 @@ def _white(x_nD: np.ndarray, train: np.ndarray) -> Whitened:
 def effective_ranks(written_nHC: np.ndarray) -> list[float]:
     """The effective rank of each head's output: exp(−Σ p log p), p the share of variance of each direction; 0
     if it does not vary. See: Roy and Vetterli, "The effective rank", 2007."""
-    return [_effective_rank(np.linalg.eigvalsh(np.cov(one, rowvar=False))) for one in _heads(written_nHC)]
+    return [
+        _effective_rank(np.linalg.eigvalsh(np.cov(one, rowvar=False))) for one in written_nHC.swapaxes(0, 1)
+    ]
 
 
 def _effective_rank(variances: np.ndarray) -> float:
@@ -110,30 +112,3 @@ def head_id_accuracy(written_nHC: np.ndarray) -> list[float]:
         named = (written_nHC[held] @ weights + offsets).argmax(-1)
         right += (named == np.arange(H)).sum(0)
     return (right / n).tolist()
-
-
-def likeness(written_nHC: np.ndarray) -> np.ndarray:
-    """(H, H) debiased linear CKA of the outputs of two heads: 1 if equal up to rotation and scale, 0 by
-    chance. See: Kornblith et al., "Similarity of neural network representations revisited", 2019; Song et
-    al., "Feature selection via dependence maximization", 2012, for the unbiased estimate."""
-    grams = []
-    for one in _heads(written_nHC):
-        gram = one @ one.T
-        np.fill_diagonal(gram, 0)
-        grams.append(gram)
-    hsic = np.array([[_unbiased_hsic(a, b) for b in grams] for a in grams])
-    scale = np.sqrt(np.clip(np.outer(np.diag(hsic), np.diag(hsic)), 0, None))
-    return np.divide(hsic, scale, out=np.zeros_like(hsic), where=scale > 0)
-
-
-def _unbiased_hsic(a: np.ndarray, b: np.ndarray) -> float:
-    """The unbiased HSIC estimate. a, b: (n, n) Gram matrices with a zero diagonal."""
-    n = len(a)
-    rows_a, rows_b = a.sum(0), b.sum(0)
-    trace = (a * b).sum()
-    both = rows_a.sum() * rows_b.sum() / ((n - 1) * (n - 2))
-    return float((trace + both - 2 / (n - 2) * (rows_a @ rows_b)) / (n * (n - 3)))
-
-
-def _heads(x_nHC: np.ndarray) -> list[np.ndarray]:
-    return [x_nHC[:, head] for head in range(x_nHC.shape[1])]

@@ -26,15 +26,14 @@ from ablate.training.circuit import over_positions
 class Heads:
     """The heads of one attention, in float64.
 
-    site: which attention it is. patterns: A_BHTS. read: their outputs before fusion, z_BTHV. written: what
-    each head adds to the residual stream, (B, T, H, C), through the readout without its bias. fused: what all
-    heads together add, (B, T, C). exact: whether `written` sums to `fused`; otherwise it is the change when a
+    site: which attention it is. read: their outputs before fusion, z_BTHV. written: what each head adds to
+    the residual stream, (B, T, H, C), through the readout without its bias. fused: what all heads together
+    add, (B, T, C). exact: whether `written` sums to `fused`; otherwise it is the change when a
     head is replaced by its mean (Fusion.contributions). fuse: computes `fused` from other heads, z_BTHV ->
     (B, T, C). real: (B, T), true where a position is no padding.
     """
 
     site: Site
-    patterns: Tensor
     read: Tensor
     written: Tensor
     fused: Tensor
@@ -55,7 +54,6 @@ def look(model: Model, batch: Batch) -> list[Heads]:
         seen.append(
             Heads(
                 site=site,
-                patterns=attention.shown(x_BTC, source_BSC, padding_mask_BS),
                 read=read_BTHV,
                 written=without_bias(
                     attention.out_proj, attention.fusion.contributions(read_BTHV, *attention.besides(x_BTC))

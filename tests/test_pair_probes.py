@@ -4,24 +4,16 @@ import pytest
 
 from ablate.data.corpus import open_corpus
 from ablate.data.paired import Paired, batch_of
-from ablate.model.models import EncoderDecoder, build_model
+from ablate.model.models import build_model
 from ablate.model.sizing import resolve_spec
 from ablate.probes.patterns import look, real_at
 from tests.helpers import SEEDS, call_cli, make_config
 
-COPY = ("model=pair", "corpus=copy", "model.context=16", "corpus.held_out=40")
-
-
-def untrained(*overrides: str):
-    config = make_config(*COPY, *overrides)
-    corpus = open_corpus(config.corpus, config.model.two_texts)
-    model = build_model(resolve_spec(config, corpus.tokenizer.vocab_size), SEEDS).double().eval()
-    assert isinstance(model, EncoderDecoder)
-    return corpus, model
-
 
 def test_padding_counts_in_no_probe():
-    corpus, model = untrained("fusion=sum", "at=cross")
+    config = make_config("model=pair", "corpus=copy", "model.context=16", "corpus.held_out=40")
+    corpus = open_corpus(config.corpus, as_pairs=True)
+    model = build_model(resolve_spec(config, corpus.tokenizer.vocab_size), SEEDS)
     split = corpus.splits["validation"]
     batch = next(split.windows(context=16, windows=40))
     assert isinstance(split, Paired) and batch.source is not None

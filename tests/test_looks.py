@@ -32,7 +32,6 @@ from ablate.study.growth import grown
 from ablate.study.kinds import read_declared
 from ablate.study.machine import SLOWER
 from ablate.study.run import Outcome
-from ablate.study.study import Study
 from ablate.study.tuned import Tuned
 from tests.helpers import QUICK, Command, call_cli, make_record, present
 from tests.test_compare import note, of_cells
@@ -285,7 +284,6 @@ def typed(tmp_path, monkeypatch):
             ("study=fusion", "study.looks=[8,4]"),
             r"study.looks=\[8,4\]: looks are numbers of seeds, each above",
         ),
-        (("study=fusion", "study.looks=[1,4]"), r"study.looks=\[1,4\]: .* none below 2"),
         (
             ("study=fusion", "study.looks=[4,64]"),
             r"study.looks=\[4,64\]: the last look is at all seeds, of which 32",
@@ -294,9 +292,6 @@ def typed(tmp_path, monkeypatch):
             ("study=fusion", "study.looks=[4,8]"),
             r"give study.looks=\[\] for a fixed design, or end it with 32",
         ),
-        (("study=fusion", "study.looks=[4.5]"), "expected"),
-        (("study=fusion", "study.primary=[]"), "names no primary contrast, so all contrasts count"),
-        (("study=fusion", "study.primary=[]", "study.looks=[2,4]"), "names no primary contrast"),
         (
             ("study=fusion", "seeds.data=0,1"),
             "looks take seeds one after the other, and seeds.data crosses them",
@@ -317,43 +312,6 @@ def test_other_seeds_on_the_command_line_have_the_usual_looks(typed):
     assert typed("study=fusion", "study.looks=[]").estimate.runs == 128
     first = typed("study=fusion", "seed=range(0,6)", "study.looks=[3,6]").estimate
     assert first.phases["report"] == (12, 24) and first.runs == 12
-
-
-@pytest.mark.slow
-def test_an_arm_counts_that_can_be_built_at_a_later_rate_only(tmp_path, monkeypatch):
-    """Of three rates the lowest is excluded: all three arms are compared, at two rates each."""
-    monkeypatch.chdir(tmp_path)
-    sweep = compose(["study=tuned", 'study.where=["train.lr >= 0.01"]', *QUICK])
-    assert sweep
-    study = Study(sweep)
-    assert study.design.looks and study.design.looks.contrasts == 2
-    assert [*study.design.looks.arms.values()] == ["fusion=concat", "fusion=sum", "fusion=mean"]
-    assert study.run_of(study.design.compared[0]).config.train.lr == 0.012
-    with pytest.raises(ConfigError, match=r"not \(train.lr >= 1\)"):
-        none = compose(["study=tuned", 'study.where=["train.lr >= 1"]', *QUICK])
-        assert none
-        Study(none).run_of(study.design.compared[0])
-
-
-@pytest.mark.slow
-def test_the_looks_of_a_study_that_has_begun_stay(typed):
-    begun = typed("study=fusion", "seed=range(0,6)", "study.looks=[3,6]").estimate.record
-    assert grown(begun, begun).looks == begun.looks
-    for words, message in (
-        (("seed=range(0,6)", "study.looks=[4,6]"), r"looks was \[3, 6\] when the study began.* another name"),
-        (("seed=range(0,6)", "study.looks=[]"), r"looks was \[3, 6\]"),
-        (
-            ("seed=range(1,7)", "study.looks=[3,6]"),
-            "beyond its last look, or with other seeds, only under another",
-        ),
-        (("seed=range(0,9)", "study.looks=[3,6,9]"), "beyond its last look"),
-        (("seed=range(0,9)",), "beyond its last look"),
-        (("fusion=concat,sum,gated", "seed=range(0,9)"), "fusion was .* when the study began"),
-    ):
-        other = typed("study=fusion", *words).estimate.record
-        with pytest.raises(StoreError, match=message):
-            grown(begun, other)
-        assert grown(begun, other, has_results=lambda study: False).looks == other.looks
 
 
 @pytest.mark.slow

@@ -218,8 +218,6 @@ def test_a_source_as_long_as_the_context_is_answered():
     [
         (GERMAN, ENGLISH[:-1], ("60 lines and 59",)),
         ([""] * 3, ["a"] * 3, ("no pairs", "3 lines", "3 have an empty side")),
-        ([], [], ("no pairs",)),
-        (["a"], ["b"], ("1 pairs leave none for",)),
         ([f"{'x' * 90}{i}" for i in range(50)], ["y"] * 50, ("model.context=92", "shorter pairs")),
     ],
 )
@@ -235,9 +233,7 @@ def test_files_that_will_not_do(tmp_path, sources, targets, words):
     [
         (("corpus=pairs",), ("which texts?", "corpus.target=")),
         (("corpus=pairs", "corpus.path=one.tsv"), ("line 2", "no tab")),
-        (("corpus=pairs", "corpus.path=."), ("one file of each language",)),
         (("corpus=pairs", "corpus.path=-", "corpus.target=one.tsv"), ("one file of each language",)),
-        (("corpus=copy", "corpus.length=3"), ("corpus.length=3",)),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, overrides, words):

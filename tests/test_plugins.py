@@ -115,27 +115,6 @@ def test_ten_lines_without_a_claim_pass(tmp_path, fused):
 
 
 @pytest.mark.slow
-def test_a_false_claim_that_it_folds_is_blamed_on_that(tmp_path):
-    claims = "    homogeneous = True\n    @classmethod\n    def folds(cls, heads, options): return True\n\n"
-    write(tmp_path, body="z_BTHV.sum(-2) * x_BTC.mean(-1, keepdim=True)", claims=claims)
-    checked = call_cli("check", "mine.py", cwd=tmp_path)
-    assert (checked.returncode, checked.stderr.count("\n")) == (1, 1)
-    assert checked.stdout == "fusion=mine: 11 checks of 13 hold\n"
-    assert "folds is true, and fused is no sum over heads" in checked.stderr
-
-
-@pytest.mark.slow
-def test_what_new_writes_has_right_types(tmp_path):
-    """What is imported from ablate.methods is typed, where pyright is strict, and so where it is not."""
-    for kind in ("fusion", "scores", "readout"):
-        assert call_cli("new", kind, f"my_{kind}", cwd=tmp_path).returncode == 0
-    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
-    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.slow
 def test_what_a_method_raises_is_told_once_with_its_line(tmp_path):
     write(tmp_path, body="z_BTHV.sum(no_such)")
     checked = call_cli("check", "mine.py", cwd=tmp_path)
@@ -167,7 +146,7 @@ def test_its_options_are_known_where_one_is_misspelt(tmp_path):
     assert_refused(refused, "did you mean fusion.start?")
 
 
-@pytest.mark.parametrize("name", ["sum", "none", "torch", "class", "my-own"])
+@pytest.mark.parametrize("name", ["sum", "class", "my-own"])
 def test_names_that_a_method_can_not_have(tmp_path, name):
     assert_refused(call_cli("new", "fusion", name, cwd=tmp_path), f"ablate: {name}: ")
     assert not [*tmp_path.iterdir()]
@@ -286,9 +265,7 @@ class Mine(Fusion):
 @pytest.mark.parametrize(
     "source, words",
     [
-        (None, "no such file or directory; name a Python file"),
         ("a = [1, 2\n", "line 1: no Python ("),
-        ("\0", "no Python ("),
         (
             SUM[: SUM.index("class")].format(name="f") + "def f(): pass\n",
             "fusion=f: not a class built on Fusion",
@@ -296,11 +273,8 @@ class Mine(Fusion):
         ("a = 1\n", 'it registers no method; write @register("NAME") above a class'),
         (SUM.format(name="sum", factor=1), "fusion=sum: there is a method of that name; choose another"),
         ("\nb = 1 / 0\n", "it raises ZeroDivisionError: division by zero (line 2 of mine.py); mend that"),
-        ("import no_such_one\n", "it raises ModuleNotFoundError: No module named 'no_such_one' (line 1"),
-        ("raise SystemExit('bye')\n", "it raises SystemExit: bye (line 1 of mine.py)"),
         (NO_DEFAULT, "fusion=mine: its option width has no default; write one in its Options"),
         (SUM.format(name="mine", factor=1).replace("def forward", "def other"), "fusion=mine lacks forward"),
-        (SUM.format(name="my own", factor=1), "'my own' can't name a method"),
     ],
 )
 def test_what_is_no_plugin_is_refused_in_one_line(tmp_path, source, words):
@@ -346,14 +320,3 @@ def test_an_installed_package_is_found_by_its_entry_point(tmp_path):
         (row,) = rows(tmp_path)
         assert (row["fusion"], row["status"]) == ("extra", "done")
     del sys.modules["heads_extra"]
-
-
-def test_a_file_finds_what_lies_beside_it_and_keeps_the_path_that_it_adds(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path / "first"))
-    before, added = [*sys.path], str(tmp_path / "vendored")
-    (tmp_path / "beside_it.py").write_text("HALF = 0.5\n")
-    path = write(tmp_path, body="HALF * z_BTHV.sum(-2)")
-    path.write_text(f"import sys\nfrom beside_it import HALF\nsys.path.append({added!r})\n{path.read_text()}")
-    plugins.install([plugins.read(path)])
-    assert sys.path == [*before, added]
-    sys.modules.pop("beside_it")

@@ -21,7 +21,6 @@ from ablate.printing import console
 from ablate.probes.study import find as probed
 from ablate.store.columns import Status
 from ablate.store.removal import named, prunable, remove
-from ablate.store.run_files import checkpoints
 from ablate.store.store import Store, StoreError
 from tests.helpers import but, call_cli, refusal, write_study
 from tests.synthetic import small_study
@@ -69,14 +68,6 @@ def test_a_run_and_a_study_by_path(four: Path, here: str, monkeypatch):
     assert listed(Path.cwd(), str(four / "runs/studies/synthetic"))["seed"].tolist() == [0, 1, 0, 1]
 
 
-def test_a_link_that_leads_nowhere_is_named(tmp_path):
-    (tmp_path / "runs").symlink_to("gone")
-    for words in (["runs"], ["compare"], ["run", *QUICK]):
-        done = call_cli(*words, cwd=tmp_path)
-        line = "ablate: runs: a link to gone, which is not there; mend it, or move it away\n"
-        assert (done.returncode, done.stderr) == (2, line)
-
-
 def test_rows_and_columns_are_chosen(four: Path):
     assert listed(four, "--where", "fusion=sum")["fusion"].tolist() == ["sum", "sum"]
     table = listed(four, "--sort", "-val_loss", "--columns", "train.lr,val_loss,age")
@@ -87,12 +78,6 @@ def test_rows_and_columns_are_chosen(four: Path):
         done = call_cli("runs", option, "val_los", cwd=four)
         line = f"{option} val_los: no column val_los; did you mean val_loss?"
         assert done.returncode == 2 and line in done.stderr
-
-
-def test_what_is_advised_of_another_store_names_it(four: Path, tmp_path: Path):
-    done = call_cli("runs", "--delete", "synthetic", "--runs", str(four / "runs"), cwd=tmp_path)
-    line = f"synthetic: a study; ablate runs --delete-study synthetic --runs {four / 'runs'} deletes it"
-    assert done.returncode == 2 and line in done.stderr
 
 
 def test_what_a_study_needs_stays_unless_told(four: Path):
@@ -110,21 +95,6 @@ def test_what_a_study_needs_stays_unless_told(four: Path):
     record = store.read_study("synthetic")
     assert record and len(record.runs) == 4  # its command makes it again
     assert len(pd.read_csv(four / "runs/studies/synthetic/results.csv")) == 3
-
-
-@pytest.mark.slow
-def test_single_runs_go_and_their_list_forgets_them(tmp_path: Path):
-    for seed in (0, 1):
-        call_cli("run", *QUICK, f"seed={seed}", cwd=tmp_path)
-    store = Store(tmp_path / "runs")
-    (kept, gone) = sorted(store.finished())
-    done = call_cli("runs", "--delete", gone.rpartition("-")[2], "--yes", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert store.finished() == {kept}
-    record = store.read_study("single")
-    assert record and len(record.runs) == 1
-    assert [name for name in os.listdir(tmp_path / "runs/store") if "gone" in name] == []
-    assert len(pd.read_csv(tmp_path / "runs/results.csv")) == 1
 
 
 @pytest.mark.slow
@@ -303,24 +273,6 @@ def test_a_terminal_has_how_far_the_runs_are(four, monkeypatch):
     assert "step 10: train_loss 1.0000, val_loss 2.0000, 3,000 tokens/s" in shown
 
 
-def test_a_directory_that_goes_while_it_is_listed_is_no_failure(tmp_path: Path, monkeypatch):
-    """Runs remove checkpoints, and their attempts as they end, while others list the store."""
-    store = small_study(tmp_path / "runs", seeds=1)
-    row = store.rows()[0]
-    scandir = os.scandir
-
-    def late(path: Any) -> Any:
-        if str(path) == str(gone):
-            raise FileNotFoundError(path)
-        return scandir(path)
-
-    with store.run("x-0123abcd").attempt({}, {**row, "run_id": "0123abcd" * 2}, known=[]) as at:
-        gone = at.path / "going"
-        gone.mkdir()
-        monkeypatch.setattr("os.scandir", late)
-        assert named(store, ["x-"])[0].size > 0 and checkpoints(gone) == []
-
-
 def test_a_process_that_is_at_a_deleted_run_hears_of_it(tmp_path: Path):
     store = small_study(tmp_path / "runs", seeds=1)
     row = store.rows()[0]
@@ -336,8 +288,6 @@ def test_a_process_that_is_at_a_deleted_run_hears_of_it(tmp_path: Path):
     "options, words",
     [
         (["--delete", "nothing"], "nothing: no run begins with it"),
-        (["--delete", ""], "no run begins with it"),
-        (["--delete"], "name the runs"),
         (["--delete", "run-"], "4 runs begin with it; give more letters"),
         (["--prune", "run-"], "takes no runs"),
     ],

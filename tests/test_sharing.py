@@ -5,10 +5,8 @@ import errno
 import json
 import multiprocessing
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -21,10 +19,10 @@ import numpy as np
 import pytest
 
 from ablate.execution.events import Event, Finished, Noticed, Skipped
-from ablate.execution.execute import describe, execute, record_failure
-from ablate.execution.run import PlacedRun, prepare
+from ablate.execution.execute import execute, record_failure
+from ablate.execution.run import prepare
 from ablate.files import atomic, reading
-from ablate.files.atomic import StoreError, make_once
+from ablate.files.atomic import StoreError
 from ablate.files.reading import left_out
 from ablate.launch.pool import AGAIN_S, Queue, train_or_wait
 from ablate.store import lease
@@ -129,22 +127,6 @@ def test_a_process_that_has_ended_and_waits_to_be_asked_how_is_dead(tmp_path):
     os.waitpid(child, 0)
 
 
-def test_a_process_of_another_user_may_be_hidden_and_then_lives_by_its_heartbeat(tmp_path, monkeypatch):
-    """As where /proc is mounted with hidepid."""
-
-    def refuse(*_: Any) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(os, "kill", refuse)
-    lives_by_its_heartbeat(leased(tmp_path / "a", pid=2**22 + 1))
-
-
-@pytest.mark.parametrize("content", ["null", "[1]", "7", "{", "", "{}"])
-def test_a_lease_that_says_nothing_is_dead(tmp_path, content):
-    (tmp_path / "lease.json").write_text(content)
-    assert not lease.is_live(tmp_path)
-
-
 def test_a_heartbeat_waits_for_no_computation(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "HEARTBEAT_S", 0.01)
     with attempt(Store(tmp_path).run("run")) as writer:
@@ -153,20 +135,6 @@ def test_a_heartbeat_waits_for_no_computation(tmp_path, monkeypatch):
         while (writer.path / "lease.json").stat().st_mtime == 0:  # nothing is written meanwhile
             assert time.monotonic() < limit
         writer.check()
-
-
-def test_what_else_lies_there_is_no_attempt(tmp_path, monkeypatch):
-    """As the temporary files of a file system that knows no nameless ones."""
-    monkeypatch.setattr(tempfile, "_O_TMPFILE_WORKS", False)
-    run = Store(tmp_path).run("run")
-    with attempt(run) as writer:
-        for name in ("tmpab12", ".nfs0000", ".DS_Store"):
-            (writer.path.parent / name).touch()
-        elsewhere(monkeypatch, lease.EXPIRES_S)
-        for _ in range(3):
-            with pytest.raises(Busy, match="is training this run"), attempt(run):
-                pass
-        assert run.latest() == writer.path
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE, errno.EACCES])
@@ -231,27 +199,6 @@ def test_runs_are_made_once_and_never_moved_by_those_who_look(tmp_path):
     assert not (tmp_path / "damaged").exists()
 
 
-@pytest.mark.parametrize("which", [1, 2])  # the first and the second time that it is asked for
-def test_a_directory_that_another_process_removes_while_it_is_made_is_no_error(which, tmp_path, monkeypatch):
-    asked, mkdir = [], os.mkdir
-
-    def removed(path: Path, mode: int = 0o777) -> None:
-        asked.append(path)
-        if str(path).endswith("inner") and sum(str(p).endswith("inner") for p in asked) == which:
-            shutil.rmtree(tmp_path / "outer")
-            raise FileExistsError(errno.EEXIST, "File exists", str(path))
-        mkdir(path, mode)
-
-    monkeypatch.setattr(os, "mkdir", removed)
-    files = {"inner/one": b"1", "inner/two": b"2"}
-    assert make_once(tmp_path / "outer" / "1", files) is False
-    assert make_once(tmp_path / "outer" / "1", files) is True
-    assert (tmp_path / "outer" / "1" / "inner" / "two").read_bytes() == b"2"
-    (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError):
-        make_once(tmp_path / "file" / "1", files)
-
-
 def test_who_lost_a_run_writes_nothing_into_it_and_stops(tmp_path, monkeypatch):
     run = Store(tmp_path).run("run")
     with pytest.raises(Busy, match="has taken this run over"), attempt(run) as first:
@@ -273,17 +220,6 @@ def test_who_lost_a_run_writes_nothing_into_it_and_stops(tmp_path, monkeypatch):
     assert steps(run) == ["step", "3"]
     assert (run.directory / "log.txt").read_text() == "first\n"
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
-
-
-def test_the_place_of_an_attempt_is_never_given_again(tmp_path, monkeypatch):
-    """Its run was finished by another and is then made anew, again as a first attempt."""
-    run = Store(tmp_path).run("run")
-    with pytest.raises(Busy), attempt(run) as loser:
-        elsewhere(monkeypatch)
-        make(run)
-        with attempt(run) as again:
-            assert again.path.parent == loser.path.parent
-            loser.metrics({**METRICS, "step": 1})
 
 
 def test_of_two_that_finish_a_run_the_second_drops_its_own(tmp_path, monkeypatch):
@@ -334,50 +270,6 @@ def test_what_a_process_was_at_that_was_ended_is_given_back(tmp_path):
         assert path.exists()
         run.release(os.getpid())
         assert not path.exists()
-
-
-def test_who_has_finished_removes_nothing_of_who_began_after_that(tmp_path, monkeypatch):
-    """It was stopped in between."""
-    run, stopped = Store(tmp_path).run("run"), Store(tmp_path).run("run")
-    late: list[Path] = []
-    monkeypatch.setattr(stopped, "_clear", late.append)
-    make(stopped)
-    with attempt(run) as second:
-        monkeypatch.undo()
-        stopped._clear(late[0])
-        second.log("goes on")
-        run.finish(second, {**ROW, "status": "diverged"}, known=run.stamp())
-    assert (run.read() or {})["status"] == "diverged"
-    assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
-
-
-def test_a_result_that_is_replaced_at_this_moment_is_put_back(tmp_path, monkeypatch):
-    run, other = Store(tmp_path).run("run"), Store(tmp_path).run("run")
-    make(run)
-    known = run.stamp()
-    with run.attempt({}, ROW, known=known) as late:
-        another = Store(tmp_path / "other").run("run")
-        make(another, "diverged")
-
-        def replaced() -> list[int]:  # between the look at the result and taking it away
-            monkeypatch.undo()
-            shutil.rmtree(run.directory)
-            another.directory.rename(run.directory)
-            return known
-
-        monkeypatch.setattr(other, "stamp", replaced)
-        with pytest.raises(Busy, match="has just finished"):
-            other.finish(late, {**ROW, "status": "failed"}, known=known)
-    assert (run.read() or {})["status"] == "diverged"
-
-
-def test_a_network_that_says_stale_has_lost_the_run(tmp_path, monkeypatch):
-    def stale(*_: Any) -> None:
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-
-    with pytest.raises(Busy, match="has taken this run over"), attempt(Store(tmp_path).run("run")) as writer:
-        monkeypatch.setattr("ablate.store.run_files.replace_file", stale)
-        writer.write_json("environment.json", {})
 
 
 def test_a_single_run_waits_for_who_is_at_it(tmp_path, monkeypatch):
@@ -512,20 +404,6 @@ def test_a_failure_never_takes_the_place_of_a_result(tmp_path, monkeypatch, cras
     assert [row["status"] for row in Store(tmp_path).rows()] == ["done"]
 
 
-def test_a_failure_never_takes_the_place_of_what_another_finishes_meanwhile(tmp_path, monkeypatch):
-    run, original = prepare(make_config(*QUICK)), describe
-    stored = Store(tmp_path).run(run.name)
-
-    def late(run: PlacedRun) -> dict[str, Any]:
-        make(stored)
-        return original(run)
-
-    monkeypatch.setattr("ablate.execution.execute.describe", late)
-    with pytest.raises(Busy, match="has just finished"):
-        record_failure(run, "its process is gone", tmp_path, known=[])
-    assert (stored.read() or {})["status"] == "done"
-
-
 # --- the order ------------------------------------------------------------------------------------
 
 
@@ -616,28 +494,3 @@ def test_a_study_json_that_was_put_back_holds(tmp_path, mine, monkeypatch):
     assert read_mine(tmp_path) == ([0], None)
     store.change_study("mine", lambda record: replace(record or make_record(), margin=0.5))
     assert read_mine(tmp_path) == ([0], 0.5)
-
-
-def test_a_change_that_is_none_writes_nothing(tmp_path, mine):
-    before = mine.stat().st_mtime_ns
-    write_study(Store(tmp_path), make_record(name="mine", seeds=[0]))
-    assert mine.stat().st_mtime_ns == before
-
-
-def test_tables_have_what_another_command_made_while_they_were_written(tmp_path, monkeypatch):
-    """And wrote: the last to write looks once more at what there is."""
-    store, late = Store(tmp_path), [True]
-    write_study(store, make_record(name="mine", runs=["a" * 16, "b" * 16]))
-    original = Store.rows
-
-    def rows(self: Store) -> list[dict[str, Any]]:
-        seen = original(self)
-        if late.pop() if late else False:
-            run = store.run("run-bbbbbbbb")
-            with attempt(run) as writer:
-                run.finish(writer, {**ROW, "run_id": "b" * 16, "status": "done"}, known=[])
-        return seen
-
-    monkeypatch.setattr(Store, "rows", rows)
-    table = store.write_results("mine").read_text()
-    assert "b" * 16 in table and "b" * 16 in (tmp_path / "results.csv").read_text()

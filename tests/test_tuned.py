@@ -186,21 +186,6 @@ def test_equal_losses_do_not_make_the_grid_grow():
     assert len(rows) == 2 * (3 * 2 + 2) and values(s, rows) == {"concat": "0.002", "sum": "0.002"}
 
 
-def test_each_seed_and_level_counts_once():
-    s = study(
-        develop=[0, 1, 0], seeds=[100, 100, 101], factors={**DECLARED["factors"], "fusion": ["sum"] * 2}
-    )
-    assert s.study.develop == ["0", "1"] and s.levels["seed"] == ["100", "101"] and len(s.arms) == 1
-    sweep = compose(["-m", "seed=0,0,1"])
-    assert sweep and sweep.configs.settings(["seed=0,0,1"])["seed"].values == ["0", "1"]
-
-
-def test_a_dry_run_counts_no_arm_that_is_left_out():
-    s = study(looks=[])
-    left_out = {one: LEFT_OUT for one in s.propose({}) if at(one)["fusion"] == "sum"}
-    assert s.costs(left_out)["rates"][0] == 6
-
-
 def test_develop_then_report_each_arm_at_its_own_value():
     s = study()
     rows = run(s, parabolas(concat=0.002, sum=0.0025))
@@ -278,12 +263,6 @@ def test_a_failed_development_run_is_waited_for():
     assert values(s, run(s, usual, healed))["sum"] == "0.002"
 
 
-def test_whole_numbers_stay_whole():
-    factors = {"fusion": ["concat", "sum"], "train.batch": [8, 16, 32]}
-    s = study(tune="train.batch", factors=factors)
-    assert tuning.choose(s.search, ["8", "16", "32"], [3.0, 1.0, 2.0]).value == "18"
-
-
 def test_whole_numbers_end_at_one():
     """The best batch is 1, so nothing is below it: the grid ends there."""
     s = study(tune="train.batch", factors={"fusion": ["concat", "sum"], "train.batch": [1, 2, 4]})
@@ -303,11 +282,7 @@ def test_whole_numbers_end_at_one():
         ({"metric": "val_loss"}, "use test_loss"),
         ({"factors": {"fusion": ["concat"]}}, "study.tune=train.lr: it has no grid"),
         ({"factors": {"fusion": ["concat"], "train.lr": [0.001, 0.003]}}, "twice the one before"),
-        ({"factors": {"fusion": ["concat"], "train.lr": ["a", "b"]}}, "takes numbers"),
         ({"kind": "tuner"}, "did you mean tuned"),
-        ({"extend": -1}, "study.extend=-1"),
-        ({"develop": 3}, r"study.develop=3: write a list"),
-        ({"develp": 1}, "did you mean study.develop"),
     ],
 )
 def test_wrong_studies_are_one_line(changes, words):

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import hashlib
 import http.server
-import importlib
 import io
 import itertools
 import json
@@ -216,8 +215,8 @@ WARM.set_forkserver_preload(["tests.warm"])
 class Command:
     """`ablate …` in a process of its own, forked from one that has loaded PyTorch; it is used as a Popen is.
 
-    piped: what it finds on standard input. module: another program, by the module that has its `main`. The
-    fixture `start_python` starts Python itself, as does the pool then.
+    piped: what it finds on standard input. The fixture `start_python` starts Python itself, as does the pool
+    then.
     """
 
     def __init__(
@@ -225,7 +224,6 @@ class Command:
         *arguments: str,
         cwd: Path,
         piped: str | bytes = "",
-        module: str = "ablate.cli.app",
         **env: str,
     ) -> None:
         self.args = arguments
@@ -235,9 +233,7 @@ class Command:
         streams = (given, *self._streams)
         for path in self._streams:
             path.touch()
-        self._process = WARM.Process(
-            target=_command, args=(module, arguments, cwd, {**os.environ, **env}, streams)
-        )
+        self._process = WARM.Process(target=_command, args=(arguments, cwd, {**os.environ, **env}, streams))
         self._process.start()
         self.pid = self._process.pid or 0
 
@@ -400,13 +396,12 @@ def no_later_than(timeout_s: float) -> Iterator[None]:
 
 
 def _command(
-    module: str,
     arguments: Sequence[str],
     cwd: Path,
     env: Mapping[str, str],
     streams: Sequence[Path],
 ) -> None:
-    """What `python -m MODULE ARGUMENTS…` is, in this process, which was forked for it."""
+    """What `ablate ARGUMENTS…` is, in this process, which was forked for it."""
     for number, path in enumerate(streams):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
     os.setsid()
@@ -419,7 +414,7 @@ def _command(
     lease.HEARTBEAT_S = min(lease.HEARTBEAT_S, lease.EXPIRES_S / 4)
     multiprocessing.util.spawnv_passfds = _forkv_passfds
     try:
-        importlib.import_module(module).main()
+        main()
     finally:
         atexit._run_exitfuncs()  # which multiprocessing leaves out
 

@@ -1,48 +1,79 @@
 """What the calling process has at large: ablate leaves it as it is, and computes the same whatever it is."""
 
+import contextlib
 import json
-from contextlib import closing
+import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from hydra.core.global_hydra import GlobalHydra
 
+import ablate
+from ablate.compose.configs import configs_dir
 from ablate.store.columns import RESOURCE_COLUMNS
-from tests.foreign_program import SMALL
-from tests.helpers import SUM, Command, call_cli
+from tests.helpers import call_cli, hydra_at
 
-SAID = ("changed ", "sample ")
+SMALL = {
+    **{"corpus": "grammar", "corpus.characters": 9000, "train.steps": 4, "train.eval_every": 2},
+    **{"model.d_model": 16, "model.layers": 1, "model.dropout": 0.1, "device": "cpu"},
+}
+
+
+def state() -> dict[str, Any]:
+    """What ablate sets for a time, by name."""
+    return {
+        "dtype": torch.get_default_dtype(),
+        "gradients": torch.is_grad_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "precision": torch.get_float32_matmul_precision(),
+        "threads": torch.get_num_threads(),
+        "torch's state": torch.get_rng_state().tolist(),
+        "NumPy's state": str(np.random.get_state()),
+        "Python's state": random.getstate(),
+        "Hydra of the caller": id(GlobalHydra.instance().hydra),
+    }
+
+
+@contextlib.contextmanager
+def odd() -> Iterator[None]:
+    """What may be set, set to something else."""
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.set_default_dtype(torch.float64)
+    torch.set_float32_matmul_precision("medium")
+    torch.set_num_threads(2)
+    try:
+        with torch.no_grad(), torch.autocast("cpu"), hydra_at(configs_dir()):
+            yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_float32_matmul_precision(precision)
+        torch.set_num_threads(threads)
 
 
 @pytest.mark.slow
-def test_what_a_program_has_set_is_not_changed_and_does_not_matter(tmp_path):
-    """See tests/foreign_program.py; here the same is done by commands."""
+def test_what_a_program_has_set_is_not_changed_and_does_not_matter(tmp_path, monkeypatch):
     there, here = tmp_path / "there", tmp_path / "here"
     for directory in (there, here):
         directory.mkdir()
-        (directory / "mine.py").write_text(SUM.format(name="own", factor=0.5))
-    with closing(Command(cwd=there, module="tests.foreign_program")) as program:
-        out, err = program.communicate(300)
-    assert program.returncode == 0, out + err
-    said = dict(line.split(" ", 1) for line in out.splitlines() if line.startswith(SAID))
-    assert json.loads(said["changed"]) == {}
+    monkeypatch.chdir(there)
+    with odd():
+        before = state()
+        rows = ablate.run(fusion="sum", seed=0, **SMALL)
+        model = ablate.load_model(rows["run_id"][0])
+        sample = model.generate("the ", tokens=5, seed=1)
+        assert state() == before
     small = [f"{key}={str(value).lower()}" for key, value in SMALL.items()]
-    for words in (
-        "-m name=here fusion=sum,mean seed=0",
-        "--plugin mine.py -m name=pool fusion=own,concat seed=2",
-    ):
-        done = call_cli("run", *words.split(), *small, "hydra/launcher=basic", cwd=here)
-        assert done.returncode == 0, done.stderr
-    runs, others = (sorted(p.name for p in d.glob("runs/store/[!.]*")) for d in (here, there))
-    assert runs == others and len(runs) == 4
-    for run in runs:
-        one, other = (directory / "runs" / "store" / run for directory in (here, there))
-        for name in ("model.safetensors", "config.yaml", "tokenizer.json"):
-            assert (one / name).read_bytes() == (other / name).read_bytes(), (run, name)
-        assert _exact(one) == _exact(other)
+    assert call_cli("run", "fusion=sum", "seed=0", *small, cwd=here).returncode == 0
+    (one,), (other,) = ([*directory.glob("runs/store/[!.]*")] for directory in (here, there))
+    for name in ("model.safetensors", "config.yaml", "tokenizer.json"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    assert _exact(one) == _exact(other)
     words = ("--prompt", "the ", "--tokens", "5", "--seed", "1")
-    sampled = call_cli("sample", "sum-h4-d16x1-s0", *words, cwd=here)
-    assert repr(sampled.stdout[:-1]) == said["sample"]
+    assert call_cli("sample", one.name, *words, cwd=here).stdout == f"{sample}\n"
 
 
 def _exact(run: Path) -> tuple[dict[str, Any], list[str]]:

@@ -5,18 +5,15 @@ from unittest import mock
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from ablate.config.rules import ConfigError
 from ablate.export.hf import llama_weights
 from ablate.model.attend import CAUSAL
 from ablate.model.attention import Attention
 from ablate.model.costs import flops_per_token, total_params
-from ablate.model.mlp import MLP
 from ablate.model.models import Model, build_model, draw_weights
 from ablate.model.norm import RMSNorm
 from ablate.model.position import Rotary
-from ablate.model.scores.qk_norm import QKNorm
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.training.group import in_precision
 from tests.helpers import make_config, make_spec, quick_config
@@ -75,7 +72,6 @@ def apart_from_llama(model: Model) -> tuple[float, float]:
 SHAPES = [
     (),
     ("heads=6", "key_heads=2", "value_heads=2"),
-    ("heads=4", "key_width=6", "value_width=6"),
     ("heads=2", "key_heads=1", "value_heads=1", "key_width=32", "value_width=32", "model.layers=3"),
 ]
 
@@ -86,52 +82,6 @@ SHAPES = [
 def test_a_modern_model_is_a_llama(overrides):
     logits, gradients = apart_from_llama(shaken(*overrides))
     assert logits < 1e-5 and gradients < 1e-5
-
-
-def interleaved(self: Rotary, x: Tensor, first: int = 0) -> Tensor:
-    pairs = torch.cat([x[..., ::2], x[..., 1::2]], -1)
-    turned = turn(self, pairs, first)
-    return turned.unflatten(-1, (2, -1)).mT.flatten(-2)
-
-
-turn, original_norm, read = Rotary.forward, RMSNorm.forward, Attention._read
-
-
-def eps_outside(self: RMSNorm, x: Tensor) -> Tensor:
-    return self.weight * x / (x.square().mean(-1, keepdim=True).sqrt() + self.eps)
-
-
-def values_turned(self: Attention, *inputs: Tensor | None) -> Tensor:
-    with mock.patch.object(self.share, "values", lambda v, of=self.share.values: self.turn(of(v))):
-        return read(self, *inputs)  # pyright: ignore[reportArgumentType]
-
-
-ERRORS = {
-    "angles of another base": (Rotary, "forward", lambda self, x, first=0: turn(Rotary(9000.0), x, first)),
-    "neighbours in place of halves": (Rotary, "forward", interleaved),
-    "the other way for keys": (
-        Attention,
-        "compared",
-        lambda self, x, y: (
-            self.turn(self.share.queries(self.query(x))),
-            self.turn(self.share.keys(self.key(y)).flip(2)).flip(2),
-        ),
-    ),
-    "values turned, too": (Attention, "_read", values_turned),
-    "the mean taken out": (RMSNorm, "forward", lambda self, x: original_norm(self, x - x.mean(-1, True))),
-    "gate and up exchanged": (
-        MLP,
-        "forward",
-        lambda self, x: self.down(F.silu(self.up(x)) * self.gate(x)),
-    ),
-}
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("error", ERRORS)
-def test_an_error_in_a_part_is_no_llama(error, monkeypatch):
-    monkeypatch.setattr(*ERRORS[error])
-    assert apart_from_llama(shaken())[0] > 1e-3
 
 
 # --- positions ----------------------------------------------------------------------------------------------
@@ -147,15 +97,14 @@ def shifted(overrides: tuple[str, ...], by: int) -> float:
     attention = attention.double()
     x_BTC = torch.randn(2, 13, 24, dtype=torch.float64)
     before = attention(x_BTC, x_BTC)
+    turn = Rotary.forward
     with mock.patch.object(Rotary, "forward", lambda self, x: turn(self, x, by)):
         return (attention(x_BTC, x_BTC) - before).abs().max().item()
 
 
 KEYS = [
     (),
-    ("key_width=2",),
     ("key_heads=2", "value_heads=1"),
-    ("tie_qk=true",),
     ("scores=windows",),
     ("scores=talking",),
     ("scores=qk_norm",),
@@ -167,13 +116,6 @@ KEYS = [
 @pytest.mark.parametrize("overrides", KEYS)
 def test_scores_depend_on_distance_alone(overrides):
     assert shifted(("model.position=rope", *overrides), 1000) < 1e-10
-
-
-def test_a_gain_after_the_turn_makes_scores_depend_on_the_place(monkeypatch):
-    norm, scores = QKNorm.prepared, QKNorm.forward
-    monkeypatch.setattr(QKNorm, "prepared", lambda self, q, k: (q, k))
-    monkeypatch.setattr(QKNorm, "forward", lambda self, q, k, *rest: scores(self, *norm(self, q, k), *rest))
-    assert shifted(("model.position=rope", "scores=qk_norm"), 1000) > 1e-3
 
 
 def test_the_table_of_turns_is_no_state():
@@ -211,7 +153,8 @@ def test_an_rms_norm_is_its_formula_with_eps_in_the_root():
         x = size * torch.randn(2, 5, dtype=torch.float64)
         wanted = norm.weight * x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
         torch.testing.assert_close(norm(x), wanted, rtol=1e-12, atol=0)
-    assert (eps_outside(norm, x) - norm(x)).abs().max() > 0.05 * norm(x).abs().max()
+    outside = norm.weight * x / (x.square().mean(-1, keepdim=True).sqrt() + 1e-6)
+    assert (outside - norm(x)).abs().max() > 0.05 * norm(x).abs().max()
 
 
 def test_an_rms_norm_is_computed_in_float32_under_bfloat16():
@@ -240,7 +183,7 @@ def test_an_mlp_is_its_formula(kind):
     torch.testing.assert_close(mlp(x), hidden @ p["down.weight"].T + p["down.bias"], rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize(("d", "hidden"), [(64, 168), (48, 128), (128, 344), (8, 24), (2, 8)])
+@pytest.mark.parametrize(("d", "hidden"), [(64, 168), (128, 344), (2, 8)])
 def test_a_gated_mlp_costs_what_another_does(d, hidden):
     sizes = (f"model.d_model={d}", "heads=1")
     spec = make_spec("model=modern", *sizes)
@@ -271,10 +214,8 @@ def test_a_base_without_a_turn_changes_nothing():
 
 REFUSED = {
     ("model.position=rope", "key_width=5"): "a head has 5 (key_width=5); use key_width=6",
-    ("model.position=rope", "heads=64"): "a head has 1 (key_width=auto); use key_width=2",
     ("model=pair", "corpus=copy", "model.position=rope"): "model=pair reads two texts",
     ("model.mlp=swiglu", "model.mlp_hidden=0"): "model.mlp_hidden=0 leaves the MLPs out",
-    ("model.mlp=relu2", "model.mlp_hidden=0"): "model.mlp_hidden=0 leaves the MLPs out",
 }
 
 
@@ -287,7 +228,7 @@ def test_parts_that_do_not_fit_are_refused(overrides):
 
 @pytest.mark.parametrize(
     "word",
-    ["rope_base=1", "rope_base=x", "rope_base=null", "rope_base=-3", "position=rotary", "norm=l2", "mlp=glu"],
+    ["rope_base=1", "rope_base=null", "position=rotary"],
 )
 def test_an_unknown_part_and_a_base_that_is_none_are_refused(word):
     with pytest.raises(ConfigError, match=f"model.{word}") as refusal:

@@ -1,12 +1,8 @@
 """The command line, as a shell starts it."""
 
-import errno
-import io
 import json
-import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,8 +14,7 @@ import pandas as pd
 import pytest
 from hydra.errors import MissingConfigException
 
-from ablate.cli.app import COMMANDS, in_a_line
-from ablate.cli.shared import say_loading
+from ablate.cli.app import COMMANDS
 from ablate.cli.train import next_step
 from ablate.compose.keys import sections
 from ablate.compose.refusals import explain
@@ -27,7 +22,6 @@ from ablate.config.read import PRESETS
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
-from ablate.printing import say
 from ablate.store.columns import COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
 from ablate.store.store import Store
 from benchmarks.kills import state
@@ -46,88 +40,46 @@ def one_line(text: str) -> str:
 
 WRONG = [
     (["fusion=cat"], ["fusion=cat", "did you mean concat?", "weighted_sum"]),
-    (["-m", "fusion=concat,cat"], ["fusion=cat", "did you mean concat?"]),
-    (["model.heds=3"], ["model.heds", "no such key"]),
-    (["corpus=tinystorys"], ["corpus=tinystorys", "did you mean tinystories?"]),
     (["train.lrr=3"], ["train.lrr", "did you mean train.lr?"]),
-    (["train.heads=3"], ["did you mean heads?"]),
     (["heads.x=3"], ["heads is a single value"]),
     (["+foo=1"], ["+foo: no such key; did you mean force?"]),
-    (["++heads=8"], ["++heads=8", "heads=8"]),
     (["~train"], ["~train", "can't be removed"]),
     (["heads"], ["heads", "KEY=VALUE"]),
-    (["heads="], ["heads=", "a whole number"]),
     (["-m", "heads=4,5"], ["heads=5", "heads=4 or heads=8"]),
     (["-m", "heads=range(3,1)"], ["heads=range(3,1)", "empty"]),
-    (["-m", "fusion=glob(x*)"], ["fusion=glob(x*)", "empty"]),
-    (["-m", "train.lr=interval(0,1)"], ["interval"]),
     (["corpus=grammar", "corpus.characters=2000", "model.context=999"], ["model.context=999", "validation"]),
-    (["corpus=file"], ["corpus=file", "corpus.path=FILE"]),
     (["corpus.path=a.txt"], ["corpus.path=a.txt", "corpus=file"]),
-    (["corpus=lags", "corpus.pairs=3"], ["corpus.pairs=3", "corpus=mqar"]),
     (["corpus=file", "corpus.path=x(1).txt"], ["""'corpus.path="x(1).txt"'"""]),
-    (["corpus=file", "corpus.path=~/a.txt"], ["""'corpus.path="~/a.txt"'"""]),
-    (["corpus=file", "corpus.path=a,b.txt"], ["""'corpus.path="a,b.txt"'"""]),
     (["-m", "corpus=file", "corpus.path=a,b.txt"], ["""'corpus.path="a,b.txt"'"""]),
-    (["corpus=file", "corpus.path=binary.dat"], ["binary.dat", "byte 3", "corpus.encoding"]),
     (["corpus=file", "corpus.path=latin.txt"], ["latin.txt", "byte 5", "corpus.encoding", "corpus.errors"]),
-    (["corpus=file", "corpus.path=empty.txt"], ["empty"]),
     (["corpus=file", "corpus.path=short.txt", "corpus.tokenizer=char"], ["7 tokens", "model.context"]),
     (["device=cuda:99"], ["device=cuda:99", "device=auto"]),
     (["hydra/launcher=slum"], ["hydra/launcher=slum"]),
     (["--experimental-rerun", "x.pickle"], ["--experimental-rerun"]),
-    (["--nonsense"], ["--nonsense"]),
     (["-m", "--cfg", "job"], ["--multirun --cfg", "one of them"]),
-    (["--resolve"], ["--resolve", "--cfg job --resolve"]),
     (["--shell-completion"], ["--install-completion"]),
     (["study=heads", "heads=1,2", "--cfg", "job"], ["heads=1,2", "give one value"]),
-    (["study=heads", "heads=1,2", "haeds=1"], ["haeds: no such key; did you mean heads?"]),
-    (["study=heads", "heads=1,2", "model=tinny"], ["model=tinny", "did you mean tiny?"]),
-    (["study=heads", "heads=1,2", "study.mrgin=1"], ["did you mean study.margin?"]),
-    (["-cn", "nope"], ["nope"]),
     (["-cd", ".", "train=short"], ["short.yml: Hydra reads files that end in .yaml; rename it"]),
-    (["-cd", ".", "-cn", "whole"], ["whole.yml: Hydra reads files that end in .yaml; rename it"]),
-    (["-cd", ".", "-cn", "whole.yml"], ["whole.yml: Hydra reads files that end in .yaml; rename it"]),
-    (
-        ["-cd", ".", "train=global", "train.clip=2"],
-        ["train/global.yaml: no config", "defaults: [default], without '# @package _global_'"],
-    ),
-    (["train=null"], ["train=null", "default"]),
-    (["heads=${nope}"], ["nope"]),
     (["heads=???"], ["heads=???", "a value is missing"]),
-    (["heads=1000000007", "model.d_model=1048576"], ["heads=1000000007", "at most"]),
     (["model.d_model=1000003"], ["heads=4", "does not divide model.d_model=1000003"]),
     (["-m", "model.d_model=64,1000000"], ["model.d_model=1000000", "GB to train", "take a smaller"]),
-    (["name=" + "n" * 300], ["name=nnn", "up to 100"]),
-    (["device=cuda:99999999999999999999"], ["device=cuda:99999999999999999999", "cuda:N"]),
     (["+hydra={callbacks: {x: {_target_: os.getcwd}}}"], ["hydra: no such key"]),
-    (["-cd", ".", "-cn", "broken"], ["broken"]),
     (["-cd", ".", "-cn", "bare"], ["defaults: [config, _self_]"]),
     (["-cd", ".", "-cn", "unknown"], ["hads"]),
     (["-cd", ".", "train=few"], ["train.batch: this key is missing", "in train/", "defaults: [default]"]),
-    (["-cd", ".", "train=few", "train.clip=2"], ["train.clip: not in this train", "defaults: [default]"]),
-    (["-cd", ".", "train=above"], ["train/above", "name train/config", "defaults: [default]"]),
-    (["-cd", ".", "fusion=own"], ["fusion.input: this key is missing", "defaults: [gated]"]),
     (["-m", "fusion=concat,lowrank"], ["no such fusion, but lowrank.py is here; add --plugin lowrank.py"]),
     (["corpus=lags", "corpus.lags=2,3"], ["add -m; a list is written corpus.lags=[2,3]"]),
 ]
 
 
 FILES = {
-    "binary.dat": b"abc\0def",
     "latin.txt": b"plain\xe9",
-    "empty.txt": b"",
     "short.txt": b"too short",
     "a,b.txt": b"text " * 1000,
-    "broken.yaml": b"defaults: [config\nheads: ]",
     "bare.yaml": b"heads: 8",
     "unknown.yaml": b"defaults: [config, _self_]\nhads: 8",
     "train/few.yaml": b"steps: 20",
     "train/short.yml": b"defaults: [default]",
-    "whole.yml": b"defaults: [config, _self_]",
-    "train/global.yaml": b"# @package _global_\ndefaults: [default]\nsteps: 4",
-    "train/above.yaml": b"defaults: [config, _self_]\nsteps: 20",
-    "fusion/own.yaml": b"name: gated\nper: channel",
     "lowrank.py": b"",
 }
 
@@ -155,8 +107,6 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments, parts, tmp_path):
         ("corpus.path=a.txt,b.txt", """; a single value with commas 'corpus.path="a.txt,b.txt"'"""),
         ("corpus.splits=0.8,0.1,0.1", "; a list is written corpus.splits=[0.8,0.1,0.1]"),
         ("scores.windows=4,8", "; a list is written scores.windows=[4,8]"),
-        ("heads=4,8", ""),
-        ("fusion=concat,sum", ""),
     ],
 )
 def test_several_values_are_one_only_for_a_key_that_takes_it(command, override, line):
@@ -172,11 +122,6 @@ def test_several_values_are_one_only_for_a_key_that_takes_it(command, override, 
             ("+hydra.sweeper.params.heads=1",),
             "+hydra.sweeper.params.heads=1: a single run sweeps over nothing; add -m, or leave it out",
         ),
-        (
-            ("corpus=file", "corpus.path=1,2"),
-            'corpus.path="1","2": several values make a sweep, so add -m; a single value with commas'
-            """ 'corpus.path="1,2"'""",
-        ),
     ],
 )
 def test_what_a_single_run_would_ignore_is_refused(command, words, line):
@@ -188,9 +133,7 @@ def test_what_a_single_run_would_ignore_is_refused(command, words, line):
     "name, package",
     [
         ("joblib", "hydra-joblib-launcher"),
-        ("submitit_local", "'ablate-heads[slurm]'"),
         ("submitit_slurm", "'ablate-heads[slurm]'"),
-        ("ray", "'ablate-heads[ray]'"),
     ],
 )
 def test_a_launcher_to_install_is_named(name, package):
@@ -235,33 +178,6 @@ def test_a_single_run_ends_with_a_command_to_type(command, tmp_path, typed, line
         assert code == 0 and f"fusion: concat, {fusion if fusion != 'concat' else 'sum'}" in shown, err
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_in_a_terminal_the_first_seconds_say_what_is_loading(monkeypatch):
-    monkeypatch.setattr("sys.stderr", said := Terminal())
-    say_loading()
-    assert said.getvalue() == ""  # it is loaded here
-    monkeypatch.delitem(sys.modules, "torch")
-    say_loading()
-    assert said.getvalue() == "loading PyTorch …\n"
-    monkeypatch.setattr("sys.stderr", said := io.StringIO())
-    say_loading()
-    assert said.getvalue() == ""
-
-
-@pytest.mark.slow
-def test_a_dry_run_on_a_study_shows_what_is_asked_for(swept):
-    cwd, _ = swept
-    (study,) = [p.parent for p in cwd.glob("runs/studies/*/results.csv") if len(pd.read_csv(p)) == 8]
-    grid = ("-m", "fusion=sum,mean", "out_proj=false,true", "seed=1", *QUICK)
-    done = call_cli("run", *grid, f"name={study.name}", "--dry-run", cwd=cwd)
-    asked = "fusion: sum, mean\nout_proj: false, true\nseeds: 1\n4 runs, 2 of them finished"
-    assert done.stdout.startswith(asked), (done.stdout, done.stderr)
-
-
 def commands_of_help(text: str) -> list[str]:
     """The commands that a help lists."""
     listed = text.partition("\nCommands:\n")[2].partition("\n\n")[0]
@@ -286,15 +202,11 @@ def test_every_help_is_whole_at_80_columns_and_shows_an_example(command, monkeyp
     "arguments, parts",
     [
         ("rnus", ["rnus", "'runs'"]),
-        ("--nope", ["--nope", "see ablate --help"]),
         ("comapre t.csv", ["no such command 'comapre'; did you mean 'compare'? see ablate --help"]),
         ("runs a b", ["one study at a time", "see ablate runs --help"]),
         ("compare --format xml", ["--format", "xml", "'latex'"]),
-        ("compare --format", ["--format", "see ablate compare --help"]),
-        ("plan s --difference abc", ["--difference", "abc", "see ablate plan --help"]),
         ("sample r --tokens 0", ["--tokens", "0", "1", "see ablate sample --help"]),
         ("report", ["target", "see ablate report --help"]),
-        ("corpus", ["missing command", "see ablate corpus --help"]),
         ("run --dry-run=3", ["--dry-run", "see ablate run --help"]),
         ("compare a\rb", ["a b: no such study"]),
     ],
@@ -306,9 +218,9 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments, parts, command):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [("run", "fusion=cat"), ("run", "heads=5"), ("runs",), ("plan", "nothing")])
-def test_a_forked_command_does_what_a_started_one_does(words, tmp_path, start_python):
+def test_a_forked_command_does_what_a_started_one_does(tmp_path, start_python):
     """Nor does one in this process, on which most tests rely, differ."""
+    words = ("run", "heads=5")
     process = start_python(*words, cwd=tmp_path)
     out, err = process.communicate(timeout=60)
     for other in (fork_cli, call_cli):
@@ -369,9 +281,6 @@ def test_compare_reads_studies_and_csv_files_alike(swept):
         assert (variant["n"], variant["mean"]) == (2, pytest.approx(expected["mean"], rel=1e-12))
         assert variant["sd"] == pytest.approx(expected["std"], rel=1e-9)
     assert [variant["best"] for variant in summary] == [True, False, False, False]
-    as_csv = pd.read_csv(io.StringIO(call_cli("compare", study.name, "--format", "csv", cwd=cwd).stdout))
-    assert as_csv["mean"].tolist() == [variant["mean"] for variant in summary]
-    assert call_cli("compare", study.name, "--format", "md", cwd=cwd).stdout.count("\n\n| variant |") == 1
     wrong = call_cli("compare", "sweeep", cwd=cwd)
     assert wrong.returncode == 2 and "no such study" in one_line(wrong.stderr)
 
@@ -491,8 +400,6 @@ def test_an_interrupted_run_says_so_and_is_listed(tmp_path, start_python, number
 def test_hydras_own_command_line_stays(tmp_path):
     shown = call_cli("run", "--cfg", "job", "fusion=weighted_sum", "heads=2", cwd=tmp_path).stdout
     assert "heads: 2" in shown and "per: head" in shown
-    assert "configs" in call_cli("run", "--info", "searchpath", cwd=tmp_path).stdout
-    assert "hydra" in call_cli("run", "--hydra-help", cwd=tmp_path).stdout.lower()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "wide.yaml").write_text("defaults: [config, _self_]\nheads: 16\n")
     shown = call_cli("run", "-cd", "mine", "-cn", "wide", "--cfg", "job", "-p", "heads", cwd=tmp_path).stdout
@@ -512,11 +419,8 @@ def completed(*words: str) -> list[str]:
     "words, offered",
     [
         ("samp", "sample"),
-        ("runs --form", "--format"),
         ("runs --format j", "json"),
         ("compare de", "deep"),
-        ("report ", "deep"),
-        ("runs d", "deep"),
         ("sample sum", "sum-h4-d64x2-s0-12345678"),
         ("keys train.prec", "train.precision"),
     ],
@@ -536,31 +440,10 @@ def test_completion_is_silent_on_errors(tmp_path, monkeypatch):
     assert completed("compare", "") == completed("sample", "") == []
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
-def test_bash_completes(tmp_path):
-    """By the script that --install-completion installs, in a bash, without what takes long to load."""
-    program = tmp_path / "ablate"
-    check = "not {'torch', 'hydra', 'pandas'} & {*sys.modules}"
-    program.write_text(
-        f"#!{sys.executable}\nimport atexit, sys\nfrom ablate.cli.app import main\n"
-        f"atexit.register(lambda: print('heavy' if not {check} else ''))\nmain()\n"
-    )
-    program.chmod(0o755)
-    script = (
-        'eval "$(_ABLATE_COMPLETE=source_bash ablate)"; COMP_WORDS=(ablate keys train.prec); COMP_CWORD=2;'
-        ' _ablate_completion ablate; echo "${COMPREPLY[@]}"'
-    )
-    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("train.precision\n", "")
-
-
 @pytest.mark.parametrize(
     "code",
     [
         "import ablate, ablate.cli.app",
-        "from ablate.cli.completion import *\nstudies_and_runs()",
         "from ablate.cli.completion import *\nkeys()",
     ],
 )
@@ -592,8 +475,6 @@ def test_a_config_of_ones_own_sweeps_and_options_stand_where_one_likes(tmp_path)
     assert done.returncode == 0, done.stderr
     rows = pd.read_csv(tmp_path / "runs" / "studies" / "ours" / "results.csv")
     assert sorted(rows["heads"]) == [1, 2] and set(rows["seed"]) == {7} and set(rows["fusion"]) == {"mean"}
-    again = call_cli("run", "fusion=mean", *QUICK, "-m", "heads=1,2", "seed=7", cwd=tmp_path)
-    assert again.returncode == 0 and "2 runs had finished before" in again.stderr
     study = json.loads((tmp_path / "runs" / "studies" / "ours" / "study.json").read_text())
     assert study["factors"] == {"heads": ["1", "2"]} and study["seeds"] == [7]
     grown = call_cli(*mine, "heads=4", cwd=tmp_path)
@@ -634,70 +515,3 @@ def test_a_fault_is_a_line_that_names_the_file_of_its_traceback(error, line, ref
     assert kept.parent == tmp_path / "cache"
     text = kept.read_text(encoding="utf-8")
     assert text.startswith("ablate runs\n") and "in broken" in text and type(error).__name__ in text
-
-
-def test_the_file_lies_elsewhere_where_the_cache_takes_none(refused, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "file"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    shown = refused(ZeroDivisionError("by hand"))
-    kept = Path(shown.rpartition(" ")[2])
-    assert kept.parent == tmp_path and "by hand" in kept.read_text(encoding="utf-8")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
-    assert refused(ZeroDivisionError("by hand")).endswith("by hand; this is a fault of ablate's")
-
-
-def test_a_name_that_is_too_long_is_no_fault():
-    assert in_a_line(OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300)) == (
-        f"{'x' * 300}: File name too long; give a shorter one"
-    )
-
-
-@pytest.mark.slow
-def test_a_directory_that_is_gone_and_a_stream_that_is_closed(tmp_path):
-    (gone := tmp_path / "gone").mkdir()
-    ablate = shlex.join([sys.executable, "-m", "ablate"])
-    for line, out, err in (
-        (f"cd {gone}; rmdir {gone}; {ablate} runs", "", f"ablate: {GONE}\n"),
-        (f"{ablate} keys nothing 2>&-", "", ""),  # its line is no result
-    ):
-        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=tmp_path)
-        assert (done.returncode, done.stdout, done.stderr) == (2, out, err)
-
-
-GONE = "the current directory was deleted; change to one that exists"
-
-
-def test_what_is_said_is_one_line_that_can_be_read(capsys):
-    say(f"ablate: {'x' * 20_000}: not\na\x1b[31m number\u2028 {'y' * 100}")
-    printed = capsys.readouterr().err
-    assert printed == f"ablate: {'x' * 150}…{'x' * 49}: not a\\u001b[31m number  {'y' * 100}\n"
-
-
-def test_the_version_of_hydra_is_printed(tmp_path):
-    done = call_cli("run", "heads=2", "--version", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "") and re.fullmatch(r"Hydra \d\S*\n", done.stdout)
-
-
-@pytest.mark.parametrize(
-    ("runnable", "given", "spins"),
-    [
-        (1, {}, None),
-        (3, {}, "300"),
-        (3, {"GOMP_SPINCOUNT": "7"}, "7"),
-        (3, {"OMP_WAIT_POLICY": "ACTIVE"}, None),
-    ],
-)
-def test_threads_wait_briefly_where_others_work_unless_the_user_says_how(
-    tmp_path, monkeypatch, runnable, given, spins
-):
-    """Field 4 of /proc/loadavg: the threads that want a processor, with the one that asks."""
-    seen = list[str | None]()
-    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("ablate.cli.app.Path.read_text", lambda *_: f"0.1 0.2 0.3 {runnable}/345 9876")
-    monkeypatch.setattr(
-        "ablate.cli.app.build", lambda *_: lambda **_: seen.append(os.environ.get("GOMP_SPINCOUNT"))
-    )
-    call_cli("keys", cwd=tmp_path, **given)
-    assert seen == [spins]

@@ -25,18 +25,12 @@ def refusal(*arguments: str) -> str:
     return str(refused.value)
 
 
-OF_ANOTHER = [("groups", "grouped"), ("weights", "head_scale or fusion=weighted_sum"), ("input", "gated")]
+OF_ANOTHER = [("groups", "grouped"), ("weights", "head_scale or fusion=weighted_sum")]
 REFUSED = [
     # Quotes are advised only where they help.
     (["name=日本語"], "name=日本語: it names a directory; use up to 100 of A-Z, a-z"),
-    (["name=a b"], "name=a b: it names a directory"),
     (["heads=4 5"], "heads=4 5: expected a whole number"),
-    (["corpus.splits=[1"], "corpus.splits=[1: expected a list of 3 numbers"),
-    (["device=日本"], "device=日本: use auto, cpu"),
-    (["fusion=日本"], "fusion=日本: name one of configs/fusion: concat, exclusive, gated"),
     (["日本=3"], "日本: no such key"),
-    (["=日本"], "=日本: the key is missing"),
-    (["+=3"], "+=3: the key is missing"),
     (
         ["corpus.path=日本"],
         """corpus.path=日本: a value with spaces or special characters needs quotes: 'corpus.path="日本"'""",
@@ -52,66 +46,32 @@ REFUSED = [
         ["-m", "fusion=concat,sum", "fusion.per=head"],
         "fusion.per=head: a key of fusion=gated or fusion=weighted_sum; choose that alone",
     ),
-    (
-        ["-m", "fusion=gated,weighted_sum", "fusion.pre=head"],
-        "fusion.pre: no such key; did you mean fusion.per?",
-    ),
-    (["-m", "fusion=gated,weighted_sum", "fusion.per=haed"], "fusion.per=haed: not a choice; did you mean"),
     # A mistake in a study leaves nothing out.
-    (["study=book", "name=../x"], "name=../x: it names a directory"),
     (["study=book", "corpus=grammar", "heads=1,x"], "heads=x: expected a whole number"),
-    (["study=book", "corpus=file", "corpus.path=nowhere.txt"], "corpus.path=nowhere.txt: no file there"),
     # A key that is given twice, as a shell makes of seed={0..2}.
     (
         ["seed=0", "seed=1", "seed=2"],
         "seed: given as 0, 1, 2, and only the last counts; give one, or all by -m seed=0,1,2",
     ),
-    (["-m", *(f"seed={seed}" for seed in range(5))], "seed: given as 0, 1, 2, …, and only the last"),
-    (["study=fusion", "fusion=sum", "heads=1", "fusion=mean"], "fusion: given as sum, mean, and only"),
-    (["hydra.verbose=true", "hydra.verbose=false"], "hydra.verbose: given as true, false, and only"),
     # What is Hydra's and has no effect.
     *(
         ([f"hydra.{key}"], f"hydra.{key}: it has no effect here; --runs DIR says where results lie")
-        for key in ("sweep.dir=x", "run.dir=x", "sweep.subdir=x", "job.chdir=true", "output_subdir=x")
+        for key in ("sweep.dir=x", "job.chdir=true")
     ),
-    (["+hydra.job.env_set.A=b"], "hydra.job.env_set.A=b: it has no effect here; leave it out"),
-    (["+hydra.nothing=1"], "hydra.nothing=1: it has no effect here; leave it out"),
     # Keys that other programs have.
-    (
-        ["+experiment=quick"],
-        "+experiment: no such key; a config of your own is chosen by -cd DIR -cn NAME, a study by -cd DIR",
-    ),
-    (["experiment=quick"], "experiment: no such key; a config of your own is chosen by -cd DIR -cn NAME"),
     (["+train=nanogpt"], "+train=nanogpt: keys can't be added; to set one that exists, write train=nanogpt"),
-    *(
-        ([f"{key}=4"], f"{key}: no such key; did you mean {ours}?")
-        for key, ours in {
-            "n_embd": "model.d_model",
-            "block_size": "model.context",
-            "train.learning_rate": "train.lr",
-            "model.n_layer": "model.layers",
-            "n_head": "heads",
-            "d_ff": "model.mlp_hidden",
-            "batch_size": "train.batch",
-            "max_iters": "train.steps",
-        }.items()
-    ),
+    (["n_embd=4"], "n_embd: no such key; did you mean model.d_model?"),
+    (["n_head=4"], "n_head: no such key; did you mean heads?"),
     # What makes no variants.
     *(
         ([*words], f"{words[-1]}: it makes no variants; give one value")
         for words in (
             ("-m", "name=x,y"),
-            ("-m", "force=true,stale"),
-            ("-m", "size=demo,full"),
-            ("-m", "device=cpu,auto"),
-            ("-m", "train.compile=true,false"),
             ("study=heads", "study.margin=0.1,0.2"),
-            ("study=heads", "name=a,b"),
         )
     ),
     # What Hydra asserts.
     (["hydra.verbose=3"], ""),
-    (["hydra.verbose=[1,2]"], ""),
     (["--package", "model"], "--package: it goes with --cfg, as in --cfg job --package"),
 ]
 
@@ -132,10 +92,6 @@ def test_an_option_holds_for_every_swept_choice_that_has_it():
 TYPED = ("1_1_1", "2024_01", "1e3", "1.50", "+1", ".5", "010", "0x10", "true", "nan", "12:30", "2024-01-01")
 
 
-def test_names_that_only_begin_like_devices_are_names():
-    assert all(compose([f"name={name}"]) for name in ("console", "com10", "auxiliary.txt", "nul-1"))
-
-
 def test_text_stays_as_it_is_typed():
     swept = compose(["-m", "corpus=file", f"corpus.path={', '.join(TYPED)}", "name=1_1_1", "seed=1_0"])
     assert swept is not None
@@ -154,7 +110,6 @@ def test_what_is_quoted_or_takes_numbers_is_left_alone():
         assert as_written(word) == word
     assert as_written("name=range(0,3)") == "name=range(0,3)"
     assert as_written("name=choice(1_1, a)") == 'name=choice("1_1", a)'
-    assert as_written("hydra.launcher.partition=1_1") == 'hydra.launcher.partition="1_1"'
 
 
 def test_text_stays_as_a_file_has_it(tmp_path):
@@ -175,18 +130,8 @@ def test_the_texts_among_the_options_of_corpora_are_those_of_their_recipes():
     assert {f"corpus.{key}" for key in texts} == {*TEXTS_OF_CORPORA}
 
 
-def test_what_hydra_sets_for_jobs_holds_where_its_launchers_start_them():
-    words = ["-m", "seed=0,1", "hydra/launcher=basic", "+hydra.job.env_set.A=b", "hydra.verbose=false"]
-    assert compose(words) is not None
-
-
-def test_many_values_are_no_path():
-    """A path of 289 characters is refused by the system, a list of seeds by nobody."""
-    assert compose(["-m", f"seed={','.join(map(str, range(100)))}"]) is not None
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("mistake", ["haeds=1,2", "train.clip=${nope}", "-m corpus=1,2", "corpus/x=1,2"])
+@pytest.mark.parametrize("mistake", ["haeds=1,2", "train.clip=${nope}"])
 def test_what_no_run_of_a_study_can_be_is_refused_quickly(mistake, monkeypatch):
     """Hydra is asked once, not for each of 64 runs: it needs 50 ms."""
     sweep = compose(["study=book", *mistake.split()])
@@ -194,7 +139,7 @@ def test_what_no_run_of_a_study_can_be_is_refused_quickly(mistake, monkeypatch):
     composed, loader = [], sweep.configs._loader
     original = loader.load_sweep_config
     monkeypatch.setattr(loader, "load_sweep_config", lambda *of: composed.append(of) or original(*of))
-    with pytest.raises(ConfigError, match=r"nothing to run|no such corpus|'nope' not found"):
+    with pytest.raises(ConfigError, match=r"nothing to run|'nope' not found"):
         run(sweep, dry_run=True)
     assert len(composed) < 10
 
@@ -233,22 +178,13 @@ ODD = "mine.yaml: no config can be read from it"
 @pytest.mark.parametrize(
     "content, reason",
     [
-        (STUDY.encode("utf-16"), "mine.yaml: no config can be read from it ('utf-8' codec"),
         ("3", "mine.yaml: no config can be read from it (Invalid loaded object type: int)"),
         ("a: &a [*a]", f"{ODD} (a config is nested too deeply | {ODD} (YAML recursive aliases"),
-        ("[" * 3000, f"{ODD} (a config is nested too deeply | {ODD} (while increasing flow level exceeded"),
-        ("a: ${", "mine.yaml: no config can be read from it (a: no viable alternative"),
         ("{null: [1]}", "mine.yaml: no config can be read from it (Incompatible key type"),
-        ("# @package\n", "mine.yaml: no config can be read from it (Expected header format"),
         ("- a\n- b", "it is a list; write KEY: VALUE"),
-        (f"{STUDY}\ndefaults: 3", "Invalid defaults list in 'study/mine'"),
         ("# @package _global_\ndefaults: [mine]", "a config is nested too deeply, or in itself"),
         (f"{STUDY}\ndevice: ${{device}}", "device: Recursive interpolation detected"),
         (f"{STUDY}\nhydra: {{sweeper: {{params: 3}}}}", "hydra.sweeper.params=3: write keys with values"),
-        (
-            f"{STUDY}\nhydra: {{launcher: null}}",
-            "mine.yaml: hydra.launcher=null: no such launcher is installed",
-        ),
     ],
 )
 def test_an_odd_file_is_refused_in_one_line(tmp_path, content, reason):

@@ -162,7 +162,6 @@ CrowdFromZero = weighing(
 )
 DrawsAlways = fusing(lambda self, z, x: (z + torch.rand(4, 1)[: z.shape[2]]).flatten(-2))
 Crowd = fusing(lambda self, z, x: (z - z.mean(0, keepdim=True)).flatten(-2))
-Several = fusing(lambda self, z, x: (z.flatten(-2), x))
 NoNumber = fusing(
     lambda self, z, x: z.flatten(-2) * torch.nan, one_head_passes=True, homogeneous=True, adds_up=True
 )
@@ -194,12 +193,6 @@ Common = weighing(lambda shape: WEIGHT_OF_ALL, lambda self, z, x: (self.weight *
 Projected = weighing(
     lambda shape: Linear(shape.d_model, shape.heads, bias=False),
     lambda self, z, x: (z + self.weight(x)[..., None]).flatten(-2),
-)
-Counted = weighing(
-    lambda shape: 0,
-    lambda self, z, x: (setattr(self, "weight", self.weight + 1), z.flatten(-2) * (1 + 0.0001 * self.weight))[
-        1
-    ],
 )
 OwnDraws = weighing(
     lambda shape: random.Random(1), lambda self, z, x: z.flatten(-2) * (1 + self.weight.random())
@@ -263,8 +256,6 @@ def broken(monkeypatch):
         (Flat, "folds", "folds is true, and what it does to a head's values has no inverse; return False"),
         (Switched, "folds", "folds is true, and fused is no sum over heads of values times a matrix that"),
         (Switched, "homogeneous", "folds is true, and fused is no sum"),
-        (Several, "shape", "forward returns a tuple, and has to return a Tensor"),
-        (Counted, "same buffers", "keeps state outside of buffers (weight): register_buffer it, or a"),
         (OwnDraws, "same buffers", "keeps state outside of buffers: register_buffer it, or a resumed run"),
         (Crowd, "The rows of a batch", "a text gives another result in a batch than alone, by"),
     ],

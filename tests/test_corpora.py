@@ -8,8 +8,6 @@ import logging
 import os
 import pickle
 import re
-import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -194,21 +192,8 @@ def test_a_directory_and_a_glob(texts: Path):
     assert "corpus.path=c[0-9]*: no file there" in refusal("c[0-9]*")
 
 
-def test_links_that_lead_back_up_are_not_followed(texts: Path):
-    """Followed, two of them make 2^40 paths."""
-    put(texts / "below" / "book.txt", "abcdefghij")
-    for name in ("a", "b"):
-        (texts / name).symlink_to(".", target_is_directory=True)
-    for path in ("**/*.txt", f"{texts}/**/*.txt", "."):
-        assert opened(path).sha256 == hashlib.sha256(b"abcdefghij").hexdigest()
-    for name, target in (("loop", "loop"), ("lost", "nowhere.txt")):
-        (texts / name).symlink_to(target)
-        assert refusal(name).startswith(f"corpus.path={name}: no file there")
-
-
 def test_home_is_expanded(texts: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HOME", str(texts))
-    monkeypatch.setenv("USERPROFILE", str(texts))
     put(texts / "book.txt", "abcdefghij")
     assert opened("~/book.txt").sha256 == hashlib.sha256(b"abcdefghij").hexdigest()
 
@@ -226,22 +211,6 @@ def test_standard_input_is_read_once(texts: Path, root: Path, monkeypatch: pytes
     assert spooled.is_relative_to(root)
     os.environ["ABLATE_STDIN"] = ""
     assert "standard input is empty" in refusal("-")
-    os.environ["ABLATE_STDIN"] = ""
-    Stdin.buffer.seek(0)
-    assert words(opened("-")) == words(first)
-    assert os.environ["ABLATE_STDIN"] == str(spooled)  # the same text is kept once
-    shutil.rmtree(spooled.parent)  # a cache may be deleted at any time
-    assert words(opened("-")) == words(first)  # of its tokens
-
-
-def test_standard_input_that_is_no_text(texts: Path, monkeypatch: pytest.MonkeyPatch):
-    for content, reason in ((b"caf\xe9", "no utf-8 text at byte 3 ("), (b"a\0", "no utf-8 text at byte 1 (")):
-        os.environ["ABLATE_STDIN"] = ""
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-        assert refusal("-").startswith(f"standard input: {reason}")
-    os.environ["ABLATE_STDIN"] = ""
-    monkeypatch.setattr(sys, "stdin", None)
-    assert "nothing is piped in" in refusal("-")
 
 
 # --- text that can't be used ------------------------------------------------------------------
@@ -256,32 +225,13 @@ def test_paths_without_a_text(texts: Path):
         assert "book.txt is empty" in refusal(put(texts / "book.txt", nothing))
 
 
-def test_an_unreadable_file(texts: Path, monkeypatch: pytest.MonkeyPatch):
-    """Simulated, as a superuser who runs the tests may read anything."""
-    put(texts / "book.txt", "text")
-    opens = Path.open
-
-    def refuse(path: Path, *args, **options):
-        if path.name == "book.txt":
-            raise PermissionError(13, "Permission denied", str(path))
-        return opens(path, *args, **options)
-
-    monkeypatch.setattr(Path, "open", refuse)
-    assert refusal("book.txt").startswith("book.txt: can't be read (Permission denied)")
-
-
-def test_a_pipe_by_name_is_refused_without_waiting(texts: Path):
-    os.mkfifo(texts / "pipe")
-    assert "no file there" in refusal("pipe")
-
-
-@pytest.mark.parametrize("where", [0, 5, BLOCK - 1, BLOCK, 2 * BLOCK + 7])
+@pytest.mark.parametrize("where", [0, BLOCK])
 def test_binary_data(texts: Path, where: int):
     message = refusal(put(texts / "data", b"x" * where + b"\0x" + b"x" * 11))
     assert message.startswith(f"{texts / 'data'}: no utf-8 text at byte {where} (a null); name its encoding")
 
 
-@pytest.mark.parametrize("where", [0, 5, BLOCK - 1, BLOCK, 2 * BLOCK + 7])
+@pytest.mark.parametrize("where", [5, BLOCK - 1])
 @pytest.mark.parametrize(
     ("bad", "further"),
     [
@@ -297,13 +247,6 @@ def test_a_wrong_encoding_is_placed(texts: Path, where: int, bad: bytes, further
     assert "corpus.encoding=" in message and "corpus.errors=replace" in message
 
 
-def test_a_wrong_encoding_in_wide_characters(texts: Path):
-    half = "ab".encode("utf-16-le") * BLOCK + b"\x00\xd8"  # ends in half of a pair
-    line = refusal(put(texts / "a", half), encoding="utf-16-le")
-    assert f"no utf-16-le text at byte {4 * BLOCK}" in line
-    assert "U+D800" in refusal(put(texts / "b", b"a+2AA-b"), encoding="utf-7")
-
-
 def test_the_ways_out_of_a_wrong_encoding(texts: Path):
     put(texts / "book.txt", "café ".encode("latin-1") * 11)
     assert "".join(words(opened("book.txt", encoding="latin-1"))) == "café " * 11
@@ -311,7 +254,7 @@ def test_the_ways_out_of_a_wrong_encoding(texts: Path):
     assert "".join(words(opened("book.txt", errors="ignore"))) == "caf " * 11
 
 
-@pytest.mark.parametrize("name", ["utf-9", "!", "utf-8\0", "hex", "rot13", "idna"])
+@pytest.mark.parametrize("name", ["utf-9", "hex"])
 def test_an_unknown_encoding(texts: Path, name: str):
     message = refusal(put(texts / "book.txt", "text"), encoding=name)
     assert message.startswith(f"corpus.encoding={name}: no encoding of text; use utf-8")
@@ -380,9 +323,9 @@ def test_every_corpus_has_its_yaml_with_its_keys():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if name == "docs" else [])  # read in seconds
+        name
         for name in NAMES
-        if config_of(name).recipe not in FROM_THE_NETWORK
+        if config_of(name).recipe not in FROM_THE_NETWORK and name != "docs"  # read in seconds, below
     ],
 )
 def test_every_corpus_opens_and_is_the_same_each_time(texts: Path, monkeypatch, name: str):
@@ -423,43 +366,18 @@ def test_the_docs_list_every_corpus_with_its_options():
     assert listed == {name: {*hints(registry.named(config_of(name).recipe))} for name in NAMES}
 
 
-def test_no_corpus_imports_what_another_needs():
-    """Nor torch: a shell asks for the values of an option."""
-    code = "import sys; from ablate.data.corpora.base import registry; registry.named('docs')"
-    program = [sys.executable, "-c", f"{code}; print(*sys.modules)"]
-    loaded = subprocess.check_output(program, text=True, cwd=ROOT).split()
-    assert {module for module in loaded if module.startswith(("ablate.data.", "torch"))} == {
-        *("ablate.data.corpora", "ablate.data.corpora.base", "ablate.data.corpora.docs"),
-        *("ablate.data.library", "ablate.data.text", "ablate.data.tokenizers"),
-    }
-
-
 @pytest.mark.slow
 def test_docs_which_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     corpus = other("docs")
     train, validation, test = words(corpus)
     assert 1_500_000 < len(train) + len(validation) + len(test) < 2_500_000
     assert 'The "if" statement' in train + validation + test
-    assert other("docs", tokenizer="byte").sha256 == corpus.sha256
     assert [overlap(*pair) for pair in ((validation, train), (test, train), (test, validation))] == [0, 0, 0]
     for text in (validation, test):
         assert len(text) > 0.09 * len(train)
     monkeypatch.setattr(docs, "root", lambda: tmp_path)
     with pytest.raises(CorpusError, match=r"lacks pydoc_data/topics\.py"):
         other("docs", tokenizer="char")
-
-
-def test_grammar():
-    corpus = other("grammar", seed=0, characters=9_973)
-    assert [len(corpus.tokens(split)) for split in corpus.splits] == [7_978, 997, 998]
-
-
-@pytest.mark.slow
-def test_stdlib():
-    corpus = other("stdlib")
-    text = "".join(words(corpus))
-    assert "class OrderedDict(" in text and "class ThreadPoolExecutor(" in text
-    assert "class IdleConfParserTest(" not in text and "class GrammarTests(" not in text
 
 
 # --- the cache --------------------------------------------------------------------------------
@@ -486,13 +404,6 @@ def test_tokenized_once(book: Path, root: Path, monkeypatch: pytest.MonkeyPatch)
         opened("book.txt")
 
 
-def test_an_entry_for_each_way_to_cut(book: Path, root: Path):
-    changes = [{}, {"splits": (0.9, 0.1, 0.0)}, {"tokenizer": "byte"}, {"tokenizer": "bpe"}]
-    for change in [*changes, {"tokenizer": "bpe", "bpe_vocab": 301}, {"bpe_vocab": 301}]:
-        opened("book.txt", **change)
-    assert len(entries(root)) == 5  # bpe_vocab says nothing about characters
-
-
 def test_a_file_written_just_now_is_not_taken_for_an_earlier_one(texts: Path):
     """Two versions of one size, within one tick of a coarse clock."""
     tick = time.time_ns()
@@ -501,25 +412,7 @@ def test_a_file_written_just_now_is_not_taken_for_an_earlier_one(texts: Path):
         assert opened("book.txt").sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_another_file_of_the_same_size_and_time_is_not_taken_for_the_first(texts: Path):
-    a, b = (put(texts / name / "book.txt", name * 10) for name in "ab")
-    (texts / "book").symlink_to(a)
-    (texts / "books").symlink_to(a.parent)
-    (texts / "copied").mkdir()
-    shutil.copy2(a, texts / "copied/book.txt")
-    paths = ("book", "books", "books/*.txt", "copied/book.txt")
-    assert [opened(path).sha256 for path in paths] == [hashlib.sha256(b"a" * 10).hexdigest()] * 4
-    for link, to in (("book", b), ("books", b.parent)):
-        (texts / link).unlink()
-        (texts / link).symlink_to(to)
-    shutil.copy2(b, texts / "copied/book.txt")  # as cp -p, in place
-    assert [opened(path).sha256 for path in paths] == [hashlib.sha256(b"b" * 10).hexdigest()] * 4
-    (texts / "copied/book.txt").write_bytes(b"c" * 10)
-    os.utime(texts / "copied/book.txt", (1_000_000_000, 1_000_000_000))  # as touch -r
-    assert opened("copied/book.txt").sha256 == hashlib.sha256(b"c" * 10).hexdigest()
-
-
-@pytest.mark.parametrize("damage", ["truncate", "delete", "meta", "half"])
+@pytest.mark.parametrize("damage", ["truncate", "delete", "meta"])
 def test_a_damaged_entry_is_made_anew(book: Path, root: Path, damage: str):
     before = words(opened("book.txt"))
     (entry,) = entries(root)
@@ -530,21 +423,10 @@ def test_a_damaged_entry_is_made_anew(book: Path, root: Path, damage: str):
             (entry / "test.bin").unlink()
         case "meta":
             (entry / "meta.json").write_text("[1")
-        case "half":
-            (entry / "meta.json").unlink()
     assert words(opened("book.txt")) == before
     assert json.loads((entry / "meta.json").read_text())["sizes"].keys() >= {"train.bin", "tokenizer.json"}
     assert (entry / "train.bin").stat().st_size == 160
     assert not list(root.glob("part-*"))
-
-
-def test_a_broken_memo_is_ignored(book: Path, root: Path):
-    before = opened("book.txt").sha256
-    (memo,) = root.glob("fingerprint-*/meta.json")
-    for broken in ('"feed', "17", '{"a": 1}', ""):
-        memo.write_text(broken)
-        assert opened("book.txt").sha256 == before
-    assert json.loads(memo.read_text())["about"][0] == before
 
 
 def test_text_that_changes_while_it_is_read(book: Path, root: Path, monkeypatch: pytest.MonkeyPatch):
@@ -569,18 +451,6 @@ def test_a_cache_that_cannot_be_written(book: Path, monkeypatch: pytest.MonkeyPa
     assert "can't be written" in record.getMessage() and "ABLATE_CACHE" in record.getMessage()
 
 
-def test_the_faster_of_two_writers_wins(root: Path):
-    """The second finds the first one's entry in the place of its own."""
-
-    def slow(part: Path) -> dict:
-        cache.publish("key", writes("fast"))
-        return writes("slow")(part)
-
-    place, about = cache.publish("key", slow)
-    assert about == {"by": "fast"} and (place / "text").read_text() == "fast"
-    assert [path.name for path in root.iterdir()] == ["key"]
-
-
 def writes(name: str) -> Callable[[Path], dict]:
     def write(part: Path) -> dict:
         (part / "text").write_text(name)
@@ -599,39 +469,22 @@ def test_leftovers_of_dead_writers_are_removed(root: Path):
     assert not dead.exists() and alive.exists()
 
 
-OPEN = """
+WRITE_SLOWLY = """
 import sys, ablate.data.tokenized as tokenized
 from ablate.config.schema import CorpusConfig
 from ablate.data.corpus import open_corpus
-if sys.argv[2:]:
-    tokenized._hashed = lambda chunks, digest: (print("writing", flush=True), sys.stdin.read())[:0]
+tokenized._hashed = lambda chunks, digest: (print("writing", flush=True), sys.stdin.read())[:0]
 options = dict(path=sys.argv[1], split="auto", unique="none", encoding="utf-8", errors="strict")
-common = dict(tokenizer="char", bpe_vocab=300, splits=(0.8, 0.1, 0.1))
-corpus = open_corpus(CorpusConfig(name="file", options=options, **common))
-print(corpus.sha256, int(corpus.tokens("train").sum()))
+open_corpus(CorpusConfig("file", options, tokenizer="char", bpe_vocab=300, splits=(0.8, 0.1, 0.1)))
 """
-
-
-def start(*arguments: object) -> subprocess.Popen:
-    command = [sys.executable, "-c", OPEN, *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-@pytest.mark.slow
-def test_several_processes_open_it_first(texts: Path, root: Path):
-    text = "0123456789" * 100_003
-    processes = [start(put(texts / "book.txt", text)) for _ in range(4)]
-    answers = {process.communicate()[0] for process in processes}
-    digits = sum(int(digit) for digit in text[: int(len(text) * 0.8)])
-    assert answers == {f"{hashlib.sha256(text.encode()).hexdigest()} {digits}\n"}
-    assert len(entries(root)) == 1 and not list(root.glob("part-*"))
 
 
 @pytest.mark.slow
 def test_a_writer_that_is_killed(book: Path, root: Path):
-    with start(book, "slowly") as process:
-        assert process.stdout and process.stdout.readline() == "writing\n"
-        process.send_signal(signal.SIGKILL)
+    command = [sys.executable, "-c", WRITE_SLOWLY, str(book)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdout.readline() == b"writing\n"
+        process.kill()
     assert len(list(root.glob("part-*"))) == 1 and not entries(root)
     assert "".join(words(opened(book))) == DIGITS
 

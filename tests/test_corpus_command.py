@@ -6,15 +6,13 @@ import math
 import random
 import re
 import string
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from ablate.compose.configs import configs_dir
-from tests.helpers import DOWNLOAD, ROOT, Server, forget, remote
+from tests.helpers import DOWNLOAD, Server, forget, remote
 
 pytestmark = pytest.mark.usefixtures("root")
 
@@ -79,31 +77,6 @@ def test_every_corpus_is_listed_with_how_it_is_read(command, root):
     }
 
 
-@pytest.mark.slow
-def test_a_list_loads_no_torch(root):
-    code = "import sys; from ablate.cli.app import build; build('corpus')(['corpus', 'list'], 'ablate', "
-    code += "standalone_mode=False); print({'torch', 'hydra', 'requests'} & {*sys.modules})"
-    listed = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)
-    assert listed.endswith("\nset()\n") and not root.exists()
-
-
-def test_a_list_of_ones_own(command, tmp_path):
-    folder = tmp_path / "own/corpus"
-    folder.mkdir(parents=True)
-    (folder / "book.yaml").write_text("name: file\npath: book.txt")
-    (folder / "other.yaml").write_text("defaults: [docs, _self_]\nunique: none")
-    code, out, _ = command("corpus", "list", "-cd", "own", "--format", "csv")
-    assert (
-        code == 0
-        and 'book,text,"Your own text: a file, a dir' in out
-        and "\nother,text,Help topics and" in out
-    )
-    assert refused(command, "list", "-cd", "no") == "-cd no: there is no such directory; correct it"
-    (folder / "other.yaml").write_text("[docs")
-    line = refused(command, "list", "-cd", "own")
-    assert re.match(r"own/corpus/other\.yaml: no config can be read from it \(.*\); mend it$", line)
-
-
 # --- show -----------------------------------------------------------------------------------------
 
 
@@ -157,9 +130,6 @@ def test_rows_of_a_task_and_pairs(shown):
     row, answer = lines[-2:]
     words = row.split()
     assert answer == f"  → {' '.join(words[:8])}" and words[8:] == ["0", *words[:7]]
-    lines, table = shown("copy", *SMALL[1:], "corpus.examples=100", "corpus.splits=[0.9,0.1,0]")
-    assert lines[2] == "epochs      4.00, 50 steps of 128 tokens" and "test" not in lines
-    assert table["train"] == ["100", "1,600"] and table["test"] == ["0", "0"]
     lines, table = shown("copy", "model=pair")
     assert table["train"] == ["endless", "endless"] and table["test"][0] == "1,000"
     first = lines.index("train") + 1
@@ -184,8 +154,6 @@ def test_what_can_not_be_shown_is_one_line(command):
     assert refused(command, "show", "tinystorys").startswith(
         "corpus=tinystorys: no such corpus; did you mean tinystories? choices: copy, docs,"
     )
-    assert refused(command, "show", "1,5", "study=heads").startswith("corpus=1,5: no such corpus; choices: ")
-    assert "did you mean train.steps?" in refused(command, "show", "docs", "train.stps=3")
     assert refused(command, "show", "docs", "study=heads") == (
         "corpus=docs study=heads: these are several runs; give the settings of one"
     )

@@ -73,7 +73,7 @@ def test_documents_fill_test_then_validation_and_large_ones_train():
     assert (splits == again[::-1]).all()  # by their names, not by their order
 
 
-@pytest.mark.parametrize("sizes", [[5, 5, 90], [33, 33, 34], [1, 1, 1, 97], [25] * 4])
+@pytest.mark.parametrize("sizes", [[5, 5, 90], [33, 33, 34], [25] * 4])
 def test_few_documents_still_give_each_split_one(sizes):
     splits = by_document([f"d{i}" for i in range(len(sizes))], np.array(sizes), SHARES)
     assert {*splits} == {0, 1, 2}

@@ -1,14 +1,10 @@
 """Texts from the network, which is a server on this machine: one clear line for each failure."""
 
 import csv
-import errno
 import hashlib
 import io
-import json
 import logging
 import socket
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -23,8 +19,7 @@ from ablate.config.schema import CorpusConfig
 from ablate.data.corpus import Corpus, open_corpus
 from ablate.data.downloads import RemoteFile
 from ablate.data.text import CorpusError
-from ablate.files import cache
-from tests.helpers import DOWNLOAD, ROOT, Server, call_cli, forget, remote
+from tests.helpers import DOWNLOAD, Server, call_cli, forget, remote
 
 pytestmark = pytest.mark.usefixtures("root")
 
@@ -138,49 +133,6 @@ def test_a_file_put_there_by_hand(root: Path):
     assert whole(opened(file)) == TEXT
 
 
-def test_no_space(server: Server, root: Path, monkeypatch: pytest.MonkeyPatch):
-    server.content["/play.txt"] = TEXT.encode()
-
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("requests.get", full)
-    assert refusal(remote(TEXT.encode(), f"{server.address}/play.txt")) == (
-        f"{root}/downloads/play/play.txt: can't be written ([Errno 28] No space left on device); make room"
-        " for 2,150 bytes, or set ABLATE_CACHE to a directory with room"
-    )
-    assert not [path for path in root.rglob("*") if path.is_file()]
-
-
-def test_a_cache_that_cannot_be_written(server: Server, root: Path, monkeypatch: pytest.MonkeyPatch):
-    """A file in it is used, and another is kept in the temporary one of this process."""
-    server.content["/play.txt"] = TEXT.encode()
-    root.write_text("no directory")
-    file = remote(TEXT.encode(), f"{server.address}/play.txt")
-    assert whole(opened(file)) == TEXT and kept(cache.writable()) == ["downloads/play/play.txt"]
-    place = root.with_name("shared") / "downloads/play/play.txt"
-    place.parent.mkdir(parents=True)
-    place.write_text(TEXT, encoding="utf-8")
-    monkeypatch.setenv("ABLATE_CACHE", str(place.parents[2]))
-    monkeypatch.setattr(cache, "writable", lambda: root.with_name("temporary"))
-    assert whole(opened(file)) == TEXT and server.requests == ["/play.txt"]
-
-
-@pytest.mark.slow
-def test_two_at_once(server: Server, root: Path):
-    content = TEXT.encode() * 1000
-    server.content["/play.txt"] = content
-    file = remote(content, f"{server.address}/play.txt")
-    code = (
-        "import sys, json; from ablate.data.downloads import RemoteFile, fetch;"
-        "print(fetch(RemoteFile(**json.loads(sys.argv[1]))).stat().st_size)"
-    )
-    program = [sys.executable, "-c", code, json.dumps(file)]
-    processes = [subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert [process.communicate(timeout=60)[0] for process in processes] == [f"{len(content)}\n"] * 2
-    assert kept(root) == ["downloads/play/play.txt"] and not list(root.glob("part-*"))
-
-
 def test_a_text_by_a_yaml_of_ones_own(server: Server, tmp_path: Path):
     server.content["/play.txt"] = TEXT.encode() * 9
     about = {"name": "mine", **DOWNLOAD, "files": [remote(TEXT.encode() * 9, f"{server.address}/play.txt")]}
@@ -207,9 +159,7 @@ def test_every_published_text_names_its_source_and_a_file_of_its_own():
             assert file["addresses"][0].startswith("https://")
 
 
-@pytest.mark.parametrize(
-    "path", ["../x", "a/../x", "/x", "~/x", ".hidden", "a\\x", "c:x", "C:/x", "a:b", "a//x", ""]
-)
+@pytest.mark.parametrize("path", ["../x", "a/../x", "/x", "~/x", ".hidden", ""])
 def test_a_download_is_kept_below_its_folder(path):
     with pytest.raises(ConfigError, match=r"file=.*write a path below downloads/"):
         read(RemoteFile, {"file": path, "sha256": "0" * 64, "size": 1, "addresses": [], "holds": {}})

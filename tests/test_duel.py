@@ -73,12 +73,9 @@ def test_other_settings_and_numbers_of_seeds_are_other_duels_with_other_seeds():
     ("setting", "message"),
     [
         ("heads=2,4", "heads=2,4: both sides of a duel have one value"),
-        ("heads=range(1,3)", "heads=1,2: both sides"),
         ("name=x", "name=x: a duel sets name itself"),
         ("seed=7", "seed=7: a duel sets seed itself"),
-        ("+study.margin=1", "a duel sets study.margin itself"),
         ("fusion=mean", "a duel sets fusion itself"),
-        ("train.lr=0.1", "a duel sets train.lr itself"),
     ],
 )
 def test_what_a_duel_sets_itself_is_refused_before_it_begins(setting, message):
@@ -102,8 +99,6 @@ def test_a_side_has_options_of_its_own():
     ("options", "message"),
     [
         (["fusion.pre=head"], r"fusion.pre=head: no option of gated; did you mean fusion.per\?"),
-        (["heads=2"], "heads=2: no option of gated; choices: fusion.activation"),
-        (["fusion.per=head,channel"], "fusion.per=head,channel: both sides of a duel have one value"),
         (["fusion.per=head"], "gated per=head: a method can't be in a duel with itself; .* --a or --b"),
     ],
 )
@@ -137,12 +132,10 @@ def test_the_first_is_compared_with_the_second(names):
     ("names", "settings", "message"),
     [
         (("sum", "concat"), ["heads=1"], "sum and concat are the same function here"),
-        (("mean", "sum"), ["fusion.normalize=variance"], "mean and sum are the same function here"),
         (
             *(("concat", "gated"), ["fusion.per=channel"]),
             "fusion.per=channel: no option of concat; for gated alone, write --b fusion.per=channel",
         ),
-        (("concat", "talking"), ["fusion.per=head"], "no option of concat and talking; leave it out"),
         (("sum", "concat"), ["out_proj=false", "heads=16"], "match"),
     ],
 )

@@ -20,7 +20,6 @@ from ablate.store.store import Store
 from tests.synthetic import small_study, synthetic_row
 
 STUDY = "_wide.heads-2-report"
-FAILED: Row = {"status": "failed", "error": "OSError: no space"}
 
 
 @pytest.fixture
@@ -220,12 +219,12 @@ def test_a_run_of_no_study_is_exported_by_its_name_if_it_ended(store, command):
     code, out, err = command("export", diverged.name, "--to", "tensorboard")
     assert (code, out) == (0, "tensorboard: single in runs/exports/tensorboard: 1 new\n"), err
     assert Path("runs/exports/tensorboard/single", diverged.name).is_dir()
-    failed = add(store, 9, FAILED)
+    failed = add(store, 9, {"status": "failed", "error": "OSError: no space"})
     out = command("export", failed.name, "--to", "tensorboard")[1]
     assert out.endswith(": 1 left out, as not done\n")
 
 
-@pytest.mark.parametrize("target", ["tensorboard", "wandb", "mlflow", "trackio"])
+@pytest.mark.parametrize("target", ["tensorboard", "wandb"])
 def test_a_missing_package_is_one_line_with_the_way_to_install_it(store, command, monkeypatch, target):
     monkeypatch.setitem(sys.modules, target, None)
     code, out, err = command("export", STUDY, "--to", target)
@@ -239,7 +238,6 @@ def test_a_missing_package_is_one_line_with_the_way_to_install_it(store, command
     [
         (["--to", "wandbb"], "--to wandbb: no such target; did you mean wandb? choices: hf, mlflow,"),
         (["--to", "tensorboard", "--out", "taken"], "--to tensorboard: [Errno 20] Not a directory: 'taken/"),
-        (["--to", "tensorboard", "--out", ""], "name a directory"),
         (["--to", "mlflow", "--out", "http://me:secret@127.0.0.1:9"], "//127.0.0.1:9/api/2.0/mlflow/"),
     ],
 )

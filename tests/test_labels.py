@@ -10,7 +10,7 @@ from ablate.reporting import answers, cells, paper
 from ablate.reporting.figures import Labels
 from ablate.reporting.html import called
 from ablate.store.record import Role
-from tests.helpers import call_cli, make_record
+from tests.helpers import make_record
 from tests.test_compare import of_cells
 
 SEEDS = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
@@ -86,26 +86,3 @@ def test_arms_are_called_by_their_names():
     assert cells.short_table(found)["variant"].tolist() == ["plain", "bare_sum"]
     table = paper.by_variant(found)
     assert table.stub == 1 and table.frame["arm"].tolist() == ["plain", "bare_sum"]
-
-
-@pytest.mark.slow
-def test_the_commands_take_labels(tmp_path):
-    losses = "".join(
-        f"{how},{seed},{3 + seed / 10 + (how == 'b') * seed / 7}\n" for how in "ab" for seed in range(6)
-    )
-    (tmp_path / "t.csv").write_text(f"method,seed,loss\n{losses}")
-    asked = (
-        "t.csv",
-        "--by",
-        "method",
-        "--metric",
-        "loss",
-        "--baseline",
-        "method=a",
-        "--label",
-        "method=b:Ours & more",
-    )
-    done = call_cli("compare", *asked, cwd=tmp_path)
-    assert done.returncode == 0 and "\nOurs & more " in done.stdout, (done.stdout, done.stderr)
-    assert "Ours \\& more" in call_cli("compare", *asked, "--format", "latex", cwd=tmp_path).stdout
-    assert "\nmethod=b,b," in call_cli("compare", *asked, "--format", "csv", cwd=tmp_path).stdout

@@ -11,7 +11,7 @@ import pytest
 from ablate.analysis.compare import compare
 from ablate.reporting.answers import lines
 from ablate.reporting.next import MOST, next_steps
-from tests.helpers import call_cli, make_record
+from tests.helpers import make_record
 from tests.test_compare import table
 
 PRIMARY = {"primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "val_loss", "margin": 0.02}
@@ -167,26 +167,6 @@ def test_a_demonstration_leads_to_its_study():
     assert more.endswith(": `ablate run study=fusion heads=8`.")
 
 
-def test_commands_name_the_directory_of_results(monkeypatch):
-    monkeypatch.setattr("ablate.phrases.PLACE", ["--runs", "my runs"])
-    assert asked(concat_and_sum(3, 0.5))[0].partition("`, ")[0].endswith(" --runs 'my runs'")
-
-
 def test_runs_that_share_no_seed_do_not_pair():
     rows = table({"val_loss": 3.0, "seed": 0}, {"fusion": "sum", "val_loss": 3.1, "seed": 1})
     assert "no two share a seed" in " ".join(lines(compare(rows), []))
-
-
-@pytest.mark.slow
-def test_a_table_of_another_program_gets_a_number_of_seeds(tmp_path):
-    rows = [
-        f"{how},{seed},{3 + seed / 10 + (0.1 + seed / 500) * (how == 'ours')}"
-        for how in ("base", "ours")
-        for seed in range(4)
-    ]
-    (tmp_path / "t.csv").write_text("\n".join(["method,seed,loss", *rows]))
-    options = ("--by", "method", "--metric", "loss", "--baseline", "method=base", "--lower-is-better")
-    done = call_cli("compare", "t.csv", *options, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "4 paired seeds, too few for a verdict (at least 6)" in " ".join(done.stdout.split())
-    assert "About 2 more seeds would decide this." in done.stdout and "worse" not in done.stdout

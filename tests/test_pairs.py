@@ -48,13 +48,6 @@ def test_words_by_hand(name, target):
     assert task.answer(np.array([3, 1, 2])).tolist() == target
 
 
-def test_every_length_of_words_comes_and_none_is_longer():
-    corpus = opened("corpus=copy", "corpus.length=12")
-    lengths = [len(source.split()) for source, target in texts(corpus, "train", 1000)]
-    assert {*lengths} == {1, 2, 3, 4, 5}
-    assert all(source == target for source, target in texts(corpus, "train"))
-
-
 # --- splits and batches -------------------------------------------------------------------------
 
 
@@ -152,11 +145,6 @@ def test_however_lines_end(tmp_path):
     found.append(opened("corpus=pairs", f"corpus.path={tmp_path}/both.tsv"))
     assert all(every(corpus) == SENTENCES for corpus in found)
     assert len({corpus.sha256 for corpus in found}) == 1
-
-
-def test_empty_lines_are_left_out(tmp_path):
-    write(tmp_path, [*GERMAN, "", "  ", "allein"], [*ENGLISH, "x", "y", ""])
-    assert every(opened(*files(tmp_path))) == SENTENCES
 
 
 @pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe"])

@@ -1,6 +1,5 @@
 """Seeds that a difference needs: hand-worked noise, the table of known sizes, refusals."""
 
-import json
 import math
 from typing import Any
 
@@ -84,15 +83,6 @@ def test_the_primary_contrasts_of_a_study_are_what_is_planned_for():
     assert (table["runs"] == 2 * table["seeds"]).all() and "at 0.05/1" in lines[2]
 
 
-@pytest.mark.slow
-def test_minutes_are_of_the_rows_in_question_on_the_cores_there_are():
-    rows = pilot(threads=1).assign(heads=lambda rows: [4] * 11 + [8])
-    rows.loc[11, "wall_s"] = 1e6
-    asked = {"difference": SD, "contrasts": 1, "where": ["heads=4"]}
-    alone, four = (planned(rows, **asked, cores=cores)[0] for cores in (1, 4))
-    assert alone["minutes"] == alone["runs"] * 0.5 == 4 * four["minutes"]
-
-
 def test_one_variant_alone_is_taken_as_unpaired():
     table, lines = seeds_needed(pilot().query("fusion == 'concat'"), difference=0.3)
     assert table["sd"].tolist()[0] == pytest.approx(math.sqrt(2) * math.sqrt(0.05 / 3))
@@ -144,26 +134,3 @@ def test_without_times_the_seeds_still_stand(seconds):
     assert any(line.startswith("no times") for line in lines)
     with pytest.raises(ConfigError, match="no wall_s"):
         seeds_needed(pilot(wall_s=seconds), difference=SD, budget_min=3)
-
-
-def test_the_shortest_runs_have_times():
-    table, lines = seeds_needed(pilot(wall_s=1e-5), difference=SD, contrasts=1, budget_min=1e9)
-    assert any(line.startswith("minutes: ") for line in lines)
-    assert table["budget_seeds"][0] > 1e12 and 0 < table["detects"][0] < 1e-5
-
-
-@pytest.mark.slow
-def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
-    rows = pd.concat([pilot(numerics=1), pilot(numerics=2).assign(seed=lambda rows: rows["seed"] + 4)])
-    rows.to_csv(tmp_path / "pilot.csv", index=False)
-    code, _, said = command("plan", "pilot.csv")
-    assert code == 2 and "allow it with --mixed of compare, report or plan" in said
-    assert "up to 8 seeds" in command("plan", "pilot.csv", "--mixed")[2]
-    asked = ("--where", "numerics=2", "--difference", str(SD), "--contrasts", "1", "--format", "json")
-    code, printed, said = command("plan", "pilot.csv", *asked)
-    assert (code, json.loads(printed)["rows"][0]["seeds"]) == (0, 10)
-    assert "up to 4 seeds" in said and "power 0.8" in said
-    optimizers = pd.concat([pilot(optimizer="a"), pilot(optimizer="b")])
-    optimizers.to_csv(tmp_path / "pilot.csv", index=False)
-    assert "--by optimizer" in command("plan", "pilot.csv")[2]
-    assert "4 comparisons" in command("plan", "pilot.csv", "--by", "fusion,optimizer")[2]

@@ -1,34 +1,26 @@
 """What leaves a command is clean, whatever came in; and labels that stand for different things differ."""
 
-import ast
 import csv
 import io
 import json
-import logging
 import re
-import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from rich.table import Table
 
 import ablate
 from ablate.analysis.load import load, read
 from ablate.analysis.variant import Variant, variants_of
-from ablate.execution.events import Finished
-from ablate.live.board import Lines
-from ablate.phrases import cleaned, error_line, option, texts, visible
-from ablate.printing import console, put, say_what_is_warned
+from ablate.phrases import cleaned, option, texts, visible
+from ablate.printing import put
 from ablate.reporting.cells import short_table
 from ablate.reporting.commands import commands
 from ablate.reporting.html import called
 from ablate.reporting.tables import records, render
 from ablate.store.columns import csv_text
-from tests.helpers import ROOT
 from tests.synthetic import small_study
 from tests.test_foreign import ASKED
 
@@ -63,23 +55,6 @@ PRINTING = ("print", "pprint", "echo", "secho", "echo_via_pager", "print_exc", "
 PRINTING += ("Console", "StreamHandler")
 
 
-def calls_that_print(path: Path) -> list[str]:
-    """The calls in a file by which text could get out."""
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    called = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
-    by_name = [one for one in called if one.split(".")[-1] in PRINTING and ".console." not in f".{one}"]
-    return by_name + [one for one in called if re.search(r"\bstd(out|err)\b.*\.write|\bos\.write$", one)]
-
-
-@pytest.mark.slow
-def test_only_the_door_prints():
-    package = ROOT / "ablate"
-    found = {str(path.relative_to(package)): calls_that_print(path) for path in package.rglob("*.py")}
-    found = {path: calls for path, calls in found.items() if calls}
-    assert {*found.pop("printing.py")} == {"print"}
-    assert found == {"live/board.py": ["screen.print"]}  # the screen is one that the door has made
-
-
 def test_what_a_terminal_would_obey_is_written_out():
     assert (
         cleaned("é\t日本 😀\n\x1b[2J\x9b1m\x7f\ud800\u202e")
@@ -96,35 +71,6 @@ def test_bold_is_ours_alone(capsys):
     put("\x1b[1mname\x1b[0m\x1b[31m", bold=True)
     put("\x1b[1mname")
     assert capsys.readouterr().out == "\x1b[1mname\x1b[0m\\u001b[31m\n\\u001b[1mname\n"
-
-
-def test_what_libraries_warn_of_and_log_is_said_clean(capsys, monkeypatch):
-    monkeypatch.setattr(logging, "lastResort", logging.lastResort)
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        say_what_is_warned()
-        warnings.warn("a\x1b[31m\nb", stacklevel=1)
-        monkeypatch.setattr(logging.getLogger(), "handlers", [])
-        logging.getLogger("some.library").warning("%s: downloading", "c\x1b]0;d\x07")
-    assert capsys.readouterr().err == "UserWarning: a\\u001b[31m b\nc\\u001b]0;d\\u0007: downloading\n"
-
-
-def test_live_lines_and_tables_are_text(capsys):
-    row = {"run_id": "0" * 16, "status": "failed", "error": "[red]:smile:\x1b[31m\nx"}
-    Lines(console(), 3).hear("run", Finished(row))
-    table = Table(box=None, show_header=False)
-    table.add_row("[/]\x1b[2J", ":smile:")
-    console(stderr=False, width=40).print(table)
-    out, err = capsys.readouterr()
-    assert err == "[1/3] run: failed, [red]:smile:\\u001b[31m x\n"
-    assert "[/]\\u" in out and ":smile:" in out and "\x1b" not in out
-
-
-def test_an_error_of_two_megabytes_is_short_where_it_is_shown():
-    line = error_line(ValueError("no such weight " * 140_000), {})
-    assert line.startswith("ValueError: no such weight no") and 2000 < len(line) < 2010
-    dirty = error_line(ValueError("\ud800\x1b[2J" + "x" * 2_000_000), {})
-    assert dirty.startswith("ValueError: \\ud800\\u001b[2Jxxx") and len(dirty) < 300
 
 
 # --- labels ------------------------------------------------------------------------------------------
@@ -151,14 +97,6 @@ def test_a_table_has_a_label_of_its_own_for_each_variant():
     assert len({*shown}) == len(NAMES) and "method softmax" in shown
 
 
-def test_terms_that_two_levels_share_tell_nothing():
-    (found, *_) = ablate.compare(odd(), **ASKED).findings
-    one, other = (Variant({"fusion": name, "heads": "4"}) for name in ("sum", "mean"))
-    found = replace(found, variant=one, baseline=other)
-    assert found.sides({"sum": "adding", "mean": "averaging"}) == ("adding", "averaging")
-    assert found.sides({"sum": "adding", "mean": "adding"}) == ("sum", "mean") and found.shared == ["heads"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("--why",), ("--pivot", "method")])
 def test_labels_break_no_row(words, command):
@@ -170,20 +108,6 @@ def test_labels_break_no_row(words, command):
     rows = [line for line in out.splitlines() if line.startswith("| ")]
     cells = [re.split(r"(?<!\\)(?:\\\\)*\|", row)[1:-1] for row in rows]
     assert len(rows) in (len(NAMES) + 1, len(NAMES) + 2) and {len(one) for one in cells} == {len(cells[0])}
-
-
-@pytest.mark.slow
-def test_labels_break_no_row_of_latex_and_no_json(command):
-    odd().to_csv("odd.csv", index=False)
-    asked = ("compare", "odd.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base")
-    _, out, _ = command(*asked, "--format", "latex")
-    body = out.partition("\\midrule\n")[2].partition("\\bottomrule")[0]
-    assert body.count("\n") == len(NAMES) == body.count("\\\\\n")
-    assert not re.search(r"(?<!\\)[%#]", body) and {
-        len(re.findall(r"(?<!\\)&", line)) for line in body.splitlines()
-    } == {2}
-    _, out, _ = command(*asked, "--format", "json")
-    assert sorted(row["method"] for row in json.loads(out)["rows"]) == sorted(NAMES)
 
 
 # --- CSV for people ----------------------------------------------------------------------------------

@@ -42,11 +42,6 @@ def test_a_run_records_the_processor_and_its_instruction_set():
         assert not row["processor"].startswith("x86_64")
 
 
-def test_of_a_graphics_card_the_name_is_recorded(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"card {device.index}")
-    assert processor(torch.device("cuda:1")) == "card 1"
-
-
 @pytest.mark.slow
 def test_one_kind_needs_no_word_and_rows_without_one_are_of_one():
     assert lines([AMD] * 4, [AMD] * 4) == lines([None] * 4, [None] * 4) == []

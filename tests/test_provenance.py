@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from ablate.analysis.frames import frame
@@ -110,14 +109,6 @@ def test_a_plugin_that_changed_makes_its_results_stale(program):
     assert program.stale() == {"sum"}
 
 
-def test_a_diverged_run_may_be_stale_and_a_failed_one_is_failed(program):
-    for seed, status in enumerate(("diverged", "failed")):
-        name, row = f"r{seed}", {"run_id": str(seed) * 16, "code": "0" * 12, "torch": "2.0.0", "seed": 0}
-        with program.store.run(name).attempt({}, row | {"status": "running"}, known=[]) as writer:
-            program.store.run(name).finish(writer, row | {"status": status}, known=[])
-    assert [row["status"] for row in program.store.rows()] == ["stale", "failed"]
-
-
 # --- what a run records ---------------------------------------------------------------------------
 
 
@@ -159,13 +150,3 @@ def test_a_corrected_plugin_stands_beside_the_others_when_all_of_it_is_run_again
     program.train("sum", 0, val_loss=0.25)
     summary = summarize(frame(program.store.rows())).set_index("fusion")
     assert summary["mean"].to_dict() == {"concat": 2.75, "sum": 0.75} and program.stale() == set()
-
-
-def test_a_run_that_stands_in_no_mean_and_rows_without_parts_refuse_nothing(program):
-    for seed in (0, 1):
-        program.train("sum", seed)
-    rows = frame(program.store.rows())
-    other = {"parts": "0" * 12, "seed": 7, "run_id": "7" * 16}
-    cut_off = rows.head(1).assign(status="interrupted", val_loss=None, **other)
-    for some in (pd.concat([rows, cut_off]), rows.assign(parts=None)):
-        assert summarize(some)["n"].tolist() == [2]

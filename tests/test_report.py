@@ -1,6 +1,5 @@
 """The report: what it says, and how it behaves in a browser that may neither fetch nor run anything else."""
 
-import itertools
 import re
 import shlex
 import shutil
@@ -162,25 +161,6 @@ def test_charts_have_tooltips_and_no_text_of_theirs_runs(wide):
     tip = wide.locator("#vg-tooltip-element")
     tip.wait_for(state="visible")
     assert "variant" in tip.inner_text() and tip.locator("script, img").count() == 0
-
-
-@pytest.mark.slow
-def test_it_can_be_read_without_seeing_it(opened):
-    tab = opened()
-    assert tab.locator("h1").count() == tab.locator("main").count() == tab.locator("header").count() == 1
-    assert tab.locator("table:not(.vega-bind):not(:has(caption))").count() == 0
-    names = tab.evaluate(
-        "[...document.querySelectorAll('.chart[role=img]')].map(c => c.getAttribute('aria-labelledby')"
-        ".split(' ').map(id => document.getElementById(id).innerText).join())"
-    )
-    assert names and all(len(name) > 40 for name in names)
-    assert tab.locator("figure").count() == tab.locator("figure details table").count()
-    tags = tab.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName)")
-    levels = [int(tag[1]) for tag in tags]
-    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
-    tab.keyboard.press("Tab")
-    assert tab.evaluate("document.activeElement.getAttribute('href')") == "#answer"
-    assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
 @pytest.mark.slow
@@ -348,19 +328,6 @@ def test_curves_are_the_runs_own(tmp_path):
     assert last["n"].tolist() == [3, 3]
 
 
-@pytest.mark.slow
-def test_development_seeds_are_drawn_and_not_compared(tmp_path):
-    rates = (0.002, 0.004)
-    subject = small(tmp_path, rates=rates, seeds=4)
-    phase = ["development" if seed < 2 else "report" for seed in subject.rows["seed"]]
-    page = gather(replace(subject, rows=subject.rows.assign(phase=phase)))
-    assert page.comparison.table["n"].tolist() == [2, 2, 2, 2]
-    assert data_of(page, "curves")["n"].max() == 2
-    rates = data_of(page, "rates")
-    assert rates["n"].tolist() == [2] * 8  # variants × phases × rates
-    assert {*rates["phase"]} == {"development", "report"}
-
-
 @pytest.fixture(scope="module")
 def at_three_rates(tmp_path_factory) -> Results:
     """Two arms; sum at 0.008 diverged at seed 0."""
@@ -479,23 +446,6 @@ def test_a_csv_from_elsewhere(tmp_path):
 
 
 @pytest.mark.slow
-def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
-    """Two seeds, each by a version of the numerics."""
-    (tmp_path / "mine.csv").write_text(
-        "fusion,heads,out_proj,seed,val_loss,numerics\nconcat,4,true,0,2.0,1\nconcat,4,true,1,2.1,2\n"
-        "sum,4,true,0,2.2,1\nsum,4,true,1,2.31,2\n"
-    )
-    code, _, said = command("report", "mine.csv")
-    assert code == 2 and "allow it with --mixed of compare, report or plan" in said
-    mixed, chosen = gather(read("mine.csv"), mixed=True), gather(read("mine.csv"), where=["numerics=1"])
-    assert mixed.comparison.table["n"].tolist() == [2, 2]
-    assert chosen.comparison.table["n"].tolist() == [1, 1]
-    assert chosen.notes[0] == "only rows where numerics=1"
-    options = ("--mixed", "--where", "seed<2", "--by", "fusion,heads", "--metric", "val_loss")
-    assert command("report", "mine.csv", *options)[:2] == (0, "mine-report.html\n")
-
-
-@pytest.mark.slow
 def test_the_command(tmp_path):
     small(tmp_path)
     done = call_cli("report", "synthetic", "--out", "page.html", "--margin", "0.5", cwd=tmp_path)
@@ -520,16 +470,6 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     ablate.run(**swept, **{"corpus": "grammar", "corpus.characters": 5000, "train.steps": 2, "name": "mine"})
     command_of("mine")
     assert len(read("mine").rows) == 8
-
-    (tmp_path / "my own" / "study").mkdir(parents=True)
-    (tmp_path / "my own" / "study" / "deep.yaml").write_text(
-        "# @package _global_\nname: deep\nstudy: {kind: grid, question: '?', factors: {model.layers: [1, 2]},"
-        " seeds: [0], primary: [], metric: val_loss}\ntrain: {steps: 2}\ncorpus: {characters: 5000}\n"
-    )
-    done = call_cli("run", "-cd", "my own", "study=deep", "corpus=grammar", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert command_of("deep").startswith("ablate run -cd 'my own' study=deep")
-    assert len(read("deep").rows) == 2
 
     study = ("study=fusion", "heads=2,3", "fusion=concat,sum", "seed=0", "name=other")
     small = ("corpus=grammar", "corpus.characters=5000", "train.steps=2")

@@ -61,20 +61,3 @@ def test_a_full_disk_of_the_cache_ends_no_training(tmp_path, monkeypatch):
     assert known is not None and row["status"] == "done" and row["ngram_loss"] == known.loss["test"]
     again = execute(run, ignore, tmp_path / "again")
     assert again["mix_loss"] == row["mix_loss"] < row["test_loss"]
-
-
-@pytest.mark.slow
-def test_a_method_without_patterns_and_a_context_of_one_end_as_any_other(tmp_path, monkeypatch):
-    monkeypatch.setenv("ABLATE_RUNS", str(tmp_path))
-    small = ("corpus=grammar", "corpus.characters=5000", "model.d_model=16", "heads=2", "train.steps=2")
-    short = execute(prepare(make_config(*small, "model.context=1")), ignore)
-    assert short["status"] == "done" and not {"previous_token", "induction"} & {*short}
-    usual = execute(prepare(make_config(*small, "model.context=16")), ignore)
-    assert 0 < usual["previous_token"] <= 1 and 0 < usual["induction"] <= 1
-
-    def none(*_: object, **__: object) -> None:
-        raise RuntimeError("no patterns")
-
-    monkeypatch.setattr("ablate.model.attention.Attention.probabilities", none)
-    without = execute(prepare(make_config(*small, "model.context=16", "seed=1")), ignore)
-    assert without["status"] == "done" and "induction" not in without

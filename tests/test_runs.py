@@ -15,8 +15,8 @@ import pytest
 
 from ablate.execution.events import Evaluated, Finished
 from ablate.live import board
-from ablate.live.board import Board, Lines, Place
-from ablate.live.table import Pace, look, summary, time_left
+from ablate.live.board import Board
+from ablate.live.table import Pace, summary, time_left
 from ablate.printing import console
 from ablate.probes.study import find as probed
 from ablate.store.columns import Status
@@ -184,19 +184,6 @@ def test_runs_are_named_by_what_is_swept_wherever_they_are_shown(tmp_path: Path)
     assert shown.split() == ["seed", *["10215827"] * 4]
 
 
-def test_the_table_of_what_goes_on_names_runs_alike(four: Path):
-    store = Store(four / "runs")
-    record = store.read_study("synthetic")
-    assert record
-    write_study(store, replace(record, factors={**record.factors, "train.lr": ["0.003", "0.01"]}))
-    row = next(row for row in store.rows() if row["status"] == "done")
-    name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))
-    text = io.StringIO()
-    with store.run(name).attempt({}, row, known=store.run(name).stamp()):
-        console(file=text, width=100).print(look(store, "synthetic").table)
-    assert text.getvalue().count("-lr0.003 ") == 1 and f"0/{row['steps']}" in text.getvalue()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["environment", "option", "before"])
 def test_results_lie_where_one_says(place: str, four: Path):
@@ -313,11 +300,3 @@ def test_the_time_left_is_that_of_what_is_under_way_and_of_what_has_not_begun():
     at_end = [Pace({"steps": 40}, 40, 40.0, {})]  # whole splits are evaluated
     assert time_left([done], at_end, 0) == "; evaluating"
     assert time_left([done], at_end, 2) == "; about 2 min left"
-
-
-def test_lines_of_a_study_with_phases_count_through_them():
-    lines = Lines(console(file=io.StringIO()), 45)
-    lines.place = Place("rates, round 2 (0.006 to 0.048)", "about 129 runs", 45)
-    lines.hear("sum", Finished({"status": "failed", "error": "by hand"}))
-    assert lines.whereabouts == "rates, round 2 (0.006 to 0.048) · 46 of about 129 runs"
-    assert lines.console.file.getvalue() == "[46 of about 129 runs] sum: failed, by hand\n"  # pyright: ignore

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from ablate.verify.contract import PROBES
 from tests.helpers import ROOT, call_cli, refusal
 
 PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
@@ -74,22 +73,3 @@ def test_probes_abstain_where_patterns_do_not_say_all(tmp_path):
     assert "scores=mine reads more than its patterns, so probes of these abstain" in probed.stderr
     values = (tmp_path / "runs/studies/m/probes.csv").read_text()
     assert "loss_added" in values and not re.search("entropy|distance|previous|jsd|induction", values)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "body, code, words",
-    [
-        (MORE.replace("reads_more = True", ""), 1, f"probabilities · v, by .*; so {PROBES}"),
-        (MORE.replace(" + v_BPSW", ""), 1, "reads_more is true, and forward reads probabilities · v alone"),
-        (
-            MORE.replace("+ v_BPSW", "+ v_BPSW.roll(-1, 2)"),
-            1,
-            "sees the future.*; so its losses mean nothing",
-        ),
-    ],
-)
-def test_a_failing_check_says_what_does_not_count(body, code, words, tmp_path):
-    write("scores", body, tmp_path)
-    done = call_cli("check", "mine.py", cwd=tmp_path)
-    assert done.returncode == code and re.search(words, done.stderr), done.stderr

@@ -143,18 +143,6 @@ def test_doubts_are_named_in_a_few_words_each(command):
     assert latex.startswith("% needs") and err.startswith("Doubts: worse than counting")
 
 
-@pytest.mark.slow
-def test_without_any_contrast_a_baseline_is_proposed_that_works(command):
-    pd.concat([study({"fusion": "sum", "heads": h}, form="x") for h in (1, 2)]).assign(
-        run_id=[str(i) for i in range(16)]
-    ).to_csv("rows.csv", index=False)
-    _, out, _ = command("compare", "rows.csv")
-    assert out.startswith("Nothing was tested: ") and "difference" not in out
-    advice = out.partition("try ")[2].partition(".")[0].split()
-    _, out, _ = command("compare", "rows.csv", *advice)
-    assert DIGITS in out and "baseline" in out
-
-
 def test_a_study_with_looks_left_names_the_command_that_goes_on():
     few = table(*hand_worked()).query("fusion != 'sum'").assign(**SIZE)
     record = replace(

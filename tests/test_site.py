@@ -1,11 +1,8 @@
 """The documentation as a site: every page arrives, every link holds, nothing comes from elsewhere."""
 
-import http.server
 import subprocess
 import sys
-import threading
 import tomllib
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,29 +57,3 @@ def test_a_link_to_nothing_and_a_fetch_are_named(tmp_path):
         "a.html: fetches //a.org/x.css",
         "a.html: no anchor #none",
     ]
-
-
-@pytest.mark.slow
-def test_pages_open_from_a_directory_and_search_answers_on_a_server(site, browser):
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
-    requests: list[str] = []
-    page = browser.new_page()
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto((site / "methods.html").as_uri())
-    page.get_by_role("link", name="gated").first.click()
-    assert page.url.endswith("#gated")
-    assert all(url.startswith("file:") for url in requests)
-    page.close()  # it may still ask for a file
-    requests.clear()
-    page = browser.new_page()
-    page.on("request", lambda request: requests.append(request.url))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}"
-        page.goto(f"{address}/index.html", wait_until="networkidle")  # the index is there
-        page.locator(".md-search__button").first.click()
-        page.get_by_role("combobox", name="Search").fill("parametrization")
-        page.get_by_text("Parametrization").first.wait_for()
-        assert all(url.startswith(address) for url in requests)
-        page.close()
-        server.shutdown()

@@ -17,7 +17,6 @@ from ablate.data import corpus
 from ablate.execution.execute import execute
 from ablate.execution.run import PlacedRun, prepare
 from ablate.execution.stored import require_as_begun
-from ablate.store import provenance
 from ablate.store.store import Store
 from tests.helpers import call_cli, make_config, reseal, stopping
 
@@ -142,16 +141,6 @@ def test_what_another_program_computed_is_not_computed_again(made, command):
     assert call_cli("sample", "concat", "--prompt", "a", cwd=made).returncode == 0
 
 
-@pytest.mark.slow
-def test_other_code_of_the_same_numerics_counts_as_before_and_is_told(made):
-    reseal(directory(made), code="0" * 12)
-    assert call_cli("probe", "concat", "--only", "entropy", cwd=made).returncode == 0
-    again = call_cli("run", *BOOK, *QUICK, cwd=made)
-    assert again.returncode == 0 and "1 run had finished before, 1 of them by an ablate with" in again.stderr
-    reseal(directory(made), code=provenance.code())
-    assert "1 run had finished before; force" in call_cli("run", *BOOK, *QUICK, cwd=made).stderr
-
-
 # --- going on ---------------------------------------------------------------------------------------
 
 
@@ -182,12 +171,6 @@ def test_from_a_checkpoint_only_the_same_program_goes_on(made):
     assert call_cli(*command, "force=stale", cwd=made).returncode == 0
     log = (Store().run(run.name).directory / "log.txt").read_text()
     assert log.count("begun") == 2 and "going on" not in log
-
-
-def test_what_has_no_checkpoint_yet_begins_anew(made):
-    run = interrupted(made)
-    edit(run, {"code": "0" * 12})
-    assert call_cli("run", *BOOK, *QUICK, "seed=1", cwd=made).returncode == 0
 
 
 # --- between the plan and its runs --------------------------------------------------------------------

@@ -127,19 +127,6 @@ def test_splits_share_no_example():
     assert len(contents[0] | contents[1] | contents[2]) == 256 and 180 < len(contents[0]) < 230
 
 
-@pytest.mark.slow
-def test_a_share_without_an_example_is_refused():
-    with pytest.raises(ConfigError, match="too few different examples"):
-        split(made(Copy, 4, 3), 5, (0, 1e-9)).rows(0, np.arange(1))
-
-
-def test_a_split_of_one_example_and_of_none():
-    one, none = split(SOME[0], 1), split(SOME[0], 0)
-    assert len(one.batch(context=10, batch=4, seed=0, step=9).inputs.unique(dim=0)) == 1
-    assert [len(batch.inputs) for batch in one.windows(context=10, windows=3)] == [1]
-    assert not [*none.windows(context=10, windows=3)] and none.size == 0
-
-
 @pytest.mark.parametrize(("most", "count"), [(None, 50), (1, 1), (10, 1), (99, 9), (10**9, 50)])
 def test_evaluation_reads_the_same_examples_evenly_spread(most, count):
     part = split(SOME[0])

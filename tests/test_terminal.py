@@ -1,17 +1,12 @@
 """Tables in terminals of any width: no word is broken, no line is too long, nothing is silently gone."""
 
 import re
-import runpy
-import shlex
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from ablate.reporting.tables import TextColumn, fitted, lines_of
-from tests.helpers import ROOT
 
 COMPARED = pd.DataFrame(
     {
@@ -75,24 +70,4 @@ def test_of_random_tables_every_word_of_what_is_shown_is_there():
         assert len(fitted_rows) == rows + 1
 
 
-def test_where_words_do_not_fit_values_stand_below_each_other():
-    text, _ = lines_of(COMPARED[["fusion", "verdict"]], 12)
-    assert "fusion   weighted_sum\nverdict  worse\n" in text
-
-
 # --- pictures of a terminal -----------------------------------------------------------------------
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="`script` has other options elsewhere")
-def test_a_recording_has_what_a_terminal_shows(tmp_path):
-    recordings = runpy.run_path(str(ROOT / "scripts" / "recordings.py"))
-    colored = r"printf '\033[31mred\033[0m %s\n' $COLUMNS; pwd >where"
-    commands = ["# sh -c 'printf hidden'", f"sh -c {shlex.quote(colored)}"]
-    shown = recordings["session"](commands, tmp_path)
-    assert shown.plain.splitlines()[1:] == ["red 80"] and "hidden" not in shown.plain
-    assert (tmp_path / "where").read_text().strip() == str(tmp_path)
-    for scheme, red in (("light", "#cf222e"), ("dark", "#ff7b72")):
-        svg = recordings["drawn"](shown, recordings["THEMES"][scheme])
-        assert f"fill: {red}" in svg and "url(http" not in svg
-    with pytest.raises(subprocess.CalledProcessError):
-        recordings["session"](["false"], tmp_path)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from ablate.compose.keys import Key, sections  # noqa: E402
 from ablate.execution.plugins import KINDS  # noqa: E402
-from ablate.model import attention, latent, mlp, norm, position  # noqa: E402
+from ablate.model import attention, latent  # noqa: E402
 from ablate.model.costs import attention_params, flops_per_token, total_params  # noqa: E402
 from ablate.model.spec import ModelSpec  # noqa: E402
 from ablate.verify.identities import IDENTITIES  # noqa: E402
@@ -44,7 +44,6 @@ SPECIAL = (
     "fusion=exclusive fusion.drop=0",
 )
 EQUATIONS = {one.name: one.equation for one in IDENTITIES}
-SHARED = ("fusion.normalize",)  # options that mean the same in every method: the page says it once
 BACKBONES = (
     *("model.position=learned", "model.position=rope", "model.position=none", "model.norm=layer"),
     *("model.norm=rms", "model.mlp=gelu", "model.mlp=relu2", "model.mlp=swiglu"),
@@ -55,10 +54,7 @@ def page() -> str:
     """The page as Markdown."""
     parts = {kind: "\n\n".join(_methods(kind)) for kind in KINDS}
     parts |= {"keys": "\n".join(_keys()), "sharing": prose(re.split(r"See:\s", said(attention))[1])}
-    modules = {"latent": latent, "position": position, "norm": norm, "mlp": mlp}
-    parts |= {name: prose(said(module)) for name, module in modules.items()}
-    parts["turn"] = prose(said(position.Rotary).partition("\n\n")[0].partition(": ")[2])
-    parts["mlps"] = "\n".join(prose(f"- {name}: {said(kind)}") for name, kind in mlp.MLPS.items())
+    parts["latent"] = prose(said(latent))
     parts |= {"pattern": _pattern(), "classes": "\n".join(_rows())}
     return Path(__file__).with_suffix(".md").read_text(encoding="utf-8").format(**parts)
 
@@ -94,15 +90,14 @@ def _methods(kind: str) -> Iterator[str]:
             prose(f"{kind}={name}: {about}"),
             *(filled(f"Against `{kind}={one.pair[0]}`: {_equation(one)}") for one in related),
             f"Source: {prose(source)}",
-            filled(_class_and_cost(f"{kind}={name}")),
-            *(["\n".join(filled(_option(key)) for key in options)] if options else []),
+            *_cost(f"{kind}={name}"),
+            *([filled(f"Options: {', '.join(map(_default, options))}")] if options else []),
         ]
         yield "\n\n".join(blocks)
 
 
-def _option(key: Key) -> str:
-    about = "" if key.name in SHARED else f": {plain(key.about)}"
-    return f"- `{key.name}` (`{key.default}`){about}"
+def _default(key: Key) -> str:
+    return f"`{key.name}` (`{key.default}`)"
 
 
 def _equation(relation: Relation) -> str:
@@ -115,19 +110,21 @@ def _keys() -> Iterator[str]:
     told = {one.words: one for one in RELATIONS}  # one equation for several levels is told once
     for name in KEYS:
         equations = (f" {_equation(one)}" for one in told.values() if one.column == name)
-        yield filled(f"{_option(about[name])}.{''.join(equations)}")
+        yield filled(f"- {_default(about[name])}: {plain(about[name].about)}.{''.join(equations)}")
 
 
 # --- what is computed ------------------------------------------------------------------------------------
 
 
-def _class_and_cost(settings: str) -> str:
-    """The class of an attention, with its number where it has several variants, and what it costs."""
-    of = class_of(settings)
-    number = f" ({[*_same()].index(of) + 1})" if of in _same() else ""
-    more = _of_attention(flops_per_token, settings) - _of_attention(flops_per_token, "")
-    flops = f", {more:+,} FLOPs".replace("-", "−") if more else ""
-    return f"Class: `{_shown(of)}`{number}. {_of_attention(attention_params, settings):,} parameters{flops}."
+def _cost(settings: str) -> Iterator[str]:
+    """What an attention costs more or less than the default, if it does."""
+    differences = {
+        "parameters": _of_attention(attention_params, settings) - _of_attention(attention_params, ""),
+        "FLOPs": _of_attention(flops_per_token, settings) - _of_attention(flops_per_token, ""),
+    }
+    told = [f"{more:+,} {unit}".replace("-", "−") for unit, more in differences.items() if more]
+    if told:
+        yield f"Cost: {', '.join(told)}."
 
 
 def _of_attention(cost: Callable[[ModelSpec], int], settings: str) -> int:

@@ -356,14 +356,10 @@ def test_every_corpus_opens_and_is_the_same_each_time(texts: Path, monkeypatch, 
     assert opened
 
 
-def test_the_docs_list_every_corpus_with_its_options():
+def test_the_docs_list_every_corpus():
     items, _, _ = (ROOT / "docs/corpora.md").read_text(encoding="utf-8").partition("\n## ")
-    listed = {}
-    for item in re.findall(r"^- (`.*(?:\n  .*)*)", items, re.M):
-        names, _, about = item.partition(": ")
-        options = about.rpartition("(")[2]
-        listed |= {name: {*re.findall(r"`(\w+)`", options)} for name in re.findall(r"`(\w+)`", names)}
-    assert listed == {name: {*hints(registry.named(config_of(name).recipe))} for name in NAMES}
+    names = re.findall(r"^- (`.*?): ", items, re.M)
+    assert {name for item in names for name in re.findall(r"`(\w+)`", item)} == {*NAMES}
 
 
 @pytest.mark.slow

@@ -334,6 +334,7 @@ def test_a_published_record_is_written_as_it_is_read():
     [
         *(("looks", {"at": at, "seeds": [0, 1], "contrasts": 1}) for at in ([], [0, 2], [2, 2], [2, 1])),
         ("declared", {"develop": "0"}),
+        *(("declared", {"per_level": odd}) for odd in (5, {"model": 5}, {"model": {"tiny": 5}})),
     ],
 )
 def test_a_record_that_was_altered_is_refused_in_a_line(key, value):

@@ -151,6 +151,8 @@ def sweep(tmp_path, monkeypatch):
     def sweep(*overrides: str) -> Sweep:
         has_text = "study=cross" in overrides or any(one.startswith("corpus=") for one in overrides)
         quick = QUICK[2:] if has_text else QUICK
+        if "study=sizes" in overrides:  # whose levels give the steps
+            quick = [one for one in quick if not one.startswith("train.steps")]
         if "study=book" in overrides:
             quick = [*quick, "study.tune_at={corpus:grammar,train.steps:3}"]
         asked = (compose if "-cd" in overrides else composed_once)(("-m", *but(quick, *overrides)))

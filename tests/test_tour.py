@@ -40,6 +40,7 @@ ENGINEER = (
     ("mine    4      true", "12 runs in runs/studies/mine/results.csv"),
     ("as measured", "if lower", "if higher"),
     ("train.lr", "runs/studies/mine-tuned/results.csv"),
+    ("arms: concat, sum, one_head, mine", "model: rung/r2, rung/r4, rung/r6", "runs first"),
     ("concat", "mine"),
     ("kept", "previous", "untrained", "probes.csv"),
     ("val_loss", "mine"),
@@ -116,4 +117,7 @@ def _typed(words: list[str], cwd) -> subprocess.CompletedProcess:
         return call_cli(command, *rest, cwd=cwd)
     steps = [word for word in rest if not word.startswith("train.steps=")]
     text = () if any(word.startswith("corpus=") for word in rest) else SHORT_TEXT
-    return call_cli(command, *steps, *QUICK, *text, cwd=cwd)
+    quick = QUICK
+    if "study=sizes" in rest:  # whose levels give the steps
+        quick = tuple(word for word in QUICK if not word.startswith("train.steps="))
+    return call_cli(command, *steps, *quick, *text, cwd=cwd)

@@ -182,7 +182,7 @@ def compare(
         *chosen,
         *left_out,
         *map(Note, missing),
-        *notes.budgets(variants),
+        *([] if any(record.declared.get("per_level") for record in records) else notes.budgets(variants)),
         *controls.unknown_forms(variants),
         *kinds_of_pairs(every, sorted({*itertools.chain(*pairs.values())}), mixed=asked.get("mixed", False)),
         *_of_results(comparison, variants, records),

@@ -17,7 +17,7 @@ from ablate.config.rules import as_override
 from ablate.config.schema import PARTS, STANDARD_FUSION
 from ablate.phrases import advised, lines_if
 from ablate.store.provenance import PLUGIN, is_of_plugin
-from ablate.store.record import StudyRecord, keys_of_arms
+from ablate.store.record import StudyRecord
 from ablate.store.run_files import read_config, read_started
 
 PLAIN = re.compile(r"\w[\w.-]*\.py")  # the name of a plugin's copy in a run's directory
@@ -48,7 +48,7 @@ def commands(results: Results) -> list[str]:
         return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
     config = flatten(read_config(next(iter(directories.values()))))
     factors, fixed = record.factors, record.fixed
-    free = {*factors, *keys_of_arms(record.arms)}
+    free = {*factors, *record.own_keys}
     # Prefer the values as asked for, which the record has: `auto` is a different number in each variant. Keys
     # below a factor have the defaults of the level chosen, so they can't be given for all runs.
     kept = {

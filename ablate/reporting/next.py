@@ -58,10 +58,11 @@ def _of_comparison(rows: pd.DataFrame, record: StudyRecord, comparison: Comparis
         yield Next("The study goes on with what is undecided", again(record))
     elif undecided:
         yield from _to_decide(rows, record, comparison)
-    names = {side.name for one in tested for side in (one.variant, one.baseline)}
-    params = comparison.table.loc[comparison.table["variant"].isin(names), "params"].astype(float)
-    if params.max() > 1.01 * params.min() and (rows["match"] == "none").any():
-        sizes = f"Variants differ in size, {params.min():,.0f} to {params.max():,.0f} parameters"
+    params = comparison.table.groupby("variant")["params"].first().astype(float)
+    pairs = [sorted([params[one.variant.name], params[one.baseline.name]]) for one in tested]
+    unequal = [size for small, large in pairs if large > 1.01 * small for size in (small, large)]
+    if unequal and (rows["match"] == "none").any():
+        sizes = f"Variants differ in size, {min(unequal):,.0f} to {max(unequal):,.0f} parameters"
         yield Next(f"{sizes}: a difference may be one of size", changed(record, "matched", "match=params"))
     is_lead = len(undecided) < len(tested) and not any(one.is_primary for one in comparison.findings)
     if is_lead and record.typed:

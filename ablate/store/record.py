@@ -115,6 +115,11 @@ class StudyRecord:
         return {run_id: names[0] for run_id, names in named if names}
 
     @property
+    def own_keys(self) -> set[str]:
+        """The keys that its arms set, and levels besides their factors."""
+        return keys_of_arms(self.arms) | keys_of_levels(self.declared.get("per_level", {}))
+
+    @property
     def varies_text(self) -> bool:
         """Whether it compares within several texts."""
         return "corpus" in self.factors
@@ -172,6 +177,11 @@ def keys_of_arms(arms: Mapping[str, Mapping[str, str]]) -> set[str]:
     return {key for arm in arms.values() for key in arm}
 
 
+def keys_of_levels(per_level: Mapping[str, Mapping[str, Mapping[str, str]]]) -> set[str]:
+    """The keys that levels of factors set besides. per_level: by factor and level, what it sets."""
+    return {key for levels in per_level.values() for key in keys_of_arms(levels)}
+
+
 def read_record(plain: Mapping[str, Any]) -> StudyRecord:
     """The record from the content of study.json. Raises ConfigError."""
     record = read(StudyRecord, plain, missing="ablate writes it")
@@ -182,6 +192,10 @@ def read_record(plain: Mapping[str, Any]) -> StudyRecord:
             raise ConfigError("looks.seeds: a seed is there twice")
     if not isinstance(record.declared.get("develop", []), list):
         raise ConfigError(f"declared.develop={record.declared['develop']}: not a list")
+    try:
+        keys_of_levels(record.declared.get("per_level", {}))
+    except (AttributeError, TypeError):
+        raise ConfigError(f"declared.per_level={record.declared['per_level']}: not keys by level") from None
     return record
 
 

@@ -20,7 +20,7 @@ from ablate.files.atomic import StoreError, names, write_atomically
 from ablate.files.reading import leave_out, read_bytes
 from ablate.phrases import first_few
 from ablate.store.columns import Row, Status, csv_value
-from ablate.store.record import StudyRecord, keys_of_arms
+from ablate.store.record import StudyRecord
 from ablate.store.run_files import Damaged, Stamp, read_finished, stamp
 
 RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
@@ -108,7 +108,7 @@ def _seal(data: bytes) -> bytes:
 def swept(record: StudyRecord) -> set[str]:
     """The keys that a study sweeps and that directories are not named by."""
     keys = {key for key, levels in record.factors.items() if len(levels) > 1}
-    return {*keys, *keys_of_arms(record.arms), record.tuned_key} - {*IN_EVERY_NAME, ""}
+    return {*keys, *record.own_keys, record.tuned_key} - {*IN_EVERY_NAME, ""}
 
 
 def title(name: str, row: Row, keys: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -22,10 +22,7 @@ from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, ErrorText, Rule, as_override, did_you_mean
 from ablate.config.schema import RunConfig
 from ablate.store.columns import METRICS, Row, Status, column_named
-from ablate.store.record import Choice, Role
-
-if TYPE_CHECKING:
-    pass  # loads torch
+from ablate.store.record import Choice, Role, keys_of_arms
 
 Rows = Mapping[Overrides, Row]
 SEED = "seed="
@@ -285,6 +282,20 @@ class StudyConfig:
         """The names of the arms, by what they set; one without a name if there is only the product."""
         arms = self.arms or {"": {}}
         return {tuple(f"{key}={value}" for key, value in arm.items()): name for name, arm in arms.items()}
+
+    @property
+    def own_keys(self) -> set[str]:
+        """The keys besides the factors that its runs differ in."""
+        return keys_of_arms(self.arms)
+
+    def arms_at(self, levels: Mapping[str, Sequence[str]]) -> list[Overrides]:
+        """The arms, each with every combination of these levels."""
+        return combinations(levels, self.named_arms)
+
+    def places(self, levels: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[str]]]:
+        """The levels, one of each key, at which the contrast of two arms differs in what it sets; each with
+        what it is called, as the end of a clause."""
+        return {"": {key: [*values[:1]] for key, values in levels.items()}}
 
     @property
     def of_kind(self) -> dict[str, Any]:

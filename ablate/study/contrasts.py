@@ -11,33 +11,46 @@ from ablate.config.overrides import flatten
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import RunConfig
 from ablate.store.columns import WIDTHS
-from ablate.store.record import keys_of_arms
 from ablate.study.config import StudyConfig
 
 AUTO = "auto"  # for which rows have a number, where it is a width
 
 
 def expanded(config: StudyConfig, levels: Mapping[str, Sequence[str]], configs: Composer) -> StudyConfig:
-    """The study with its contrasts by names written out. levels: of all keys beside its arms. Raises
-    ConfigError."""
-    fixed = [f"{key}={values[0]}" for key, values in levels.items()]  # a contrast meets all their levels
-    arms = {name: (*arm, *fixed) for arm, name in config.named_arms.items() if name}
+    """The study with its contrasts by names written out, one for each place where arms differ in what they
+    set. levels: of all keys beside its arms. Raises ConfigError."""
+    if not any(one.arms and not one.baseline for one in config.primary):
+        return config
+    places = {
+        called: dict(zip(config.named_arms.values(), config.arms_at(place), strict=True))
+        for called, place in config.places(levels).items()
+    }
     primary = []
     for one in config.primary:
-        if one.arms and not one.baseline:
-            variant, baseline = (_arm(name, one.arms, arms) for name in one.arms.split(" - "))
-            if variant == baseline:
-                raise ConfigError(f"study.primary: {one.arms}: the same arm twice; name another one")
-            others = [arm for arm in arms.values() if arm not in (variant, baseline)]
-            try:
-                written = between(baseline, variant, configs, others, keys_of_arms(config.arms))
-            except ConfigError as error:
-                raise ConfigError(f"study.primary: {one.arms}: {error}") from error
-            if not written.baseline and written.variants == [{}]:
-                raise ConfigError(f"study.primary: {one.arms}: both arms are the same; name another one")
-            one = replace(written, arms=one.arms)
-        primary.append(one)
+        if one.baseline or not one.arms:
+            primary.append(one)
+            continue
+        for called, arms in places.items():
+            written = _written(one.arms, arms if config.arms else {}, configs, config.own_keys)
+            primary.append(replace(written, arms=f"{one.arms}{called}"))
     return replace(config, primary=primary)
+
+
+def _written(
+    contrast: str, arms: Mapping[str, Overrides], configs: Composer, of_arms: Collection[str]
+) -> Contrast:
+    """The contrast of two of these arms. Raises ConfigError."""
+    variant, baseline = (_arm(name, contrast, arms) for name in contrast.split(" - "))
+    if variant == baseline:
+        raise ConfigError(f"study.primary: {contrast}: the same arm twice; name another one")
+    others = [arm for arm in arms.values() if arm not in (variant, baseline)]
+    try:
+        written = between(baseline, variant, configs, others, of_arms)
+    except ConfigError as error:
+        raise ConfigError(f"study.primary: {contrast}: {error}") from error
+    if not written.baseline and written.variants == [{}]:
+        raise ConfigError(f"study.primary: {contrast}: both arms are the same; name another one")
+    return written
 
 
 def between(

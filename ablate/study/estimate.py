@@ -85,7 +85,7 @@ def estimate(
     at_once, kinds = launcher.at_once(todo, threads), one_of_each(todo)
     workers = min(at_once, max(1, len(todo)))
     later = study.design.later.items()
-    of_later = {phase: runs for phase, arms in later if (runs := _that_can_be(study, arms))}
+    of_later = {phase: some for phase, arms in later if (some := _that_can_be(study, arms))}
     return Estimate(
         record,
         runs=len(runs),
@@ -96,7 +96,7 @@ def estimate(
         seeds=(seeds := len(study.design.levels.get("seed", record.seeds))),
         difference=_difference(study, record, seeds),
         phases=study.design.costs(left_out),
-        later={phase: _mean_s(runs, threads, members) / at_once for phase, runs in of_later.items()},
+        later={phase: _mean_s(some, threads, members) / at_once for phase, some in of_later.items()},
     )
 
 

@@ -29,8 +29,8 @@ from ablate.execution.formulas import before_training
 from ablate.execution.run import PlacedRun, Run, prepare
 from ablate.live.board import checking
 from ablate.phrases import first_few
-from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord, keys_of_arms
-from ablate.study.config import Design, Rows, StudyConfig, combinations
+from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord
+from ablate.study.config import Design, Rows, StudyConfig
 from ablate.study.contrasts import expanded
 from ablate.study.kinds import declared
 
@@ -73,7 +73,7 @@ class Study:
     def _arrange(self, config: StudyConfig | None) -> None:
         """Settle which runs are possible: those of this config, as the command line changes it."""
         self.config, self.settings = config, _settings(self.sweep, config)
-        if config and (twice := sorted(keys_of_arms(config.arms) & self.settings.keys())):
+        if config and (twice := sorted(config.own_keys & self.settings.keys())):
             raise ConfigError(
                 f"{twice[0]}: the arms of this study set it; leave it out, or write a study of your own"
             )
@@ -224,7 +224,7 @@ class Study:
         for part in (self.design.levels, before.factors if before else {}, self.config.factors):
             every |= {key: [*dict.fromkeys([*every.get(key, ()), *more])] for key, more in part.items()}
         shown, all_built = [run for run, _ in one_of_each(runs.values())], True
-        for overrides in combinations({**every, "seed": every["seed"][:1]}, self.config.named_arms):
+        for overrides in self.config.arms_at({**every, "seed": every["seed"][:1]}):
             try:
                 shown.append(self.run(overrides))
             except Excluded:
@@ -248,7 +248,7 @@ class Study:
         levels = config.levels if config else ()  # also those with one level, since they may grow
         swept = {key for key, of in self.settings.items() if of.swept or key in levels} - {"seed"}
         factors = {key: [*self.design.levels[key]] for key in self.settings if key in swept}
-        free = swept | keys_of_arms(config.arms if config else {})
+        free = swept | (config.own_keys if config else set())
         given = self.settings.keys() - swept
         fixed = {
             key: value

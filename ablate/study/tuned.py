@@ -12,7 +12,7 @@ from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
 from ablate.phrases import counted, lines_if
 from ablate.store.columns import Row, column_named, on_validation
-from ablate.store.record import Choice, Role
+from ablate.store.record import Choice, Role, keys_of_levels
 from ablate.study.config import (
     Absent,
     Arm,
@@ -33,7 +33,8 @@ EXTENSIONS = 1  # octaves by which grids grow in most studies, for forecasts
 class Tuned(StudyConfig):
     """tune: the key for which each arm gets its own value. develop: the seeds used to choose it. extend: by
     how many octaves the grid may grow on either side. tune_at: levels of factors at which values are chosen,
-    for all levels of these."""
+    for all levels of these. per_level: by factor and level, what a level sets besides, as heads and
+    train.steps at each size of the model, unless an arm sets it."""
 
     kind: ClassVar[str] = "tuned"
     example: ClassVar[str] = "tuned"
@@ -42,6 +43,53 @@ class Tuned(StudyConfig):
     develop: Seeds
     extend: Annotated[int, AtLeast(0), ErrorText("how many octaves the grid may grow by; use 0, 1, 2, …")]
     tune_at: Arm = field(default_factory=dict)
+    per_level: Mapping[
+        str, Annotated[Mapping[str, Arm], ErrorText("write levels, as {tiny: {heads: 4}}")]
+    ] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key, of_levels in self.per_level.items():
+            if key not in self.factors:
+                raise ConfigError(f"study.per_level.{key}: the study has no such factor; name one of its own")
+            if key in self.tune_at:
+                raise ConfigError(
+                    f"study.tune_at.{key}: its levels set more (study.per_level), so each has values of its"
+                    " own; leave it out"
+                )
+            for level, arm in of_levels.items():
+                if taken := sorted(arm.keys() & {*self.factors, self.tune, "seed"}):
+                    raise ConfigError(
+                        f"study.per_level.{key}.{level}.{taken[0]}: the study sets it already; leave it out"
+                    )
+
+    @property
+    def own_keys(self) -> set[str]:
+        return super().own_keys | keys_of_levels(self.per_level)
+
+    def arms_at(self, levels: Mapping[str, Sequence[str]]) -> list[Overrides]:
+        """The arms, each with every combination of these levels and with what the levels set."""
+        return [self._whole(arm) for arm in combinations(levels, self.named_arms)]
+
+    def _whole(self, arm: Overrides) -> Overrides:
+        sets = dict[str, str](override.split("=", 1) for override in arm)
+        more = dict[str, str]()
+        for key, of_levels in self.per_level.items():
+            if (level := sets[key]) not in of_levels:
+                raise ConfigError(
+                    f"{key}={level}: study.per_level says nothing of it; choose one of {', '.join(of_levels)}"
+                )
+            more |= of_levels[level]
+        return (*arm, *(f"{key}={value}" for key, value in more.items() if key not in sets))
+
+    def places(self, levels: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[str]]]:
+        (first,) = super().places(levels).values()
+        at = combinations({key: levels[key] for key in self.per_level})
+        return {
+            "".join(f" at {override}" for override in place): first
+            | {key: [level] for key, level in (override.split("=", 1) for override in place)}
+            for place in at
+        }
 
     @property
     def first_seed(self) -> int:
@@ -72,8 +120,7 @@ class Tuned(StudyConfig):
         if unknown := sorted(self.tune_at.keys() - {*self.factors} | {*self.tune_at} & {key}):
             why = "it is what is tuned" if unknown[0] == key else "the study has no such factor"
             raise ConfigError(f"study.tune_at.{unknown[0]}: {why}; name a factor, with one of its levels")
-        arms = combinations(factors, self.named_arms)
-        return TunedDesign({**levels, key: grid}, arms, study=self)
+        return TunedDesign({**levels, key: grid}, self.arms_at(factors), study=self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +261,12 @@ class TunedDesign(Design):
         named = self.study.named_arms
         own = max((one for one in named if arm[: len(one)] == one), key=len)
         shared = set(self.arms[0]).intersection(*self.arms)
-        others = [override for override in arm[len(own) :] if override not in shared]
+        of_levels = keys_of_levels(self.study.per_level)
+        others = [
+            override
+            for override in arm[len(own) :]
+            if override not in shared and override.partition("=")[0] not in of_levels
+        ]
         words = [*lines_if(named[own], named[own]), *others]
         return " ".join(words) or " ".join(arm)
 

@@ -1,0 +1,189 @@
+"""The size of the model as a factor: what each size sets, its own rates, and its own contrasts."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ablate.analysis.compare import Comparison, compare
+from ablate.analysis.frames import frame
+from ablate.compose.sweep import compose
+from ablate.config.rules import ConfigError
+from ablate.execution.formulas import before_training
+from ablate.reporting.cells import short_table
+from ablate.reporting.next import next_steps
+from ablate.store.columns import Row
+from ablate.store.record import NO_STUDY
+from ablate.study.config import Overrides
+from ablate.study.study import Study
+from ablate.study.tuned import TunedDesign
+from tests.helpers import call_cli
+
+TEXT = ("corpus=grammar", "corpus.characters=5000", "train.precision=float32")
+SIZES = ("rung/r2", "rung/r4", "rung/r6")
+HEADS = {"rung/r2": "5", "rung/r4": "8", "rung/r6": "12"}
+RATES = {"rung/r2": 0.02, "rung/r4": 0.012, "rung/r6": 0.007}  # the best at each size
+EFFECTS = {"rung/r2": 0.2, "rung/r4": 0.0, "rung/r6": -0.2}  # of a sum
+
+
+def sizes(*overrides: str, **changes: Any) -> Study:
+    sweep = compose(["study=sizes", *TEXT, *overrides])
+    assert sweep and sweep.study
+    return Study(replace(sweep, study={**sweep.study, **changes}))
+
+
+def sets(run: Overrides) -> dict[str, str]:
+    return dict(override.split("=", 1) for override in run)
+
+
+def outcome(run: Overrides) -> Row:
+    """A run whose loss is a parabola in the rate, and that of a sum higher or lower by size."""
+    of = sets(run)
+    away = np.log2(float(of["train.lr"]) / RATES[of["model"]])
+    loss = (
+        2.5
+        - 0.1 * SIZES.index(of["model"])
+        + 0.05 * away**2
+        + EFFECTS[of["model"]] * (of.get("fusion") == "sum")
+    )
+    loss += 0.002 * np.random.default_rng([int(of["seed"]), len(run)]).normal()
+    return {"status": "done", "val_loss": loss, "test_loss": loss}
+
+
+def finished(study: Study) -> dict[Overrides, Row]:
+    rows: dict[Overrides, Row] = {}
+    while proposed := study.design.propose(rows):
+        rows |= {run: outcome(run) for run in proposed}
+    return rows
+
+
+def compared(study: Study) -> Comparison:
+    """What `compare` makes of a finished study."""
+    losses = finished(study)
+    runs = study.ready([*losses])
+    ids = {overrides: run.run_id for overrides, run in runs.items()}
+    record = study.record(runs, losses, ids)
+    rows = []
+    for overrides, run in runs.items():
+        role = record.roles[run.run_id]
+        of_run = {"run_id": run.run_id, "phase": role.phase, "role": role.role, "tuned": role.tuned}
+        rows.append({**json.loads(json.dumps(before_training(run))), **of_run, **losses[overrides]})
+    return compare(frame(rows), records=[record])
+
+
+def test_each_size_has_heads_of_16_and_equally_many_tokens_a_parameter():
+    study = sizes()
+    tokens = []
+    for arm in study.design.compared:
+        config = study.run_of(arm).config
+        assert config.heads == (1 if sets(arm).get("heads") == "1" else config.model.d_model // 16)
+        weights = 12 * config.model.layers * config.model.d_model**2
+        tokens.append(config.train.steps * config.train.batch * config.model.context / weights)
+    assert len(tokens) == 9 and max(tokens) / min(tokens) < 1.001
+    assert {study.design.name(arm) for arm in study.design.compared} == {
+        f"{arm} model={size}" for arm in ("concat", "sum", "one_head") for size in SIZES
+    }
+
+
+def test_each_arm_has_a_rate_of_its_own_at_each_size():
+    study = sizes("study.looks=[]", "seed=100,101")
+    assert isinstance(study.design, TunedDesign)
+    chosen = study.design.choices(finished(study))
+    for arm, choice in chosen.items():
+        assert float(choice.value or 0) == pytest.approx(RATES[sets(arm)["model"]], rel=0.1)
+    assert len(chosen) == 9
+
+
+def test_the_contrast_of_two_arms_is_one_at_each_size():
+    study = sizes()
+    assert study.config
+    assert [contrast.arms for contrast in study.config.primary] == [
+        f"{arm} - concat at model={size}" for arm in ("sum", "one_head") for size in SIZES
+    ]
+    one_head = [contrast for contrast in study.config.primary if contrast.arms.startswith("one_head")]
+    assert [str(contrast.baseline["heads"]) for contrast in one_head] == [*HEADS.values()]
+
+
+def test_differences_are_of_each_size_and_never_pooled_over_sizes():
+    comparison = compared(sizes("study.looks=[]", "seed=range(100,108)"))
+    primary = comparison.family("primary").dropna(subset=["baseline"])
+    of_sum = primary[primary["fusion"] == "sum"].set_index("d_model")
+    assert of_sum["n"].to_dict() == {"80": 8, "128": 8, "192": 8}
+    assert of_sum["verdict"].to_dict() == {"80": "worse", "128": "equivalent", "192": "better"}
+    differences = of_sum[["diff", "low", "high"]].astype(float).loc[["80", "128", "192"]].to_numpy().tolist()
+    for (middle, low, high), effect in zip(differences, EFFECTS.values(), strict=True):
+        assert middle == pytest.approx(effect, abs=0.005) and low < effect < high
+    bases = {
+        (row["d_model"], comparison.variants[row["baseline"]].levels["d_model"])
+        for row in primary.to_dict("records")
+    }
+    assert bases == {(width, width) for width in ("80", "128", "192")} and len(primary) == 6
+    names = [*short_table(comparison, "lr")["variant"]]
+    for at, size in zip((0, 3, 6), reversed(SIZES), strict=True):  # each size below a better one
+        of_size = {f"{arm} model={size}" for arm in ("concat", "sum", "one_head")}
+        assert {*names[at : at + 3]} == of_size
+    assert not [note for note in comparison.notes if "numbers of tokens" in note.text]
+    steps = next_steps(comparison.rows, NO_STUDY, comparison)
+    assert not [step for step in steps if "differ in size" in step.reason]
+
+
+def test_a_method_of_ones_own_is_compared_at_every_size():
+    study = sizes("study.arms.mine={fusion: mean}", "study.primary=[mine - concat]")
+    assert study.config and [contrast.arms for contrast in study.config.primary] == [
+        f"mine - concat at model={size}" for size in SIZES
+    ]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "changes", "line"),
+    [
+        (
+            ["model=rung/r2,nano"],
+            {},
+            "model=nano: study.per_level says nothing of it; choose one of rung/r2, ",
+        ),
+        (["train.steps=5"], {}, "train.steps: the arms of this study set it; leave it out"),
+        (
+            [],
+            {"per_level": {"heads": {"1": {"train.steps": 5}}}},
+            "study.per_level.heads: the study has no such",
+        ),
+        ([], {"tune_at": {"model": "rung/r2"}}, "study.tune_at.model: its levels set more"),
+        (
+            [],
+            {"per_level": {"model": {"rung/r2": {"train.lr": 1}}}},
+            r"rung/r2.train.lr: the study sets it already",
+        ),
+        (
+            [],
+            {"per_level": {"model": {"rung/r2": 5}}},
+            "study.per_level.model.rung/r2=5: write what the arm sets",
+        ),
+        ([], {"per_level": {"model": 5}}, "study.per_level.model=5: write levels, as"),
+    ],
+)
+def test_what_levels_may_not_set_is_refused(overrides, changes, line):
+    with pytest.raises(ConfigError, match=line):
+        sizes(*overrides, **changes)
+
+
+@pytest.mark.slow
+def test_a_study_of_sizes_is_trained_compared_and_repeated(tmp_path):
+    steps = "{model:{rung/r2:{heads:5,train.steps:2},rung/r4:{heads:8,train.steps:4}}}"
+    quick = ("study.develop=[0]", "study.extend=0", "train.lr=0.006,0.012", "seed=100,101", "train.batch=2")
+    words = ("run", "study=sizes", "size=demo", "name=s", *TEXT, *quick, f"study.per_level={steps}")
+    words += (
+        "model=rung/r2,rung/r4",
+        "train.eval_every=2",
+        "study.arms={concat:{fusion:concat},sum:{fusion:sum}}",
+    )
+    words += ("study.primary=[sum - concat]",)
+    done = call_cli(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(call_cli("compare", "s", "--format", "json", cwd=tmp_path).stdout)["rows"]
+    pairs = [(row["d_model"], row["heads"]) for row in rows if row["baseline"] and row["family"] == "primary"]
+    assert sorted(pairs) == [(80, 5), (128, 8)]
+    assert "sum model=rung/r4" in call_cli("compare", "s", cwd=tmp_path).stdout
+    assert "s-demo" not in done.stderr

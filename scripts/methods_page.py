@@ -106,11 +106,11 @@ def _equation(relation: Relation) -> str:
 
 def _keys() -> Iterator[str]:
     """The plain keys with their defaults, and the equations that concern them."""
-    about = {key.name: key for key in sections()[0].keys}
+    defaults = {key.name: key for key in sections()[0].keys}
     told = {one.words: one for one in RELATIONS}  # one equation for several levels is told once
     for name in KEYS:
-        equations = (f" {_equation(one)}" for one in told.values() if one.column == name)
-        yield filled(f"- {_default(about[name])}: {plain(about[name].about)}.{''.join(equations)}")
+        if equations := " ".join(_equation(one) for one in told.values() if one.column == name):
+            yield filled(f"- {_default(defaults[name])}: {equations}")
 
 
 # --- what is computed ------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from unittest import mock
 import pytest
 
 from ablate.config.schema import PARTS
-from ablate.execution import plugins
 from tests.helpers import SUM, but, call_cli, fork_cli, present
 from tests.test_pool import logs, wait_for
 
@@ -156,7 +155,7 @@ def test_names_that_a_method_can_not_have(tmp_path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["pool", "basic", "joblib"])
+@pytest.mark.parametrize("launcher", ["pool", "joblib"])
 def test_every_launcher_makes_the_same(tmp_path, start, start_python, launcher):
     write(tmp_path)
     os.makedirs(tmp_path / "work")
@@ -231,15 +230,6 @@ def test_what_is_made_of_its_runs_needs_the_file_and_says_so(tmp_path):
     for command in (sample, (*cost, "--mixed")):
         done = call_cli(*command, "--plugin", "mine.py", cwd=tmp_path)
         assert_refused(done, "--plugin mine.py: not the file that mine-h4")
-
-
-def test_a_command_to_type_again_names_the_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(write(tmp_path).parent)
-    plugins.install([plugins.read(Path("mine.py"))])
-    assert plugins.words() == ["--plugin", "mine.py"]
-    (tmp_path / "below").mkdir()
-    monkeypatch.chdir(tmp_path / "below")
-    assert plugins.words() == ["--plugin", str(tmp_path / "mine.py")]
 
 
 # --- what is not taken ----------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest import mock
 
 import hydra
 import pandas as pd
@@ -41,7 +40,6 @@ from ablate.config.schema import RunConfig
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
-from ablate.live import board
 from ablate.reporting.page import gather
 from ablate.store.record import Machine
 from ablate.store.store import Store, StoreError
@@ -204,15 +202,6 @@ def test_a_value_that_follows_from_another_follows_it_through_a_sweep(sweep, tmp
     (tmp_path / "mine.yaml").write_text("defaults: [config, _self_]\ncorpus: {seed: '${seed}'}\n")
     study = Study(sweep("-cd", ".", "-cn", "mine", "seed=1,2"))
     assert [composed(study, f"seed={s}").corpus.options["seed"] for s in (1, 2)] == [1, 2]
-
-
-@pytest.mark.slow
-def test_many_seeds_cost_one_preparation_and_a_line_says_how_far(planned, monkeypatch, capsys):
-    monkeypatch.setattr(board, "SILENT_S", 0.01)
-    with mock.patch("ablate.study.study.prepare", wraps=prepare) as prepared:
-        assert planned("seed=range(0,3000)", "heads=2,4").estimate.runs == 6000
-    assert prepared.call_count == 2
-    assert re.match(r"checked [\d,]+ of 6,000 runs\n", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What is measured of a text, the mixture of a model with counting, and what a comparison says of both."""
 
-import dataclasses
 import itertools
 import math
 import random
@@ -155,11 +154,3 @@ def test_beside_heads_that_read_fixed_places(rows, less):
     facts = compare(pd.concat([rows.assign(scores="softmax", scores_options="{}"), fixed])).caveats
     (fact,) = [fact for fact in facts if "fixed places" in fact.text]
     assert fact.is_doubt == (less > 0) and "by 0.05 of val_loss (scores=offsets)" in fact.text
-
-
-def test_epochs_and_figures_survive_a_config_of_another_text(corpus: Corpus):
-    """The key of the figures has all that they depend on."""
-    other = dataclasses.replace(corpus, sha256="0" * 64)
-    assert text_statistics(other, 16) is not text_statistics(corpus, 16)
-    first, second = text_statistics(corpus, 16), text_statistics(corpus, 32)
-    assert first and second and first.loss != second.loss

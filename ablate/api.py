@@ -143,8 +143,7 @@ def compare(
 
     results = read(rows, metric)
     options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better, label)
-    given = {"margin": margin, "records": results.records, "documents": results.documents}
-    result = compare_rows(results.rows, **given, **options)
+    result = compare_rows(results.rows, margin=margin, records=results.records, **options)
     answer = lines(result, results.records)
     parts = {field.name: getattr(result, field.name) for field in fields(result)}
     notes = [*results.notes, *result.notes]

@@ -114,7 +114,7 @@ class Duel:
         """The comparison of the two once all runs are finished, with its answer and what to do next. Raises
         ConfigError."""
         results = load([self.study])
-        comparison = compare(results.rows, records=results.records, documents=results.documents)
+        comparison = compare(results.rows, records=results.records)
         parts = answer(comparison, results.records[0])
         said = " ".join([*parts.findings, *parts.trust, *self._step(comparison)])
         return comparison, [said, *map(str, parts.next)]

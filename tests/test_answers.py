@@ -6,13 +6,16 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.compare import compare
+from ablate.analysis.load import load
 from ablate.analysis.variant import Variant
 from ablate.config.contrast import MARGIN
 from ablate.reporting.answers import answer, findings
 from ablate.reporting.commands import with_seeds
 from ablate.reporting.html import coded
 from ablate.reporting.words import more_seeds
+from ablate.store.record import Role, StudyRecord
 from tests.helpers import make_record
+from tests.synthetic import synthetic_study
 from tests.test_compare import hand_worked, table
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
@@ -133,3 +136,27 @@ def test_what_is_undecided_is_one_sentence():
         "Nothing is decided yet against concat about taking the largest, 0.000 nats (−0.038 to 0.038); mean,"
         " 0.000 nats (−0.038 to 0.038)."
     ]
+
+
+def test_an_answer_calls_arms_by_the_words_of_the_study(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATE_RUNS", str(tmp_path / "runs"))
+    store = synthetic_study(
+        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=4, tuned="train.lr"
+    )
+    rows = store.study_rows("synthetic")
+    arm_of = {row["run_id"]: "plain" if row["fusion"] == "concat" else "summed" for row in rows}
+    roles = {
+        run: Role(phase="report", role="tuned", tuned="train.lr", values={"tuned": [arm]})
+        for run, arm in arm_of.items()
+    }
+    words = {"summed": "summing them as they are", "plain": "putting them side by side"}
+
+    def changed(record: StudyRecord | None) -> StudyRecord:
+        assert record
+        return StudyRecord(**{**vars(record), "roles": roles, "answer": words})
+
+    store.change_study("synthetic", changed)
+    results = load(["synthetic"])
+    (said,) = answer(compare(results.rows, records=results.records), results.record).findings
+    assert "summing them as they are costs " in said and " against putting them side by side" in said
+    assert "heads=4" not in said

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import t as student
 
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import parse_baseline
@@ -26,7 +25,6 @@ from ablate.reporting.tables import records as as_records
 from ablate.reporting.tables import render
 from ablate.reporting.words import sentences
 from ablate.store.columns import COLUMNS
-from ablate.store.record import PlannedLooks
 from tests.helpers import call_cli, make_record, summarize
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
@@ -599,32 +597,6 @@ def test_the_words_for_widths_stand_for_their_numbers():
     assert set(result.family("primary")["value_width"]) == {"16"}
     wide = compare(rows, baseline={"value_width": "wide"}).table
     assert set(wide[wide["verdict"] == "baseline"]["value_width"]) == {"64"}
-
-
-def test_whether_heads_need_the_projection_is_answered_where_a_study_asks():
-    """(L_8 − L_1)_off − (L_8 − L_1)_on: 0.4, 0.5, 0.6 over the seeds; t = 0.5/(0.1/√3)."""
-    losses = {(1, True): 2.0, (8, True): 1.9, (1, False): 2.1, (8, False): 2.5}
-    scatter = {(8, False): 0.1}
-    rows = of_cells(
-        (
-            {"heads": heads, "out_proj": on, "key_width": 64 // heads},
-            [loss + scatter.get((heads, on), 0) * (seed - 1) + 0.01 * seed for seed in range(3)],
-        )
-        for (heads, on), loss in losses.items()
-    )
-    entry = {"vary": "out_proj", "baseline": True, "where": {"heads": 1}}
-    result = compare(rows, records=[make_record(primary=[entry], metric="val_loss")])
-    looked = PlannedLooks(at=[3, 6], seeds=[*range(6)], contrasts=1)
-    half = student.isf(0.025 / 2, 2) * 0.1 / 3**0.5  # of 5 %, the first look spends half
-    at_look = compare(rows, records=[make_record(primary=[entry], metric="val_loss", looks=looked)])
-    assert at_look.interaction["high"].tolist() == pytest.approx([0.5 + half])
-    (row,) = result.interaction.to_dict("records")
-    t = 0.5 / (0.1 / math.sqrt(3))
-    assert row["diff"] == pytest.approx(0.5) and row["p"] == pytest.approx(2 * student.sf(t, 2))
-    found = "heads=8 − heads=1, without the projection less the same with it: +0.500 nats"
-    assert found in sentences(result)[-1]
-    assert not any("no verdicts" in note for note in texts(result.notes))
-    assert compare(rows).interaction.empty
 
 
 @pytest.mark.slow

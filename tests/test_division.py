@@ -31,7 +31,7 @@ def text_of(*contents: str, split: str = "auto", unique: str = "none", given: Se
 
 def split_up(text: Text, shares: Sequence[float] = SHARES) -> list[str]:
     parts = ["", "", ""]
-    for split, _, chunk in divide(text, shares).parts():
+    for split, chunk in divide(text, shares).parts():
         parts[split] += chunk
     return parts
 

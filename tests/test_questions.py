@@ -39,16 +39,10 @@ def measured(page: str) -> set[str]:
             numbers |= {f"{abs(row[end]):.3f}" for row in rows for end in ("diff", "low", "high")}
             continue
         results = load([str(ROOT / target) for target in targets.split()])
-        result = compare(results.rows, records=results.records, documents=results.documents)
-        ends = [
-            (one.diff, one.low, one.high, one.documents_low, one.documents_high) for one in result.findings
-        ]
-        ends_of_effects = ["diff", "low", "high", "at_few", "at_few_low", "at_few_high"]
-        of_effects = result.interaction.reindex(columns=ends_of_effects)
+        result = compare(results.rows, records=results.records)
         values = [
-            *of_effects.to_numpy().ravel(),
             *result.table["mean"],
-            *(value for each in ends for value in each),
+            *(end for one in result.findings for end in (one.diff, one.low, one.high)),
         ]
         numbers |= {f"{abs(value):.3f}" for value in values if value == value}
     return numbers

@@ -11,8 +11,6 @@ import pandas as pd
 from ablate.analysis import controls, notes, stats
 from ablate.analysis.caveats import caveats
 from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
-from ablate.analysis.documents import over_documents
-from ablate.analysis.effects import projection_and_heads
 from ablate.analysis.finding import Finding, finding
 from ablate.analysis.frames import reported
 from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
@@ -25,7 +23,6 @@ from ablate.analysis.verdicts import (
     WHOLE,
     contrast_table,
     decisions,
-    seeds_that_count,
     that_count,
 )
 from ablate.config.contrast import Contrast
@@ -44,14 +41,13 @@ OF_ROWS = ("n", "mean", "sd", "best", "family", "baseline", "verdict", "why", "d
 class Comparison:
     """The result of `compare`. table: one row per variant and family: variant, the `shown` columns, params,
     n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline (NUMBERS; without
-    pairs n_baseline is how many values the baseline has; documents.py), verdict, why, differs, same_class
+    pairs n_baseline is how many values the baseline has), verdict, why, differs, same_class
     (whether both can represent the same functions), metric, margin. look, last_look: of a study with looks,
     the numbers of seeds at which the contrast stands, and at most. owed: how many seeds each contrast of a
     fixed design is to have, while runs of it are missing; 0 for any other. variants: by name, as in the
     table. runs: for each variant the run_id of one of its runs. nothing: why nothing is compared; empty if
-    anything is. notes: remarks about the rows, one line each. interaction: effects.projection_and_heads, if a
-    study asks about the output projection; else empty. rows: those that were compared. caveats: whether
-    their text and their budget can carry a verdict.
+    anything is. notes: remarks about the rows, one line each. rows: those
+    that were compared. caveats: whether their text and their budget can carry a verdict.
     higher_is_better: None if that is not known of the metric; margin: NaN if it has none.
     """
 
@@ -65,7 +61,6 @@ class Comparison:
     runs: Mapping[str, str]
     nothing: str
     notes: list[Note]
-    interaction: pd.DataFrame
     owed: int
     caveats: list[Note]
 
@@ -127,15 +122,13 @@ def compare(
     margin: float | None = None,
     alpha: float = ALPHA,
     records: Sequence[StudyRecord] = (),
-    documents: pd.DataFrame | None = None,
     **asked: Unpack[Question],
 ) -> Comparison:
     """Compare each variant with the one that has the values of `baseline` and is otherwise equal.
 
     baseline: by default fusion=concat. records: of the studies; their `primary`, `metric` and `margin` are
-    used unless the arguments give others. documents: the losses of the held-out documents of these rows.
-    margin: in the metric's unit. The primary contrasts and all others are two families, each corrected
-    separately. Raises ConfigError, Incomparable.
+    used unless the arguments give others. margin: in the metric's unit. The primary contrasts and all
+    others are two families, each corrected separately. Raises ConfigError, Incomparable.
     """
     rows, left_out = reported(rows, asked.get("where", ()))
     every, chosen = _variants(rows, records, asked, [*(asked.get("baseline") or ())])
@@ -144,11 +137,10 @@ def compare(
     baseline, contrasts = _baseline(every, records, asked.get("baseline"))
     pairs, missing = _pairs(every, records, contrasts, baseline)
     now = decisions(every, records, pairs, margin, alpha)
-    variants, looks = that_count(every, now), next((one.looks for one in now.values()), None)
+    variants = that_count(every, now)
     bases = sorted({base for of in pairs.values() for _, base in of})
-    losses = pd.DataFrame() if documents is None else documents
     owed = 0 if asked.get("where") else _seeds_owed(rows, records)
-    families = _families(variants, pairs, now, losses, margin, alpha, owed)
+    families = _families(variants, pairs, now, margin, alpha, owed)
     table = pd.concat(families, ignore_index=True)
     table = table.assign(metric=metric, margin=margin)
     nothing = "" if any(pairs.values()) else why_nothing(variants, baseline)
@@ -171,7 +163,6 @@ def compare(
         runs=runs,
         nothing=nothing,
         notes=[],
-        interaction=projection_and_heads(variants, contrasts, looks, alpha=alpha),
         owed=owed,
         caveats=[*caveats(variants, bases)],
     )
@@ -247,7 +238,6 @@ def _families(
     variants: Variants,
     pairs: Mapping[str, Sequence[Pair]],
     now: Mapping[str, Decisions],
-    documents: pd.DataFrame,
     margin: float,
     alpha: float,
     owed: int,
@@ -258,8 +248,6 @@ def _families(
         rest = sorted(alone) if name == "exploratory" else []
         if of or rest:
             compared = contrast_table(variants, name, of, margin, alpha, now.get(name), owed)
-            counted_KS = seeds_that_count(variants, len(of), now.get(name))
-            compared = compared.join(over_documents(variants, of, counted_KS, documents))
             yield _family(variants, name, of, rest, compared)
 
 

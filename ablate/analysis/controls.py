@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ablate.analysis.contrasts import MATCH, Pair, differing, pair_up, tuned_columns
 from ablate.analysis.finding import Finding
 from ablate.analysis.variants import Settings, Variants
@@ -63,12 +61,6 @@ def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None
         first = seen.setdefault((forms[variant], base), variant)
         equal[i] = base if forms[variant] == forms[base] else first if first != variant else None
     return equal
-
-
-def more_diverged(variants: Variants, among: Sequence[int]) -> int:
-    """On how many more seeds one of these variants diverged than another; if on any, the other seeds are no
-    fair sample."""
-    return int(np.ptp(variants.diverged[[*among]].sum(1)))
 
 
 def parametrization(tested: Sequence[Finding]) -> list[Note]:

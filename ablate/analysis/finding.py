@@ -45,9 +45,6 @@ class Finding:
     look: int | None
     last_look: int | None
     more_seeds: int | None
-    documents: int | None
-    documents_low: float
-    documents_high: float
 
     @property
     def is_tested(self) -> bool:

@@ -3,7 +3,6 @@ one of them.
 
 The results.csv and study.json of a study that was copied from its store have to fit each other."""
 
-import io
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,16 +10,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_cells, read_table
 from ablate.analysis.frames import as_texts, frame, is_foreign
 from ablate.config.identity import id_of_row
 from ablate.config.rules import ConfigError
-from ablate.files.reading import leave_out, read_bytes
 from ablate.phrases import Note, counted, first_few, lines_if
-from ablate.store import documents
 from ablate.store.columns import RESOURCE_COLUMNS, RESULTS, ROLE_COLUMNS
 from ablate.store.record import NO_STUDY, StudyRecord
 from ablate.store.run_files import read_metrics, read_started
@@ -99,21 +95,6 @@ class Results:
         return [here, *(store for store in others if store.root.absolute() != here.root.absolute())]
 
     @cached_property
-    def documents(self) -> pd.DataFrame:
-        """The losses of held-out documents that lie beside the rows (store/documents), a row each; empty
-        without any."""
-        parts = [pd.DataFrame()]
-        for file in (source.directory / documents.FILE for source in self.sources if source.study):
-            try:
-                parts.append(_of_documents(read_bytes(file)))
-            except FileNotFoundError:
-                continue
-            except (OSError, ValueError, KeyError) as error:
-                leave_out(f"{file}: {' '.join(str(error).split())}")
-        table = pd.concat(parts, axis=1)
-        return table.loc[:, ~table.columns.duplicated()].reset_index() if len(table) else table
-
-    @cached_property
     def directories(self) -> dict[str, Path]:
         """The directories of the finished runs among the rows, by run_id, if a store has them."""
         run_ids = self.rows["run_id"].dropna()
@@ -189,16 +170,6 @@ def find_source(target: str, *, runs: bool = False) -> Source:
         which = "no study in this directory" if path.is_dir() else "no such file or directory here"
         raise ConfigError(f"{path}: {which}; name a study in {Store().root}, or give the path of one")
     return _study(target)
-
-
-def _of_documents(data: bytes) -> pd.DataFrame:
-    """documents.csv of a study by split, document and targets; a cell that is no number is missing. Raises
-    ValueError, KeyError."""
-    texts = pd.read_csv(io.BytesIO(data), dtype=str, keep_default_na=False)
-    targets = pd.to_numeric(texts["targets"], errors="coerce")
-    texts = texts.assign(targets=targets)[np.isfinite(targets) & (targets > 0)]
-    table = texts.drop_duplicates([*documents.DOCUMENT]).set_index([*documents.DOCUMENT])
-    return table.apply(pd.to_numeric, errors="coerce").replace([np.inf, -np.inf], np.nan)
 
 
 def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:

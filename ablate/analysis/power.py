@@ -39,12 +39,11 @@ def seeds_needed(
     """Seeds per variant with which `compare` detects a true difference (in the metric's unit) with this
     power.
 
-    One row for the noise as measured, one for each end of its interval, and one for the interaction of heads
-    and projection, if the study asks about it: noise, sd, difference, seeds, runs, minutes (from the pilot's
-    wall_s, on `cores` cores) and, with a budget, budget_seeds and detects, the smallest difference that these
-    detect. contrasts: the size of the family, by default that of the primary contrasts in records, else of
-    all; each is tested at α/contrasts. difference: by default MARGIN, of what
-    is in nats. question: as for `compare`. Raises ConfigError.
+    One row for the noise as measured, and one for each end of its interval: noise, sd, difference, seeds,
+    runs, minutes (from the pilot's wall_s, on `cores` cores) and, with a budget, budget_seeds and detects,
+    the smallest difference that these detect. contrasts: the size of the family, by default that of the
+    primary contrasts in records, else of all; each is tested at α/contrasts. difference: by default MARGIN,
+    of what is in nats. question: as for `compare`. Raises ConfigError.
     """
     result = compare(rows, alpha=alpha, records=records, **question)
     if difference is None and column_named(result.metric).unit != "nats":
@@ -59,13 +58,11 @@ def seeds_needed(
         else len({side for one in family for side in (one.variant, one.baseline)})
     )
     low, high = sd_interval(sd, df)
-    noise = [("as measured", sd, alpha / k), ("if lower", low, alpha / k), ("if higher", high, alpha / k)]
-    if len(result.interaction) and (of_both := float(result.interaction["sd"].max())) > 0:
-        # heads and projection are a family by themselves
-        noise.append(("of the interaction", of_both, alpha / len(result.interaction)))
-    names, sds, levels = zip(*noise, strict=True)
-    table = pd.DataFrame({"noise": names, "sd": sds, "difference": difference})
-    seeds = stats.seeds_to_claim(difference, sds, np.array(levels), power=power)
+    sds, levels = [sd, low, high], np.full(3, alpha / k)
+    table = pd.DataFrame(
+        {"noise": ["as measured", "if lower", "if higher"], "sd": sds, "difference": difference}
+    )
+    seeds = stats.seeds_to_claim(difference, sds, levels, power=power)
     if np.isinf(seeds).any():
         raise ConfigError(
             f"--difference {difference:g}: more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
@@ -104,9 +101,7 @@ def seeds_needed(
                 " give more, or fewer --contrasts"
             )
         table["budget_seeds"] = math.floor(budget_min / seed_min)
-        table["detects"] = stats.least_difference(
-            table["budget_seeds"], table["sd"], np.array(levels), power=power
-        )
+        table["detects"] = stats.least_difference(table["budget_seeds"], table["sd"], levels, power=power)
     return table, lines
 
 

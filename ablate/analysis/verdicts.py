@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis import controls, documents, stats
+from ablate.analysis import controls, stats
 from ablate.analysis.contrasts import EQUAL, Pair, differing, primary_pairs, tuned_columns
 from ablate.analysis.looks import Decisions, Looks
 from ablate.analysis.variants import Variants
@@ -25,9 +25,8 @@ NUMBERS = (
     *("pairs", "n_baseline", "diff", "low", "high", "p", "p_holm"),
     *("sd_diff", "p_tost", "p_tost_holm", "ratio", "skew", "correlation", "p_welch"),
     *("more_seeds", "level", "look", "last_look"),
-    *documents.COLUMNS,
 )
-WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look", "documents")
+WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look")
 
 
 def contrast_table(

@@ -104,9 +104,7 @@ def compare(
     chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better, label)
     asked = list[str]()  # lines on what an option adds
     missing = [line for record in results.records for line in not_begun(results.rows, record)]
-    result = compare(
-        results.rows, records=results.records, margin=margin, documents=results.documents, **chosen
-    )
+    result = compare(results.rows, records=results.records, margin=margin, **chosen)
     if cost:
         from ablate.analysis.speed import with_step_times
         from ablate.execution.timing import StepTimer  # loads torch

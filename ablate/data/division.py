@@ -34,13 +34,11 @@ LONGEST = 1 << 20  # characters in a paragraph; where none ends earlier, it ends
 
 @dataclass(frozen=True)
 class Divided:
-    """parts: the text by split, as (number of the split, number of the document, chunk), training first.
-    names: of the documents, each its own; none unless they are whole. layout: a digest of those that are held
-    out and of their sizes. sha256: of all of it as UTF-8. fingerprint: of the text and, unless it is cut at
-    two places, of its division. alphabet: its characters, sorted."""
+    """parts: the text by split, as (number of the split, chunk), training first. layout: a digest of the
+    names and sizes of the documents that are held out whole. sha256: of all of it as UTF-8. fingerprint: of
+    the text and, unless it is cut at two places, of its division. alphabet: its characters, sorted."""
 
-    parts: Callable[[], Iterator[tuple[int, int, str]]]
-    names: Sequence[str]
+    parts: Callable[[], Iterator[tuple[int, str]]]
     layout: str
     sha256: str
     fingerprint: str
@@ -59,7 +57,7 @@ def divide(text: Text, shares: Sequence[float]) -> Divided:
         sha256, characters, alphabet = scan(text.chunks())
         lengths = split_lengths(characters, shares)
         parts = functools.partial(_cut, text, lengths)
-        return Divided(parts, (), "", sha256, sha256, characters, alphabet, len(documents))
+        return Divided(parts, "", sha256, sha256, characters, alphabet, len(documents))
     units = _Units(documents, by_paragraph=text.unique == "paragraph")
     if given:
         split_U = np.array([SPLITS.index(document.split) for document in documents])[units.document_U]
@@ -88,18 +86,18 @@ def divide(text: Text, shares: Sequence[float]) -> Divided:
                 f" nothing of it remains (characters: {rest}); use corpus.unique=none, or give other text"
             )
 
-    def parts() -> Iterator[tuple[int, int, str]]:
+    def parts() -> Iterator[tuple[int, str]]:
         for split in range(3):
-            for unit, chunk in units.of(split_U, split):
-                yield split, units.document_U[unit], chunk
+            for _, chunk in units.of(split_U, split):
+                yield split, chunk
 
-    sha256, characters, alphabet = scan(chunk for *_, chunk in parts())
+    sha256, characters, alphabet = scan(chunk for _, chunk in parts())
     fingerprint = digest([sha256, *lengths])
     names = _names(documents) if given or whole else []
     size_U = np.where(split_U > TRAIN, units.size_U, 0)
     held_D = np.bincount(units.document_U, size_U, len(documents)).astype(int).tolist()
     layout = digest([one for one in zip(names, held_D, strict=False) if one[1]])
-    return Divided(parts, names, layout, sha256, fingerprint, characters, alphabet, len(documents))
+    return Divided(parts, layout, sha256, fingerprint, characters, alphabet, len(documents))
 
 
 def _names(documents: Iterable[Document]) -> list[str]:
@@ -244,8 +242,8 @@ def split_lengths(characters: int, shares: Iterable[float]) -> list[int]:
     return [first, second, characters - first - second]
 
 
-def _cut(text: Text, lengths: list[int]) -> Iterator[tuple[int, int, str]]:
-    """(number of the split, 0, part of its text). The last split takes all text beyond the lengths."""
+def _cut(text: Text, lengths: list[int]) -> Iterator[tuple[int, str]]:
+    """(number of the split, part of its text). The last split takes all text beyond the lengths."""
     index, room = 0, lengths[0]
     for chunk in text.chunks():
         start = 0
@@ -255,4 +253,4 @@ def _cut(text: Text, lengths: list[int]) -> Iterator[tuple[int, int, str]]:
                 room = lengths[index] if index < len(lengths) - 1 else sys.maxsize
             part = chunk[start : start + room]
             start, room = start + len(part), room - len(part)
-            yield index, 0, part
+            yield index, part

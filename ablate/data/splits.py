@@ -4,7 +4,7 @@ Legend: B rows, T positions in a row (`context`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -37,13 +37,11 @@ class Batch(NamedTuple):
 class Split(ABC):
     """Rows to train on or to evaluate.
 
-    predicted_bytes: the UTF-8 bytes that its targets stand for; None where they are no text. documents: the
-    name of each whole document of a held-out text and its tokens, in order.
+    predicted_bytes: the UTF-8 bytes that its targets stand for; None where they are no text.
     target_share: the share of positions that have a target. is_ragged: whether rows differ in length.
     """
 
     predicted_bytes: int | None = None
-    documents: Sequence[tuple[str, int]] = ()
     target_share: float = 1.0
     is_ragged: bool = False
 
@@ -72,15 +70,9 @@ class Stream(Split):
     tokens: (tokens,) ids, memory-mapped, read-only. predicted_bytes: UTF-8 bytes of all tokens but the first.
     """
 
-    def __init__(
-        self,
-        tokens: np.ndarray,
-        predicted_bytes: int | None = None,
-        documents: Sequence[tuple[str, int]] = (),
-    ) -> None:
+    def __init__(self, tokens: np.ndarray, predicted_bytes: int | None = None) -> None:
         self.tokens = tokens
         self.predicted_bytes = predicted_bytes
-        self.documents = documents
 
     @property
     def size(self) -> int:

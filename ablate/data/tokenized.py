@@ -37,9 +37,7 @@ def open_text(text: Text, config: CorpusConfig) -> tuple[str, Tokenizer, dict[st
         ) from None
     tokenizer = load(directory / "tokenizer.json")
     splits = {
-        split: Stream(
-            read(directory, split, facts["tokens"], tokenizer), facts["predicted_bytes"], facts["documents"]
-        )
+        split: Stream(read(directory, split, facts["tokens"], tokenizer), facts["predicted_bytes"])
         for split, facts in about["splits"].items()
     }
     return sha256, tokenizer, splits, about["documents"]
@@ -78,59 +76,29 @@ def _key(sha256: str, layout: str, config: CorpusConfig) -> str:
 def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, Any]:
     """Write tokenizer.json and the ids of each split that is not empty into `directory`.
 
-    Returns {"documents", "splits": {split: {"tokens", "predicted_bytes", "documents"}}}; the last are those
-    of a split that is held out, each as (name, tokens). Raises CorpusError if the text changed since it was
-    divided.
+    Returns {"documents", "splits": {split: {"tokens", "predicted_bytes"}}}. Raises CorpusError if the text
+    changed since it was divided.
     """
     train = itertools.takewhile(lambda part: part[0] == 0, divided.parts())
-    training = pieces(chunk for *_, chunk in train)
+    training = pieces(chunk for _, chunk in train)
     tokenizer = fitted(config.tokenizer, divided.alphabet, training, config.bpe_vocab)
     create(directory / "tokenizer.json", tokenizer.dump())
     sha256 = hashlib.sha256()
-    splits = {split: {"tokens": 0, "predicted_bytes": 0, "documents": []} for split in SPLITS}
+    splits = {split: {"tokens": 0, "predicted_bytes": 0} for split in SPLITS}
     for index, parts in itertools.groupby(_hashed(divided.parts(), sha256), itemgetter(0)):
         split = SPLITS[index]
         tokens, size, first = 0, 0, 0  # how many tokens; the UTF-8 bytes of all of them, and of the first
-        documents = _Documents()
         with (directory / f"{split}.bin").open("xb") as file:
-            counts = index > 0 and bool(divided.names)
-            for piece in pieces(documents.noting(parts) if counts else (chunk for *_, chunk in parts)):
+            for piece in pieces(chunk for _, chunk in parts):
                 ids = tokenizer.encode(piece)
                 file.write(ids.data)
                 lengths_of_ids = tokenizer.byte_lengths[ids]
                 first = first if tokens else int(lengths_of_ids[0])
-                if counts:
-                    documents.count(size + np.cumsum(lengths_of_ids, dtype=np.int64))
                 tokens, size = tokens + len(ids), size + int(lengths_of_ids.sum())
-        splits[split] = {
-            "tokens": tokens,
-            "predicted_bytes": size - first,
-            "documents": [(divided.names[d], count) for d, count in documents.tokens.items()],
-        }
+        splits[split] = {"tokens": tokens, "predicted_bytes": size - first}
     if sha256.hexdigest() != divided.sha256:
         raise CorpusError(f"corpus={config.name}: the text changed while it was being read; run again")
     return {"documents": divided.documents, "splits": splits}
-
-
-class _Documents:
-    """The documents of a split, by number, in order. tokens: how many end in each."""
-
-    def __init__(self) -> None:
-        self.tokens = dict[int, int]()
-        self._sizes = dict[int, int]()  # in bytes, of what has been noted
-
-    def noting(self, parts: Iterable[tuple[int, int, str]]) -> Iterator[str]:
-        """The chunks of these parts."""
-        for _, number, chunk in parts:
-            self._sizes[number] = self._sizes.get(number, 0) + len(utf8(chunk))
-            yield chunk
-
-    def count(self, ends_K: np.ndarray) -> None:
-        """Count tokens by where they end, in bytes of the split: of text that has been noted."""
-        numbers = [*self._sizes]
-        of_K = np.searchsorted(np.cumsum([*self._sizes.values()])[:-1], ends_K - 1, "right")
-        for at, tokens in zip(*np.unique(of_K, return_counts=True), strict=True):
-            self.tokens[numbers[at]] = self.tokens.get(numbers[at], 0) + int(tokens)
 
 
 def read(directory: Path, split: str, tokens: int, tokenizer: Tokenizer) -> np.ndarray:
@@ -166,7 +134,7 @@ def _cut_before(text: str, start: int, stop: int) -> int:
     return next(places, stop)
 
 
-def _hashed(parts: Iterable[tuple[int, int, str]], sha256: Any) -> Iterator[tuple[int, int, str]]:
+def _hashed(parts: Iterable[tuple[int, str]], sha256: Any) -> Iterator[tuple[int, str]]:
     for part in parts:
         sha256.update(utf8(part[-1]))
         yield part

@@ -12,7 +12,6 @@ from ablate.execution.formulas import Final
 from ablate.execution.run import PlacedRun, arrays, to_checkpoint, to_state
 from ablate.files.atomic import StoreError
 from ablate.model.models import Model
-from ablate.store import documents
 from ablate.store.columns import METRICS_COLUMNS, RESULTS, Row, Status, csv_text
 from ablate.store.run_files import RunWriter, Stamp
 from ablate.store.stored_run import StoredRun
@@ -127,8 +126,6 @@ class Attempt:
         assert self._last is not None, "training ends with an evaluation"
         memory_mb = device.peak_memory_mb(self.run.device) / self._together
         row = formulas.at_end(self.run, model, self._last, self._metrics, final)
-        if by_document := formulas.of_documents(self.run, final, self._last):
-            self.writer.write(documents.FILE, csv_text(by_document, documents.OF_A_RUN))
         if self.run.config.train.save == "model":
             self.writer.write_weights(arrays(model.state_dict()))
         row |= {"status": Status.DONE, "peak_memory_mb": round(memory_mb, 1)}

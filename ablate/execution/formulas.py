@@ -79,20 +79,6 @@ def at_evaluation(evaluation: Evaluation) -> Row:
     }
 
 
-def of_documents(run: Run, final: "Final", last: Evaluation) -> list[Row]:
-    """The rows of documents.csv: the mean loss of each document of a held-out text. last: the last
-    evaluation."""
-    rows = []
-    for name, score in {"validation": final.validation or last.validation, "test": final.test}.items():
-        documents = run.corpus.splits[name].documents
-        ends = np.cumsum([tokens for _, tokens in documents], dtype=int) - 1  # the first token is no target
-        for (document, _), nats in zip(documents, np.split(score.nats_J, ends[:-1]), strict=False):
-            if len(nats):
-                loss = round(float(nats.mean(dtype=np.float64)), 5)
-                rows.append({"split": name, "document": document, "targets": len(nats), "loss": loss})
-    return rows
-
-
 class Final(NamedTuple):
     """The scores of a model after its last step. validation: None where the last evaluation has read the
     whole split. averaged: of the mean of its weights, by column, if train.average is set."""

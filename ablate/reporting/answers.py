@@ -17,7 +17,6 @@ from ablate.reporting.words import (
     Voice,
     confidence,
     fields,
-    interactions,
     remarks,
     seeds_in_words,
     sentence,
@@ -200,7 +199,6 @@ def findings(
         sentences += [_undecided(open_, comparison, terms, brief=brief)] if is_one else []
     sentences += [f"{sentence(one, voice, terms)}." for one in same[:MOST]]
     sentences += lines_if(len(same) > MOST, f"{len(same) - MOST} more are identical to their baselines.")
-    sentences += [] if brief else interactions(comparison)
     return [*map(capital, sentences)]
 
 

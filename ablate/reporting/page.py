@@ -47,9 +47,7 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
         chosen = select(with_options(subject.rows), where)
         only = only_where(where, chosen, question.get("metric") or "")
         subject = replace(subject, rows=chosen, is_whole=False, notes=[*subject.notes, *only])
-    comparison = compare(
-        subject.rows, margin=margin, records=[record], documents=subject.documents, **question
-    )
+    comparison = compare(subject.rows, margin=margin, records=[record], **question)
     rows = comparison.rows
     development = _development(subject.rows)
     failures = [

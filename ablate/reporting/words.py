@@ -3,7 +3,6 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
@@ -30,33 +29,7 @@ def sentences(comparison: Comparison) -> list[str]:
     primary = [one for one in comparison.findings if one.is_primary]
     told = primary or [one for one in comparison.findings if one.is_tested or one.verdict == stats.IDENTICAL]
     voice = PAPER if comparison.higher_is_better is not None else replace(PAPER, verbs=("higher", "lower"))
-    return [*(f"{sentence(one, voice)}{remarks(one)}." for one in told), *interactions(comparison)]
-
-
-def interactions(comparison: Comparison) -> list[str]:
-    """Sentences on the interaction of projection and number of heads, if a study asks about it."""
-    rows = comparison.interaction.to_dict("records")
-    return [_interaction(row, comparison) for row in rows if row["p"] == row["p"]]
-
-
-def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
-    decided = "" if row["low"] > 0 or row["high"] < 0 else "undecided, "
-    if lost := row["more_diverged"]:
-        decided = f"undecided, since one variant diverged on {counted(lost, 'more seed')} than another, "
-    at_few, few = with_interval(row["at_few"], row["at_few_low"], row["at_few_high"]), f"heads={row['few']}"
-    assumed = f"; off − on with {few} is {at_few}" if at_few else ""
-    if at_few and few == "heads=1":
-        assumed += ", which is parametrization, and is taken to be as large with more heads"
-    return (
-        f"{row['effect']}, without the projection less the same with it: {decided}{signed(row['diff'])}"
-        f"{unit(comparison.metric)} {interval(row['low'], row['high'])}, n = {row['n']} paired"
-        f" seeds, Holm p {equals(row['p_holm'])}{assumed}."
-    )
-
-
-def with_interval(diff: float, low: float, high: float) -> str:
-    """A difference with its interval; empty if there is none."""
-    return "" if diff != diff else f"{signed(diff)} {interval(low, high)}".rstrip()
+    return [f"{sentence(one, voice)}{remarks(one)}." for one in told]
 
 
 def percent(share: float) -> str:
@@ -66,15 +39,10 @@ def percent(share: float) -> str:
 
 
 def remarks(one: Finding) -> str:
-    """The end of a sentence on a difference: whether all of it is parametrization, and its interval over
-    documents, if that is known; empty for one that was not tested."""
-    if not one.is_tested:
-        return ""
-    words = lines_if(one.same_class, "both can learn the same functions, so all of it is parametrization")
-    if one.documents and not one.is_undecided:
-        ends = " to ".join(map(number, (one.documents_low, one.documents_high)))
-        words.append(f"with these seeds, other documents would give {ends} (95 %, {one.documents} documents)")
-    return "".join(f"; {part}" for part in words)
+    """The end of a sentence on a difference: whether all of it is parametrization; empty for one that
+    was not tested."""
+    is_same = one.is_tested and one.same_class
+    return "; both can learn the same functions, so all of it is parametrization" if is_same else ""
 
 
 @dataclass(frozen=True)

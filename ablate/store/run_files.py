@@ -3,7 +3,6 @@
 config.yaml       what was asked for               metrics.csv        one row per evaluation
 environment.json  machine and packages             log.txt            what happened, with tracebacks
 result.json       the run's row, and its seal      model.safetensors  the trained weights
-documents.csv     loss of each held-out document
 weights-STEP.safetensors                           the weights after a step, for probes
 checkpoint-DIGEST.safetensors                      the state from which an interrupted run resumes
 
@@ -40,11 +39,11 @@ from ablate.files.atomic import (
 from ablate.files.owned import delete, replace_file
 from ablate.files.reading import opened
 from ablate.phrases import lacks_memory
-from ablate.store import documents, lease
+from ablate.store import lease
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_text, fault_of
 
 ROW_KEYS = {"run_id", "status", "code", "torch"}
-SEALED = ("metrics.csv", "config.yaml", "model.safetensors", documents.FILE)
+SEALED = ("metrics.csv", "config.yaml", "model.safetensors")
 ON_THE_WAY = "weights-"  # prefix of the files of weights after some step, which are sealed too
 
 # Identifies one result of a run: size, times and inode of its result.json; empty if there is none.

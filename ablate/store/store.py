@@ -1,7 +1,7 @@
 """The run store: the only reader and writer of the directory of results. Loads no torch.
 
 runs/store/             the runs (stored_run)
-runs/studies/<name>/    study.json, the record of a study; results.csv, its rows; documents.csv
+runs/studies/<name>/    study.json, the record of a study; results.csv, its rows
 runs/results.csv        the rows of all runs
 
 All results.csv are derived from the runs. Damaged or edited runs are moved to runs/damaged/ and never read
@@ -26,7 +26,7 @@ from ablate.files.atomic import (
     write_atomically,
 )
 from ablate.phrases import first_few
-from ablate.store import documents, lease
+from ablate.store import lease
 from ablate.store.columns import COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
@@ -37,7 +37,7 @@ from ablate.store.stored_run import PART, StoredRun
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
 OF_A_STUDY = ("study.json", ".versions", "plan.json")  # one of them is in the directory of any
 # By which a table of any version is known.
-OF_RESULTS, OF_DOCUMENTS = (",".join(first).encode() for first in (COLUMNS[:3], documents.DOCUMENT))
+FIRST_COLUMNS = ",".join(COLUMNS[:3]).encode()
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
 
 
@@ -222,8 +222,7 @@ class Store:
     def require_place(self, name: str) -> None:
         """Raises ConfigError unless a study of this name can be kept: where somebody else's files lie, or for
         a new name that differs from that of a study only in case, as on macOS both name one directory."""
-        by_document = self.study_directory(name) / documents.FILE
-        for table in (self.results_path(name), self.root / "results.csv", by_document):
+        for table in (self.results_path(name), self.root / "results.csv"):
             _require_own_table(table)
         runs, known = self._names(), names(self.root / "studies")
         within = {one: names(self.root / "studies" / one) for one in known}
@@ -273,8 +272,6 @@ class Store:
         has the results of both.
         """
         until = time.monotonic() + TABLES_S
-        if study:
-            self._write_documents(study)
         tables = self._tables(study)
         *_, path = tables
         while True:
@@ -292,12 +289,6 @@ class Store:
         of_study = {self.results_path(study): csv_text(self._members(study, rows))} if study else {}
         return {self.root / "results.csv": csv_text(rows)} | of_study
 
-    def _write_documents(self, study: str) -> None:
-        """Update the losses by document of a study's finished runs, if they have any."""
-        record = self.read_study(study)
-        if text := documents.of_study(self.directories(record.runs if record else ())):
-            write_atomically(self.study_directory(study) / documents.FILE, text)
-
     def _members(self, study: str, rows: list[Row]) -> list[Row]:
         roles = _roles(self.read_study(study))
         return [{**row, **roles[row["run_id"]], "study": study} for row in rows if row["run_id"] in roles]
@@ -312,12 +303,11 @@ class Store:
 
 def _require_own_table(path: Path) -> None:
     """Raises ConfigError for a file that is no table of any ablate's, perhaps one that was cut off."""
-    first = OF_DOCUMENTS if path.name == documents.FILE else OF_RESULTS
     with explained(path):
         try:  # one look, since another command may write or delete it meanwhile
             if stat.S_ISREG(os.stat(path).st_mode):
                 with path.open("rb") as file:
-                    if first.startswith(file.read(len(first))):
+                    if FIRST_COLUMNS.startswith(file.read(len(FIRST_COLUMNS))):
                         return
         except FileNotFoundError:
             if not path.is_symlink():

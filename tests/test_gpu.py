@@ -43,7 +43,7 @@ def trained(
     return losses, {name: weight.cpu() for name, weight in group.models[0].state_dict().items()}, states
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(not ON_GPU, reason="a CPU's losses are its own")
 @pytest.mark.parametrize(
     "more",
     [(), ("fusion=sum", "out_proj=false"), ("fusion=max",), ("scores=windows",), ("scores=talking",)],

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +16,7 @@ from ablate.execution import grouping
 from ablate.execution.events import PutBack, Taken
 from ablate.launch import pool
 from ablate.launch.pool import try_next
-from ablate.launch.queue import AGAIN_S, Queue, processes
+from ablate.launch.queue import Queue, processes
 from ablate.store.columns import RESOURCE_COLUMNS
 from ablate.store.store import Store
 from ablate.study import estimate
@@ -165,17 +164,6 @@ def test_a_group_whose_process_died_is_halved_before_all_others(queued):
     waits = queued(*"aaaab", members=5)
     waits.halve(waits.next())
     assert waits.groups == 3 and picked(waits) == [[0, 1], [2, 3], [4]]
-
-
-def test_those_that_others_are_at_are_tried_again_as_one(queued, monkeypatch):
-    waits, now = queued(*"aabab"), time.monotonic()
-    assert waits.next() == [0, 1, 3]
-    for index in (0, 1, 3):
-        waits.later(index)
-    assert picked(waits) == [[2, 4]]
-    waits.later(2)
-    monkeypatch.setattr(time, "monotonic", lambda: now + 2 * AGAIN_S)
-    assert picked(waits) == [[0, 1, 3], [2]] and not waits
 
 
 @pytest.mark.slow

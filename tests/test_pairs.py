@@ -12,7 +12,7 @@ import torch
 from ablate.config.rules import ConfigError
 from ablate.data.corpora.base import registry
 from ablate.data.corpus import open_corpus, require_usable
-from ablate.data.paired import BATCHES, GivenPairs, Pair, Paired
+from ablate.data.paired import BATCHES, Paired
 from ablate.data.splits import IGNORE_INDEX
 from ablate.data.tokenizers import load
 from ablate.execution.trained import TrainedModel, answer
@@ -57,15 +57,6 @@ def test_no_pair_is_in_two_splits(corpus):
     found = opened(f"corpus={corpus}", "corpus.held_out=300")
     train, validation, test = ({*texts(found, split, 3000)} for split in ("train", "validation", "test"))
     assert validation and test and not (train & validation or train & test or validation & test)
-
-
-@pytest.mark.slow
-def test_held_out_pairs_are_all_different():
-    found = opened("corpus=copy", "corpus.held_out=700")
-    for split in ("validation", "test"):
-        held_out = texts(found, split, 10**6)
-        assert len(held_out) == len({*held_out}) == 700
-    assert sum(" " not in source for source, _ in held_out) <= 63  # there are no more of one word
 
 
 def test_a_batch_is_a_function_of_seed_and_step():
@@ -165,14 +156,6 @@ def test_all_targets_of_one_source_are_in_one_split(tmp_path):
     corpus = opened(*files(tmp_path))
     sources = [{source for source, _ in texts(corpus, name)} for name in corpus.splits]
     assert sum(map(len, sources)) == len(set.union(*sources)) == 60
-
-
-@pytest.mark.parametrize("size", [7, 152, 3])
-def test_an_evaluation_of_as_much_as_there_is_reads_all(tmp_path, size):
-    lengths = [1 + at % 3 for at in range(size)]
-    pairs = [Pair(np.zeros(2, np.int64), np.zeros(length, np.int64)) for length in lengths]
-    split = Paired(GivenPairs(pairs), 5)
-    assert sum(len(batch.inputs) for batch in split.windows(context=8, windows=4, most=split.size)) == size
 
 
 def test_a_source_as_long_as_the_context_is_answered():

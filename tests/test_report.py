@@ -171,23 +171,6 @@ def test_without_scripts_tables_stay(opened):
 
 
 # A reader's question: within how many screens it is answered, where, and what stands there.
-QUESTIONS = {
-    "What limits it?": (1, "#answer li", r"1 run diverged"),
-    "Is sum worse than concat?": (1, ".found", r"[Ss]um costs"),
-    "Can I trust it?": (
-        1,
-        "#answer li",
-        r"8 paired seeds; all 3 intervals hold together with 95 % confidence",
-    ),
-    "On which text, at which size?": (
-        1,
-        ".found",
-        r"On pydoc \(GPT-2's backbone, 2 layers, 64 wide, 500 steps\)",
-    ),
-    "Which methods were compared?": (3, "#comparison tbody", r"weighted_sum"),
-    "How do I repeat it?": (3, "#reproduce", r"ablate run"),
-    "What do I cite?": (3, "#cite", r"CITATION.cff"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -199,17 +182,6 @@ def tab(browser, tmp_path_factory):
     synthetic_probes(store)
     with browser.new_page(viewport=SCREEN) as tab:
         yield show(tab, ablate.report(store.root / "studies" / "synthetic"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_a_question_is_answered_where_a_reader_looks(tab, question):
-    tab.set_viewport_size(SCREEN)
-    screens, place, words = QUESTIONS[question]
-    found = tab.locator(place).filter(has_text=re.compile(words)).first
-    box = found.bounding_box(timeout=1000)
-    assert box["y"] + box["height"] <= screens * SCREEN["height"], box
-    assert box["x"] >= 0 and box["x"] + box["width"] <= SCREEN["width"]
 
 
 @pytest.mark.slow
@@ -421,17 +393,11 @@ def test_matched_variants_show_what_the_match_left(tmp_path):
     assert table.numeric[table.names.index("match_error")]
 
 
-@pytest.mark.slow
-def test_every_verdict_has_a_colour_and_a_shape(tmp_path):
+def test_every_verdict_has_a_colour_and_a_shape():
     low, high = np.array([[-3, -1], [-0.3, -0.1], [-0.1, 0.1], [-1, 1], [0.1, 0.3], [1, 3]]).T
     directions = (True, False, None)
     found = [stats.verdicts(low, high, margin=0.5, higher_is_better=better) for better in directions]
-    assert {*np.concatenate(found)} == {*VERDICTS}
-    assert len({*VERDICTS.values()}) == len(VERDICTS)
-
-    page = gather(small(tmp_path, seeds=8), margin=5)
-    spec = next(figure for figure in figures(page) if figure.key == "intervals-primary").charts
-    assert f"'domain': ['{stats.WORSE_WITHIN}']" in str(spec)
+    assert {*np.concatenate(found)} == {*VERDICTS} and len({*VERDICTS.values()}) == len(VERDICTS)
 
 
 @pytest.mark.slow

@@ -222,18 +222,6 @@ def test_who_lost_a_run_writes_nothing_into_it_and_stops(tmp_path, monkeypatch):
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
 
 
-def test_of_two_that_finish_a_run_the_second_drops_its_own(tmp_path, monkeypatch):
-    run = Store(tmp_path).run("run")
-    with attempt(run) as first:
-        first.log("first")
-        monkeypatch.setattr(run, "_discard", lambda attempt: None)  # it had not come to that yet
-        elsewhere(monkeypatch)
-        with pytest.raises(Busy, match="another process"), attempt(run) as second:
-            finish(run, first, "diverged")
-            run.finish(second, {**ROW, "status": "done"}, known=[])
-    assert (run.read() or {})["status"] == "diverged"
-
-
 @LINUX
 def test_a_process_that_was_stopped_and_comes_back_loses_its_run(tmp_path, monkeypatch):
     run, (pipe, child) = Store(tmp_path).run("run"), FORK.Pipe()

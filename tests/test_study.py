@@ -419,13 +419,6 @@ def test_a_contrast_that_no_runs_could_show_is_refused_before_any_is_made(planne
     assert line in str(refused.value)
 
 
-def test_a_baseline_that_no_arm_of_a_tuned_study_has_is_refused(planned):
-    with pytest.raises(
-        ConfigError, match=r"^study\.primary: fusion=concat: no two runs of this study differ"
-    ):
-        planned("study=tuned", "study.factors.fusion=[sum]")
-
-
 @pytest.mark.slow
 def test_what_is_decided_beforehand_may_change_until_there_are_results(planned):
     first = ("study=fusion", "seed=0", "name=mine")
@@ -556,17 +549,6 @@ def test_a_study_of_ones_own_is_a_study_or_an_error(own, tmp_path):
     for command, size in ((modeless, "4 runs"), (own(page, "deep"), "30 runs")):
         done = call_cli(*command, "--dry-run", cwd=tmp_path)
         assert done.returncode == 0 and size in done.stdout, done.stderr
-
-
-@pytest.mark.slow
-def test_a_study_may_be_run_in_parts_and_a_dry_run_refuses_what_a_run_would(tmp_path):
-    study = ("run", "study=fusion", "seed=0", *QUICK)
-    part = (*study, "fusion=sum")
-    assert call_cli(*part, cwd=tmp_path).returncode == 0
-    assert call_cli(*study, "fusion=concat,sum", "--dry-run", cwd=tmp_path).returncode == 0
-    for more in ((), ("--dry-run",)):
-        refused = call_cli(*but(part, "train.batch=3"), *more, cwd=tmp_path)
-        assert refused.returncode == 2 and "train.batch is 3 here" in refused.stderr, refused.stderr
 
 
 @pytest.mark.slow

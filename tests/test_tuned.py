@@ -180,12 +180,6 @@ def test_of_equal_losses_that_in_the_middle_counts(losses):
     assert tuning.choose(study().search, ["0.001", "0.002", "0.004"], losses).doubt.count("bracketed") == 0
 
 
-def test_equal_losses_do_not_make_the_grid_grow():
-    s = study()
-    rows = run(s, lambda _: {"status": "done", "val_loss": 0.0, "test_loss": 0.0})
-    assert len(rows) == 2 * (3 * 2 + 2) and values(s, rows) == {"concat": "0.002", "sum": "0.002"}
-
-
 def test_develop_then_report_each_arm_at_its_own_value():
     s = study()
     rows = run(s, parabolas(concat=0.002, sum=0.0025))

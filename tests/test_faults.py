@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,8 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.helpers import Command, call_cli
-from tests.test_pool import LONG, results, training, wait_for
+from ablate.execution.execute import execute
+from ablate.execution.run import prepare
+from ablate.store import lease
+from tests.helpers import Command, call_cli, make_config, refusal, stopping
+from tests.test_pool import LONG, logs, results, training, wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2")
 
@@ -99,6 +103,47 @@ def test_results_that_were_deleted_or_cut_off_come_back(made):
     again = call_cli("run", "-m", *QUICK, "seed=0,1", cwd=made)
     assert again.returncode == 0 and "2 runs had finished before" in again.stderr
     assert [path.read_bytes() for path in tables] == before
+
+
+def test_other_threads_go_on_from_no_checkpoint_and_delete_none(tmp_path, start):
+    process = start("run", *LONG, cwd=tmp_path, OMP_NUM_THREADS="2")
+    wait_for(lambda: len(training(tmp_path)) == 1)
+    kill(process)
+    kept = training(tmp_path)
+    line = refusal("run", *LONG, cwd=tmp_path)
+    assert (
+        "was made otherwise (threads was 2, is 1) and is kept: hydra.launcher.threads=2 goes on from" in line
+    )
+    assert training(tmp_path) == kept
+    for word, begins in (("hydra.launcher.threads=2", "going on after step"), ("force=stale", "begun")):
+        count = sum(log.count(begins) for log in logs(tmp_path))
+        goes_on = start("run", *LONG, word, cwd=tmp_path)
+        wait_for(lambda begins=begins, count=count: sum(log.count(begins) for log in logs(tmp_path)) > count)
+        kill(goes_on)
+
+
+def test_a_sweep_leaves_a_run_to_machines_of_its_kind_for_a_while(tmp_path, monkeypatch, start):
+    monkeypatch.chdir(tmp_path)
+    keys = (*QUICK, "train.eval_every=1", "train.checkpoint_every=1")
+    with pytest.raises(KeyboardInterrupt):
+        execute(prepare(make_config(*keys, "seed=1")), stopping(2))
+    (kept,) = training(tmp_path)
+    row = json.loads((kept.parent / "result.json").read_text())
+    (kept.parent / "result.json").write_text(json.dumps({**row, "processor": "another"}))
+
+    monkeypatch.setattr(lease, "EXPIRES_S", 2)
+    sweep = ("run", "-m", "seed=0,1", *keys)
+    done = call_cli(*sweep, cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.count("processor was another, is ") == 2, done.stderr
+    assert "; waiting\n" in done.stderr and re.search("seed=1.*: concat-h4-d64x2-s1-.*: its ch", done.stderr)
+    assert kept.exists() and results(tmp_path)["status"].tolist().count("done") == 1
+
+    waits = start(*sweep, cwd=tmp_path)
+    wait_for(lambda: "; waiting\n" in waits.written()[1])
+    (kept.parent / "result.json").write_text(json.dumps(row))  # as if one of its kind had come
+    _, err = waits.communicate(60)
+    assert waits.returncode == 0 and err.count("processor was another") == 1, err
+    assert results(tmp_path)["status"].tolist() == ["done", "done"]
 
 
 def test_a_damaged_checkpoint_is_put_aside_and_the_run_begins_anew(tmp_path, start):

@@ -5,7 +5,9 @@ import errno
 import json
 import multiprocessing
 import os
+import re
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -25,6 +27,7 @@ from ablate.files import atomic, reading
 from ablate.files.atomic import StoreError
 from ablate.files.reading import left_out
 from ablate.launch.pool import AGAIN_S, Queue, train_or_wait
+from ablate.launch.queue import place_in_array
 from ablate.store import lease
 from ablate.store.run_files import Busy, Checkpoint, RunWriter, is_sealed, read_checkpoint
 from ablate.store.store import Store
@@ -127,6 +130,40 @@ def test_a_process_that_has_ended_and_waits_to_be_asked_how_is_dead(tmp_path):
     os.waitpid(child, 0)
 
 
+def dated(path: Path, ahead_s: float) -> None:
+    os.utime(path, (when := time.time() + ahead_s, when))
+
+
+@pytest.mark.parametrize("ahead_s", [2 * 86400, 600.0])
+def test_a_lease_dated_ahead_counts_from_when_it_is_met(tmp_path, monkeypatch, ahead_s):
+    """As of a machine that died before its clock, or that of the disk, was set back."""
+    run = Store(tmp_path).run("run")
+    with attempt(run) as writer:
+        path = writer.path / "lease.json"
+        dated(path, ahead_s)
+        elsewhere(monkeypatch, 120)
+        who = f"run: process {os.getpid()} on {socket.gethostname()} is training this run"
+        with pytest.raises(Busy, match=rf"^{who} \(if it is gone, delete {path}\)$"), attempt(run):
+            pass
+        assert abs(path.stat().st_mtime - time.time()) < 60
+        with pytest.raises(Busy, match=r"this run, last heard of \d s ago \(if it is gone, "), attempt(run):
+            pass
+        dated(path, -121)
+        with attempt(run) as second:
+            assert second.path != writer.path
+
+
+def test_a_process_whose_clock_is_ahead_keeps_its_run_as_long_as_it_beats(tmp_path, monkeypatch):
+    run = Store(tmp_path).run("run")
+    with attempt(run) as writer:
+        elsewhere(monkeypatch, 120)
+        for _ in range(3):
+            dated(writer.path / "lease.json", 3600)
+            with pytest.raises(Busy, match="is training this run"), attempt(run):
+                pass
+        writer.metrics({**METRICS, "step": 1})
+
+
 def test_a_heartbeat_waits_for_no_computation(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "HEARTBEAT_S", 0.01)
     with attempt(Store(tmp_path).run("run")) as writer:
@@ -168,7 +205,7 @@ def test_of_several_processes_exactly_one_gets_a_run(tmp_path):
                 stack.enter_context(attempt(Store(tmp_path).run("run")))
                 return "mine"
             except Busy as error:
-                return "another's" if "another process" in str(error) else str(error)
+                return "another's" if re.search("is training|just begun", str(error)) else str(error)
             finally:
                 all_have_tried.wait(60)
 
@@ -409,6 +446,18 @@ def test_the_dearest_begin_first_and_each_command_at_another_place(tmp_path):
     assert picked(Queue(runs, Store(tmp_path), made.append, start=0.5)) == [5, 3, 2, 4, 0, 1]
     orders = {tuple(picked(Queue(runs_of(*[1.0] * 50), Store(tmp_path), made.append))) for _ in range(20)}
     assert len(orders) > 5 and not made
+
+
+def test_tasks_of_an_array_begin_at_their_places_in_it(tmp_path, monkeypatch):
+    for name, value in (("MIN", "10"), ("MAX", "13")):
+        monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", value)
+    first = []
+    for task in range(10, 14):
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(task))
+        first.append(picked(Queue(runs_of(*[1.0] * 8), Store(tmp_path), [].append))[0])
+    assert first == [0, 2, 4, 6]
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "")
+    assert 0 <= place_in_array() < 1
 
 
 def test_what_another_makes_is_passed_over_and_what_it_is_at_comes_last(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from ablate.store import rows as rows_module
 from ablate.store.columns import COLUMNS, csv_text
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.record import Choice, Machine, Role, StudyRecord, as_plain, read_record
-from ablate.store.run_files import Busy, Checkpoint, Damaged, RunWriter
+from ablate.store.run_files import Busy, Checkpoint, Damaged, OfAnotherKind, RunWriter
 from ablate.store.store import Store
 from ablate.study.growth import grown
 from ablate.study.study import Study
@@ -36,9 +36,9 @@ def store(tmp_path) -> Store:
     return Store(tmp_path)
 
 
-def writing(store: Store, name: str = "run", row: dict = ROW):
+def writing(store: Store, name: str = "run", row: dict = ROW, anew: bool = False):
     """An attempt that is to replace what is there now."""
-    return store.run(name).attempt({"heads": 4}, row, known=store.run(name).stamp())
+    return store.run(name).attempt({"heads": 4}, row, known=store.run(name).stamp(), anew=anew)
 
 
 def finish(store: Store, writer: RunWriter, name: str = "run", **columns) -> None:
@@ -227,10 +227,36 @@ def test_an_interrupted_run_goes_on_from_its_last_checkpoint(store):
 
 
 @pytest.mark.parametrize("column", ["code", "parts", "torch", "threads", "linear", "device", "processor"])
-def test_a_run_of_other_bytes_begins_anew(store, column):
+def test_a_checkpoint_of_other_bytes_is_kept_until_a_run_is_to_begin_anew(store, column):
     interrupted(store, 3)
-    with writing(store, row={**ROW, column: "other"}) as writer:
+    before, other = latest(store), {**ROW, column: "other"}
+    line = (
+        rf"^run: its checkpoint after step 3 was made otherwise \({column} was .*, is other\) and is kept: "
+    )
+    for _ in range(2):
+        with pytest.raises(OfAnotherKind, match=line), writing(store, row=other):
+            pass
+    assert latest(store) == before
+    with writing(store) as writer:
+        assert writer.start is not None and writer.start.step == 3
+    with writing(store, row=other, anew=True) as writer:
         assert writer.start is None and not list(writer.path.glob("checkpoint-*"))
+
+
+def test_what_has_no_checkpoint_begins_anew_anywhere(store):
+    interrupted(store)
+    with writing(store, row={**ROW, "processor": "other"}) as writer:
+        assert writer.start is None
+
+
+def test_what_is_complete_is_the_result_whoever_finds_it(store):
+    with pytest.raises(KeyboardInterrupt), writing(store) as writer:
+        writer.checkpoint(checkpoint(3))
+        writer.seal({**ROW, "status": "done"})
+        raise KeyboardInterrupt
+    with pytest.raises(Busy, match="just finished"), writing(store, row={**ROW, "processor": "other"}):
+        pass
+    assert store.run("run").read() == {**ROW, "status": "done"}
 
 
 def test_rows_are_read_again_only_where_a_run_changed(store, tmp_path, monkeypatch):

@@ -28,7 +28,11 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Taken:
-    """Another process is working on the run, or was faster."""
+    """Another process is working on the run, or was faster. why: in words. is_left: it is not, but only
+    another kind of machine can go on from its checkpoint."""
+
+    why: str
+    is_left: bool = False
 
 
 @dataclass(frozen=True)

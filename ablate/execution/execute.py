@@ -98,7 +98,8 @@ def _begun(
             finished["status"] = status_now(finished)
             listener(Skipped())
             return finished
-        attempt = own.enter_context(_attempt(stored, run, listener, finished, current, heartbeat))
+        anew = run.config.force is not False
+        attempt = own.enter_context(_attempt(stored, run, listener, finished, current, heartbeat, anew))
         attempt.release = own.close
         about = {**machine(), "device": device.describe(run.device)}
         attempt.writer.write_json("environment.json", about)
@@ -178,7 +179,7 @@ def record_failure(run: PlacedRun, reason: str, root: Path | None = None, *, kno
     current, finished = stored.stamp(), _finished(stored, ignore)
     if finished and current != known:
         return finished
-    with _attempt(stored, run, ignore, finished, current) as attempt:
+    with _attempt(stored, run, ignore, finished, current, anew=True) as attempt:
         attempt.failed(reason)
         attempt.end()
     return _row(attempt.outcome)
@@ -202,11 +203,12 @@ def _attempt(
     finished: Row | None,
     current: Stamp,
     heartbeat: Heartbeat | None = None,
+    anew: bool = False,
 ) -> Iterator[Attempt]:
     """StoredRun.attempt, which first puts aside a damaged earlier attempt. finished, current: the earlier
-    result, if there is one, and its stamp."""
+    result, if there is one, and its stamp. anew: as there."""
     row, config, known = describe(run), dataclasses.asdict(run.config), current if finished else []
-    begin = partial(stored.attempt, config, row, known=known, heartbeat=heartbeat)
+    begin = partial(stored.attempt, config, row, known=known, heartbeat=heartbeat, anew=anew)
     with contextlib.ExitStack() as stack:
         try:
             writer = stack.enter_context(begin())

@@ -32,7 +32,8 @@ from ablate.execution.run import PlacedRun
 from ablate.launch.processes import READY, Worker, wait_for
 from ablate.launch.queue import AGAIN_S, Queue
 from ablate.phrases import counted, error_line
-from ablate.store.run_files import Busy, Stamp
+from ablate.store import lease
+from ablate.store.run_files import Busy, OfAnotherKind, Stamp
 from ablate.store.store import Store
 
 STARTS = 3  # attempts to start a worker that ends before it is ready
@@ -122,6 +123,8 @@ class _Pool:
     listen: Listen
     request_runs: RequestRuns
     refused: dict[str, str] = field(default_factory=dict)
+    since: dict[str, float] = field(default_factory=dict)  # when a run was first found to be others'
+    told: set[str] = field(default_factory=set)  # the runs of others whose line was printed
     lost_starts: Counter[int] = field(default_factory=Counter)  # by worker, since it was last ready
     ended: int = 0  # runs
     grown_at: tuple[int, int] = (-1, 0)  # `ended`, and the spare workers, when runs were last added
@@ -153,9 +156,14 @@ class _Pool:
     def hear(self, worker: Worker, index: int, event: Event) -> None:
         """Handle an event of a run that a worker is training."""
         name = self.queue.runs[index].name
+        if isinstance(event, Taken) and event.is_left and self.waits(name) > lease.EXPIRES_S:
+            event = Refused(event.why)  # none has come for it
         self.listen(name)(event)
         match event:
-            case Taken():
+            case Taken(why):
+                if self.waits(name) and name not in self.told and not self.queue.has_free:
+                    self.told.add(name)
+                    self.listen(name)(Noticed(f"{why}; waiting"))
                 self.queue.later(index)
             case PutBack(fit):
                 self.queue.put_back(index, fit)
@@ -164,6 +172,11 @@ class _Pool:
         if isinstance(event, LAST_WORDS):
             worker.given.remove(index)
             self.ended += 1
+
+    def waits(self, name: str) -> float:
+        """For how many seconds this run has been others' so far; 0 the first time."""
+        now = time.monotonic()
+        return now - self.since.setdefault(name, now)
 
     def lost(self, number: int, worker: Worker, reason: str) -> None:
         """Record that a worker process is gone, and with it its run, if it had one. Of several that it
@@ -179,8 +192,8 @@ class _Pool:
                 run = self.queue.runs[index]
                 row = record_failure(run, reason, known=self.known[run.name])
                 self.hear(worker, index, Finished(row))
-            except Busy:  # another command was faster; or the server is gone but its worker not yet
-                self.hear(worker, index, Taken())
+            except Busy as error:  # another command was faster; or the server is gone but its worker not yet
+                self.hear(worker, index, Taken(str(error)))
             except ConfigError as error:
                 self.hear(worker, index, Refused(str(error)))
         elif not worker.idle:
@@ -200,7 +213,7 @@ def try_next(
     receive: Callable[[], Sequence[tuple[PlacedRun, Stamp]]], send: Callable[[tuple[str | None, Event]], None]
 ) -> None:
     """Train the next runs, as one. The messages are events with the name of their run, None for all that are
-    left; the last one of each run is Finished, Skipped, Taken, PutBack or Refused.
+    left; the last one of each run is one of LAST_WORDS.
 
     receive: gives the runs, each with the stamp of the result that existed when the command began; it may
     raise ConfigError, as it opens the corpus in this process.
@@ -218,7 +231,9 @@ def try_next(
         for task, outcome in zip(tasks[:fit], execute_group(tasks[:fit]), strict=True):
             match outcome:
                 case Busy():
-                    task.listener(Taken())
+                    task.listener(Taken(str(outcome)))
+                case OfAnotherKind():
+                    task.listener(Taken(str(outcome), is_left=True))
                 case ConfigError():
                     task.listener(Refused(str(outcome)))
     except ConfigError as error:

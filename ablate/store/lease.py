@@ -20,6 +20,7 @@ from ablate.config.rules import ConfigError
 from ablate.files.atomic import NO_FILE, StoreError, is_gone
 from ablate.files.owned import delete
 from ablate.files.reading import parsed, read_bytes
+from ablate.phrases import duration, one_line
 
 
 def seconds(variable: str, usual: float) -> float:
@@ -55,7 +56,7 @@ def is_live(directory: Path) -> bool:
         if _is_of_here(content) and (now := _started(pid)) is not None:
             # If this process has given it up, its lease.json could not be removed.
             return abs(now - started) < SAME_S and (pid != os.getpid() or directory.name in _mine)
-        return _clock(directory.parents[2]) - path.stat().st_mtime < EXPIRES_S
+        return _age(directory) < EXPIRES_S
     except OSError as error:
         # If it can't be read at the moment, leave the attempt alone.
         return not is_gone(error) and error.errno not in NO_FILE
@@ -63,11 +64,24 @@ def is_live(directory: Path) -> bool:
         return False
 
 
-def host(directory: Path) -> str:
-    """The machine whose process holds the lease of this attempt; empty if none does."""
+def holder(directory: Path) -> str:
+    """What to say of the process that holds the lease of this attempt: who it is, when it was heard of, and
+    the way out if it is gone."""
+    path, who, heard = directory / "lease.json", "another process", ""
     with contextlib.suppress(OSError, *ODD):
-        return str(parsed(read_bytes(directory / "lease.json"))["host"])
-    return ""
+        content = parsed(read_bytes(path))
+        who = one_line(f"process {content['pid']} on {content['host']}")
+        if 0 <= (age := _age(directory)) < math.inf:
+            heard = f", last heard of {duration(age)} ago"
+    return f"{who} is training this run{heard} (if it is gone, delete {path})"
+
+
+def count_from_now(directory: Path) -> None:
+    """A heartbeat that is dated ahead, as where a clock was set back, says nothing: date it now, so that the
+    process behind it is dead unless another one follows."""
+    with contextlib.suppress(OSError):
+        if _age(directory) < -HEARTBEAT_S:
+            os.utime(directory / "lease.json")
 
 
 def release(directory: Path) -> None:
@@ -143,6 +157,11 @@ def _is_of_here(content: dict[str, Any]) -> bool:
     here = _here()
     same_place = all(content[key] == here[key] for key in ("host", "pids"))
     return same_place and abs(float(content["boot"]) - here["boot"]) < SAME_S
+
+
+def _age(directory: Path) -> float:
+    """Seconds since the last heartbeat of an attempt; below 0 if that is dated ahead. Raises OSError."""
+    return _clock(directory.parents[2]) - (directory / "lease.json").stat().st_mtime
 
 
 def _clock(directory: Path) -> float:

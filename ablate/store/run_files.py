@@ -54,6 +54,10 @@ class Busy(StoreError):
     """Another process is working on this run, or has just finished it."""
 
 
+class OfAnotherKind(StoreError):
+    """An interrupted attempt at this run has a checkpoint that can't be resumed here to the same bytes."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """The state of a run after update `step`. arrays: NumPy arrays by name. metrics: the rows of metrics.csv

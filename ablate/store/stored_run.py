@@ -14,7 +14,7 @@ a directory that another may still work in.
 import contextlib
 import logging
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from ablate.store.run_files import (
     Busy,
     Checkpoint,
     Damaged,
+    OfAnotherKind,
     RunWriter,
     Stamp,
     as_json,
@@ -45,10 +46,8 @@ from ablate.store.run_files import (
 )
 
 # Only attempts that agree in these columns have the same bytes, so only then does one resume another.
-RESUMABLE = (
-    *("run_id", "device", "processor", "linear", "attention", "compile", "threads"),
-    *("torch", "code", "parts", "tokenizer_sha256"),
-)
+OF_A_MACHINE = ("device", "processor", "linear", "attention", "compile", "threads")
+RESUMABLE = ("run_id", *OF_A_MACHINE, "torch", "code", "parts", "tokenizer_sha256")
 PART = ".part"
 OVER = ".over"  # marks a number whose attempt was discarded, so that it stays taken
 RESULT = Mark(r"[^.].*", "result.json")
@@ -98,29 +97,38 @@ class StoredRun:
 
     @contextlib.contextmanager
     def attempt(
-        self, config: Mapping[str, Any], row: Row, *, known: Stamp, heartbeat: Heartbeat | None = None
+        self,
+        config: Mapping[str, Any],
+        row: Row,
+        *,
+        known: Stamp,
+        heartbeat: Heartbeat | None = None,
+        anew: bool = False,
     ) -> Iterator[RunWriter]:
         """Begin an attempt, which resumes an interrupted one that would give the same bytes
         (RunWriter.start). If the block ends before `finish`, the attempt stays as an interrupted one.
 
         known: the stamp of the result to replace, empty if there is none. heartbeat: of the group that it is
-        part of; its own by default. Raises Busy if another process is working on the run or has made another
-        result, Damaged if an interrupted attempt can't be trusted.
+        part of; its own by default. anew: whether a checkpoint that can't be resumed here is dropped. Raises
+        Busy if another process is working on the run or has made another result, OfAnotherKind if an
+        interrupted attempt has a checkpoint that can't be resumed here, Damaged if one can't be trusted.
         """
         with contextlib.nullcontext(heartbeat) if heartbeat else Heartbeat() as beating:
-            writer = self._begun(config, row, known, beating)
+            writer = self._begun(config, row, known, beating, anew)
             try:
                 yield writer
             finally:
                 writer.end()
 
-    def _begun(self, config: Mapping[str, Any], row: Row, known: Stamp, heartbeat: Heartbeat) -> RunWriter:
+    def _begun(
+        self, config: Mapping[str, Any], row: Row, known: Stamp, heartbeat: Heartbeat, anew: bool
+    ) -> RunWriter:
         with explained(self.attempts):
             if self.attempts.is_symlink():
                 raise StoreError(f"{self.attempts}: a link, and attempts lie beside results; move it away")
             numbers = self._numbers()
             before = self._latest_of(numbers)
-            start = self._cut_off(before, row, known) if before else None
+            start = self._cut_off(before, row, known, anew) if before else None
             if self.stamp() != known:
                 raise self._is_finished()
             asked_for = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
@@ -202,22 +210,37 @@ class StoredRun:
             if latest := self.latest():
                 lease.release_ended(latest, pid)
 
-    def _cut_off(self, before: Path, row: Row, known: Stamp) -> Checkpoint | None:
+    def _cut_off(self, before: Path, row: Row, known: Stamp, anew: bool) -> Checkpoint | None:
         """The checkpoint of an interrupted attempt, if resuming it gives the bytes of `row`; None if not."""
         if lease.is_live(before):
-            raise Busy(f"{before}: another process is training this run")
+            line = f"{self.directory.name}: {lease.holder(before)}"
+            lease.count_from_now(before)
+            raise Busy(line)
         try:
             began = read_started(before)
-            if any(began.get(column) != row.get(column) for column in RESUMABLE):
-                return None
-            if is_sealed(before):  # interrupted after it was complete, before it was published
+            changed = [column for column in RESUMABLE if began.get(column) != row.get(column)]
+            # Interrupted after it was complete, before it was published?
+            if {*changed} <= {*OF_A_MACHINE} and is_sealed(before):
                 for path in checkpoints(before):
                     owned.delete(path)
                 self._publish(before, known)
                 raise self._is_finished()
-            return read_checkpoint(before)
+            checkpoint = read_checkpoint(before)
+            if changed and checkpoint and not anew:
+                raise self._of_another_kind(checkpoint.step, changed, began, row)
+            return None if changed else checkpoint
         except FileNotFoundError:  # its process lives after all, and has just replaced its checkpoint
             return None
+
+    def _of_another_kind(self, step: int, changed: Sequence[str], began: Row, row: Row) -> OfAnotherKind:
+        differs = "; ".join(f"{key} was {began.get(key)}, is {row.get(key)}" for key in changed)
+        way_out = "the command that made it goes on from it where it was made"
+        if changed == ["threads"] and (count := began.get("threads")):
+            way_out = f"hydra.launcher.threads={count} goes on from it"
+        return OfAnotherKind(
+            f"{self.directory.name}: its checkpoint after step {step} was made otherwise ({differs}) and is"
+            f" kept: {way_out}, force=stale begins anew"
+        )
 
     def _publish(self, attempt: Path, known: Stamp) -> None:
         """Make a sealed attempt the result, replacing the known one."""

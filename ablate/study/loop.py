@@ -211,7 +211,9 @@ class Loop:
         )
         trained = self.launcher.train(work)
         self.refused += lines_if(trained.failed, trained.failed)
-        self.refused += [f"{self.typed[name]}: {why}" for name, why in trained.refused.items()]
+        for name, why in trained.refused.items():
+            if self.store.run(name).stamp() == self.known[name]:  # else another command has made it since
+                self.refused.append(f"{self.typed[name]}: {why}")
         return trained
 
     @contextlib.contextmanager

@@ -3,7 +3,7 @@ docs/methods.md."""
 
 from typing import NamedTuple
 
-SAME = "so both can learn the same functions and only train differently."
+SAME = "so both can learn the same functions."
 
 
 class Relation(NamedTuple):

@@ -1,6 +1,7 @@
 """The size of the model as a factor: what each size sets, its own rates, and its own contrasts."""
 
 import json
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.frames import frame
+from ablate.analysis.load import read
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.execution.formulas import before_training
 from ablate.reporting.cells import short_table
+from ablate.reporting.commands import commands
 from ablate.reporting.next import next_steps
 from ablate.store.columns import Row
 from ablate.store.record import NO_STUDY
@@ -177,7 +180,6 @@ def test_a_study_of_sizes_is_trained_compared_and_repeated(tmp_path):
     words += (
         "model=rung/r2,rung/r4",
         "train.eval_every=2",
-        "study.arms={concat:{fusion:concat},sum:{fusion:sum}}",
     )
     words += ("study.primary=[sum - concat]",)
     done = call_cli(*words, cwd=tmp_path)
@@ -186,4 +188,6 @@ def test_a_study_of_sizes_is_trained_compared_and_repeated(tmp_path):
     pairs = [(row["d_model"], row["heads"]) for row in rows if row["baseline"] and row["family"] == "primary"]
     assert sorted(pairs) == [(80, 5), (128, 8)]
     assert "sum model=rung/r4" in call_cli("compare", "s", cwd=tmp_path).stdout
-    assert "s-demo" not in done.stderr
+    (repeated,) = commands(read(tmp_path / "runs" / "studies" / "s"))
+    planned = call_cli(*shlex.split(repeated)[1:], "--dry-run", cwd=tmp_path)
+    assert "12 runs first, 12 of them finished" in planned.stdout, planned.stderr

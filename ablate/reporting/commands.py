@@ -67,7 +67,7 @@ def commands(results: Results) -> list[str]:
         # Give what the study declared, since keys of its YAML may have been overridden.
         declared = {key: value for key, value in record.declaration.items() if value != {}}
         held = {key: as_value(value) for key, value in declared.items()}
-        levels = {key: value for key, value in record.declared.items() if isinstance(value, list)}
+        levels = {key: value for key, value in record.declared.items() if isinstance(value, list | Mapping)}
         held |= {key: as_override(values) for key, values in levels.items()}  # in override syntax
         if record.arms:
             held["arms"] = as_override(record.arms)

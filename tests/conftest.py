@@ -78,11 +78,6 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-# Each takes half a minute of a processor, or more; the longest first.
-LONGEST = ["report", "study", "tour", "probe_command", "looks", "pool", "plugins", "cli"]
-LONGEST += ["tuned", "corpora"]
-
-
 def pytest_addoption(parser: pytest.Parser):
     parser.addoption("--clusters", choices=("only",), help="the tests on a real SLURM and a real Ray alone")
 
@@ -95,11 +90,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]):
-    """The files that take longest first, then those with the most slow tests, so that no worker is left
-    alone with one."""
+    """The files with the most slow tests first, so that no worker is left alone with one."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: (places.get(item.path.stem, len(places)), -slow[item.path]))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
-from ablate.analysis.variant import Variant
 from ablate.config.contrast import MARGIN
 from ablate.reporting.answers import answer, findings
 from ablate.reporting.commands import with_seeds
@@ -63,13 +62,6 @@ def test_a_finding_by_hand():
 def test_of_accuracy_more_is_gained():
     result = compare(rows().assign(val_acc=lambda r: r["val_loss"]), metric="val_acc", where=["fusion!=mean"])
     assert findings(result) == ["Sum gains 0.250 of val_acc (0.158 to 0.342) against concat."]
-
-
-def test_a_value_with_spaces_is_named_whole():
-    local, mixed = (Variant({"scores": "windows", "windows": each}) for each in ("[8, 8]", "[8, 64]"))
-    apart = mixed.differing(local)
-    assert (mixed.label(apart), local.label(apart)) == ("windows=[8, 64]", "windows=[8, 8]")
-    assert mixed.label(["scores"]) == "scores=windows" and mixed.name == "scores=windows windows=[8, 64]"
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from omegaconf import OmegaConf
 from safetensors.torch import load_file
 
 import ablate
-from ablate import api
 from ablate.analysis.load import read
 from ablate.api import as_overrides
 from ablate.config.contrast import MARGIN
@@ -36,13 +35,6 @@ def study(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     synthetic_study(tmp_path / "runs", heads=(2, 4), out_proj=(True,), seeds=4)
     return tmp_path
-
-
-def test_the_exports_are_complete():
-    assert {*dir(ablate)} == {*api.__all__, "__version__"}
-    assert all(getattr(ablate, name) is getattr(api, name) for name in api.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'reports'"):
-        ablate.reports  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize(
@@ -82,22 +74,12 @@ def test_compare_says_what_the_command_says(study):
 
 
 @pytest.mark.slow
-def test_loaded_rows_keep_what_their_study_named_beforehand(study):
-    rows = ablate.load("synthetic")
-    assert ablate.compare(rows).families == ["primary", "exploratory"]
-    assert ablate.compare(rows[rows["heads"] == 4]).families == ["primary"]
-    for where in ({"fusion": "sum"}, ["fusion == sum", "heads < 99"]):
-        compared = ablate.compare(rows, baseline="heads=2", where=where).table
-        assert compared["baseline"].notna().sum() == 1
-    assert len(ablate.load()) == len(rows) == 32
-
-
-@pytest.mark.slow
 def test_a_merge_loses_nothing_of_what_was_named_beforehand(study):
     """It drops DataFrame.attrs; the columns stay."""
     store = Store(study / "runs")
-    record = store.read_study("synthetic")
-    assert record is not None
+    record, rows = store.read_study("synthetic"), ablate.load("synthetic")
+    assert record is not None and len(ablate.load()) == len(rows) == 32
+    assert ablate.compare(rows).families == ["primary", "exploratory"]
     write_study(store, replace(record, metric="test_loss", margin=0.5))
     authors = pd.DataFrame({"fusion": ["concat", "sum", "mean", "weighted_sum"], "author": [*"abca"]})
     merged = ablate.load("synthetic").merge(authors, on="fusion")
@@ -105,6 +87,8 @@ def test_a_merge_loses_nothing_of_what_was_named_beforehand(study):
     found = ablate.compare(merged)
     assert (found.families, found.metric, found.margin) == (["primary", "exploratory"], "test_loss", 0.5)
     assert not any("study.json" in note for note in texts(found.notes))
+    one = ablate.compare(merged, baseline="heads=2", where=["fusion == sum", "heads < 99"]).table
+    assert one["baseline"].notna().sum() == 1
     assert read(merged).page == read("synthetic").page
 
     gone = ablate.compare(merged.assign(study="nowhere"))

@@ -215,6 +215,7 @@ def test_a_base_without_a_turn_changes_nothing():
 REFUSED = {
     ("model.position=rope", "key_width=5"): "a head has 5 (key_width=5); use key_width=6",
     ("model=pair", "corpus=copy", "model.position=rope"): "model=pair reads two texts",
+    ("model.rope_base=1",): "model.rope_base=1",
     ("model.mlp=swiglu", "model.mlp_hidden=0"): "model.mlp_hidden=0 leaves the MLPs out",
 }
 
@@ -224,16 +225,6 @@ def test_parts_that_do_not_fit_are_refused(overrides):
     with pytest.raises(ConfigError) as refusal:
         resolve_spec(make_config(*overrides), 59)
     assert REFUSED[overrides] in str(refusal.value) and "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    "word",
-    ["rope_base=1", "rope_base=null", "position=rotary"],
-)
-def test_an_unknown_part_and_a_base_that_is_none_are_refused(word):
-    with pytest.raises(ConfigError, match=f"model.{word}") as refusal:
-        make_config(f"model.{word}")
-    assert "\n" not in str(refusal.value)
 
 
 def test_a_model_in_bfloat16_is_near_the_one_in_float32():

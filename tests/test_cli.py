@@ -16,15 +16,12 @@ from hydra.errors import MissingConfigException
 
 from ablate.cli.app import COMMANDS
 from ablate.cli.train import next_step
-from ablate.compose.keys import sections
 from ablate.compose.refusals import explain
-from ablate.config.read import PRESETS
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.store.columns import COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
 from ablate.store.store import Store
-from benchmarks.kills import state
 from tests.helpers import ROOT, but, call_cli, fork_cli, make_config
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.batch=2", "train.eval_every=3")
@@ -41,12 +38,9 @@ def one_line(text: str) -> str:
 WRONG = [
     (["fusion=cat"], ["fusion=cat", "did you mean concat?", "weighted_sum"]),
     (["train.lrr=3"], ["train.lrr", "did you mean train.lr?"]),
-    (["heads.x=3"], ["heads is a single value"]),
     (["+foo=1"], ["+foo: no such key; did you mean force?"]),
     (["~train"], ["~train", "can't be removed"]),
-    (["heads"], ["heads", "KEY=VALUE"]),
     (["-m", "heads=4,5"], ["heads=5", "heads=4 or heads=8"]),
-    (["-m", "heads=range(3,1)"], ["heads=range(3,1)", "empty"]),
     (["corpus=grammar", "corpus.characters=2000", "model.context=999"], ["model.context=999", "validation"]),
     (["corpus.path=a.txt"], ["corpus.path=a.txt", "corpus=file"]),
     (["corpus=file", "corpus.path=x(1).txt"], ["""'corpus.path="x(1).txt"'"""]),
@@ -57,9 +51,7 @@ WRONG = [
     (["hydra/launcher=slum"], ["hydra/launcher=slum"]),
     (["--experimental-rerun", "x.pickle"], ["--experimental-rerun"]),
     (["-m", "--cfg", "job"], ["--multirun --cfg", "one of them"]),
-    (["--shell-completion"], ["--install-completion"]),
     (["study=heads", "heads=1,2", "--cfg", "job"], ["heads=1,2", "give one value"]),
-    (["-cd", ".", "train=short"], ["short.yml: Hydra reads files that end in .yaml; rename it"]),
     (["heads=???"], ["heads=???", "a value is missing"]),
     (["model.d_model=1000003"], ["heads=4", "does not divide model.d_model=1000003"]),
     (["-m", "model.d_model=64,1000000"], ["model.d_model=1000000", "GB to train", "take a smaller"]),
@@ -79,7 +71,6 @@ FILES = {
     "bare.yaml": b"heads: 8",
     "unknown.yaml": b"defaults: [config, _self_]\nhads: 8",
     "train/few.yaml": b"steps: 20",
-    "train/short.yml": b"defaults: [default]",
     "lowrank.py": b"",
 }
 
@@ -102,48 +93,31 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments, parts, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "override, line",
+    "word, line",
     [
-        ("corpus.path=a.txt,b.txt", """; a single value with commas 'corpus.path="a.txt,b.txt"'"""),
-        ("corpus.splits=0.8,0.1,0.1", "; a list is written corpus.splits=[0.8,0.1,0.1]"),
-        ("scores.windows=4,8", "; a list is written scores.windows=[4,8]"),
-    ],
-)
-def test_several_values_are_one_only_for_a_key_that_takes_it(command, override, line):
-    code, _, err = command("run", override)
-    assert code == 2 and one_line(err) == f"ablate: {override}: several values make a sweep, so add -m{line}"
-
-
-@pytest.mark.parametrize(
-    "words, line",
-    [
-        (("study=fusion", "hydra.mode=RUN"), "study=fusion: a study is a sweep, so add -m"),
         (
-            ("+hydra.sweeper.params.heads=1",),
-            "+hydra.sweeper.params.heads=1: a single run sweeps over nothing; add -m, or leave it out",
+            "corpus.path=a,b.txt",
+            """several values make a sweep, so add -m; a single value with commas 'corpus.path="a,b.txt"'""",
         ),
+        (
+            "scores.windows=4,8",
+            "several values make a sweep, so add -m; a list is written scores.windows=[4,8]",
+        ),
+        ("+hydra.sweeper.params.heads=1", "a single run sweeps over nothing; add -m, or leave it out"),
     ],
 )
-def test_what_a_single_run_would_ignore_is_refused(command, words, line):
-    code, _, err = command("run", *words)
-    assert code == 2 and one_line(err) == f"ablate: {line}"
+def test_what_a_single_run_would_ignore_is_refused(command, word, line):
+    code, _, err = command("run", word)
+    assert code == 2 and one_line(err) == f"ablate: {word}: {line}"
 
 
 @pytest.mark.parametrize(
     "name, package",
-    [
-        ("joblib", "hydra-joblib-launcher"),
-        ("submitit_slurm", "'ablate-heads[slurm]'"),
-    ],
+    [("joblib", "hydra-joblib-launcher"), ("submitit_slurm", "'ablate-heads[slurm]'")],
 )
 def test_a_launcher_to_install_is_named(name, package):
     error = MissingConfigException("", f"hydra/launcher/{name}", ["basic"])
     assert explain(error, []) == f"hydra/launcher={name}: not installed; pip install {package}"
-
-
-def test_a_preset_of_ones_own_begins_with_the_default_one():
-    groups = {key.name: key.default for key in sections()[0].keys}
-    assert {group: groups[group] for group in PRESETS} == PRESETS
 
 
 @pytest.mark.slow
@@ -204,10 +178,8 @@ def test_every_help_is_whole_at_80_columns_and_shows_an_example(command, monkeyp
         ("rnus", ["rnus", "'runs'"]),
         ("comapre t.csv", ["no such command 'comapre'; did you mean 'compare'? see ablate --help"]),
         ("runs a b", ["one study at a time", "see ablate runs --help"]),
-        ("compare --format xml", ["--format", "xml", "'latex'"]),
         ("sample r --tokens 0", ["--tokens", "0", "1", "see ablate sample --help"]),
         ("report", ["target", "see ablate report --help"]),
-        ("run --dry-run=3", ["--dry-run", "see ablate run --help"]),
         ("compare a\rb", ["a b: no such study"]),
     ],
 )
@@ -274,13 +246,10 @@ def test_compare_reads_studies_and_csv_files_alike(swept):
     ]
     assert len(set(answers)) == 1
     summary = json.loads(answers[0])["rows"]
-    rows = pd.read_csv(study / "results.csv")
-    means = rows.groupby(["fusion", "out_proj"])["val_loss"].agg(["mean", "std"])
+    means = pd.read_csv(study / "results.csv").groupby(["fusion", "out_proj"])["val_loss"].mean()
     for variant in summary:
         expected = means.loc[(variant["fusion"], variant["out_proj"])]
-        assert (variant["n"], variant["mean"]) == (2, pytest.approx(expected["mean"], rel=1e-12))
-        assert variant["sd"] == pytest.approx(expected["std"], rel=1e-9)
-    assert [variant["best"] for variant in summary] == [True, False, False, False]
+        assert (variant["n"], variant["mean"]) == (2, pytest.approx(expected, rel=1e-12))
     wrong = call_cli("compare", "sweeep", cwd=cwd)
     assert wrong.returncode == 2 and "no such study" in one_line(wrong.stderr)
 
@@ -303,19 +272,6 @@ def test_runs_and_sample(swept):
     assert unknown.returncode == 2 and "U+03A9" in one_line(unknown.stderr)
     missing = call_cli("sample", "zzz", cwd=cwd)
     assert missing.returncode == 2 and "ablate runs" in one_line(missing.stderr)
-
-
-@pytest.mark.slow
-def test_same_command_same_bytes(tmp_path):
-    command = ("run", "fusion=weighted_sum", "model.dropout=0.1", *QUICK)
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        assert call_cli(*command, cwd=tmp_path / name).returncode == 0
-    (one,), (two,) = ((tmp_path / name).glob("runs/store/[!.]*") for name in ("a", "b"))
-    assert one.name == two.name
-    (tables, _), (others, _) = (state(tmp_path / name) for name in ("a", "b"))
-    assert tables == others and len(tables) == 3 and "weighted_sum" in tables["results.csv"][1]
-    assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
 
 
 @pytest.mark.slow

@@ -151,7 +151,6 @@ Shrunk = fusing(lambda self, z, x: z.flatten(-2)[..., 1:])
 LooksAhead = fusing(lambda self, z, x: (z + z.roll(-1, 1)).flatten(-2))
 Detached = fusing(lambda self, z, x: (z + x.detach().roll(-1, 1).mean(-1)[..., None, None]).flatten(-2))
 FarAhead = fusing(lambda self, z, x: (z + z.roll(-40, 1) * (z.shape[1] > 40)).flatten(-2))
-InTraining = fusing(lambda self, z, x: (z + z.roll(-1, 1) * self.training).flatten(-2))
 FromZero = weighing(  # a gradient and values at the start show nothing of it
     lambda shape: nn.Parameter(torch.zeros(())),
     lambda self, z, x: (z + self.weight * z.mean(1, keepdim=True)).flatten(-2),
@@ -240,7 +239,6 @@ def broken(monkeypatch):
         (LooksAhead, "No position", "it sees the future: position 0 changes with position 1 (gradient"),
         (Detached, "No position", "it sees the future: position 0 changes with positions after 0, by"),
         (FarAhead, "No position", "it sees the future: position 0 changes with positions after 0, by"),
-        (InTraining, "No position", "it sees the future: position 0 changes with positions after 0, by"),
         (FromZero, "No position", "it sees the future: position 0 changes with position"),
         (CrowdFromZero, "The rows of a batch", "a text gives another result in a batch than alone, by"),
         (DrawsAlways, "The rows of a batch", "it draws while it is evaluated, too"),

@@ -126,13 +126,6 @@ def test_a_contrast_of_an_arm_that_can_not_be_built_is_left_out():
     assert len(of.left_out) == 2
 
 
-def test_a_study_without_arms_has_no_contrast_by_names():
-    with pytest.raises(
-        ConfigError, match=r"sum - concat: this study names no arms; list them as study\.arms"
-    ):
-        study("sum - concat", arms={}, factors={"fusion": ["concat", "sum"]})
-
-
 def test_a_study_of_several_texts_compares_within_each():
     """Of a study that varies the text; rows of several texts are refused otherwise."""
     rows = of_cells(

@@ -290,8 +290,6 @@ def test_what_does_not_belong():
         CorpusError, match=r"corpus\.seed=0: corpus=docs has no such key; remove it, or take copy, grammar"
     ):
         other("docs", seed=0)
-    with pytest.raises(ConfigError, match=r"corpus\.characters=null: expected a whole number"):
-        other("grammar", characters=None)
 
 
 def test_pickled_it_is_its_config(book: Path):
@@ -425,19 +423,6 @@ def test_a_damaged_entry_is_made_anew(book: Path, root: Path, damage: str):
     assert not list(root.glob("part-*"))
 
 
-def test_text_that_changes_while_it_is_read(book: Path, root: Path, monkeypatch: pytest.MonkeyPatch):
-    divide = tokenized.divide
-
-    def divide_then_change(text, shares):
-        divided = divide(text, shares)
-        put(book, "9876543210" * 12)
-        return divided
-
-    monkeypatch.setattr(tokenized, "divide", divide_then_change)
-    assert "the text changed while it was being read" in refusal("book.txt", splits=(0.5, 0.5, 0.0))
-    assert not entries(root) and not list(root.glob("part-*"))
-
-
 def test_a_cache_that_cannot_be_written(book: Path, monkeypatch: pytest.MonkeyPatch, caplog):
     monkeypatch.setenv("ABLATE_CACHE", str(book / "cache"))  # below a file
     with caplog.at_level(logging.WARNING):
@@ -471,7 +456,8 @@ from ablate.config.schema import CorpusConfig
 from ablate.data.corpus import open_corpus
 tokenized._hashed = lambda chunks, digest: (print("writing", flush=True), sys.stdin.read())[:0]
 options = dict(path=sys.argv[1], split="auto", unique="none", encoding="utf-8", errors="strict")
-open_corpus(CorpusConfig("file", options, tokenizer="char", bpe_vocab=300, splits=(0.8, 0.1, 0.1)))
+common = dict(tokenizer="char", bpe_vocab=300, splits=(0.8, 0.1, 0.1))
+open_corpus(CorpusConfig(name="file", options=options, **common))
 """
 
 

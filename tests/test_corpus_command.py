@@ -136,15 +136,6 @@ def test_rows_of_a_task_and_pairs(shown):
     assert [line.startswith("  → ") for line in lines[first : first + 6]] == [False, True] * 3
 
 
-def test_given_pairs_are_read_pair_by_pair(shown, tmp_path):
-    """And none of them weighs more for its length."""
-    lines = [f"{'long ' * (number % 5)}source {number}\ttarget {number}" for number in range(200)]
-    (tmp_path / "pairs.txt").write_text("\n".join(lines))
-    lines, table = shown("pairs", "corpus.path=pairs.txt", "train.steps=50", "train.batch=8")
-    assert lines[2].startswith(f"epochs      {50 * 8 / int(table['train'][0]):.2f}, 50 steps of ")
-    assert sum(int(cells[0]) for cells in table.values()) == 200
-
-
 @pytest.mark.slow
 def test_what_can_not_be_shown_is_one_line(command):
     assert refused(command, "show", "missing.txt") == (
@@ -157,7 +148,6 @@ def test_what_can_not_be_shown_is_one_line(command):
     assert refused(command, "show", "docs", "study=heads") == (
         "corpus=docs study=heads: these are several runs; give the settings of one"
     )
-    assert "model=tiny" in refused(command, "show", "lags", "model=pair")
 
 
 # --- get ------------------------------------------------------------------------------------------

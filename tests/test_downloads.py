@@ -1,6 +1,5 @@
 """Texts from the network, which is a server on this machine: one clear line for each failure."""
 
-import csv
 import hashlib
 import io
 import logging
@@ -19,7 +18,7 @@ from ablate.config.schema import CorpusConfig
 from ablate.data.corpus import Corpus, open_corpus
 from ablate.data.downloads import RemoteFile
 from ablate.data.text import CorpusError
-from tests.helpers import DOWNLOAD, Server, call_cli, forget, remote
+from tests.helpers import DOWNLOAD, Server, forget, remote
 
 pytestmark = pytest.mark.usefixtures("root")
 
@@ -131,19 +130,6 @@ def test_a_file_put_there_by_hand(root: Path):
     assert "can't be downloaded" in refusal(file)
     place.write_text(TEXT, encoding="utf-8")
     assert whole(opened(file)) == TEXT
-
-
-def test_a_text_by_a_yaml_of_ones_own(server: Server, tmp_path: Path):
-    server.content["/play.txt"] = TEXT.encode() * 9
-    about = {"name": "mine", **DOWNLOAD, "files": [remote(TEXT.encode() * 9, f"{server.address}/play.txt")]}
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus/mine.yaml").write_text(yaml.safe_dump(about), encoding="utf-8")
-    steps = ("train.steps=2", "train.batch=2", "train.eval_every=1", "model.context=16", "model.d_model=16")
-    done = call_cli("run", "-cd", ".", "corpus=mine", *steps, "name=own", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    table = (tmp_path / "runs/studies/own/results.csv").read_text(encoding="utf-8")
-    (row,) = csv.DictReader(table.splitlines())
-    assert row["corpus"] == "mine" and row["status"] == "done"
 
 
 def test_every_published_text_names_its_source_and_a_file_of_its_own():

@@ -55,12 +55,6 @@ def test_sides_are_methods_of_either_kind_by_name():
         side("smu")
 
 
-def test_a_method_has_no_duel_with_itself():
-    for one, other in (("sum", "sum"), ("concat", "softmax")):
-        with pytest.raises(ConfigError, match=f"{one}: a method can't be in a duel with itself"):
-            duel(one, other)
-
-
 @pytest.mark.slow
 def test_other_settings_and_numbers_of_seeds_are_other_duels_with_other_seeds():
     settings = [((), "8"), (("heads=8",), "8"), (("heads=2",), "8"), ((), "16")]

@@ -99,7 +99,6 @@ def test_rows_of_two_frames_put_together():
 @pytest.mark.slow
 def test_a_column_that_pairs_in_place_of_the_seed():
     rows = frame().rename(columns={"seed": "fold"})
-    assert contrast(rows, pair_by="fold")["p"] == contrast(frame())["p"]
     shuffled = rows.sample(frac=1, random_state=0)
     assert contrast(shuffled, pair_by=["fold"])["p"] == contrast(frame())["p"]
     with pytest.raises(ConfigError, match="--pair-by fold: 1 row without it"):
@@ -163,17 +162,12 @@ def test_two_groups_of_unequal_size_are_never_identical():
     assert row["verdict"] == "better"
 
 
-def test_two_spellings_of_a_number_a_missing_partner_and_a_small_metric_are_told(tmp_path):
+def test_two_spellings_of_a_number_and_a_small_metric_are_told(tmp_path):
     cells = [f"{version},{seed},{2 + seed / 10}" for version in ("2.1", "2.10", "2.2") for seed in range(3)]
     (tmp_path / "t.csv").write_text("\n".join(["version,seed,loss", *cells, ""]), encoding="utf-8")
     assert (
         "version: 2.1 and 2.10 are one number; write v2.1" in texts(load([str(tmp_path / "t.csv")]).notes)[0]
     )
-    large = frame(size="small")
-    large = pd.concat([large, large.query("method == 'ours'").assign(size="large", loss=1.0)])
-    found = ablate.compare(large, **{**ASKED, "by": "method,size"})
-    (line,) = [one for one in texts(found.notes) if one.startswith("compared with nothing")]
-    assert line.endswith("method=ours size=large") and "(size=small)" in str(found)
     assert "smaller unit" not in str(ablate.compare(frame(), **ASKED))
     tiny = frame().assign(loss=frame()["loss"] * 1e-14)
     assert contrast(tiny)["p"] == pytest.approx(contrast(frame())["p"])
@@ -208,7 +202,6 @@ def test_a_foreign_metric_has_no_better_unless_it_is_said():
     assert "method=ours gains 0.098 of loss" in str(more)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("metric, given", [("val_loss", True), ("val_acc", False)])
 def test_a_metric_of_ablates_knows_which_way_it_is_better(metric, given, command):
     rows = frame().rename(columns={"loss": metric})
@@ -499,12 +492,6 @@ def test_advice_on_duplicates_keeps_what_was_given_and_never_names_the_metric(as
     rows = pd.concat([frame(dataset=name, loss=frame()["loss"] + at) for at, name in enumerate("ab")])
     with pytest.raises(ConfigError, match=f"; {advice}$"):
         ablate.compare(rows, **{**ASKED, **asked})
-
-
-@pytest.mark.slow
-def test_a_constant_difference_is_said_to_be_constant():
-    found = ablate.compare(frame({"base": (1.0, 2.0), "ours": (0.5, 1.5)}), **ASKED)
-    assert "Nothing was tested: the same difference at every seed." in str(found)
 
 
 @pytest.mark.parametrize("name", ["lr", "learning_rate"])

@@ -174,9 +174,7 @@ def test_at_80_columns_the_error_stays_and_the_question_goes(tmp_path, monkeypat
     narrow = call_cli("verify", "--only", "1,2,18", cwd=tmp_path)
     first = narrow.stdout.splitlines()[0]
     assert "error" in first and "question" not in first
-    assert "no room for question; --wide shows it" in narrow.stderr
-    wide = call_cli("verify", "--only", "1,2,18", "--wide", cwd=tmp_path)
-    assert "question" in wide.stdout and "no room" not in wide.stderr
+    assert "no room for question; --format json shows it" in narrow.stderr
 
 
 # --- classes of functions ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from ablate.analysis import stats
-from ablate.analysis.compare import Comparison, compare
+from ablate.analysis.compare import ALPHA, Comparison, compare
 from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.finding import Finding
 from ablate.analysis.frames import is_foreign, seconds_a_run
@@ -29,9 +29,7 @@ def seeds_needed(
     *,
     difference: float | None = None,
     power: float = 0.8,
-    alpha: float = 0.05,
     contrasts: int | None = None,
-    budget_min: float | None = None,
     records: Sequence[StudyRecord] = (),
     cores: int = 1,
     **question: Unpack[Question],
@@ -40,12 +38,11 @@ def seeds_needed(
     power.
 
     One row for the noise as measured, and one for each end of its interval: noise, sd, difference, seeds,
-    runs, minutes (from the pilot's wall_s, on `cores` cores) and, with a budget, budget_seeds and detects,
-    the smallest difference that these detect. contrasts: the size of the family, by default that of the
-    primary contrasts in records, else of all; each is tested at α/contrasts. difference: by default MARGIN,
-    of what is in nats. question: as for `compare`. Raises ConfigError.
+    runs, minutes (from the pilot's wall_s, on `cores` cores). contrasts: the size of the family, by default
+    that of the primary contrasts in records, else of all; each is tested at ALPHA/contrasts. difference: by
+    default MARGIN, of what is in nats. question: as for `compare`. Raises ConfigError.
     """
-    result = compare(rows, alpha=alpha, records=records, **question)
+    result = compare(rows, records=records, **question)
     if difference is None and column_named(result.metric).unit != "nats":
         raise ConfigError(f"{result.metric} is not in nats, so give the --difference to detect, in its unit")
     difference = MARGIN if difference is None else difference
@@ -58,11 +55,9 @@ def seeds_needed(
         else len({side for one in family for side in (one.variant, one.baseline)})
     )
     low, high = sd_interval(sd, df)
-    sds, levels = [sd, low, high], np.full(3, alpha / k)
-    table = pd.DataFrame(
-        {"noise": ["as measured", "if lower", "if higher"], "sd": sds, "difference": difference}
-    )
-    seeds = stats.seeds_to_claim(difference, sds, levels, power=power)
+    noise = {"as measured": sd, "if lower": low, "if higher": high}
+    table = pd.DataFrame({"noise": [*noise], "sd": [*noise.values()], "difference": difference})
+    seeds = stats.seeds_to_claim(difference, table["sd"], ALPHA / k, power=power)
     if np.isinf(seeds).any():
         raise ConfigError(
             f"--difference {difference:g}: more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
@@ -77,7 +72,7 @@ def seeds_needed(
         *texts(note for note in result.notes if note.kind == "taken"),
         source,
         f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
-        f"power {power:g} of each of {counted(k, 'comparison')} at {alpha:g}/{k} (Bonferroni, the first"
+        f"power {power:g} of each of {counted(k, 'comparison')} at {ALPHA:g}/{k} (Bonferroni, the first"
         f" step of Holm), {arms} variants; not of all at once",
     ]
     lines += lines_if(
@@ -91,17 +86,6 @@ def seeds_needed(
     looks = usual(usual_seeds(k))
     at = ", ".join(map(str, looks))
     lines.append(f"looks at {at} seeds: {arms * looks[0]:,} to {arms * looks[-1]:,} runs")
-    if budget_min is not None:
-        if math.isnan(run_s):
-            raise ConfigError(f"--budget {budget_min:g}: the rows have no wall_s, so runs have no known time")
-        seed_min = arms * run_s / 60 / at_once
-        if not budget_min >= 2 * seed_min:
-            raise ConfigError(
-                f"--budget {budget_min:g}: two seeds of {arms} variants take {2 * seed_min:.3g} minutes;"
-                " give more, or fewer --contrasts"
-            )
-        table["budget_seeds"] = math.floor(budget_min / seed_min)
-        table["detects"] = stats.least_difference(table["budget_seeds"], table["sd"], levels, power=power)
     return table, lines
 
 

@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from ablate.cli import completion
-from ablate.cli.shared import TERMINATED, RunsOption
+from ablate.cli.shared import TERMINATED
 from ablate.config.gone import line_on
 from ablate.config.rules import ConfigError
 from ablate.files.reading import left_out
@@ -45,7 +45,7 @@ COMMANDS = {
         "compare a.csv b.csv --metric val_bpb --format latex",
     ),
     "report": ("compare", "report fusion --charts figures"),
-    "plan": ("compare", "plan fusion --difference 0.02 --budget 60"),
+    "plan": ("compare", "plan fusion --difference 0.02"),
     "questions": ("questions", "questions", "questions 2"),
     "runs": ("runs", "runs --format csv", "runs fusion --watch", "runs --delete-study fusion"),
     "verify": (
@@ -131,7 +131,6 @@ def _shown(examples: Sequence[str], command: str = "") -> str:
 def _root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
-    runs_dir: RunsOption = None,
 ) -> None:
     if version:
         put(__version__)

@@ -227,21 +227,10 @@ def plan(
     power: Annotated[
         float, typer.Option(help="The probability of detecting it.", callback=_between(0, 1))
     ] = 0.8,
-    alpha: Annotated[
-        float, typer.Option(help="The family-wise error rate of compare.", callback=_between(0, 1))
-    ] = 0.05,
     contrasts: Annotated[
         int | None,
         typer.Option(
             min=1, max=1_000_000, help="The number of comparisons planned; by default those of the pilot."
-        ),
-    ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            metavar="MINUTES",
-            help="Also say how small a difference this much time can detect.",
-            callback=_between(0, 1e9),
         ),
     ] = None,
     metric: MetricOption = None,
@@ -252,7 +241,6 @@ def plan(
     higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
     format: FormatOption = "table",
-    wide: WideOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
     """Say how many seeds it takes to detect a difference, given the noise of a pilot study."""
@@ -267,14 +255,12 @@ def plan(
         results.rows,
         difference=difference,
         power=power,
-        alpha=alpha,
         contrasts=contrasts,
-        budget_min=budget,
         records=results.records,
         cores=available_cores(),
         **question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better),
     )
-    print_table(table, format, wide=wide)
+    print_table(table, format)
     for line in (*texts(results.notes), *lines):
         say(line)
     record = results.record

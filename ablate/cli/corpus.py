@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablate.cli.shared import FormatOption, JsonOption, WideOption, print_table, put_json
+from ablate.cli.shared import FormatOption, JsonOption, print_table, put_json
 from ablate.config.gone import line_on
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError, did_you_mean
@@ -29,9 +29,7 @@ corpus = typer.Typer(
 
 
 @corpus.command("list")
-def listed(
-    format: FormatOption = "table", wide: WideOption = False, config_dir: ConfigDirOption = None
-) -> None:
+def listed(format: FormatOption = "table", config_dir: ConfigDirOption = None) -> None:
     """List what can be trained on.
 
     For each corpus: how models read it (as text, as rows of a task, or as pairs), what it consists of, and of
@@ -44,7 +42,7 @@ def listed(
 
     table = pd.DataFrame([facts(name, keys) for name, keys in corpora(config_dir).items()])
     table["bytes"] = table["bytes"].astype("Int64")
-    print_table(table, format, wide=wide, spare=("licence",))
+    print_table(table, format, spare=("licence",), all_of_it="--format md")
 
 
 @corpus.command()

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ablate.cli import completion
-from ablate.cli.shared import PluginOption, RunsOption, say_loading, use_plugins
+from ablate.cli.shared import RunsOption, say_loading, use_plugins
 from ablate.printing import put
 
 
@@ -35,7 +35,6 @@ def export(
             " the results, or where MLFLOW_TRACKING_URI says.",
         ),
     ] = None,
-    plugin: PluginOption = None,
     runs_dir: RunsOption = None,
 ) -> None:
     """Write stored runs into a tracker, or one run as a model for transformers.
@@ -55,7 +54,7 @@ def export(
         say_loading()
         from ablate.export.hf import export as export_model
 
-        use_plugins(plugin)
+        use_plugins(None)
         put(export_model(target, out))
         return
     put(export_runs(target, to, out))

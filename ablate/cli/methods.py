@@ -10,8 +10,6 @@ import typer
 from ablate.cli.shared import (
     JsonOption,
     PluginOption,
-    RunsOption,
-    WideOption,
     print_table,
     put_json,
     say_loading,
@@ -72,8 +70,6 @@ def verify(
     ] = None,
     plugin: PluginOption = None,
     format: JsonOption = "table",
-    wide: WideOption = False,
-    runs_dir: RunsOption = None,
 ) -> None:
     """Check the equations that say which ways of combining heads are the same, on ablate's own modules.
 
@@ -91,7 +87,7 @@ def verify(
     if class_ is not None:
         if only:
             raise ConfigError("--class: it compares two configs; leave --only out")
-        _compare_classes(*class_, format=format, wide=wide)
+        _compare_classes(*class_, format=format)
         return
     verdicts = verified([name.strip() for name in (only or "").split(",") if name.strip()])
     rows = [dataclasses.asdict(verdict) for verdict in verdicts]
@@ -102,7 +98,7 @@ def verify(
         say("equations, in float64: the error relative to the largest entry")
         table = pd.DataFrame(rows).drop(columns="crash")
         table["error"] = ["" if e is None or e != e else f"{e:.1e}" for e in table["error"]]
-        print_table(table, "table", wide=wide)
+        print_table(table, "table", all_of_it="--format json")
         put()
         for question, words in QUESTIONS.items():
             if any(verdict.question == question for verdict in verdicts):
@@ -115,7 +111,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _compare_classes(one: str, other: str, *, format: str, wide: bool) -> None:
+def _compare_classes(one: str, other: str, *, format: str) -> None:
     """Print whether both are of one class. Raises ConfigError; exit code 1 if they are not."""
     import pandas as pd
 
@@ -129,14 +125,14 @@ def _compare_classes(one: str, other: str, *, format: str, wide: bool) -> None:
         put_json(**dataclasses.asdict(result))
     elif result.same:
         say(f"one class ({'; '.join(dict.fromkeys(ours.values()))}), in float64:")
-        print_table(pd.DataFrame(folded), "table", wide=wide)
+        print_table(pd.DataFrame(folded), "table")
     else:
         say(f"two classes; the nearest neighbour of {one or DEFAULTS} that differs: {result.neighbour}")
         rows = [{"of": n, one or DEFAULTS: ours[n], result.neighbour: theirs[n]} for n in ours]
-        print_table(pd.DataFrame(rows), "table", wide=wide)
+        print_table(pd.DataFrame(rows), "table")
         if result.errors:
             say("as close as weights of one come to random weights of the other, in float64:")
-            print_table(pd.DataFrame(folded), "table", wide=wide)
+            print_table(pd.DataFrame(folded), "table")
     is_off = result.same and max(result.errors.values()) > EQUAL
     if is_off:
         say("the texts of both are equal, and the folds are not: what a method claims is false; ablate check")

@@ -134,11 +134,17 @@ def use_plugins(files: Sequence[str] | None) -> "list[Method]":
 
 
 def print_table(
-    frame: "pd.DataFrame", format: Format, *, wide: bool = False, spare: Sequence[str] = ()
+    frame: "pd.DataFrame",
+    format: Format,
+    *,
+    wide: bool = False,
+    spare: Sequence[str] = (),
+    all_of_it: str = "--wide",
 ) -> None:
     """Print a table: in a terminal only the columns that fit, elsewhere and with `wide` all of them.
 
-    spare: columns of this table that may be left out too, the first one first.
+    spare: columns of this table that may be left out too, the first one first. all_of_it: the option that
+    shows every column.
     """
     from ablate.reporting.tables import lines_of, records, render
 
@@ -152,7 +158,7 @@ def print_table(
     text, left_out = lines_of(frame, room, bold=in_terminal, spare=spare)
     put(text, end="", bold=in_terminal)
     if left_out:
-        say(f"no room for {', '.join(left_out)}; --wide shows {'it' if len(left_out) == 1 else 'them'}")
+        say(f"no room for {', '.join(left_out)}; {all_of_it} shows {'it' if len(left_out) == 1 else 'them'}")
 
 
 def put_json(**parts: Any) -> None:

@@ -124,7 +124,6 @@ def sample(
     temperature: Annotated[
         float, typer.Option(min=0.0, max=1000.0, help="Sampling temperature; 0 takes the likeliest token.")
     ] = 1.0,
-    top_k: Annotated[int | None, typer.Option(min=1, help="Sample from the k likeliest tokens only.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sampling; for a task, which example.")] = 0,
     plugin: PluginOption = None,
     runs_dir: RunsOption = None,
@@ -138,5 +137,5 @@ def sample(
     model = load_model(Store().find(run))
     shown = example(model, seed, prompt)
     if shown is None:
-        shown = model.generate(prompt, tokens=tokens, temperature=temperature, top_k=top_k, seed=seed)
+        shown = model.generate(prompt, tokens=tokens, temperature=temperature, seed=seed)
     put(shown)

@@ -52,6 +52,15 @@ GONE: dict[str, str] = {
     "hydra.launcher.jobs": "type sbatch --array=0-7 --wrap 'ablate run …', whose tasks share the runs",
     "hydra.launcher.wait": "type sbatch --wrap 'ablate run …', which returns at once",
     "hydra.launcher.address": "take hydra/launcher=ray hydra.launcher.ray.init.address=HOST:PORT",
+    "plan --alpha": "each comparison is tested at 0.05 over their number, as compare does",
+    "plan --budget": "its table has the minutes of each number of seeds; a larger --difference takes fewer",
+    "plan --wide": "its table has six narrow columns",
+    "verify --runs": "it reads no runs",
+    "verify --wide": "--format json prints every column",
+    "corpus list --wide": "--format md prints every column",
+    "sample --top-k": "in Python, ablate.load_model(RUN).generate(top_k=5)",
+    "export --plugin": "runs of your own methods go to trackers without it; none is a GPT-2 or a Llama",
+    "--runs": "type it behind the command, as ablate runs --runs DIR",
 }
 
 # Columns of results.csv that keys had which are gone, each with the former default, as its cells hold it.

@@ -183,8 +183,8 @@ VALUES: Mapping[str, Values] = {
         """
         --by fusion fusion,heads seed nix run_id  --margin 0.01 1  --format table csv json md latex xml
         --mixed  --cost  --difference 0.01 0.5
-        --power 0.8 0.95  --alpha 0.05 0.1  --contrasts 1 6  --budget 60 0.5
-        --charts figures book.txt book.txt/figures  --tokens 1 20  --temperature 0 1.0 1000  --top-k 1 5
+        --power 0.8 0.95  --contrasts 1 6
+        --charts figures book.txt book.txt/figures  --tokens 1 20  --temperature 0 1.0 1000
         --seed 0 3
         """
     ),
@@ -192,10 +192,10 @@ VALUES: Mapping[str, Values] = {
 READERS = by_key(
     """
     compare --metric --baseline --by --where --margin --format --mixed --cost
-    plan --metric --baseline --where --difference --power --alpha --contrasts --budget --format
+    plan --metric --baseline --where --difference --power --contrasts --format
     report --metric --baseline --margin --out --charts
     runs --format
-    sample --prompt --tokens --temperature --top-k --seed
+    sample --prompt --tokens --temperature --seed
     """
 )
 RUNS = ("concat-h4-d8x1-s0", "concat-h4-d8x1-s1", "sum-h4-d8x1-s0", "sum", "nix")

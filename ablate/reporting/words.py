@@ -171,15 +171,9 @@ def number(value: float) -> str:
     return "0.000" if float(text) == 0 else text.replace("-", "−")
 
 
-def signed(value: float) -> str:
-    """The number with its sign, for a difference that no word tells the direction of."""
-    return f"{'+' if value > 0 else ''}{number(value)}"
-
-
-def interval(low: float, high: float, digits: str = "") -> str:
-    """[low, high], formatted so or, for sentences, by `number`; empty without one."""
-    ends = [f"{end:{digits}}" if digits else number(end) for end in (low, high)]
-    return "" if low != low else f"[{', '.join(ends)}]"
+def interval(low: float, high: float, digits: str) -> str:
+    """[low, high], formatted so; empty without one."""
+    return "" if low != low else f"[{low:{digits}}, {high:{digits}}]"
 
 
 def p_value(value: float) -> str:

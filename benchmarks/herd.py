@@ -32,7 +32,7 @@ from ablate.store.store import Store
 
 PROCESSES = multiprocessing.get_context("fork")
 NEW_UTS_NAMESPACE = 0x04000000  # CLONE_NEWUTS, see Linux, include/uapi/linux/sched.h
-ROW = {"status": "running", "code": "c", "torch": "t"}
+ROW = {"status": "running", "code": "c", "torch": "t", "seed": 0}
 METRICS = {"tokens": 1, "lr": 0.1, "train_loss": 1.0, "val_loss": 1.0, "grad_norm": 1.0, "seconds": 1.0}
 
 
@@ -78,12 +78,16 @@ def name_of(number: int) -> str:
     return f"run-{number:08x}"
 
 
+def row(name: str) -> dict[str, Any]:
+    return {**ROW, "run_id": name.removeprefix("run-") * 2}
+
+
 def attempt(store: Store, name: str) -> Any:
-    return store.run(name).attempt({"seed": 0}, {**ROW, "run_id": name}, known=[])
+    return store.run(name).attempt({"seed": 0}, row(name), known=[])
 
 
 def done(name: str) -> dict[str, Any]:
-    return {**ROW, "run_id": name, "status": "done"}
+    return {**row(name), "status": "done"}
 
 
 def gathered(herd: list[Any], said: Any) -> list[Any]:

@@ -7,22 +7,21 @@
         def forward(self, z_BTHV, x_BTC):
             return 0.5 * z_BTHV.sum(-2)
 
-`ablate new fusion|scores|readout NAME` writes a commented start; `ablate check FILE` tests it.
+`ablate new fusion|scores NAME` writes a commented start; `ablate check FILE` tests it.
 The letters after a name are the sizes of its dimensions: B batch, T time of the queries, S time of the keys
-and values, H heads, P patterns, K key width, V value width of a head, W width of the values that a pattern
-reads, F fused width, C model width. Importing this module loads torch.
+and values, H heads, K key width, V value width of a head, F fused width, C model width. Importing this module
+loads torch.
 """
 
 from collections.abc import Callable
 from typing import TypeVar
 
 from ablate.config.rules import Above, AtLeast, AtMost, Below, ConfigError
-from ablate.model import fusion, readout, scores
+from ablate.model import fusion, scores
 from ablate.model.attend import Mask, masked_softmax
 from ablate.model.fusion import Fusion, Normalized
 from ablate.model.layers import Linear
 from ablate.model.parts import Options, Part
-from ablate.model.readout import Readout
 from ablate.model.scores import Scores
 from ablate.model.spec import HeadShape
 
@@ -38,7 +37,6 @@ __all__ = [
     "Mask",
     "Normalized",
     "Options",
-    "Readout",
     "Scores",
     "masked_softmax",
     "register",
@@ -48,15 +46,14 @@ Method = TypeVar("Method", bound=Part)
 
 
 def register(name: str) -> Callable[[type[Method]], type[Method]]:
-    """Class decorator: configs choose the method by fusion=NAME, scores=NAME or out_proj=NAME, by its base
-    class.
+    """Class decorator: configs choose the method by fusion=NAME or scores=NAME, by its base class.
 
-    Raises ConfigError if the name is taken, or if the class is built on none of Fusion, Scores and Readout.
+    Raises ConfigError if the name is taken, or if the class is built on none of Fusion and Scores.
     """
 
     def add(method: type[Method]) -> type[Method]:
         bases = method.__mro__ if isinstance(method, type) else ()
-        kind = scores if Scores in bases else readout if Readout in bases else fusion
+        kind = scores if Scores in bases else fusion
         return kind.register(name)(method)
 
     return add

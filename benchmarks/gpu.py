@@ -64,11 +64,11 @@ NEVER = {
 COMPARED, ROUNDS, ROUND_S = 10, 5, 0.2
 SHARING = 4  # processes that share the card
 METHODS = (
-    *("fusion=concat", "fusion=sum", "fusion=mean", "fusion=weighted_sum", "fusion=gated", "fusion=max"),
+    *("fusion=concat", "fusion=sum", "fusion=mean", "fusion=weighted_sum", "fusion=gated"),
     *("fusion=gated fusion.per=channel", "fusion=head_scale", "fusion=head_norm", "scores=talking"),
     *("fusion=grouped fusion.groups=2", "scores=qk_norm", "scores=uniform", "scores=windows", "heads=1"),
     *("out_rank=16", "out_rank=64", "heads=8", "key_heads=1 value_heads=1", "out_proj=false", "tie_qk=true"),
-    *("fusion=sum value_width=wide out_proj=false", "train.average=0.5"),
+    *("fusion=sum value_width=wide out_proj=false", "fusion=hadamard out_proj=false"),
 )
 Result = dict[str, Any]
 Losses = Generator[torch.Tensor]  # of each step, (M,)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from ablate.compose.keys import Key, sections  # noqa: E402
 from ablate.execution.plugins import KINDS  # noqa: E402
-from ablate.model import attention, latent  # noqa: E402
+from ablate.model import attention  # noqa: E402
 from ablate.model.costs import attention_params, flops_per_token, total_params  # noqa: E402
 from ablate.model.spec import ModelSpec  # noqa: E402
 from ablate.verify.identities import IDENTITIES  # noqa: E402
@@ -29,14 +29,13 @@ from scripts.settings import alike, class_of, spec  # noqa: E402
 
 PAGE, COSTS = ROOT / "docs" / "methods.md", ROOT / "docs" / "methods.csv"
 KEYS = (  # that shape an attention besides the choice of a method, of which equations or names are known
-    *("heads", "key_heads", "tie_qk", "query_proj", "kv_rank", "scale", "out_proj", "out_rank"),
+    *("heads", "key_heads", "tie_qk", "scale", "out_proj", "out_rank"),
 )
 SETTINGS = (  # of keys
-    *("heads=1", "heads=1 out_proj=false", "heads=1 query_proj=false", "heads=8", "query_heads=1"),
-    *("key_heads=2 value_heads=2", "key_heads=1 value_heads=1", "tie_qk=true", "query_proj=false"),
-    *("key_width=64", "key_width=64 query_proj=false query_heads=1", "value_width=wide", "value_proj=false"),
-    *("kv_rank=16", "kv_rank=64 kv_norm=false", "scale=outside", "scale=both", "scale=none"),
-    *("out_proj=false", "out_proj=false value_scale=matched", "out_rank=16", "out_rank=32"),
+    *("heads=1", "heads=1 out_proj=false", "heads=1 key_width=16", "heads=8"),
+    *("key_heads=2 value_heads=2", "key_heads=1 value_heads=1", "tie_qk=true"),
+    *("key_width=64", "value_width=wide", "scale=outside", "scale=both", "scale=none"),
+    *("out_proj=false", "out_rank=16", "out_rank=32"),
 )
 SPECIAL = (
     "fusion=grouped fusion.groups=1",
@@ -54,7 +53,6 @@ def page() -> str:
     """The page as Markdown."""
     parts = {kind: "\n\n".join(_methods(kind)) for kind in KINDS}
     parts |= {"keys": "\n".join(_keys()), "sharing": prose(re.split(r"See:\s", said(attention))[1])}
-    parts["latent"] = prose(said(latent))
     parts |= {"pattern": _pattern(), "classes": "\n".join(_rows())}
     return Path(__file__).with_suffix(".md").read_text(encoding="utf-8").format(**parts)
 

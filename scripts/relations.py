@@ -52,11 +52,6 @@ RELATIONS = [
         *("tie_qk", ("true", "false"), "22"),
         "With one matrix for queries and keys, the scores of two tokens are the same both ways.",
     ),
-    Relation(
-        *("query_proj", ("true", "false"), "30"),
-        "W_Q folds into keys that are as wide as the input; narrow queries that are slices of it can compare"
-        " less.",
-    ),
     *(
         Relation(
             *("scale", ("inside", place), f"25 {place}"),

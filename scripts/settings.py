@@ -38,7 +38,7 @@ def class_of(settings: str) -> str:
 
 def alike(others: Iterable[str]) -> dict[str, list[str]]:
     """The settings of each class that has several: fusions with all choices of their options, with out_proj
-    and without (what is one class then is one through a readout, too), and these others."""
+    and without, and these others."""
     found: dict[str, list[str]] = defaultdict(list)
     for name in KINDS["fusion"].methods():
         places: dict[tuple[str, str], list[str]] = defaultdict(list)

@@ -89,17 +89,17 @@ def small_study(root: Path, seeds: int = 2, **given: Any) -> Store:
 
 
 def synthetic_probes(store: Store) -> pd.DataFrame:
-    """Write beside the results of its one study what `ablate probe` would: heads of layer 1
-    look back, the more the later; those of layer 2 do as untrained ones; no head does induction."""
+    """Write beside the results of its one study what `ablate probe` would: heads of layer 1 look back; those of
+    layer 2 do as untrained ones; no head does induction."""
     generator, rows = np.random.default_rng(0), []
     (name,) = store.study_names()
     study = store.root / "studies" / name
     for row in (row for row in store.rows() if row["status"] == "done"):
         run_id, H = row["run_id"], int(row["heads"])
         places = list(product((1, 2), range(1, H + 1)))
-        for (layer, head), step in product(places, (STEPS[2], STEPS[-1])):
+        for layer, head in places:
             noise = generator.normal(0, 0.01)
-            looks_back = 0.9 * step / STEPS[-1] / head if layer == 1 else 0.1
+            looks_back = 0.9 / head if layer == 1 else 0.1
             for probe, value, untrained, null, low, high in (
                 ("kept", 1 / H + 0.1, 1 / H, 1 / H, None, None),
                 ("previous", looks_back, 0.1, None, 0.05, 0.15),
@@ -107,7 +107,7 @@ def synthetic_probes(store: Store) -> pd.DataFrame:
                 ("loss_added", 0.1 / head, 0.0, None, None, None),
             ):
                 values = (value + noise, untrained, null, low, high)
-                rows.append((run_id, step, layer, head, probe, *values, True))
+                rows.append((run_id, layer, head, probe, *values, True))
     table = pd.DataFrame(rows, columns=[*COLUMNS])
     table.to_csv(study / FILE, index=False)
     return table
@@ -121,10 +121,9 @@ def synthetic_row(fusion: str, heads: int, out_proj: bool, lr: float, seed: int)
     return {
         **{"status": "running", "fusion": fusion, "fusion_options": '{"normalize": "none"}'},
         **{"normalize": "none", "heads": heads, "out_proj": out_proj, "value_width": value},
-        **{"key_width": narrow, "match": "none", "match_by": "mlp", "d_model": WIDTH, "layers": 2},
+        **{"key_width": narrow, "match": "none", "d_model": WIDTH, "layers": 2},
         **{"context": 64, "mlp_hidden": 256, "bias": False, "dropout": 0.0, "corpus_sha256": "0" * 64},
         **{"position": "learned", "norm": "layer", "mlp": "gelu"},
-        **{"query_proj": True, "kv_norm": True, "rope_width": "auto"},
         **{"tokenizer": "char", "vocab": 97, "splits": [0.8, 0.1, 0.1], "steps": STEPS[-1], "batch": 32},
         **{"lr": lr, "warmup": 0.05, "min_lr_ratio": 0.1, "weight_decay": 0.1, "beta1": 0.9},
         **{"beta2": 0.99, "eps": 1e-8, "clip": 1.0, "eval_every": 100, "precision": "float32"},

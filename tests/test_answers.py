@@ -122,9 +122,9 @@ def test_text_between_backticks_becomes_code_and_nothing_else_is_markup():
 
 def test_what_is_undecided_is_one_sentence():
     mean = rows().query("fusion == 'mean'")
-    two = pd.concat([rows(), mean.assign(fusion="max", form="max", run_id=mean["run_id"] + "m")])
+    two = pd.concat([rows(), mean.assign(fusion="exclusive", form="exclusive", run_id=mean["run_id"] + "m")])
     result = compare(two, records=[make_record(primary=PRIMARY)], where=["fusion!=sum"])
-    assert findings(result, {"max": "taking the largest"}) == [
+    assert findings(result, {"exclusive": "taking the largest"}) == [
         "Nothing is decided yet against concat about taking the largest, 0.000 nats (−0.038 to 0.038); mean,"
         " 0.000 nats (−0.038 to 0.038)."
     ]

@@ -133,8 +133,8 @@ def test_a_preset_as_the_line_advises(tmp_path):
     [
         ((), "next: `ablate run -m fusion=concat,sum 'seed=range(6)'` compares"),
         (
-            ("-cd", "my configs", "fusion=max", "heads=2", "seed=5", "name=x"),
-            "next: `ablate run -m fusion=concat,max 'seed=range(6)' -cd 'my configs' heads=2` compares",
+            ("-cd", "my configs", "fusion=mean", "heads=2", "seed=5", "name=x"),
+            "next: `ablate run -m fusion=concat,mean 'seed=range(6)' -cd 'my configs' heads=2` compares",
         ),
         (("fusion=gated", "fusion.per=channel"), "next: `ablate sample 12345678` shows"),
     ],

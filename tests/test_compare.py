@@ -694,14 +694,14 @@ def noisy(*names: str, **columns) -> list[dict]:
 
 @pytest.mark.slow
 def test_what_is_of_one_class_is_tested_and_called_parametrization():
-    rows = table(*noisy("concat", "gated", "max"))
-    rows.loc[rows["fusion"] == "max", "function_class"] = "b"
+    rows = table(*noisy("concat", "gated", "exclusive"))
+    rows.loc[rows["fusion"] == "exclusive", "function_class"] = "b"
     result = compare(rows)
     found = result.table.set_index("fusion")
-    assert found["same_class"].to_dict() == {"concat": False, "gated": True, "max": False}
+    assert found["same_class"].to_dict() == {"concat": False, "gated": True, "exclusive": False}
     assert found.loc["gated", "verdict"] == "worse" and found["p"].notna().sum() == 2
     ending = "; both can learn the same functions, so all of it is parametrization."
-    for fusion, is_same in (("gated", True), ("max", False)):
+    for fusion, is_same in (("gated", True), ("exclusive", False)):
         sentence, *_ = sentences(compare(rows[rows["fusion"].isin(["concat", fusion])]))
         assert sentence.endswith(ending) is is_same
     line = note(result, "so this is parametrization: fusion=gated")
@@ -727,8 +727,8 @@ def test_a_rate_alone_is_no_parametrization_and_rows_without_a_class_are_of_none
 
 
 ATTENTION = {
-    **{"scores": "softmax", "scores_options": "{}", "query_heads": "auto", "key_heads": "auto"},
-    **{"value_heads": "auto", "tie_qk": False, "scale": "inside", "value_proj": True, "value_scale": 1},
+    **{"scores": "softmax", "scores_options": "{}", "key_heads": "auto"},
+    **{"value_heads": "auto", "tie_qk": False, "scale": "inside"},
 }
 
 

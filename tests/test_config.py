@@ -61,8 +61,8 @@ def test_defaults_are_the_documented_ones():
         ("heads=true", ("heads=true", "a whole number")),
         ("heads=null", ("heads=null", "a whole number")),
         ("heads=[4]", ("heads=[4]", "a whole number")),
-        ("out_proj=1", ("out_proj=1", "use true, false or the name of a readout")),
-        ("out_proj=[true]", ("out_proj=", "use true, false or the name")),
+        ("out_proj=1", ("out_proj=1", "expected true or false")),
+        ("out_proj=[true]", ("out_proj=", "expected true or false")),
         ("train.steps=-5", ("train.steps=-5", "at least 1")),
         ("train.steps=0", ("train.steps=0", "at least 1")),
         ("train.lr=-0.001", ("train.lr=-0.001", "above 0")),
@@ -123,7 +123,6 @@ def test_one_computation_one_identity():
     "override",
     [
         "name=mine",
-        "match_by=value_width",
         "device=cpu",
         "force=true",
         "train.save=none",
@@ -162,16 +161,14 @@ def test_what_matters_is_in_the_identity_and_in_a_column(corpus_stub):
 
 OTHERS = [
     *("fusion=sum fusion.order=rotate", "fusion=grouped fusion.groups=2", "fusion=gated", "scores=uniform"),
-    *("scores=talking scores.mix=pre", "scores=windows", "query_heads=4", "key_heads=1 value_heads=2"),
+    *("scores=talking scores.mix=pre", "scores=windows", "key_heads=1 value_heads=2"),
     *(
         "tie_qk=true",
         "scale=both",
-        "value_proj=false",
-        "value_scale=matched out_proj=false",
         "out_rank=3",
         "out_rank=64",
     ),
-    *("match=flops match_by=value_width", "train.eval_tokens=512", "train.average=0.5", "train.lr=1e-05"),
+    *("match=flops", "train.eval_tokens=512", "train.lr=1e-05"),
     *("fusion=weighted_sum fusion.per=channel seeds.data=12345678901234567890", "fusion=head_norm"),
     "model.architecture=encoder-decoder model.encoder_layers=3 at=cross",
 ]

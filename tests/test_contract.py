@@ -280,21 +280,21 @@ class Halved(Scores):
 
     sums_to_one = True
 
-    def forward(self, q_BPTK, k_BPSK, v_BPSW, mask, dropout):
-        return self.attend(q_BPTK, k_BPSK, v_BPSW, mask, dropout, self.shape.scale)
+    def forward(self, q_BHTK, k_BHSK, v_BHSV, mask, dropout):
+        return self.attend(q_BHTK, k_BHSK, v_BHSV, mask, dropout, self.shape.scale)
 
-    def probabilities(self, q_BPTK, k_BPSK, mask):
-        return masked_softmax(q_BPTK @ k_BPSK.mT, mask) / 2
+    def probabilities(self, q_BHTK, k_BHSK, mask):
+        return masked_softmax(q_BHTK @ k_BHSK.mT, mask) / 2
 
 
 def attending(score: Callable[[Tensor], Tensor], share: float, **claims: Any) -> type[Scores]:
     """A rule that reads with what it shows: softmax of scale · score(QKᵀ), times `share`."""
 
-    def probabilities(self, q_BPTK, k_BPSK, mask):
-        return masked_softmax(self.shape.scale * score(q_BPTK @ k_BPSK.mT), mask) * share
+    def probabilities(self, q_BHTK, k_BHSK, mask):
+        return masked_softmax(self.shape.scale * score(q_BHTK @ k_BHSK.mT), mask) * share
 
-    def forward(self, q_BPTK, k_BPSK, v_BPSW, mask, dropout):
-        return self.probabilities(q_BPTK, k_BPSK, mask) @ v_BPSW
+    def forward(self, q_BHTK, k_BHSK, v_BHSV, mask, dropout):
+        return self.probabilities(q_BHTK, k_BHSK, mask) @ v_BHSV
 
     return type("Mutant", (Scores,), {"probabilities": probabilities, "forward": forward, **claims})
 

@@ -90,12 +90,12 @@ def test_what_a_contrast_by_names_is_written_out_to():
 
 @pytest.mark.slow
 def test_arms_may_differ_in_auto_where_rows_have_that_word():
-    arms = {**ARMS, "one pattern": {"query_heads": 1, "key_heads": 1}}
-    config = study("one pattern - concat", "sum - concat", arms=arms).config
+    arms = {**ARMS, "shared": {"key_heads": 1, "value_heads": 1}}
+    config = study("shared - concat", "sum - concat", arms=arms).config
     assert config
     one, other = config.primary
-    assert one.baseline == {"key_heads": "auto", "query_heads": "auto"}
-    assert other.where["query_heads"] == ["auto"]  # so that no run with one pattern is meant
+    assert one.baseline == {"key_heads": "auto", "value_heads": "auto"}
+    assert other.where["key_heads"] == ["auto"]  # so that no run with shared keys is meant
 
 
 @pytest.mark.parametrize(

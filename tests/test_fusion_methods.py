@@ -13,12 +13,10 @@ from ablate.compose.configs import defaults_of
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PartConfig
 from ablate.model.fusion import Fusion, method_of, methods
-from ablate.model.fusion.max import sd_of_largest
 from tests.helpers import make_shape, make_spec
 
 # One token, four heads, two channels.
 Z_BTHV = torch.tensor([[[[1.0, 2.0], [3.0, 5.0], [7.0, 11.0], [13.0, 17.0]]]])
-SIGNED_BTHV = Z_BTHV * torch.tensor([[1, -1], [-1, 1], [1, -1], [-1, 1]])
 SWAPPED_BTHV = Z_BTHV[:, :, [1, 0, 2, 3]]
 X_BTC = torch.tensor([[[math.log(3), *[0.0] * 6]]])  # sigmoid of its first channel: 3/4
 
@@ -99,8 +97,7 @@ BY_HAND = [
     case("head_norm", NORMED),
     case("head_norm", NORMED, z_BTHV=100 * Z_BTHV),
     case("head_norm", [n * 0.8 / (0.02 * 7**0.5) for n in NORMED], gain="differential"),
-    case("max", [7, 17], z_BTHV=SIGNED_BTHV),
-    case("max", [7 / 0.4917152**0.5, 17 / 0.4917152**0.5], z_BTHV=SIGNED_BTHV, normalize="variance"),
+    case("hadamard", [n / 8**0.5 for n in (59, -11, -17, 1, -37, 5, 7, 1)]),
 ]  # fmt: skip
 
 
@@ -142,9 +139,3 @@ def test_exclusive_attention_has_no_place_in_a_cross_attention():
 def test_one_gate_for_all_heads_weighs_none_against_another():
     with pytest.raises(ConfigError, match=r"fusion.activation=softmax: .* use fusion.activation=sigmoid, or"):
         make("gated", {}, per="shared", activation="softmax")
-
-
-@pytest.mark.parametrize("count, variance", [(1, 1), (2, 0.6816901), (4, 0.4917152), (8, 0.3728971)])
-def test_the_largest_of_several_normal_numbers_varies_less(count, variance):
-    """Variances of normal order statistics: Teichroew, 1956; 1 − 1/π for two."""
-    assert sd_of_largest(count) ** 2 == pytest.approx(variance, abs=1e-6)

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import itertools
 import math
 import random
 import re
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 import ablate
 from ablate.config.schema import PartConfig
 from ablate.data.splits import Batch, Stream
-from ablate.execution import formulas
 from ablate.execution.events import Finished, Noticed, ignore
 from ablate.execution.execute import Task, execute, execute_group
 from ablate.execution.grouping import kind, why_alone
@@ -49,7 +47,7 @@ MEMBERS = (
     ("seed=2", "seeds.data=0"),
 )
 EVERY = (
-    *("fusion=concat", "fusion=sum", "fusion=sum fusion.order=rotate", "fusion=mean", "fusion=max"),
+    *("fusion=concat", "fusion=sum", "fusion=sum fusion.order=rotate", "fusion=mean"),
     *(
         "fusion=weighted_sum",
         "fusion=weighted_sum fusion.weights=convex",
@@ -65,20 +63,15 @@ EVERY = (
         "scores=offsets",
         "scores=windows",
     ),
-    *("out_rank=5", "key_heads=1 value_heads=1", "out_proj=false", "tie_qk=true", "value_proj=false"),
+    *("out_rank=5", "key_heads=1 value_heads=1", "out_proj=false", "tie_qk=true"),
     *("fusion=sum match=params", "fusion=sum value_width=wide out_proj=false", "model.bias=true"),
     "train.attention=unfused",
     "train.attention=float32",
-    *(
-        "fusion=gated fusion.reads=3",
-        "fusion=exclusive fusion.drop=learned value_heads=1",
-        "query_proj=false",
-    ),
+    *("fusion=gated fusion.reads=3", "fusion=exclusive fusion.drop=learned value_heads=1"),
     *(
         "scores=differential fusion=head_norm fusion.gain=differential",
-        "out_proj=hadamard_scaled heads=4 model.d_model=16",
+        "fusion=hadamard out_proj=false heads=4 model.d_model=16",
     ),
-    "kv_rank=6 model.position=rope",
     *(
         "model=modern",
         "model.position=rope scores=qk_norm key_heads=1",
@@ -110,14 +103,6 @@ def trained(
     with training(runs, group, starts) as begun:
         events = [*map(copy.deepcopy, begun.events())]
     return torch.stack([event.loss_M for event in events if isinstance(event, Step)]), events
-
-
-def averages(runs: Sequence[PlacedRun], group: Group) -> list[float]:
-    """The losses of the mean of each member's weights."""
-    with training(runs, group) as begun:
-        for _ in begun.events():
-            pass
-        return [final.averaged["avg_test_loss"].loss for final in formulas.finals(begun, runs[0])]
 
 
 def evaluations(events: Sequence[Event], member: int) -> list[Tensor]:
@@ -164,13 +149,6 @@ def test_in_float32_as_far_as_rounding_goes(method):
 @pytest.mark.slow
 def test_members_of_one_data_seed_and_of_others():
     require_equal_to_runs_alone(runs_of(members=MEMBERS), double=True, most=1e-10)
-
-
-def test_the_mean_of_the_weights_is_a_members():
-    runs = runs_of("train.average=0.5", "train.steps=10", members=MEMBERS)
-    alone = [*itertools.chain.from_iterable(averages([run], group_of([run], double=True)) for run in runs)]
-    assert averages(runs, group_of(runs, double=True)) == pytest.approx(alone, rel=1e-12)
-    assert len({*alone}) == 3
 
 
 @pytest.mark.slow
@@ -291,7 +269,7 @@ def test_where_all_diverge_training_ends():
 @pytest.mark.parametrize("goes_on", [[0, 1, 2], [2, 0], [1]])
 def test_members_resume_in_any_group_or_alone(goes_on):
     """Each from the bytes of its checkpoint."""
-    runs = runs_of("train.checkpoint_every=10", "train.average=0.9", "train.steps=20", members=MEMBERS)
+    runs = runs_of("train.checkpoint_every=10", "train.steps=20", members=MEMBERS)
     group = group_of(runs, double=True)
     whole_LM, events = trained(runs, group)
     states = {
@@ -454,13 +432,13 @@ def files(root: Path, run: PlacedRun) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_each_member_is_a_run_like_any_other(tmp_path):
-    runs = runs_of("train.steps=20", "train.average=0.5", "train.probe_every=10", members=MEMBERS)
+    runs = runs_of("train.steps=20", members=MEMBERS)
     assert len({kind(run) for run in runs}) == 1
     rows, alone = (stored(tmp_path / str(at), runs, together=bool(at)) for at in (1, 0))
     for run, row, one in zip(runs, rows, alone, strict=True):
         assert (row["members"], one["members"]) == (3, 1) and row["status"] == "done"
         assert row.keys() == one.keys() and row["run_id"] == one["run_id"]
-        for name in ("val_loss", "test_loss", "avg_test_loss", "train_loss", "best_val_loss"):
+        for name in ("val_loss", "test_loss", "train_loss", "best_val_loss"):
             assert row[name] == pytest.approx(one[name], abs=1e-5)
         mine, wanted = files(tmp_path / "1", run), files(tmp_path / "0", run)
         assert mine.keys() == wanted.keys()

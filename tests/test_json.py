@@ -65,7 +65,7 @@ def test_every_command_prints_one_object(tmp_path):
     assert shown["about"]["corpus"] == "grammar" and len(shown["rows"]) == 3
     assert printed("verify", "--only", "9", cwd=tmp_path)["identities"][0]["verdict"] == "pass"
     assert printed("verify", "--class", "fusion=sum", "fusion=mean", cwd=tmp_path)["same"] is True
-    assert printed("verify", "--class", "fusion=sum", "fusion=max", cwd=tmp_path, code=1)["same"] is False
+    assert printed("verify", "--class", "fusion=sum", "fusion=gated", cwd=tmp_path, code=1)["same"] is False
     assert call_cli("new", "fusion", "mine", cwd=tmp_path).returncode == 0
     checked = printed("check", "mine.py", cwd=tmp_path)["rows"]
     assert all(row["broken"] == "" for row in checked) and len(checked) > 5

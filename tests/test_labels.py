@@ -60,7 +60,7 @@ def test_levels_are_called_as_a_reader_asks():
     [
         ("fusion", "--label fusion: give K=V:WORDS"),
         ("fusion=sum:", "give K=V:WORDS"),
-        ("fusion=max:Largest", "--label fusion=max:Largest: fusion is concat, sum here"),
+        ("fusion=mean:Average", "--label fusion=mean:Average: fusion is concat, sum here"),
         ("lr=0.01:slow", "lr tells no variants apart here"),
         ("fusion=sum:concat", "another level of fusion is called so"),
     ],

@@ -140,7 +140,7 @@ def test_a_row_with_a_value_of_another_kind_is_none_whatever_its_seal(store):
     run = one_run(store, "mine")
     whole, before = reseal(run), (run / "result.json").read_bytes()
     assert not fault_of(whole)
-    assert not fault_of(whole | {"fusion_weights": [[1.0, [0.5, 1]], []], "value_scale": 1, "seed": 10**30})
+    assert not fault_of(whole | {"fusion_weights": [[1.0, [0.5, 1]], []], "key_heads": 1, "seed": 10**30})
     for name, value in ((name, value) for name, values in ODD_CELLS.items() for value in values):
         (run / "result.json").write_bytes(before)
         row = reseal(run, **{name: value})

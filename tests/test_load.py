@@ -262,7 +262,7 @@ def copied(tmp_path, untrained) -> Callable[..., pd.DataFrame]:
     return loaded
 
 
-@pytest.mark.parametrize("column, other", [("fusion", "max"), ("lr", "0.5"), ("seed", "77"), ("bias", "1")])
+@pytest.mark.parametrize("column, other", [("fusion", "mean"), ("lr", "0.5"), ("seed", "77"), ("bias", "1")])
 def test_a_cell_that_is_not_what_the_run_id_stands_for(copied, column, other):
     def edit(cells: pd.DataFrame) -> None:
         cells.loc[[3, 7], column] = other

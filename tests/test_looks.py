@@ -359,7 +359,7 @@ def test_a_study_with_looks_keeps_its_levels_once_there_are_results():
         make_record(name="s", metric="val_loss", factors={"fusion": ["concat", "sum", "mean", "gated"]}),
         looks=PlannedLooks(at=AT, seeds=[*range(12)], contrasts=3),
     )
-    for levels in (["concat", "sum", "mean", "gated", "max"], ["concat", "max"], ["concat", "sum"]):
+    for levels in (["concat", "sum", "mean", "gated", "grouped"], ["concat", "grouped"], ["concat", "sum"]):
         other = dataclasses.replace(
             begun, factors={"fusion": levels}, looks=PlannedLooks(at=AT, seeds=[*range(12)], contrasts=1)
         )

@@ -1,6 +1,5 @@
 """The language model: equal to the reference architecture, causal as a whole, open where it has to be."""
 
-import math
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from torch import Tensor
 from ablate import rng
 from ablate.model import scores
 from ablate.model.attend import CAUSAL, EVERYTHING, Mask
-from ablate.model.attention import Attention, head_shape, sharing
+from ablate.model.attention import Attention, head_shape
 from ablate.model.fusion import Fusion
 from ablate.model.layers import Linear
 from ablate.model.models import LM, Model, build_model, decayed, draw_weights
@@ -21,15 +20,13 @@ from tests.helpers import PRIMES, make_spec, quick_config
 SEEDS = {"backbone": 5, "fusion": 5, "data": 5}
 KEYS = [
     ("key_heads=1", "value_heads=1"),
-    ("query_heads=1", "key_heads=1"),
-    ("query_heads=2", "key_heads=4", "value_heads=8"),
-    ("query_heads=4", "key_heads=2", "value_heads=1"),
-    ("query_heads=2", "key_heads=2", "value_heads=4", "tie_qk=true"),
+    ("key_heads=4", "value_heads=8"),
+    ("key_heads=2", "value_heads=1"),
+    ("value_heads=4", "tie_qk=true"),
     ("scale=both",),
     ("scale=none", "tie_qk=true"),
-    ("value_proj=false",),
     ("out_rank=3",),
-    ("out_proj=false", "value_scale=matched", "scale=outside"),
+    ("out_proj=false", "scale=outside"),
 ]
 
 
@@ -102,18 +99,16 @@ def test_attention_is_its_equation(mask, overrides):
     spec, S = attention.spec, 13 if mask == CAUSAL else 17
     x_BTC = torch.randn(2, 13, spec.d_model, dtype=torch.float64)
     source_BSC = torch.randn(2, S, spec.d_model, dtype=torch.float64)
-    query, key = (getattr(attention, name).weight.detach() for name in ("query", "key"))
-    value = attention.value.weight.detach() if spec.value_proj else torch.eye(spec.d_model).double()
+    query, key, value = (getattr(attention, name).weight.detach() for name in ("query", "key", "value"))
     inside, outside = (
         spec.key_width**-0.5 if spec.scale in (place, "both") else 1.0 for place in ("inside", "outside")
     )
-    constant = 0.02 * math.sqrt(24) if "value_scale=matched" in overrides else 1.0
     heads = []
     for head in range(spec.heads):
         q, k, v = (
             x_BXC[1] @ weight.unflatten(0, (count, -1))[head * count // spec.heads].T
             for x_BXC, weight, count in (
-                (x_BTC, query, spec.query_heads),
+                (x_BTC, query, spec.heads),
                 (source_BSC, key, spec.key_heads),
                 (source_BSC, value, spec.value_heads),
             )
@@ -121,7 +116,7 @@ def test_attention_is_its_equation(mask, overrides):
         read = torch.zeros(13, v.shape[1], dtype=torch.float64)
         for t in range(13):
             shown = slice(t + 1 if mask == CAUSAL else S)
-            read[t] = torch.softmax(inside * k[shown] @ q[t], 0) @ v[shown] * constant * outside
+            read[t] = torch.softmax(inside * k[shown] @ q[t], 0) @ v[shown] * outside
         heads.append(read)
     fused = torch.stack(heads).sum(0) if "fusion=sum" in overrides else torch.cat(heads, -1)
     if spec.out_rank:
@@ -134,7 +129,7 @@ def test_attention_is_its_equation(mask, overrides):
 @pytest.mark.parametrize("method", scores.methods())
 def test_probabilities_are_those_of_heads_that_share(method):
     """Of heads that share nothing: ablate.verify.contract.patterns."""
-    shared = ("query_heads=2", "key_heads=4", "key_width=4") if scores.methods()[method].compares else ()
+    shared = ("key_heads=4", "key_width=4") if scores.methods()[method].compares else ()
     attention = make_attention(CAUSAL, *EIGHT, *shared, "value_heads=4", f"scores={method}")
     x_BTC = torch.randn(2, 9, 24, dtype=torch.float64)
     values_BHTV = attention.value(x_BTC).unflatten(-1, (4, -1)).transpose(1, 2).repeat_interleave(2, 1)
@@ -146,18 +141,6 @@ def test_talking_starts_as_softmax():
     softmax, talking = (build_model(make_spec(f"scores={name}"), SEEDS) for name in ("softmax", "talking"))
     tokens = torch.randint(0, 59, (2, 13))
     torch.testing.assert_close(talking(tokens), softmax(tokens))
-
-
-@pytest.mark.parametrize(
-    "heads, queries, keys", [(8, 8, 1), (8, 2, 4), (12, 4, 6), (12, 6, 4), (12, 1, 1), (6, 6, 6)]
-)
-def test_equal_patterns_are_computed_once(heads, queries, keys):
-    """Where queries and keys change along the heads, patterns do: at queries + keys − gcd places."""
-    config = quick_config("model.d_model=24", f"heads={heads}", f"query_heads={queries}", f"key_heads={keys}")
-    shared = sharing(resolve_spec(config, 59).attention)
-    assert len(shared.heads) == queries + keys - math.gcd(queries, keys)
-    pairs = {(head * queries // heads, head * keys // heads) for head in range(heads)}
-    assert {*zip(shared.queries, shared.keys, strict=True)} == pairs
 
 
 def test_a_causal_mask_refuses_queries_and_keys_of_other_positions():

@@ -29,7 +29,7 @@ def test_padding_counts_in_no_probe():
 def test_the_command_probes_pairs(tmp_path):
     small = ("model.d_model=16", "model.layers=1", "heads=2", "train.steps=4", "train.batch=4")
     pairs = ("model=pair", "corpus=reverse", "corpus.held_out=500", "train.eval_tokens=500")
-    method = ("fusion=max", "at=cross", "train.precision=bfloat16", "train.probe_every=2")
+    method = ("fusion=sum", "at=cross", "train.precision=bfloat16")
     assert call_cli("run", *pairs, *small, *method, "name=p", cwd=tmp_path).returncode == 0
     done = call_cli("probe", "p", "--format", "csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -37,4 +37,4 @@ def test_the_command_probes_pairs(tmp_path):
     for words in (*kinds, "kept", "loss_added"):
         assert words in done.stdout, words
     assert call_cli("report", "p", cwd=tmp_path).returncode == 0
-    assert "answer" in call_cli("sample", "max-", "--prompt", "7 5", cwd=tmp_path).stdout
+    assert "answer" in call_cli("sample", "sum-", "--prompt", "7 5", cwd=tmp_path).stdout

@@ -68,27 +68,12 @@ def test_what_new_writes_passes_and_runs(tmp_path, kind):
     assert (run / "my_own.py").read_bytes() == (tmp_path / "my_own.py").read_bytes()
 
 
-@pytest.mark.slow
-def test_a_readout_of_ones_own_passes_and_runs(tmp_path):
-    made = call_cli("new", "readout", "my_own", cwd=tmp_path)
-    assert made.stdout == "my_own.py: it passes; change it, then: ablate check my_own.py\n"
-    checked = call_cli("check", "my_own.py", cwd=tmp_path)
-    assert checked.returncode == 0 and "out_proj=my_own: all" in checked.stdout, checked.stdout
-    done = call_cli("run", "--plugin", "my_own.py", "out_proj=my_own", *QUICK, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    (run,) = (tmp_path / "runs" / "store").glob("[!.]*")
-    row = json.loads((run / "result.json").read_text())
-    assert row["out_proj"] == "my_own" and [*row["part_files"]] == ["plugin/my_own.py"]
-    assert "slices=4 of 16 readout=my_own" in row["function_class"] and "-my_own-" in run.name
-
-
 def test_new_writes_over_nothing(tmp_path):
     (tmp_path / "mine.py").write_text("keep me")
     made = call_cli("new", "fusion", "mine", cwd=tmp_path)
     there = "ablate: mine.py: is there already; give another name, or move it away\n"
     assert (made.returncode, made.stderr) == (2, there)
     assert (tmp_path / "mine.py").read_text() == "keep me"
-    assert call_cli("new", "readout", "mine", cwd=tmp_path).returncode == 2
 
 
 @pytest.mark.slow

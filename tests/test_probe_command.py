@@ -1,14 +1,11 @@
 """`ablate probe`: over a study's runs, its files, and the section of the report that is made of them."""
 
-import contextlib
 import io
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-import safetensors.torch
 import torch
 
 import ablate
@@ -19,21 +16,24 @@ from ablate.config.rules import ConfigError
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
-from ablate.execution.stored import reopened
-from ablate.execution.trained import in_float64, weights_of
+from ablate.execution.trained import in_float64
 from ablate.probes.measure import Value
-from ablate.probes.patterns import patterns_of
 from ablate.probes.study import probe_runs
 from ablate.reporting.charts import figures
 from ablate.reporting.page import gather
-from ablate.store.run_files import weights_on_the_way
-from ablate.store.store import Store
-from ablate.training.circuit import previous
-from tests.helpers import call_cli, make_config, stopping
+from tests.helpers import call_cli, make_config
 from tests.synthetic import small_study, synthetic_probes
 
 QUICK = ("model.d_model=16", "heads=2", "model.context=16", "train.steps=20", "train.eval_every=20")
 GRAMMAR = ("corpus=grammar", "corpus.characters=20000")
+LARGEST = """
+from ablate.methods import Fusion, register
+
+@register("largest")
+class Largest(Fusion):
+    def forward(self, z_BTHV, x_BTC):
+        return z_BTHV.amax(-2)
+"""
 CONCAT, SUM = (f"fusion={fusion} heads=4 out_proj=true" for fusion in ("concat", "sum"))
 
 
@@ -66,18 +66,19 @@ def test_a_probe_that_shows_nothing_is_a_line():
 @pytest.mark.slow
 def test_a_study_is_probed_beside_its_results(tmp_path: Path):
     common = ("-m", *QUICK, *GRAMMAR, "model.layers=1", "name=two", "seed=0,1")
-    call_cli("run", *common, "fusion=sum,max", cwd=tmp_path)
-    done = call_cli("probe", "two", "--only", "kept,previous,loss_added", cwd=tmp_path)
+    (tmp_path / "largest.py").write_text(LARGEST)
+    plugin = ("--plugin", "largest.py")
+    call_cli("run", *plugin, *common, "fusion=sum,largest", cwd=tmp_path)
+    done = call_cli("probe", "two", *plugin, "--only", "kept,previous,loss_added", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
     assert {*table["probe"]} <= {*PROBES}
     assert table["run_id"].nunique() == 4 and {*PROBES} == {*table["probe"]}
     kept = table[table["probe"] == "kept"]
     assert kept["value"].between(0, 1).all() and kept[["null", "untrained"]].notna().all(axis=None)
-    of_max = table[
-        table["run_id"].isin(ids(tmp_path, "max")) & table["probe"].isin(["write_rank", "loss_added"])
-    ]
-    assert not of_max["exact"].any() and table[table["probe"] == "previous"]["low"].notna().all()
+    of_largest = table[table["run_id"].isin(ids(tmp_path, "largest"))]
+    assert not of_largest[of_largest["probe"].isin(["write_rank", "loss_added"])]["exact"].any()
+    assert table[table["probe"] == "previous"]["low"].notna().all()
     one = ids(tmp_path, "sum")[0]
     assert call_cli("probe", one, "--only", "kept", cwd=tmp_path).returncode == 0
     again = call_cli("probe", "two", "--where", "fusion=sum", "--format", "csv", cwd=tmp_path)
@@ -119,40 +120,17 @@ def test_what_can_not_be_probed_says_why(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_weights_on_the_way_outlive_an_interruption(tmp_path: Path):
-    run = prepare(
-        make_config(*QUICK, *GRAMMAR, "train.probe_every=5", "train.checkpoint_every=6", "train.eval_every=7")
-    )
-    execute(run, ignore, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        execute(run, stopping(14), tmp_path / "cut")
-    assert execute(run, ignore, tmp_path / "cut")["status"] == "done"
-    assert "going on after step 12" in (tmp_path / "cut/store" / run.name / "log.txt").read_text()
-    whole, cut = (tmp_path / root / "store" / run.name for root in ("whole", "cut"))
-    found = weights_on_the_way(cut)
-    assert [*found] == [5, 10, 15]
-    assert [path.read_bytes() for path in found.values()] == [
-        path.read_bytes() for path in weights_on_the_way(whole).values()
-    ]
-    found[5].write_bytes(b"edited")
-    assert Store(tmp_path / "cut").run(run.name).put_aside_if_damaged(cut)
-
-
-def test_the_weights_of_each_step_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Not all of them for each step."""
+def test_probes_of_another_command_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Those that it writes meanwhile."""
     monkeypatch.chdir(tmp_path)
-    steps = range(4, 20, 4)
-    run = prepare(make_config(*QUICK, *GRAMMAR, "train.probe_every=4"))
+    run = prepare(make_config(*QUICK, *GRAMMAR))
     row = execute(run, ignore)
-    loads, load = [], safetensors.torch.load_file
-    monkeypatch.setattr(safetensors.torch, "load_file", lambda path: loads.append(path.name) or load(path))
     monkeypatch.setattr("ablate.probes.study.available_cores", lambda: 1)
     monkeypatch.setattr("ablate.probes.study.measure", lambda *_, **__: [Value(1, 1, "kept", 0.5)])
     directories = {row["run_id"]: tmp_path / "runs/store" / run.name}
     path = tmp_path / "probes.csv"
     table = probe_runs(directories, path, report=lambda _: None)
-    assert table["step"].tolist() == [*steps, 20]
-    assert sorted(loads) == ["model.safetensors"] + [f"weights-{step:09d}.safetensors" for step in steps]
+    assert table["value"].tolist() == [0.5]
     path.unlink()
     others = table.assign(run_id="of another command")
 
@@ -161,29 +139,6 @@ def test_the_weights_of_each_step_are_read_once(tmp_path: Path, monkeypatch: pyt
 
     probe_runs(directories, path, report=meanwhile)
     assert {*pd.read_csv(path)["run_id"]} == {row["run_id"], "of another command"}
-
-
-@pytest.mark.slow
-def test_values_on_the_way_are_those_of_the_weights_then(tmp_path: Path):
-    kept = ("train.probe_every=10", *QUICK, *GRAMMAR, "train.lr=0.05", "name=one")
-    call_cli("run", *kept, cwd=tmp_path)
-    done = call_cli("probe", "one", "--only", "previous", "--format", "csv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    (path,) = tmp_path.glob("runs/studies/*/probes.csv")
-    table = pd.read_csv(path)
-    values = table[table["probe"] == "previous"].set_index(["step", "layer", "head"])["value"]
-    (directory,) = tmp_path.glob("runs/store/concat*")
-    assert [*weights_on_the_way(directory)] == [10]
-    with contextlib.chdir(tmp_path):
-        run = reopened(directory).prepared("cpu")
-    model = in_float64(run)
-    for step, of in ((10, weights_of(directory, 10)), (20, weights_of(directory))):
-        model.load_state_dict(of)
-        split = run.corpus.splits["validation"]
-        text = next(split.windows(context=16, windows=32, most=32 * 16))
-        expected = [previous(layer) for layer in patterns_of(model, text)]
-        assert values[step].unstack().to_numpy() == pytest.approx(np.array(expected))
-    assert values[10].tolist() != values[20].tolist()
 
 
 # --- the report --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import torch
 
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Batch
+from ablate.model.fusion import methods
 from ablate.model.models import Model, build_model, draw_weights, inputs_of_attention
 from ablate.probes import outputs, patterns
 from ablate.probes.measure import prediction
@@ -213,7 +214,7 @@ def test_loss_added_is_that_of_a_head_at_its_mean():
     assert found[0][0] == pytest.approx(alone - model.loss(*some).item(), rel=1e-9)
 
 
-@pytest.mark.parametrize("fusion", ["concat", "sum", "gated", "max", "head_norm"])
+@pytest.mark.parametrize("fusion", ["concat", "sum", "gated", "head_norm"])
 def test_what_heads_write_is_what_attention_adds(fusion: str):
     model = with_random_weights(f"fusion={fusion}", "model.bias=true")
     some = batch(model)
@@ -221,11 +222,19 @@ def test_what_heads_write_is_what_attention_adds(fusion: str):
         attention = block.attention
         out = attention(x, x) - attention.out_proj.bias
         torch.testing.assert_close(seen.fused, out)
-        assert seen.exact == (fusion != "max")
-        if seen.exact:
-            torch.testing.assert_close(seen.written.sum(2), out)
-        assert seen.written.shape == (5, 12, 3, 24)
+        torch.testing.assert_close(seen.written.sum(2), out)
+        assert seen.exact and seen.written.shape == (5, 12, 3, 24)
     assert {one.shape for one in patterns_of(model, some)} == {(5, 3, 12, 12)}
+
+
+def test_of_heads_that_do_not_add_up_the_change_without_each_counts(monkeypatch):
+    """A head is replaced by its mean; a sum shows what that is."""
+    monkeypatch.setattr(methods()["sum"], "adds_up", False)
+    model = with_random_weights("fusion=sum")
+    for block, seen in zip(model.blocks, look(model, batch(model)), strict=True):
+        wanted = block.attention.out_proj(seen.read - seen.read.mean((0, 1)))
+        torch.testing.assert_close(seen.written, wanted)
+        assert not seen.exact
 
 
 def inputs(model: Model, some: Batch) -> list[torch.Tensor]:

@@ -10,12 +10,12 @@ from tests.helpers import ROOT, call_cli, refusal
 PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
 EXAMPLES = dict(
     zip(
-        ("gate", "exclusive", "differential", "hadamard"),
+        ("gate", "exclusive", "differential"),
         re.findall("```python\nclass Mine.*?\n(.*?)```", PAGE, re.S),
         strict=True,
     )
 )
-KINDS = {"gate": "fusion", "exclusive": "fusion", "differential": "scores", "hadamard": "readout"}
+KINDS = {"gate": "fusion", "exclusive": "fusion", "differential": "scores"}
 
 
 def write(kind: str, example: str, cwd: Path) -> None:
@@ -38,7 +38,7 @@ def test_the_smallest_example_of_each_seam_passes(name, tmp_path):
 
 def test_without_a_kind_it_says_what_each_sees(tmp_path):
     said = call_cli("new", cwd=tmp_path).stdout
-    assert all(f"\n{kind} " in said for kind in ("fusion", "scores", "readout", "none"))
+    assert all(f"\n{kind} " in said for kind in ("fusion", "scores", "none"))
     assert "name it, as: ablate new fusion mine" in refusal("new", "fusion", cwd=tmp_path)
     assert not [*tmp_path.iterdir()]
 
@@ -46,8 +46,8 @@ def test_without_a_kind_it_says_what_each_sees(tmp_path):
 MORE = """
     reads_more = True
 
-    def forward(self, q_BPTK, k_BPSK, v_BPSW, mask, dropout):
-        return self.probabilities(q_BPTK, k_BPSK, mask) @ v_BPSW + v_BPSW
+    def forward(self, q_BHTK, k_BHSK, v_BHSV, mask, dropout):
+        return self.probabilities(q_BHTK, k_BHSK, mask) @ v_BHSV + v_BHSV
 """
 
 

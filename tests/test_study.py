@@ -439,7 +439,7 @@ VALUES = values_of(dataclasses.asdict(make_config("fusion=sum", "heads=8")))
 TRUE = [
     *("heads == 8", "heads = 8", "heads=8.0", "heads<=8", "heads>7", "model.d_model >= 64", "d_model=64"),
     *("fusion=mean,sum", "fusion != mean", "fusion!='mean'", "train.lr<0.02", "lr=1e-2", "out_proj == true"),
-    *("seeds.data == null", "match_by != value_width", {"fusion": ["concat", "sum"], "model.d_model": 64}),
+    *("seeds.data == null", "match != value_width", {"fusion": ["concat", "sum"], "model.d_model": 64}),
 ]
 FALSE = ["heads <= 4", "heads!=8", "fusion != mean,sum", "lr > 1e-2", {"fusion": "sum", "heads": 4}]
 

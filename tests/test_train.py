@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch._dynamo.backends.debugging import aot_eager
 
 from ablate.data.splits import IGNORE_INDEX, Batch, Stream
@@ -234,37 +233,25 @@ def test_a_mid_run_evaluation_reads_what_it_may_and_changes_nothing_that_is_lear
     assert [e.validation.targets for e in evaluations(events("train.eval_tokens=1000"))] == [99] * 4
 
 
-@pytest.mark.parametrize(("share", "steps"), [(0.01, [9]), (0.3, [7, 8, 9]), (1, range(1, 10))])
-def test_the_average_is_that_of_the_weights_after_the_last_steps(share, steps):
-    training, weights = started(untrained(), f"train.average={share}"), {}
-    for event in training.events():
-        if isinstance(event, Step):
-            weights[event.step] = training.group.weights.clone()
-    assert training.average is not None
-    wanted = torch.stack([weights[step] for step in steps]).mean(0)
-    torch.testing.assert_close(training.average, wanted)
-
-
-@pytest.mark.parametrize("more", ["", "model.dropout=0.2", "fusion=weighted_sum", "train.average=0.9", *HALF])
+@pytest.mark.parametrize("more", ["", "model.dropout=0.2", "fusion=weighted_sum", *HALF])
 def test_going_on_from_a_state_changes_nothing(more):
     overrides = (*more.split(), "train.checkpoint_every=2", "train.eval_every=3")
 
-    def run(start: State | None, stop: int | None) -> tuple[Events, Tensor | None]:
+    def run(start: State | None, stop: int | None) -> Events:
         training, trained = started(untrained(*overrides), *overrides, start=start), []
         for event in training.events():
             trained.append(copy.deepcopy(event))
             if isinstance(event, Resumable) and event.state.step == stop:
                 break
-        return trained, training.average
+        return trained
 
-    whole, average = run(None, None)
+    whole = run(None, None)
     assert [event.state.step for event in whole if isinstance(event, Resumable)] == [2, 4, 6, 8]
     for stop in (2, 6):
-        (*before, resumable), _ = run(None, stop)
+        *before, resumable = run(None, stop)
         assert isinstance(resumable, Resumable)
-        after, resumed = run(resumable.state, None)
+        after = run(resumable.state, None)
         assert losses(before) + losses(after) == losses(whole)
         scores = [event.validation for event in evaluations(before) + evaluations(after)]
         assert scores == [event.validation for event in evaluations(whole)]
         assert all(a.seconds >= resumable.state.seconds for a in evaluations(after))
-        assert average is None or (resumed is not None and torch.equal(average, resumed))

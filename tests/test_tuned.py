@@ -385,7 +385,7 @@ def matched(fusion: str, match: str, losses: tuple[float, ...], **other) -> list
     return [
         {
             **ROW,
-            **{"fusion": fusion, "match": match, "match_by": "mlp" if match != "none" else "", "d_model": 64},
+            **{"fusion": fusion, "match": match, "d_model": 64},
             **{"mlp_hidden": 256, "run_id": f"{fusion}{match}{seed}", "seed": seed, "val_loss": loss},
             **other,
         }
@@ -489,7 +489,7 @@ def test_arms_are_told_apart_by_what_they_set_and_not_by_the_rates_that_they_cho
             "fusion": "concat",
             "heads": "8",
             "out_proj": ["true", "false", "false", "false"],
-            "value_scale": ["1", "1", "matched", "1"],
+            "scale": ["inside", "inside", "both", "inside"],
             "lr": ["0.011", "0.012", "0.013", "0.014"],
             "tuned": "train.lr",
         }

@@ -120,7 +120,7 @@ def test_both_formulations_see_no_padding(scores):
 # --- padding ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fusion", ["concat", "sum", "gated", "max"])
+@pytest.mark.parametrize("fusion", ["concat", "sum", "gated", "head_norm"])
 def test_a_padded_batch_is_its_lines_one_by_one(fusion):
     pairs = some_pairs((11, 7), (3, 12), (5, 1), (11, 11))
     model = model_of(f"fusion={fusion}")

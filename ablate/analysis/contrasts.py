@@ -20,7 +20,7 @@ from ablate.store.columns import WIDTHS, column_named
 EQUAL = "equal by construction"  # the verdict on two variants that are the same function
 Pair = tuple[int, int]  # a variant and its baseline, as indices
 
-MATCH = ("match", "match_by")
+MATCH = ("match",)
 # What configs say where nothing is changed.
 USUAL = {STANDARD_FUSION, STANDARD_SCORES, "auto", "none", "true"}
 TRIED = 100  # variants at most, two by two, for a baseline to propose

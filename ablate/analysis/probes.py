@@ -12,7 +12,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.config.rules import ConfigError
 
-COLUMNS = ("run_id", "step", "layer", "head", "probe", "value", "untrained", "null", "low", "high", "exact")
+COLUMNS = ("run_id", "layer", "head", "probe", "value", "untrained", "null", "low", "high", "exact")
 SORTED = ("largest", "median", "smallest")
 SCORES = ("previous", "induction", "jsd")  # probes of which only high values count
 OFTEN = 0.5  # a probe shows nothing if fewer than this share of the runs is beyond chance
@@ -45,7 +45,7 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
-    """Summary over runs: variant, probe, layer, step, n, then for each of SORTED its mean over runs with _low
+    """Summary over runs: variant, probe, layer, n, then for each of SORTED its mean over runs with _low
     and _high, the 95 % t-interval; untrained, the mean of the largest untrained head; null, the mean by
     chance; beyond, how many runs have their largest head outside of the range of untrained models (for
     SCORES, above it; NaN if the range is not known).
@@ -53,7 +53,7 @@ def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
     values: as from `read`. variant: its name by run_id; other runs are left out.
     """
     values = named(values, variant)
-    keys = ["variant", "probe", "layer", "step"]
+    keys = ["variant", "probe", "layer"]
     per_run = values.groupby([*keys, "run_id"], sort=False).agg(
         largest=("value", "max"),
         median=("value", "median"),
@@ -80,7 +80,7 @@ def silent(values: pd.DataFrame, variant: pd.Series) -> dict[str, tuple[int, int
     """The probes that show nothing, with (the number of runs beyond chance, the number of runs). A run is
     beyond chance if its largest head, over all layers, is outside of the range of untrained models; a probe
     shows nothing if that is so in fewer than half of the runs of every variant."""
-    last = named(at_the_end(values), variant).dropna(subset="low")
+    last = named(values, variant).dropna(subset="low")
     runs = last.groupby(["probe", "variant", "run_id"], sort=False).agg(
         largest=("value", "max"), low=("low", "first"), high=("high", "first")
     )
@@ -100,8 +100,3 @@ def _outside(runs: pd.DataFrame) -> pd.Series:
     """Whether the largest head is outside of low and high; for SCORES, above high."""
     above, below = runs["largest"] > runs["high"], runs["largest"] < runs["low"]
     return above | (below & ~runs.index.get_level_values("probe").isin(SCORES))
-
-
-def at_the_end(values: pd.DataFrame, by: str = "run_id") -> pd.DataFrame:
-    """The rows at the last step of each run, or of each group in the column `by`."""
-    return values[values["step"] == values.groupby(by)["step"].transform("max")]

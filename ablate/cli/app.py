@@ -220,9 +220,10 @@ def _of_usage(error: Any) -> str:
     """Typer's message about wrong usage as one line that ends with where to look."""
     reason = error.format_message()
     called = error.ctx.command_path if error.ctx else "ablate"
-    unknown = re.match(r"No such command '(\w+)'", reason)
+    unknown = re.search(r"No such command '(\w+)'|'(\w+)' is not one of", reason)
     option = getattr(error, "option_name", "")
-    for name in (f"{called} {unknown[1]}" if unknown else "", f"{called} {option}".removeprefix("ablate ")):
+    word = unknown[1] or unknown[2] if unknown else ""
+    for name in (f"{called} {word}", f"{called} {option}".removeprefix("ablate ")):
         if line := line_on(name):
             return line
     if checked := getattr(error.__cause__, "errors", None):  # from Pydantic, whose message omits the value

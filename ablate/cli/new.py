@@ -19,17 +19,16 @@ TEMPLATES = PACKAGE / "verify" / "templates"
 SEAMS = """\
 Which seam does an idea fit? docs/plugins.md has the smallest example of each.
 
-fusion   how heads are combined: sees what each head read, the layer's input, on request the token's values
-scores   where heads look, and what they read there: sees queries, keys, values and what is visible
-readout  what stands in place of out_proj: sees the fused heads; linear, each token by itself
-none     positions, norms, MLPs, sizes, sharing: keys of a config; ablate keys model
+fusion  how heads are combined: sees what each head read, the layer's input, on request the token's values
+scores  where heads look, and what they read there: sees queries, keys, values and what is visible
+none    positions, norms, MLPs, sizes, sharing: keys of a config; ablate keys model
 
 ablate new KIND NAME writes a file that works, to change."""
 
 
 def new(
     kind: Annotated[
-        Literal["fusion", "scores", "readout"] | None,
+        Literal["fusion", "scores"] | None,
         typer.Argument(help="What it is; without it, what each of them sees is printed."),
     ] = None,
     name: Annotated[

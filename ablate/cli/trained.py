@@ -51,7 +51,7 @@ def probe(
     each layer, over seeds. docs/probes.md defines the probes.
     """
     say_loading()
-    from ablate.analysis.probes import at_the_end, over_seeds, silent
+    from ablate.analysis.probes import over_seeds, silent
     from ablate.probes.study import find, probe_runs
 
     chosen = _chosen(only)
@@ -60,7 +60,6 @@ def probe(
     path = Path(out) if out else probed.path
     values = probe_runs(probed.directories, path, report=say)
     quiet = silent(values, probed.variant) if format in READ else {}
-    values = at_the_end(values)
     shown = values[values["probe"].isin(chosen) & ~values["probe"].isin(quiet)]
     table = over_seeds(shown, probed.variant)
     print_table(_for_reading(table) if format in READ else table, format, wide=wide)

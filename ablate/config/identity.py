@@ -12,7 +12,8 @@ from ablate.config.rules import OutsideIdentity
 from ablate.config.schema import PartConfig, RunConfig, SeedsConfig
 
 # What keys that are gone had by default: inside the identity, so that older runs keep theirs.
-FORMER = {"train": {"translate": False}, "corpus": {"long": None}}
+FORMER = {"train": {"translate": False, "average": None}, "corpus": {"long": None}}
+FORMER_FACTORS = {"query_heads": "auto", "value_proj": True, "value_scale": 1, "match_by": "mlp"}
 _write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -41,15 +42,14 @@ def id_of_row(row: Mapping[str, str]) -> str:
 
 
 def _with_former(content: dict[str, Any]) -> dict[str, Any]:
-    return content | {group: content[group] | keys for group, keys in FORMER.items()}
+    return content | {group: content[group] | keys for group, keys in FORMER.items()} | FORMER_FACTORS
 
 
 def run_name(config: RunConfig, identity: str) -> str:
     """The name of a run's directory: readable, and unique as it ends in the first half of the identity."""
-    out = config.out_proj
-    readout = f"-{out}" if isinstance(out, str) else "" if out else "-noproj"
+    projected = "" if config.out_proj else "-noproj"
     size = f"d{config.model.d_model}x{config.model.layers}"
-    return f"{config.fusion.name}-h{config.heads}{readout}-{size}-s{config.seed}-{identity[:8]}"
+    return f"{config.fusion.name}-h{config.heads}{projected}-{size}-s{config.seed}-{identity[:8]}"
 
 
 def short_id(name: str) -> str:

@@ -210,7 +210,8 @@ def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
     way_out = ""
     if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         way_out = f"; write {int(value)}"
-    raise ConfigError(f"{path}={as_override(value)}: expected {_expected(hint)}{way_out}")
+    given = f"{path}={as_override(value)}"
+    raise ConfigError(line_on(given) or f"{given}: expected {_expected(hint)}{way_out}")
 
 
 def require_text(value: str, before: str = "") -> str:

@@ -21,12 +21,10 @@ Part = TypeVar("Part")
 
 class Registry(Generic[Kind]):
     """The parts of one kind, by name: importing a file of `package` registers its part. noun: for a part of
-    this kind in messages. besides: what else configs can choose in its place."""
+    this kind in messages."""
 
-    def __init__(
-        self, kind: str, of: type[Kind], package: str, *, noun: str = "method", besides: Iterable[str] = ()
-    ) -> None:
-        self.kind, self.of, self.package, self.noun, self.besides = kind, of, package, noun, besides
+    def __init__(self, kind: str, of: type[Kind], package: str, *, noun: str = "method") -> None:
+        self.kind, self.of, self.package, self.noun = kind, of, package, noun
         self._methods: dict[str, Any] = {}
         self._imported = False
 
@@ -34,7 +32,7 @@ class Registry(Generic[Kind]):
         """Class decorator that registers a part, which configs choose by KIND=name."""
 
         def add(part: type[Part]) -> type[Part]:
-            if name in (*self._methods, *self.besides):
+            if name in self._methods:
                 raise ConfigError(f"{self.kind}={name}: there is a {self.noun} of that name; choose another")
             given: Any = part
             if not isinstance(part, type) or self.of not in given.__mro__:
@@ -68,14 +66,12 @@ class Registry(Generic[Kind]):
         if name not in self._methods and str(name).isidentifier() and importlib.util.find_spec(module):
             importlib.import_module(module)
         if name not in self._methods:
-            known = did_you_mean(str(name), [*self.besides, *self.methods()])
-            given = f"{self.kind}={name}"
+            given, known = f"{self.kind}={name}", did_you_mean(str(name), self.methods())
             raise ConfigError(line_on(given) or f"{given}: no such {self.noun}{known}")
         return self._methods[name]
 
-    def method_of(self, config: PartConfig | str) -> tuple[type[Kind], Any]:
-        """The part and its checked options; a name by itself has none. Raises ConfigError."""
-        config = PartConfig(name=config, options={}) if isinstance(config, str) else config
+    def method_of(self, config: PartConfig) -> tuple[type[Kind], Any]:
+        """The part and its checked options. Raises ConfigError."""
         part: Any = self.named(config.name)
         missing = of_a_group(self.kind, config.name)
         return part, read(part.Options, config.options, self.kind, missing=missing)

@@ -12,7 +12,6 @@ from ablate.config.rules import (
     AtMost,
     ConfigError,
     Count,
-    ErrorText,
     IntroducedAt,
     NonNegative,
     OutsideIdentity,
@@ -32,7 +31,6 @@ ENCODER_DECODER = "encoder-decoder"
 TEXTS_OF_CORPORA = ("corpus.path", "corpus.target", "corpus.encoding")
 # The exchangeable parts of attention, each with the entry point group in which packages name their methods.
 PARTS = {"fusion": "ablate.fusions", "scores": "ablate.scores"}
-READOUTS = "ablate.readouts"  # the same for readouts, which out_proj=NAME chooses and which have no options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +77,9 @@ class TrainConfig:
     clip: Positive | None
     eval_every: Count
     eval_tokens: Count | None
-    average: Annotated[float, Above(0), AtMost(1)] | None  # a share of the steps; at least the last counts
     precision: Literal["float32", "bfloat16"]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
-    probe_every: Annotated[Count | None, OutsideIdentity()]
     linear: Annotated[Literal["auto", "mkl", "onednn"], OutsideIdentity()]
     attention: Annotated[Literal["auto", "fused", "unfused", "float32"], OutsideIdentity()]
     compile: Annotated[bool, OutsideIdentity()]
@@ -139,27 +135,16 @@ class RunConfig:
     scores: PartConfig
     fusion: PartConfig
     heads: Size
-    query_heads: Size | Literal["auto"]
     key_heads: Size | Literal["auto"]
     value_heads: Size | Literal["auto"]
     tie_qk: bool
-    query_proj: Annotated[bool, IntroducedAt(True)]
     scale: Literal["inside", "outside", "both", "none"]
-    value_proj: bool
-    value_scale: Literal[1] | Literal["matched"]
-    kv_rank: Annotated[Size | None, IntroducedAt(None)]
-    kv_norm: Annotated[bool, IntroducedAt(True)]
-    rope_width: Annotated[Annotated[int, AtLeast(0), AtMost(2**31)] | Literal["auto"], IntroducedAt("auto")]
     at: Literal["all", "encoder", "decoder", "cross"]
-    out_proj: Annotated[
-        bool | Annotated[str, Spelled(r"[A-Za-z_]\w*", "a name")],
-        ErrorText("use true, false or the name of a readout"),
-    ]
+    out_proj: bool
     out_rank: Size | None
     value_width: Size | Literal["auto", "narrow", "wide"]
     key_width: Size | Literal["auto"]
     match: Literal["none", "params", "flops"]
-    match_by: Literal["mlp", "value_width"]
     seed: int
     seeds: SeedsConfig
     model: ModelConfig

@@ -15,7 +15,7 @@ from ablate.model.models import Model
 from ablate.store.columns import METRICS_COLUMNS, RESULTS, Row, Status, csv_text
 from ablate.store.run_files import RunWriter, Stamp
 from ablate.store.stored_run import StoredRun
-from ablate.training.events import Began, Diverged, Evaluation, Event, Kept, Resumable, State
+from ablate.training.events import Began, Diverged, Evaluation, Event, Resumable, State
 
 Arguments = ParamSpec("Arguments")
 
@@ -102,8 +102,6 @@ class Attempt:
                 self._evaluated(event)
             case Resumable(state=state):
                 self.writer.checkpoint(to_checkpoint(state, self._metrics, self._members))
-            case Kept(step=step, weights=weights):
-                self.writer.write_weights(arrays(weights), step)
             case Diverged():
                 self.writer.log(str(event))
                 self.row |= formulas.at_divergence(self.run, event, self._metrics)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +20,6 @@ from ablate.training.circuit import circuit
 from ablate.training.evaluate import Score, scores
 from ablate.training.events import Diverged, Evaluation
 from ablate.training.train import Training
-
-AVERAGED = {"avg_val_loss": "validation", "avg_test_loss": "test"}
 
 
 def before_training(run: Run) -> Row:
@@ -48,7 +45,6 @@ def before_training(run: Run) -> Row:
         "scores_options": json.dumps(rule.options, sort_keys=True),
         "key_width": attention.key_width,
         "rope_base": attention.rope_base,
-        "match_by": config.match_by if config.match != "none" else None,
         "match_error": None if config.match == "none" else relative_cost(spec, config.match),
         "seed": config.seed,
         "seed_backbone": config.seeds.backbone,
@@ -81,11 +77,10 @@ def at_evaluation(evaluation: Evaluation) -> Row:
 
 class Final(NamedTuple):
     """The scores of a model after its last step. validation: None where the last evaluation has read the
-    whole split. averaged: of the mean of its weights, by column, if train.average is set."""
+    whole split."""
 
     validation: Score | None
     test: Score
-    averaged: Mapping[str, Score]
 
 
 def finals(training: Training, run: Run) -> list[Final]:
@@ -97,14 +92,7 @@ def finals(training: Training, run: Run) -> list[Final]:
 
     seen_whole = most is None or most >= (splits["validation"].size or 0)
     validation = [None] * len(group.models) if seen_whole else of("validation")
-    test, averaged = of("test"), {}
-    if training.average is not None:
-        with group.at(training.average):
-            averaged = {column: of(split) for column, split in AVERAGED.items()}
-    return [
-        Final(validation[member], test[member], {column: each[member] for column, each in averaged.items()})
-        for member in range(len(group.models))
-    ]
+    return [Final(*both) for both in zip(validation, of("test"), strict=True)]
 
 
 def at_end(run: PlacedRun, model: Model, last: Evaluation, metrics: list[Row], final: Final) -> Row:
@@ -121,7 +109,6 @@ def at_end(run: PlacedRun, model: Model, last: Evaluation, metrics: list[Row], f
         **dict(zip(THIRD_COLUMNS, validation.loss_by_third, strict=True)),
         **(_of_test(test) if test.targets else {}),
         **_beside_counting(run, validation, test),
-        **{column: score.loss for column, score in final.averaged.items() if score.targets},
         **_circuit(run, model),
         **_best(metrics),
         "fusion_weights": _fusion_weights(run, model),

@@ -58,7 +58,7 @@ def that_fit(run: PlacedRun) -> int:
 
 
 def _bytes_of_one(run: PlacedRun) -> float:
-    """The memory of a member: half of the peak of a step of two, both moments and the average, and the copy
+    """The memory of a member: half of the peak of a step of two, both moments, and the copy
     of its state that capturing keeps."""
     _bytes_of_two(run)  # the first step in a process takes what all share, too, such as cuBLAS's workspace
     of_two, weights = _bytes_of_two(run)

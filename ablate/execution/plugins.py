@@ -19,14 +19,14 @@ from typing import Any
 
 from ablate.config.read import require_text
 from ablate.config.rules import ConfigError
-from ablate.config.schema import PARTS, READOUTS
-from ablate.model import fusion, readout, scores
+from ablate.config.schema import PARTS
+from ablate.model import fusion, scores
 from ablate.model.attention import parts_of
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line, first_few
 from ablate.store import provenance
 
-KINDS = {"fusion": fusion, "scores": scores, "out_proj": readout}
+KINDS = {"fusion": fusion, "scores": scores}
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def read(path: Path) -> Plugin:
 
 def installed() -> Iterator[Plugin]:
     """The plugins that installed packages name as entry points. Raises ConfigError."""
-    for group in (*PARTS.values(), READOUTS):
+    for group in PARTS.values():
         for point in importlib.metadata.entry_points(group=group):
             spec = importlib.util.find_spec(point.module)
             if spec is None or not spec.origin:
@@ -173,8 +173,6 @@ def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:
         raise ConfigError(
             f"{kind}={name}: its Options are no dataclass; write @dataclass(frozen=True, kw_only=True)"
         )
-    if kind == "out_proj" and dataclasses.fields(method.Options):
-        raise ConfigError(f"out_proj={name}: a readout has no options; register each variant by its own name")
     defaults = {option.name: option.default for option in dataclasses.fields(method.Options)}
     for option, default in defaults.items():
         if default is dataclasses.MISSING:

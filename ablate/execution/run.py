@@ -187,7 +187,7 @@ def training(
 
 # --- the state of a run, in a checkpoint ----------------------------------------------------------------
 
-ROWS = ("weights", "first", "second", "average")  # of State
+ROWS = ("weights", "first", "second")  # of State
 BUFFER = "buffer/"  # before the name of a buffer
 
 
@@ -199,7 +199,7 @@ def arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
 
 def to_checkpoint(state: State, metrics: list[Row], members: int = 1) -> Checkpoint:
     """members: of the largest group that the run has been part of."""
-    tensors = {name: row for name in ROWS if (row := getattr(state, name)) is not None}
+    tensors = {name: getattr(state, name) for name in ROWS}
     tensors |= {f"{BUFFER}{name}": buffer for name, buffer in state.buffers.items()}
     seconds, of_evaluation = state.seconds, state.evaluation_seconds
     return Checkpoint(state.step, arrays(tensors), metrics, seconds, of_evaluation, members)
@@ -207,7 +207,7 @@ def to_checkpoint(state: State, metrics: list[Row], members: int = 1) -> Checkpo
 
 def to_state(checkpoint: Checkpoint) -> State:
     tensors = {name: torch.from_numpy(array) for name, array in checkpoint.arrays.items()}
-    rows = {name: tensors.pop(name) for name in ROWS if name in tensors}
+    rows = {name: tensors.pop(name) for name in ROWS}
     return State(
         checkpoint.step,
         **rows,

@@ -82,7 +82,7 @@ def endless_steps(run: PlacedRun, members: int = 1) -> Iterator[None]:
     endless = dataclasses.replace(
         run.config.train,
         **{"steps": FOREVER, "eval_every": FOREVER, "eval_tokens": 1, "lr": 1e-6},
-        **{"checkpoint_every": None, "probe_every": None},
+        **{"checkpoint_every": None},
     )
     configs = [dataclasses.replace(run.config, train=endless, seed=seed) for seed in range(members)]
     runs = [dataclasses.replace(run, config=config) for config in configs]

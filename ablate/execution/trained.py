@@ -22,7 +22,7 @@ from ablate.execution.run import PlacedRun
 from ablate.execution.stored import Stored, reopened
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec
-from ablate.store.run_files import unreadable, weights_on_the_way
+from ablate.store.run_files import unreadable
 
 
 class TrainedModel(nn.Module):
@@ -196,12 +196,10 @@ def _draw(logits: np.ndarray, temperature: float, top_k: int | None, draws: np.r
 # --- what a finished run kept -----------------------------------------------------------------------
 
 
-def weights_of(directory: Path, step: int | None = None) -> dict[str, Tensor]:
-    """The trained weights by name, or those that train.probe_every kept after a step. Raises ConfigError if
-    the run kept none, or they are damaged."""
-    if step is None:
-        require_weights(directory)
-    path = directory / "model.safetensors" if step is None else weights_on_the_way(directory)[step]
+def weights_of(directory: Path) -> dict[str, Tensor]:
+    """The trained weights by name. Raises ConfigError if the run kept none, or they are damaged."""
+    require_weights(directory)
+    path = directory / "model.safetensors"
     try:
         return safetensors.torch.load_file(path)
     except (OSError, SafetensorError, MemoryError) as error:

@@ -1,7 +1,7 @@
 """Export of one run as a GPT-2 or a Llama of Hugging Face's transformers: config, weights and tokenizer.
 
 Only runs that compute exactly what one of them computes. Biases that a GPT-2 has and a run has not become
-zeros; the weights are those after the last step, as ablate.load_model gives them, also with train.average.
+zeros; the weights are those after the last step, as ablate.load_model gives them.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ablate.analysis.load import find_source
-from ablate.config.rules import ConfigError, as_override
+from ablate.config.rules import ConfigError
 from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer
 from ablate.execution.trained import TrainedModel, load_model
 from ablate.files.atomic import explained, make_once
@@ -68,14 +68,13 @@ def lacks(spec: ModelSpec) -> list[str]:
     a, parts = spec.attention, backbone(spec)
     if parts is LLAMA:
         own = {
-            f"query_heads={a.query_heads}, as each head has its own": a.query_heads != a.heads,
             f"value_heads={a.value_heads} beside key_heads={a.key_heads}": a.value_heads != a.key_heads,
             f"value_width={a.value_width} beside key_width={a.key_width}": a.value_width != a.key_width,
             f"heads={a.heads}, which do not divide d_model": spec.d_model % a.heads != 0,
             "model.bias=true": spec.bias,
         }
     else:
-        kinds = {f"{kind}_heads": getattr(a, f"{kind}_heads") for kind in ("query", "key", "value")}
+        kinds = {f"{kind}_heads": getattr(a, f"{kind}_heads") for kind in ("key", "value")}
         own = {f"{key}={count}, as each head has its own": count != a.heads for key, count in kinds.items()}
         for key, width in (("key_width", a.key_width), ("value_width", a.value_width)):
             own[f"{key}={width}, but d_model/heads"] = width * a.heads != a.d_model
@@ -87,12 +86,8 @@ def lacks(spec: ModelSpec) -> list[str]:
         f"fusion={a.fusion.name}, as it concatenates heads": form(a) != "concat",
         f"scores={a.scores.name}, but softmax": a.scores.name != "softmax",
         "tie_qk=true": a.tie_qk,
-        f"kv_rank={a.kv_rank}": a.kv_rank is not None,
-        "query_proj=false": not a.query_proj,
         f"scale={a.scale}, but inside": a.scale != "inside",
-        "value_proj=false": not a.value_proj,
-        "value_scale": a.scale == "inside" and a.gain != 1,
-        f"out_proj={as_override(a.out_proj)}": a.out_proj is not True,
+        "out_proj=false": not a.out_proj,
         f"out_rank={a.out_rank}": a.out_rank is not None,
         "model.mlp_hidden=0": not spec.mlp_hidden,
         **own,

@@ -5,8 +5,7 @@ pattern; the unfused one is matrix products and a softmax. In bfloat16 on a CPU 
 times as long as in float32, so the third calls it in float32, and the choice has to be timed. Attention is
 always given its mask explicitly.
 
-legend: B batch, T time of the queries, S time of the keys and values, P patterns, K key width, W width of all
-values that a pattern reads.
+legend: B batch, H heads, T time of the queries, S time of the keys and values, K key width, V value width.
 """
 
 from abc import ABC, abstractmethod
@@ -29,8 +28,8 @@ class Mask(ABC):
 
     @abstractmethod
     def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
-        """Booleans that broadcast to (B, P, T, S): whether the query at position t sees position s; (T, S) if
-        they are the same for all rows and patterns.
+        """Booleans that broadcast to (B, H, T, S): whether the query at position t sees position s; (T, S) if
+        they are the same for all rows and heads.
 
         Raises ValueError if the mask is undefined for these T and S.
         """
@@ -82,34 +81,34 @@ Attend = Callable[[Tensor, Tensor, Tensor, Mask, float, float], Tensor]
 
 
 def fused(
-    q_BPTK: Tensor,
-    k_BPSK: Tensor,
-    v_BPSW: Tensor,
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSV: Tensor,
     mask: Mask,
     dropout: float,
     scale: float,
     kernel: Callable[..., Tensor] = F.scaled_dot_product_attention,
 ) -> Tensor:
-    """softmax(scale·QKᵀ) V for each pattern, over the positions that the mask shows: (B, P, T, W).
+    """softmax(scale·QKᵀ) V of each head, over the positions that the mask shows: (B, H, T, V).
 
     Raises ValueError for a mask that does not fit T and S.
     """
-    T, S = q_BPTK.shape[-2], k_BPSK.shape[-2]
+    T, S = q_BHTK.shape[-2], k_BHSK.shape[-2]
     if mask == CAUSAL and T == S:  # the same result, from a kernel that needs no mask tensor
-        return kernel(q_BPTK, k_BPSK, v_BPSW, None, dropout, True, scale=scale)
-    visible = None if mask == EVERYTHING else visible_under(mask, T, S, q_BPTK.device)
-    return kernel(q_BPTK, k_BPSK, v_BPSW, visible, dropout, False, scale=scale)
+        return kernel(q_BHTK, k_BHSK, v_BHSV, None, dropout, True, scale=scale)
+    visible = None if mask == EVERYTHING else visible_under(mask, T, S, q_BHTK.device)
+    return kernel(q_BHTK, k_BHSK, v_BHSV, visible, dropout, False, scale=scale)
 
 
 def folded(
-    q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float, scale: float
+    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Mask, dropout: float, scale: float
 ) -> Tensor:
     """As `fused`, within torch.func.vmap, whose members become rows of the batch of one call."""
 
     def kernel(*inputs: Any, scale: float) -> Tensor:
         return _Folded.apply(*inputs, scale)  # pyright: ignore[reportReturnType]
 
-    return fused(q_BPTK, k_BPSK, v_BPSW, mask, dropout, scale, kernel)
+    return fused(q_BHTK, k_BHSK, v_BHSV, mask, dropout, scale, kernel)
 
 
 class _Folded(torch.autograd.Function):
@@ -147,19 +146,19 @@ class _Folded(torch.autograd.Function):
 
 
 def unfused(
-    q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float, scale: float
+    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Mask, dropout: float, scale: float
 ) -> Tensor:
     """As `fused`, but computes the whole pattern."""
-    return F.dropout(masked_softmax(scale * q_BPTK @ k_BPSK.mT, mask), dropout) @ v_BPSW
+    return F.dropout(masked_softmax(scale * q_BHTK @ k_BHSK.mT, mask), dropout) @ v_BHSV
 
 
-def masked_softmax(scores_BPTS: Tensor, mask: Mask) -> Tensor:
+def masked_softmax(scores_BHTS: Tensor, mask: Mask) -> Tensor:
     """Softmax over the positions that the mask shows to each query; 0 elsewhere."""
     if mask == EVERYTHING:
-        return torch.softmax(scores_BPTS, -1)
-    T, S = scores_BPTS.shape[-2:]
+        return torch.softmax(scores_BHTS, -1)
+    T, S = scores_BHTS.shape[-2:]
     hidden = _kept_hidden if mask.constant else _hidden  # padding differs between batches
-    return torch.softmax(scores_BPTS + hidden(mask, T, S, scores_BPTS.dtype, scores_BPTS.device), -1)
+    return torch.softmax(scores_BHTS + hidden(mask, T, S, scores_BHTS.dtype, scores_BHTS.device), -1)
 
 
 def visible_under(mask: Mask, T: int, S: int, device: torch.device) -> Tensor:

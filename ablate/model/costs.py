@@ -1,8 +1,8 @@
 """The cost of a model in parameters and FLOPs, and the standard model that costs are matched to.
 
 Parameters of attention are counted on the module. The formulas for all else are per model unless noted; the
-tests compare them with the real module and with torch.utils.flop_counter. legend: d model width, k key width,
-v value width, p patterns, n values that a pattern reads, m MLP width, T context.
+tests compare them with the real module and with torch.utils.flop_counter. legend: d model width, h heads,
+k key width, v value width, m MLP width, T context.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import torch
 
 from ablate.model import scores
 from ablate.model.attend import CAUSAL
-from ablate.model.attention import Attention, head_shape, parts_of
+from ablate.model.attention import Attention, fused_width, head_shape, parts_of
 from ablate.model.spec import MATRICES, AttentionSpec, ModelSpec, standard, standard_hidden
 
 
@@ -59,9 +59,8 @@ def flops_per_token(spec: ModelSpec, target_share: float = 1.0) -> int:
     """Matrix-product FLOPs of a forward pass, per token, with full T×T scores and the output layer, which is
     computed at target_share of the positions. With an encoder, per token of a target as long as its source.
 
-    Per layer: 2d for each number in the queries, keys and values (of kv_rank, in the queries and the latent,
-    and 2·kv_rank for each in the keys and values); 2Tp(k + nv) for the scores and their product with the
-    values; twice the readout's weights; 2dm for each matrix of the MLP; and the FLOPs of the parts.
+    Per layer: 2d for each number in the queries, keys and values; 2Th(k + v) for the scores and their product
+    with the values; twice the weights of out_proj; 2dm for each matrix of the MLP; the FLOPs of the parts.
     """
     layers = sum(count * _flops_of(a, spec.context) for a, count in spec.kinds.values())
     mlps = (spec.layers + spec.encoder_layers) * 2 * MATRICES[spec.mlp] * spec.d_model * spec.mlp_hidden
@@ -71,15 +70,11 @@ def flops_per_token(spec: ModelSpec, target_share: float = 1.0) -> int:
 def _flops_of(a: AttentionSpec, T: int) -> int:
     """Matrix-product FLOPs of one attention, per token."""
     shape = head_shape(a)
-    queries = a.query_heads * a.query_proj * a.key_width
-    held = a.key_heads * a.key_width + a.value_heads * a.value_width * a.value_proj
-    from_latent = 0
-    if a.kv_rank:
-        from_latent = a.kv_rank * (held - a.heads * a.rope_width)
-        held = a.kv_rank + a.rope_width
-    reading = len(shape.patterns) * (a.key_width + shape.each * a.value_width)
-    written = shape.fused * a.d_model if a.out_rank is None else a.out_rank * (shape.fused + a.d_model)
-    products = a.d_model * (queries + held) + from_latent + T * reading + written * (a.out_proj is True)
+    projected = (a.heads + a.key_heads) * a.key_width + a.value_heads * a.value_width
+    reading = a.heads * (a.key_width + a.value_width)
+    fused = fused_width(a)
+    written = fused * a.d_model if a.out_rank is None else a.out_rank * (fused + a.d_model)
+    products = a.d_model * projected + T * reading + written * a.out_proj
     rule, options = scores.method_of(a.scores)
     own = sum(part.count_flops(shape, of_part) for part, of_part in parts_of(a))
     return 2 * products + own + T * rule.count_flops_per_source(shape, options)

@@ -7,7 +7,7 @@ values of its own, fusion and out_proj matter only by which sets of OV_i they al
 them write into the same directions.
 """
 
-from ablate.model import fusion, readout, scores
+from ablate.model import fusion, scores
 from ablate.model.spec import AttentionSpec
 
 
@@ -19,9 +19,9 @@ def function_class(spec: AttentionSpec) -> str:
 
 def slots_of(spec: AttentionSpec) -> int | None:
     """The number of slots if the fusion adds heads up within slots, up to a linear map of each head's values;
-    None for any other fusion, and if heads share values or have no value projection."""
+    None for any other fusion, and if heads share values."""
     method, options = fusion.method_of(spec.fusion)
-    if not method.folds(spec.heads, options) or not _has_own_values(spec):
+    if not method.folds(spec.heads, options) or spec.value_heads != spec.heads:
         return None
     return method.slots(spec.heads, options)
 
@@ -42,20 +42,8 @@ def scale_folds(spec: AttentionSpec) -> bool:
 def any_scores(spec: AttentionSpec) -> bool:
     """Whether the products q·k of each head can be any bilinear form of two inputs."""
     wide = spec.key_width >= spec.d_model and spec.key_heads == spec.heads
-    plain = not (spec.tie_qk or _turned(spec) or spec.bias or latent_limits(spec))
+    plain = not (spec.tie_qk or spec.rotary or spec.bias)
     return wide and plain and scores.method_of(spec.scores)[0].bilinear and scale_folds(spec)
-
-
-def latent_limits(spec: AttentionSpec) -> bool:
-    """Whether keys and values made of one latent can't be any maps of the input."""
-    return bool(spec.kv_rank) and bool(spec.kv_norm or spec.rope_width or spec.kv_rank < spec.d_model)
-
-
-def _turned(spec: AttentionSpec) -> str:
-    """Which channels of queries and keys are turned by positions; empty for none."""
-    if not spec.turned:
-        return ""
-    return f"rope={spec.rope_base:g}" + (f" of {spec.turned}" if spec.kv_rank else "")
 
 
 def _patterns(spec: AttentionSpec) -> str:
@@ -64,29 +52,20 @@ def _patterns(spec: AttentionSpec) -> str:
     if method.compares and any_scores(spec):
         parts += ["any q·k"]
     elif method.compares:
-        parts += [
-            f"query_heads={spec.query_heads}",
-            f"key_heads={spec.key_heads}",
-            f"key_width={spec.key_width}",
-        ]
+        parts += [f"key_heads={spec.key_heads}", f"key_width={spec.key_width}"]
         parts += ["tie_qk"] if spec.tie_qk else []
-        parts += [] if spec.query_proj else ["queries=x"]
-        parts += [turned] if (turned := _turned(spec)) else []
+        parts += [f"rope={spec.rope_base:g}"] if spec.rotary else []
         inside = "inside" if spec.scale in ("inside", "both") else "none"
         parts += [] if scale_folds(spec) else [f"scale={inside}"]
-    if latent_limits(spec):
-        parts += [f"latent={spec.kv_rank}" + (" normed" if spec.kv_norm else "")]
     return " ".join(parts)
 
 
 def _written(spec: AttentionSpec) -> str:
     slots, rank, width = slots_of(spec), rank_of_out_proj(spec), spec.value_width
-    named = spec.out_proj if isinstance(spec.out_proj, str) else ""
-    if slots is None or (named and not _has_inverse(spec, named)):
+    if slots is None:
         return _as_it_is(spec)
-    if spec.out_proj is not True and (slots > 1 or _lacks_constant(spec)):
-        through = f" readout={named}" if named and slots > 1 else ""
-        return f"slices={slots} of {width}{through}{' no constant' if _lacks_constant(spec) else ''}"
+    if not spec.out_proj and (slots > 1 or _lacks_constant(spec)):
+        return f"slices={slots} of {width}{' no constant' if _lacks_constant(spec) else ''}"
     joint = min(rank or slots * width, spec.d_model)
     if joint <= width:
         return f"shared rank={joint}"
@@ -94,29 +73,16 @@ def _written(spec: AttentionSpec) -> str:
 
 
 def _as_it_is(spec: AttentionSpec) -> str:
-    """The description for a fusion that is no static sum, or for values that are shared or not projected."""
+    """The description for a fusion that is no static sum, or for values that are shared."""
     method, options = fusion.method_of(spec.fusion)
-    constant = method.homogeneous and (spec.value_proj or spec.out_proj is True)
     parts = [f"fusion={method.form(spec.heads, options)}", f"value_width={spec.value_width}"]
-    parts += [f"value_heads={spec.value_heads}"] if spec.value_proj else ["x"]
-    parts += [] if constant else [f"gain={spec.gain:.6g}"]
-    parts += [f"out_proj rank={rank_of_out_proj(spec) or 'full'}"] if spec.out_proj is True else []
-    parts += [f"readout={spec.out_proj}"] if isinstance(spec.out_proj, str) else []
+    parts += [f"value_heads={spec.value_heads}"]
+    parts += [] if method.homogeneous else [f"gain={spec.gain:.6g}"]
+    parts += [f"out_proj rank={rank_of_out_proj(spec) or 'full'}"] if spec.out_proj else []
     return " ".join(parts)
-
-
-def _has_inverse(spec: AttentionSpec, named: str) -> bool:
-    """Whether this readout has an inverse, as far as it claims."""
-    method, options = fusion.method_of(spec.fusion)
-    is_square = method.slots(spec.heads, options) * spec.value_width == spec.d_model
-    return is_square and readout.method_of(named)[0].invertible
-
-
-def _has_own_values(spec: AttentionSpec) -> bool:
-    return spec.value_proj and spec.value_heads == spec.heads
 
 
 def _lacks_constant(spec: AttentionSpec) -> bool:
     """Whether the output can't have the constant that a bias of out_proj would add: the biases of the values
     can stand in for it only if each row of a pattern sums to 1."""
-    return spec.out_proj is not True and spec.bias and not scores.method_of(spec.scores)[0].sums_to_one
+    return not spec.out_proj and spec.bias and not scores.method_of(spec.scores)[0].sums_to_one

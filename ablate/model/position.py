@@ -6,7 +6,7 @@
   content and the distance of two tokens alone. See: Su et al., "RoFormer", arXiv 2104.09864.
 - none: nothing but the causal mask. See: Haviv et al., arXiv 2203.16634.
 
-legend: B batch, P patterns, T time, K key width.
+legend: B batch, H heads, T time, K key width.
 """
 
 import torch
@@ -16,29 +16,25 @@ from ablate.model.constants import constant
 
 
 class Rotary(nn.Module):
-    """Turns x_BPTK: channels j and j + K/2 at position t are turned as a pair by the angle t · base^(−2j/K).
+    """Turns x_BHTK: channels j and j + K/2 at position t are turned as a pair by the angle t · base^(−2j/K).
 
     A turn keeps lengths, and ⟨turn(q, t), turn(k, s)⟩ depends on t and s by t − s alone. Angles and products
-    are at least in float32. K is even. still: so many channels, the first ones, are not turned; K is without
-    them.
+    are at least in float32. K is even.
     """
 
-    def __init__(self, base: float, still: int = 0) -> None:
+    def __init__(self, base: float) -> None:
         super().__init__()
-        self.base, self.still = base, still
+        self.base = base
 
-    def forward(self, x_BPTK: Tensor, first: int = 0) -> Tensor:
+    def forward(self, x_BHTK: Tensor, first: int = 0) -> Tensor:
         """first: the position of the first vector."""
-        if self.still:
-            still, x_BPTK = x_BPTK[..., : self.still], x_BPTK[..., self.still :]
-            return torch.cat([still, Rotary(self.base)(x_BPTK, first)], -1)
-        T, K = x_BPTK.shape[-2:]
+        T, K = x_BHTK.shape[-2:]
         assert K % 2 == 0, "sizing and the rules on scores let no odd width be turned"
-        dtype = torch.promote_types(x_BPTK.dtype, torch.float32)
-        cos_TK, sin_TK = _turns(first, T, K, self.base, dtype, x_BPTK.device)
-        low, high = x_BPTK.to(dtype).chunk(2, -1)
+        dtype = torch.promote_types(x_BHTK.dtype, torch.float32)
+        cos_TK, sin_TK = _turns(first, T, K, self.base, dtype, x_BHTK.device)
+        low, high = x_BHTK.to(dtype).chunk(2, -1)
         turned = torch.cat([low * cos_TK - high * sin_TK, high * cos_TK + low * sin_TK], -1)
-        return turned.to(x_BPTK.dtype)
+        return turned.to(x_BHTK.dtype)
 
 
 @constant

@@ -14,22 +14,18 @@ from ablate.config.schema import (
     PartConfig,
     RunConfig,
 )
-from ablate.model import fusion, readout, scores
+from ablate.model import fusion, scores
 from ablate.model.attention import check_parts
 from ablate.model.costs import COSTS, reference, relative_cost
-from ablate.model.layers import STD
 from ablate.model.spec import GPT2, AttentionSpec, ModelSpec, standard, standard_hidden
 
-SHARED = ("query_heads", "key_heads", "value_heads")
+SHARED = ("key_heads", "value_heads")
 # The only allowed values of these keys for attention without queries and keys.
 COMPARED = {
-    "query_heads": "auto",
     "key_heads": "auto",
     "key_width": "auto",
     "tie_qk": False,
-    "query_proj": True,
     "scale": "inside",
-    "kv_rank": None,
 }
 TOLERANCE = 0.01  # allowed relative difference between the cost of a matched model and its reference
 
@@ -44,17 +40,15 @@ def resolve_spec(config: RunConfig, vocab: int) -> ModelSpec:
     spec = sizes(config, vocab)
     if config.match == "none":
         return spec
-    _check_match(config)
+    narrow(config, "match")  # the reference is narrow
     matched = _matched(config, spec)
     error = relative_cost(matched, config.match)
     if abs(error) <= TOLERANCE:
         return matched
-    mlp = f"mlp_hidden={matched.mlp_hidden}"
-    at = mlp if config.match_by == "mlp" else f"value_width={matched.chosen.value_width}"
     raise ConfigError(
-        f"match={config.match}: the closest that match_by={config.match_by} comes to the cost of"
-        f" {STANDARD_FUSION} with out_proj is {error:+.1%}, at {at}, and"
-        f" {TOLERANCE:.0%} is allowed; nearest that can be matched: {_nearest_match(config, vocab)}"
+        f"match={config.match}: the closest that a width of the MLP comes to the cost of {STANDARD_FUSION}"
+        f" with out_proj is {error:+.1%}, at model.mlp_hidden={matched.mlp_hidden}, and {TOLERANCE:.0%} is"
+        " allowed; use another number of heads, or match=none"
     )
 
 
@@ -63,7 +57,6 @@ def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
     as heads written as auto."""
     base = config.model.rope_base if spec.position == "rope" else introduced(ModelConfig)["rope_base"]
     model = dataclasses.replace(config.model, mlp_hidden=spec.mlp_hidden, rope_base=base)
-    match_by = config.match_by if config.match != "none" else "mlp"  # without a match it has no effect
     attention = spec.chosen
     as_heads: Any = {key: "auto" for key in SHARED if getattr(config, key) == config.heads}
     return dataclasses.replace(
@@ -72,11 +65,8 @@ def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
         model=model,
         value_width=attention.value_width,
         key_width=attention.key_width or "auto",  # 0 where there are no keys
-        kv_norm=config.kv_norm if config.kv_rank else introduced(RunConfig)["kv_norm"],
-        rope_width=attention.rope_width if config.kv_rank else introduced(RunConfig)["rope_width"],
         scores=_deciding(config.scores, scores),
         fusion=_deciding(config.fusion, fusion),
-        match_by=match_by,
     )
 
 
@@ -170,43 +160,35 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
     """writers: how many modules of its stack write into the residual stream."""
     rule, rule_options = scores.method_of(config.scores)
     method, options = fusion.method_of(config.fusion)
-    rule.rules(config.heads, rule_options)  # raises if the options do not fit the number of heads
-    query_heads, key_heads, value_heads = (_heads(config, key) for key in SHARED)
+    key_heads, value_heads = (_heads(config, key) for key in SHARED)
     if rule.compares:
         key_width = narrow(config, "key_width") if config.key_width == "auto" else config.key_width
     else:
         _refuse_comparing(config)
-        query_heads, key_heads, key_width = 1, 1, 0
-    if (turned := config.model.position == "rope") and key_width % 2 and not config.kv_rank:
+        key_width = 0
+    if (turned := config.model.position == "rope") and key_width % 2:
         raise ConfigError(
             f"model.position=rope: it turns channels of queries and keys in pairs, and a head has {key_width}"
             f" (key_width={as_override(config.key_width)}); use key_width={key_width + 1}"
         )
-    if config.tie_qk and query_heads != key_heads:
+    if config.tie_qk and key_heads != config.heads:
         raise ConfigError(
-            f"tie_qk=true: query_heads={query_heads} and key_heads={key_heads} can't have one weight;"
-            " give as many of both, or tie_qk=false"
+            f"tie_qk=true: key_heads={key_heads} can't have the weight of as many queries as"
+            f" heads={config.heads}; use key_heads=auto, or tie_qk=false"
         )
-    _check_queries(config, query_heads, key_width)
-    _check_latent(config)
-    _check_readout(config)
+    if config.out_rank is not None and not config.out_proj:
+        raise ConfigError(
+            f"out_rank={config.out_rank}: with out_proj=false there is nothing to factor; use out_rank=null"
+        )
     spec = AttentionSpec(
         d_model=config.model.d_model,
         heads=config.heads,
-        query_heads=query_heads,
         key_heads=key_heads,
         value_heads=value_heads,
         key_width=key_width,
         value_width=_value_width(config, slots=method.slots(config.heads, options)),
         tie_qk=config.tie_qk,
-        query_proj=config.query_proj,
         scale=config.scale,
-        value_proj=config.value_proj,
-        kv_rank=config.kv_rank,
-        kv_norm=config.kv_norm and config.kv_rank is not None,
-        rope_width=_rope_width(config, key_width),
-        # The factor by which out_proj would scale the branch: a sum over d_model entries of size STD.
-        value_gain=STD * config.model.d_model**0.5 if config.value_scale == "matched" else 1.0,
         out_proj=config.out_proj,
         out_rank=config.out_rank,
         bias=config.model.bias,
@@ -220,77 +202,8 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
     return spec
 
 
-def _check_readout(config: RunConfig) -> None:
-    """Raises ConfigError for a readout that is not there, and for keys that do not go with it."""
-    if isinstance(config.out_proj, str):
-        readout.method_of(config.out_proj)
-    if config.out_rank is not None and config.out_proj is not True:
-        raise ConfigError(
-            f"out_rank={config.out_rank}: with out_proj={as_override(config.out_proj)} there is nothing to"
-            " factor; use out_rank=null"
-        )
-    if config.value_scale == "matched" and config.out_proj:
-        why = "it stands in for out_proj, where there is none"
-        if config.out_proj is not True:
-            why = f"with out_proj={config.out_proj} values start matched already"
-        raise ConfigError(f"value_scale=matched: {why}; use out_proj=false, or value_scale=1")
-
-
-def _check_queries(config: RunConfig, query_heads: int, key_width: int) -> None:
-    """Raises ConfigError unless, without query_proj, the queries are slices of the input."""
-    if config.query_proj:
-        return
-    if config.tie_qk:
-        raise ConfigError(
-            "query_proj=false: with tie_qk=true keys have the weight of the queries, and there is none; give"
-            " one of the two"
-        )
-    d = config.model.d_model
-    if query_heads * key_width != d:
-        fits = f"use key_width={d // query_heads}" if d % query_heads == 0 else "use query_heads=1"
-        raise ConfigError(
-            f"query_proj=false: {query_heads} queries of key_width={key_width} would read"
-            f" {query_heads * key_width} numbers, and the input has model.d_model={d}; {fits}"
-        )
-
-
-def _check_latent(config: RunConfig) -> None:
-    """Raises ConfigError for keys that do not go with kv_rank."""
-    if config.kv_rank is None:
-        return
-    alike = {key: ("auto", config.heads) for key in ("key_heads", "value_heads")}
-    for key, allowed in {**alike, "tie_qk": (False,), "value_proj": (True,)}.items():
-        if (value := getattr(config, key)) not in allowed:
-            raise ConfigError(
-                f"kv_rank={config.kv_rank}: all keys and values are made of one latent, so there is no"
-                f" {key}={as_override(value)}; use {key}={as_override(allowed[0])}, or kv_rank=null"
-            )
-
-
-def _rope_width(config: RunConfig, key_width: int) -> int:
-    """How many channels of a head are turned beside a latent: by default half of them, an even number. Raises
-    ConfigError."""
-    given = config.rope_width
-    if config.kv_rank is None or config.model.position != "rope":
-        if given not in ("auto", 0):
-            lacking = "kv_rank" if config.kv_rank is None else "model.position=rope"
-            raise ConfigError(
-                f"rope_width={given}: it says what positions turn beside a latent, and there is no {lacking};"
-                " use rope_width=auto"
-            )
-        return 0
-    width = max(2, key_width // 4 * 2) if given == "auto" else given
-    most = (key_width - 1) // 2 * 2
-    if width % 2 or width > most:
-        raise ConfigError(
-            f"rope_width={given}: channels are turned in pairs, and a head of key_width={key_width} leaves at"
-            f" least one to the latent; use rope_width={min(width - width % 2, most)}"
-        )
-    return width
-
-
 def _heads(config: RunConfig, key: str) -> int:
-    """How many sets of queries, keys or values there are. Raises ConfigError unless it divides heads."""
+    """How many sets of keys or values there are. Raises ConfigError unless it divides heads."""
     value, heads = getattr(config, key), config.heads
     if value == "auto":
         return heads
@@ -314,10 +227,9 @@ def _refuse_comparing(config: RunConfig) -> None:
 
 def _value_width(config: RunConfig, slots: int) -> int:
     """The width of a head's output. Without out_proj the fused vector, slots·V wide, goes straight into the
-    residual stream, so it has to be d wide; so it is by default with a readout in its place. Without
-    value_proj all heads together read d numbers."""
+    residual stream, so it has to be d wide."""
     d, given = config.model.d_model, config.value_width
-    if given == "narrow" or (given == "auto" and (config.out_proj is True or not config.value_proj)):
+    if given == "narrow" or (given == "auto" and config.out_proj):
         width = narrow(config, "value_width")
     elif given == "wide":
         width = d
@@ -325,12 +237,9 @@ def _value_width(config: RunConfig, slots: int) -> int:
         width = max(1, d // slots)
     else:
         width = given
-    if not config.value_proj:
-        _check_slices(config, width)
     if config.out_proj or slots * width == d:
         return width
-    fits = d % slots == 0 and (config.value_proj or d // slots * config.heads == d)
-    fitting = f"use value_width={d // slots} or" if fits else "no value_width fits, so use"
+    fitting = "no value_width fits, so use" if d % slots else f"use value_width={d // slots} or"
     raise ConfigError(
         f"value_width={given}: with out_proj=false the fused heads go straight into the residual stream,"
         f" which takes model.d_model={d} numbers a token; fusion={config.fusion.name} heads={config.heads}"
@@ -338,74 +247,14 @@ def _value_width(config: RunConfig, slots: int) -> int:
     )
 
 
-def _check_slices(config: RunConfig, width: int) -> None:
-    """Raises ConfigError unless, without value_proj, each head can read its own slice of the input."""
-    d, heads = config.model.d_model, config.heads
-    if heads * width != d:
-        raise ConfigError(
-            f"value_proj=false: heads={heads} of value_width={width} would read {heads * width} numbers, and"
-            f" the input has model.d_model={d}; use value_width=auto, or value_proj=true"
-        )
-    if config.value_heads not in ("auto", heads):
-        raise ConfigError(
-            f"value_proj=false: each of heads={heads} reads a slice of its own, and value_heads="
-            f"{config.value_heads} would share them; use value_heads=auto, or value_proj=true"
-        )
-
-
-def _check_match(config: RunConfig) -> None:
-    narrow(config, "match")  # the reference is narrow
-    if config.match_by == "mlp":
-        return
-    if not (config.out_proj is True and config.value_proj):
-        key = "value_proj" if config.out_proj is True else "out_proj"
-        stream = "input" if config.out_proj is True else "residual stream"
-        raise ConfigError(
-            f"match_by=value_width: with {key}={as_override(getattr(config, key))} the {stream} fixes the"
-            f" value width; use match_by=mlp, or {key}=true"
-        )
-    standard = standard_hidden(config.model.d_model, config.model.mlp)
-    if config.model.mlp_hidden not in ("auto", standard):
-        raise ConfigError(
-            f"model.mlp_hidden={config.model.mlp_hidden}: match_by=value_width matches to the standard MLP,"
-            f" of {standard}; leave it at auto, or use match_by=mlp"
-        )
-    if config.value_width in ("narrow", "wide"):
-        raise ConfigError(
-            f"value_width={config.value_width}: match_by=value_width chooses the value width;"
-            " leave it at auto, or use match_by=mlp"
-        )
-
-
 def _matched(config: RunConfig, spec: ModelSpec) -> ModelSpec:
-    """`spec` with the width that brings its cost closest to the reference's; a width given as a number stays.
+    """`spec` with the MLP width that brings its cost closest to the reference's; one given as a number stays.
 
-    The cost is linear in either width, so two points determine it.
+    The cost is linear in the width, so two points determine it.
     """
-    given = config.model.mlp_hidden if config.match_by == "mlp" else config.value_width
-    if given != "auto":
+    if config.model.mlp_hidden != "auto":
         return spec
     cost = COSTS[config.match]
-    at_1, at_2 = (cost(_with_width(spec, config.match_by, value)) for value in (1, 2))
-    value = max(1, round(1 + (cost(reference(spec)) - at_1) / (at_2 - at_1)))
-    return _with_width(spec, config.match_by, value)
-
-
-def _with_width(spec: ModelSpec, match_by: str, width: int) -> ModelSpec:
-    if match_by == "mlp":
-        return dataclasses.replace(spec, mlp_hidden=width)
-    return spec.with_chosen(value_width=width)
-
-
-def _nearest_match(config: RunConfig, vocab: int) -> str:
-    """Advice on what can be matched: the other width to match by, else the nearest number of heads."""
-    others = [dataclasses.replace(config, match_by=by) for by in ("mlp", "value_width")]
-    heads = [config.heads + sign * away for away in range(1, 64) for sign in (-1, 1)]
-    for other in others + [dataclasses.replace(config, heads=h) for h in heads if h > 0]:
-        try:
-            _check_match(other)
-            if abs(relative_cost(_matched(other, sizes(other, vocab)), other.match)) <= TOLERANCE:
-                return f"heads={other.heads} match_by={other.match_by}"
-        except ConfigError:
-            continue
-    return "none; use match=none"
+    at_1, at_2 = (cost(dataclasses.replace(spec, mlp_hidden=width)) for width in (1, 2))
+    width = max(1, round(1 + (cost(reference(spec)) - at_1) / (at_2 - at_1)))
+    return dataclasses.replace(spec, mlp_hidden=width)

@@ -12,16 +12,10 @@ def standard(d_model: int, heads: int) -> dict[str, Any]:
     return {
         "fusion": PartConfig(name=STANDARD_FUSION, options={"normalize": "none"}),
         "scores": PartConfig(name=STANDARD_SCORES, options={}),
-        **dict.fromkeys(("heads", "query_heads", "key_heads", "value_heads"), heads),
+        **dict.fromkeys(("heads", "key_heads", "value_heads"), heads),
         **dict.fromkeys(("key_width", "value_width"), d_model // heads),
         "tie_qk": False,
-        "query_proj": True,
         "scale": "inside",
-        "value_proj": True,
-        "kv_rank": None,
-        "kv_norm": False,
-        "rope_width": 0,
-        "value_gain": 1.0,
         "out_proj": True,
         "out_rank": None,
     }
@@ -43,21 +37,18 @@ def standard_hidden(d_model: int, mlp: str) -> int:
 class HeadShape:
     """The sizes of an attention that its parts need.
 
-    patterns: the first head of each attention pattern (ablate.model.attention.Sharing). scale: the factor on
-    the scores before softmax. layer: counts from 1. each: how many values a pattern reads. fused: the width
-    of the fused heads. turned: how many channels of queries and keys positions turn.
+    scale: the factor on the scores before softmax. layer: counts from 1. rotary: whether positions turn
+    queries and keys. value_start: the factor on the initial weights of the values.
     """
 
     heads: int
     key_width: int
     value_width: int
     d_model: int
-    patterns: tuple[int, ...]
     scale: float
     layer: int = 1
-    each: int = 1
-    fused: int = 0
-    turned: int = 0
+    rotary: bool = False
+    value_start: float = 1.0
 
     @property
     def differential_start(self) -> float:
@@ -69,29 +60,22 @@ class HeadShape:
 class AttentionSpec:
     """Every size of one multi-head attention, and its parts.
 
-    query_heads, key_heads, value_heads: how many sets of each there are; head i uses set ⌊i·count/heads⌋.
+    key_heads, value_heads: how many sets of each there are; head i uses set ⌊i·count/heads⌋.
     scale: where 1/√key_width is applied: inside softmax, outside on the heads' outputs, both or none.
     rope_base: of the angles by which queries and keys are turned (ablate.model.position); None for no turn.
-    kv_rank: of the latent that keys and values are made of (ablate.model.latent), with a norm if kv_norm;
-    rope_width: how many channels of a key are turned then, the only ones that are not made of it.
-    value_gain: another constant factor on the heads' outputs. out_proj: false for none, the name of a readout
-    in its place. out_rank: its rank as a product of two factors; None for one matrix. residual_scale: factor
-    on the initial weights of what writes into the residual stream.
+    out_rank: the rank of out_proj as a product of two factors; None for one matrix. residual_scale: factor on
+    the initial weights of what writes into the residual stream.
     """
 
     d_model: int
     heads: int
-    query_heads: int
     key_heads: int
     value_heads: int
     key_width: int
     value_width: int
     tie_qk: bool
-    query_proj: bool
     scale: str
-    value_proj: bool
-    value_gain: float
-    out_proj: bool | str
+    out_proj: bool
     out_rank: int | None
     bias: bool
     dropout: float
@@ -99,20 +83,16 @@ class AttentionSpec:
     scores: PartConfig
     fusion: PartConfig
     rope_base: float | None = None
-    kv_rank: int | None = None
-    kv_norm: bool = False
-    rope_width: int = 0
 
     @property
-    def turned(self) -> int:
-        """How many channels of each query and key positions turn, the last ones."""
-        return 0 if not self.rope_base else self.rope_width if self.kv_rank else self.key_width
+    def rotary(self) -> bool:
+        """Whether positions turn queries and keys."""
+        return self.rope_base is not None and self.key_width > 0
 
     @property
     def gain(self) -> float:
         """The constant factor on the outputs of the heads."""
-        outside = self.scale in ("outside", "both")
-        return self.value_gain / math.sqrt(self.key_width) if outside else self.value_gain
+        return 1 / math.sqrt(self.key_width) if self.scale in ("outside", "both") else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

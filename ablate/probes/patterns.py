@@ -27,7 +27,7 @@ class Heads:
     """The heads of one attention, in float64.
 
     site: which attention it is. read: their outputs before fusion, z_BTHV. written: what each head adds to
-    the residual stream, (B, T, H, C), through the readout without its bias. fused: what all heads together
+    the residual stream, (B, T, H, C), through out_proj without its bias. fused: what all heads together
     add, (B, T, C). exact: whether `written` sums to `fused`; otherwise it is the change when a
     head is replaced by its mean (Fusion.contributions). fuse: computes `fused` from other heads, z_BTHV ->
     (B, T, C). real: (B, T), true where a position is no padding.
@@ -92,10 +92,10 @@ def real_at(site: Site, batch: Batch) -> Tensor:
     return target_BT.flip(1).cummax(1).values.flip(1)
 
 
-def without_bias(readout: torch.nn.Module, x: Tensor) -> Tensor:
-    """x, (…, F), through a readout, less its bias, which belongs to no head: (…, C)."""
+def without_bias(out_proj: torch.nn.Module, x: Tensor) -> Tensor:
+    """x, (…, F), through out_proj, less its bias, which belongs to no head: (…, C)."""
     rows = x.reshape(1, -1, x.shape[-1])
-    return (readout(rows) - readout(torch.zeros_like(rows[:, :1]))).reshape(*x.shape[:-1], -1)
+    return (out_proj(rows) - out_proj(torch.zeros_like(rows[:, :1]))).reshape(*x.shape[:-1], -1)
 
 
 # --- probes of patterns ----------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from ablate.files.atomic import write_atomically
 from ablate.launch.processes import map_in_workers
 from ablate.model import scores
 from ablate.probes.measure import Value, measure
-from ablate.store.run_files import read_started, weights_on_the_way
+from ablate.store.run_files import read_started
 from ablate.store.store import Store
 
 
@@ -82,22 +82,19 @@ def probe_runs(directories: Mapping[str, Path], path: Path, *, report: Callable[
 
 
 def _values_of_run(directory: Path) -> pd.DataFrame | ConfigError:
-    """The probes of a finished run after each step whose weights it kept, with those of the untrained model
-    beside them; or the reason why there are none."""
+    """The probes of a finished run, with those of the untrained model beside them; or why there are none."""
     try:
         require_weights(directory)
         run = reopened(directory, code=True).prepared("cpu")
-        model, last = in_float64(run), run.config.train.steps
+        model = in_float64(run)
         untrained = _table(measure(run, model, ranges=False))
-        tables = []
-        for step in [*weights_on_the_way(directory), last]:
-            model.load_state_dict(weights_of(directory, None if step == last else step))
-            tables.append(_table(measure(run, model)).assign(step=step))
+        model.load_state_dict(weights_of(directory))
+        trained = _table(measure(run, model))
     except ConfigError as error:
         return ConfigError(str(error))  # which can be sent between processes, whatever its class
     place = ["layer", "head", "probe"]
     twin = untrained[[*place, "value"]].rename(columns={"value": "untrained"})
-    return pd.concat(tables, ignore_index=True).merge(twin, "left", on=place)
+    return trained.merge(twin, "left", on=place)
 
 
 def _abstaining(directory: Path) -> str:

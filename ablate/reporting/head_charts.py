@@ -10,7 +10,6 @@ from ablate.analysis.probes import (
     FILE,
     PROBES,
     SORTED,
-    at_the_end,
     named,
     over_seeds,
     read,
@@ -52,7 +51,7 @@ def figures(page: Page) -> Iterator[Figure]:
 def _sorted(values: pd.DataFrame, variant: pd.Series, label: Labels) -> Iterator[Figure]:
     """The largest, the median and the smallest head of each layer: what is kept of them, where they look, and
     how much the loss needs them."""
-    last = at_the_end(over_seeds(values, variant), by="variant")
+    last = over_seeds(values, variant)
     each = "the largest, the median and the smallest head of a layer, mean over seeds and 95 % interval."
     quiet = silent(values, variant)
     lines = ", ".join(f"{probe} ({beyond} of {runs} runs)" for probe, (beyond, runs) in quiet.items())
@@ -86,7 +85,7 @@ def _sorted(values: pd.DataFrame, variant: pd.Series, label: Labels) -> Iterator
             for probe in probes
             if probe in {*data["probe"]} - {*quiet}
         }
-        table = data.drop(columns=["step"]).dropna(axis=1, how="all")
+        table = data.dropna(axis=1, how="all")
         yield Figure(f"heads-{key}", title, about, charts, table)
 
 
@@ -122,7 +121,7 @@ def _sorted_chart(data: pd.DataFrame, label: Labels, title: str, tick: str) -> d
 
 def _ranked(values: pd.DataFrame, variant: pd.Series, label: Labels) -> Iterator[Figure]:
     """The loss added by rank within the layer and run, since ranks can be averaged over seeds."""
-    values = named(at_the_end(values[values["probe"] == "loss_added"]), variant)
+    values = named(values[values["probe"] == "loss_added"], variant)
     ranks = values.groupby(["run_id", "layer"])["value"].rank(method="first", ascending=False)
     data = over_runs(values.assign(rank=ranks.astype(int)), ["variant", "layer", "rank"])
     if data.empty or data["rank"].max() < 2:

@@ -33,7 +33,7 @@ class Status(StrEnum):
 RESULTS = (Status.DONE, Status.DIVERGED, Status.STALE)
 
 Role = Literal["identity", "config", "seed", "derived", "metric", "resource", "provenance"]
-Kind = Literal["text", "word", "json", "boolean", "choice", "whole", "number"]
+Kind = Literal["text", "word", "json", "boolean", "whole", "number"]
 
 SPLITS = {"train": "training", "val": "validation", "test": "test"}  # by what their metrics begin with
 
@@ -46,7 +46,7 @@ class Column:
     replicates of a variant), derived (follows from the config), metric (what was learned), resource (time and
     memory, which differ between two executions of a run), provenance (program and machine). kind: of its
     values; text is never a number, although a hash of digits looks like one; words may stand beside numbers
-    (auto, 4); a choice is true, false or a name. about: what a config column sets: the model around
+    (auto, 4). about: what a config column sets: the model around
     attention, the text, the training, or the evaluation, which does not change what is learned. label: its
     name in a paper, if a paper has it. unit: of a metric. higher_is_better: of a metric; None if that is not
     known. by_evaluation: whether a metric depends on how often a run is evaluated. unsaid: a value that needs
@@ -93,23 +93,15 @@ TABLE = (
     Column("scores", "config", "word", "rule on scores"),
     Column("scores_options", "config", "json"),
     Column("heads", "config", "whole", "heads", brings=("groups",)),
-    Column("out_proj", "config", "choice", "output projection"),
+    Column("out_proj", "config", "boolean", "output projection"),
     Column("value_width", "config", "whole", "value width per head", by_auto=True),
     Column("key_width", "config", "whole", "query and key width per head", by_auto=True),
-    Column("query_heads", "config", "word", "heads with queries of their own"),
     Column("key_heads", "config", "word", "heads with keys of their own"),
     Column("value_heads", "config", "word", "heads with values of their own"),
     Column("tie_qk", "config", "boolean", "keys with the weight of the queries"),
-    Column("query_proj", "config", "boolean", "query projection", before=True),
     Column("scale", "config", "word", "place of 1/√key_width"),
-    Column("value_proj", "config", "boolean", "value projection"),
-    Column("value_scale", "config", "word", "constant on the values"),
-    Column("kv_rank", "config", "whole", "rank of keys and values", brings=("kv_norm", "rope_width")),
-    Column("kv_norm", "config", "boolean", "norm of the latent", before=True),
-    Column("rope_width", "config", "word", "turned channels beside the latent", before="auto"),
     Column("out_rank", "config", "whole", "rank of the output projection"),
-    Column("match", "config", "word", "matched to concat in", brings=("match_by",)),
-    Column("match_by", "config", "word"),
+    Column("match", "config", "word", "matched to concat in"),
     Column("d_model", "config", "whole", "model width", "model"),
     Column("layers", "config", "whole", "layers", "model"),
     Column("context", "config", "whole", "context (tokens)", "model"),
@@ -141,7 +133,6 @@ TABLE = (
     Column("clip", "config", "number", "gradient norm clipped at", "training"),
     Column("eval_every", "config", "whole", about="evaluation"),
     Column("eval_tokens", "config", "whole", about="evaluation"),
-    Column("average", "config", "number", about="evaluation"),
     Column("precision", "config", "word", "precision", "training"),
     Column("seed", "seed", "whole", "seeds"),
     Column("seed_backbone", "seed", "whole"),
@@ -189,8 +180,6 @@ TABLE = (
         unit="log-odds",
         higher_is_better=True,
     ),
-    Column("avg_val_loss", "metric", "number", unit="nats", by_evaluation=True),
-    Column("avg_test_loss", "metric", "number", unit="nats", by_evaluation=True),
     # Losses of the targets in each third of the context: predicted from little of it, and from much.
     Column("val_first_third_loss", "metric", "number", unit="nats"),
     Column("val_middle_third_loss", "metric", "number", unit="nats"),
@@ -291,7 +280,6 @@ def csv_value(value: Any) -> str:
 _AS_THEY_ARE = (str, int, float, type(None))
 _TYPES = {
     **{"text": (str,), "word": (str, int, float), "json": (str, list), "boolean": (bool,)},
-    "choice": (bool, str),
     **{"whole": (int,), "number": (int, float)},
 }
 _STATUSES = (*Status,)

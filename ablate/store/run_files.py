@@ -3,7 +3,6 @@
 config.yaml       what was asked for               metrics.csv        one row per evaluation
 environment.json  machine and packages             log.txt            what happened, with tracebacks
 result.json       the run's row, and its seal      model.safetensors  the trained weights
-weights-STEP.safetensors                           the weights after a step, for probes
 checkpoint-DIGEST.safetensors                      the state from which an interrupted run resumes
 
 The seal is a digest of the row and of the files beside it, by which a damaged or edited file is noticed.
@@ -44,7 +43,6 @@ from ablate.store.columns import METRICS_COLUMNS, Row, csv_text, fault_of
 
 ROW_KEYS = {"run_id", "status", "code", "torch"}
 SEALED = ("metrics.csv", "config.yaml", "model.safetensors")
-ON_THE_WAY = "weights-"  # prefix of the files of weights after some step, which are sealed too
 
 # Identifies one result of a run: size, times and inode of its result.json; empty if there is none.
 Stamp = list[int]
@@ -105,12 +103,11 @@ class RunWriter:
         with self.here():
             replace_file(self.path / name, content)
 
-    def write_weights(self, weights: Mapping[str, Any], step: int | None = None) -> None:
-        """weights: NumPy arrays by parameter name. step: of intermediate weights; None for the final ones."""
+    def write_weights(self, weights: Mapping[str, Any]) -> None:
+        """weights: NumPy arrays by parameter name."""
         import safetensors.numpy
 
-        name = "model.safetensors" if step is None else f"{ON_THE_WAY}{step:09d}.safetensors"
-        self.write(name, safetensors.numpy.save(dict(weights)))
+        self.write("model.safetensors", safetensors.numpy.save(dict(weights)))
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         """Write this checkpoint, then delete the one before."""
@@ -125,11 +122,10 @@ class RunWriter:
         """Write the final row with its seal; the run is over."""
         with self.here():
             names = os.listdir(self.path)
-            sealed = [*SEALED, *sorted(name for name in names if name.startswith(ON_THE_WAY))]
             dropped = checkpoints(self.path)
             for name in {*names} - {"lease.json", "result.json", *(path.name for path in dropped)}:
                 sync(self.path / name)
-            files = {name: file_digest(self.path / name) for name in sealed if name in names}
+            files = {name: file_digest(self.path / name) for name in SEALED if name in names}
             self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
             sync(self.path / "result.json")
             for path in dropped:  # only now, as the disk could have been full
@@ -168,12 +164,6 @@ def checkpoints(attempt: Path) -> list[Path]:
     """The checkpoint files of an attempt: usually one."""
     # Path.glob raises if the attempt goes while it is listed
     return sorted(attempt / name for name in glob("checkpoint-*.safetensors", root_dir=attempt))
-
-
-def weights_on_the_way(directory: Path) -> dict[int, Path]:
-    """The weights that train.probe_every kept, by step."""
-    paths = sorted(directory.glob(f"{ON_THE_WAY}*.safetensors"))
-    return {int(path.stem.removeprefix(ON_THE_WAY)): path for path in paths}
 
 
 def checkpoint_file(checkpoint: Checkpoint) -> tuple[str, bytes]:

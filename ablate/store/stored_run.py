@@ -42,7 +42,6 @@ from ablate.store.run_files import (
     read_started,
     stamp,
     taken_over,
-    weights_on_the_way,
 )
 
 # Only attempts that agree in these columns have the same bytes, so only then does one resume another.
@@ -135,7 +134,6 @@ class StoredRun:
             files = {"config.yaml": asked_for.encode(), "result.json": as_json(row)}
             files["metrics.csv"] = csv_text(start.metrics if start else [], METRICS_COLUMNS).encode()
             files |= dict([checkpoint_file(start)]) if start else {}
-            files |= _on_the_way(before, start.step) if before and start else {}
             files |= _logged(before) if before else {}
             number = self.attempts / str(max(numbers, default=0) + 1)
             path = number / secrets.token_hex(4)
@@ -296,12 +294,6 @@ def _logged(attempt: Path) -> dict[str, bytes]:
     with contextlib.suppress(OSError):
         return {"log.txt": (attempt / "log.txt").read_bytes()}
     return {}
-
-
-def _on_the_way(attempt: Path, step: int) -> dict[str, bytes]:
-    """The intermediate weights that were kept up to this step."""
-    kept = weights_on_the_way(attempt)
-    return {path.name: path.read_bytes() for at, path in kept.items() if at <= step}
 
 
 def _attempt_is_damaged(path: Path) -> bool:

@@ -157,8 +157,7 @@ def _evaluated(run: PlacedRun) -> int:
     validation, test = (run.corpus.splits[split].size or 0 for split in ("validation", "test"))
     each = min(train.eval_tokens or validation, validation)
     at_end = test + (validation if each < validation else 0)
-    averaged = validation + test if train.average else 0
-    return (1 - (-train.steps // train.eval_every)) * each + at_end + averaged
+    return (1 - (-train.steps // train.eval_every)) * each + at_end
 
 
 def as_one(run: PlacedRun, kinds: Sequence[tuple[PlacedRun, int]], members: int | None) -> int:

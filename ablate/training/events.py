@@ -14,8 +14,8 @@ from ablate.training.evaluate import Score
 @dataclass(frozen=True)
 class State:
     """Everything needed to resume the training of a member after update `step`. weights, first, second: in
-    rows, (P,), as Layout has them; average: the running mean of the weights, if train.average is set.
-    buffers: all of them, by name, also those that model.safetensors leaves out. seconds: as in Evaluation.
+    rows, (P,), as Layout has them. buffers: all of them, by name, also those that model.safetensors leaves
+    out. seconds: as in Evaluation.
 
     The tensors are those in use: copy or write them before asking for the next event.
     """
@@ -24,7 +24,6 @@ class State:
     weights: Tensor
     first: Tensor
     second: Tensor
-    average: Tensor | None = None
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
     seconds: float = 0.0
     evaluation_seconds: float = 0.0
@@ -90,16 +89,6 @@ class Resumable:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The state_dict after update `step`, to be kept for probes (train.probe_every). The tensors are those in
-    use, as in State."""
-
-    member: int
-    step: int
-    weights: Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
 class Diverged:
     """The loss was not finite at `step`, `seconds` after training began: the last event of this member."""
 
@@ -111,4 +100,4 @@ class Diverged:
         return f"the loss was not finite at step {self.step}"
 
 
-Event = Began | Step | Checked | Evaluation | Resumable | Kept | Diverged
+Event = Began | Step | Checked | Evaluation | Resumable | Diverged

@@ -7,7 +7,6 @@ fused attention has no rule for its backward: pytorch issue 117016).
 legend: M members, P numbers in all parameters of one, K positions with a target, N vocabulary.
 """
 
-import contextlib
 import copy
 import os
 from abc import ABC, abstractmethod
@@ -101,18 +100,6 @@ class Group(ABC):
         """Copy the current weights into those in bfloat16, if there are any."""
         if self.computed is not self.weights:
             self.computed.copy_(self.weights)
-
-    @contextlib.contextmanager
-    def at(self, weights_MP: Tensor) -> Iterator[None]:
-        """The weights are these meanwhile."""
-        before = self.weights.clone()
-        try:
-            self.weights.copy_(weights_MP)
-            self.follow()
-            yield
-        finally:
-            self.weights.copy_(before)
-            self.follow()
 
     @property
     @abstractmethod

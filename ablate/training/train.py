@@ -22,7 +22,7 @@ from ablate.phrases import error_line
 from ablate.training import optim
 from ablate.training.batches import batches
 from ablate.training.evaluate import restore, scores
-from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Kept, Resumable, State, Step
+from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Resumable, State, Step
 from ablate.training.group import Group
 
 if TYPE_CHECKING:
@@ -45,11 +45,7 @@ class Member:
 
 
 class Training:
-    """The training of the models of `group`, in place, on their device. Close it after use.
-
-    average: (M, P), the mean of the weights over the last steps, if train.average is set. It has no buffers,
-    which stay as they are after the last step: the mean of a counter or a mask means nothing.
-    """
+    """The training of the models of `group`, in place, on their device. Close it after use."""
 
     def __init__(
         self,
@@ -64,7 +60,6 @@ class Training:
         self._train_split, self._validation_split, self._context = train_split, validation_split, context
         self._device = group.weights.device
         self._moments = optim.Moments.zeros(group.weights)
-        self.average = torch.zeros_like(group.weights) if self._config.average else None
         self._after = members[0].start.step if members[0].start else 0
         for row, member in enumerate(members):
             if member.start:
@@ -87,13 +82,11 @@ class Training:
         self._moments.first[row].copy_(start.first)
         self._moments.second[row].copy_(start.second)
         self._moments.updates[row].fill_(start.step)
-        if self.average is not None and start.average is not None:
-            self.average[row].copy_(start.average)
         restore(start.buffers, dict(self.group.models[row].named_buffers()))
 
     def events(self) -> Iterator[Event]:
-        """Trains. Yields Evaluations at step 0, a Step for every step, and Evaluations, states and weights
-        when they are due.
+        """Trains. Yields Evaluations at step 0, a Step for every step, and Evaluations and states when they
+        are due.
 
         A member has Diverged at most CHECK_EVERY steps after a loss is not finite, and before any state that
         it affects. Whatever is drawn at random in step t is a function of (data_seed, t).
@@ -113,9 +106,6 @@ class Training:
                 if how:
                     yield Began(how)
             loss_M, norm_M = self._steps(*inputs)
-            if self.average is not None and config.average:
-                averaged = max(1, round(config.average * config.steps))
-                _average(self.average, self.group.weights, averaged - (config.steps - step))
             unread.append(loss_M.clone())
             yield Step(step, loss_M)
             last = step == config.steps
@@ -123,8 +113,7 @@ class Training:
             checkpoint = not last and config.checkpoint_every and step % config.checkpoint_every == 0
             checkpoint = checkpoint and time.perf_counter() >= next_checkpoint
             late = len(unread) == CHECK_EVERY or time.perf_counter() - checked > CHECK_EVERY_S
-            probe = not last and config.probe_every and step % config.probe_every == 0
-            if due or checkpoint or probe or late:
+            if due or checkpoint or late:
                 yield from self._check(step, torch.stack(unread))
                 unread, checked = [], time.perf_counter()
             if due:
@@ -132,9 +121,6 @@ class Training:
                 yield from self._evaluations(step, [*told])
             if not self._counted:
                 return
-            if probe:
-                for member in self._counted:
-                    yield Kept(member, step, self.group.models[member].state_dict())
             if checkpoint:
                 began = time.perf_counter()
                 for member in self._counted:
@@ -245,11 +231,10 @@ class Training:
             )
 
     def _state(self, member: int, step: int) -> State:
-        average = None if self.average is None else self.average[member]
         weights, moments = self.group.weights[member], self._moments
         buffers = dict(self.group.models[member].named_buffers())
         first, second = moments.first[member], moments.second[member]
-        return State(step, weights, first, second, average, buffers, *self._spent(member))
+        return State(step, weights, first, second, buffers, *self._spent(member))
 
     def _spent(self, member: int) -> tuple[float, float]:
         """The member's share of the seconds since training began, and of those spent on evaluations."""
@@ -257,10 +242,3 @@ class Training:
         before = (start.seconds, start.evaluation_seconds) if start else (0.0, 0.0)
         elapsed = time.perf_counter() - self._began
         return before[0] + elapsed / count, before[1] + self._evaluating / count
-
-
-@torch.no_grad()
-def _average(average_MP: Tensor, weights_MP: Tensor, count: int) -> None:
-    """Update the mean with the `count`-th weights; for count ≤ 0 averaging has not begun: do nothing."""
-    if count > 0:
-        average_MP.lerp_(weights_MP, 1 / count)

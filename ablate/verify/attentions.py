@@ -22,7 +22,7 @@ from ablate.config.schema import PARTS, PartConfig
 from ablate.execution.plugins import KINDS
 from ablate.model import scores
 from ablate.model.attend import CAUSAL, Mask
-from ablate.model.attention import Attention, check_parts, head_shape
+from ablate.model.attention import Attention, check_parts, fused_width, head_shape
 from ablate.model.layers import Linear
 from ablate.model.models import Model, build_model, draw_weights
 from ablate.model.parts import Part
@@ -56,7 +56,7 @@ def attention_spec(**given: Any) -> AttentionSpec:
     spec = AttentionSpec(**{**standard(24, given.get("heads", 4)), **sizes, **start, **given})
     rule, options = scores.method_of(spec.scores)
     if not rule.compares:
-        return dataclasses.replace(spec, query_heads=1, key_heads=1, key_width=0)
+        return dataclasses.replace(spec, key_width=0)
     try:
         rule.check(head_shape(spec), options)
     except ConfigError:
@@ -66,29 +66,21 @@ def attention_spec(**given: Any) -> AttentionSpec:
 
 def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
     """Attentions with this part: with 4 heads and 1, without and with biases, with out_proj and, if widths
-    allow it, without. Combinations whose options do not fit the heads are left out."""
-    if kind == "out_proj":
-        yield from _specs_around_readout(part.name)
-        return
+    allow it, without; where it refuses their sizes, with powers of two. Combinations whose options do not fit
+    the heads are left out."""
+    yield from [*_specs_of_width(24, kind, part)] or _specs_of_width(32, kind, part)
+
+
+def _specs_of_width(d_model: int, kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
     for heads, bias, out_proj in itertools.product((4, 1), (False, True), (True, False)):
         with contextlib.suppress(ConfigError):
-            spec = attention_spec(heads=heads, bias=bias, out_proj=out_proj, **{kind: part})
-            check_parts(spec)
-            slots = head_shape(spec).fused // spec.value_width
-            if out_proj:
-                yield spec
-            elif spec.d_model % slots == 0:
-                yield dataclasses.replace(spec, value_width=spec.d_model // slots)
-
-
-def _specs_around_readout(name: str) -> Iterator[AttentionSpec]:
-    """Attentions with this readout, whose fused vector is as wide as the model, a power of two, or is not."""
-    for heads, bias, (d_model, fused) in itertools.product(
-        (4, 1), (False, True), ((32, 32), (32, 20), (64, 64))
-    ):
-        with contextlib.suppress(ConfigError):
-            width = {"d_model": d_model, "value_width": fused // heads}
-            spec = attention_spec(heads=heads, bias=bias, out_proj=name, **width)
+            square = {"d_model": d_model, "value_width": d_model // heads} if d_model == 32 else {}
+            spec = attention_spec(heads=heads, bias=bias, out_proj=out_proj, **square, **{kind: part})
+            slots = fused_width(spec) // spec.value_width
+            if not out_proj:
+                if d_model % slots:
+                    continue
+                spec = dataclasses.replace(spec, value_width=d_model // slots)
             check_parts(spec)
             yield spec
 
@@ -142,11 +134,11 @@ def relative_error(result: Tensor, expected: Tensor) -> float:
 class ScoresAlone(Scores):
     """Attention without softmax: A = scale·QKᵀ, 0 where the mask hides a position."""
 
-    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
-        return self.probabilities(q_BPTK, k_BPSK, mask) @ v_BPSW
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Mask, dropout: float) -> Tensor:
+        return self.probabilities(q_BHTK, k_BHSK, mask) @ v_BHSV
 
-    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        return self.shape.scale * q_BPTK @ k_BPSK.mT * mask.visible(q_BPTK.shape[-2], k_BPSK.shape[-2])
+    def probabilities(self, q_BHTK: Tensor, k_BHSK: Tensor, mask: Mask) -> Tensor:
+        return self.shape.scale * q_BHTK @ k_BHSK.mT * mask.visible(q_BHTK.shape[-2], k_BHSK.shape[-2])
 
 
 class Bench:

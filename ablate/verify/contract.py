@@ -38,7 +38,6 @@ from ablate.verify.attentions import (
     with_random_weights,
 )
 from ablate.verify.fold import fold, mixing
-from ablate.verify.fold import readout as readout_matrix
 
 EXACT = 1e-10  # relative to the largest entry
 IN_FLOAT32 = 1e-6  # the same, of weights that start as float32
@@ -112,8 +111,6 @@ def shapes(kind: str, spec: AttentionSpec) -> None:
         raise Broken(f"the heads read {tuple(read.shape)}, and (batch, time, heads, value width) is {wanted}")
     method, options = fusion.method_of(spec.fusion)
     made, width = fused(built, read, x_BTC), method.slots(spec.heads, options) * spec.value_width
-    if kind == "out_proj" and (out := built.out_proj(made)).shape != x_BTC.shape:
-        raise Broken(f"the readout makes {tuple(out.shape)} of {tuple(made.shape)}, not {tuple(x_BTC.shape)}")
     if not isinstance(made, Tensor):
         raise Broken(f"forward returns a {type(made).__name__}, and has to return a Tensor")
     if made.shape != (2, 11, width):
@@ -183,7 +180,7 @@ def gradients(kind: str, spec: AttentionSpec) -> None:
 
 def pairing(kind: str, spec: AttentionSpec) -> None:
     """Weights that standard attention has too start at the same values."""
-    standard = attention_spec(heads=spec.heads, bias=spec.bias)
+    standard = attention_spec(heads=spec.heads, bias=spec.bias, d_model=spec.d_model)
     mine, theirs = (dict(build(one).named_parameters()) for one in (spec, standard))
     for name in mine.keys() & theirs.keys():
         factor = value_start(spec) if "value" in name else 1.0
@@ -333,10 +330,10 @@ def sums(kind: str, spec: AttentionSpec) -> None:
 def bilinear(kind: str, spec: AttentionSpec) -> None:
     """Queries and keys matter by their products alone (bilinear)."""
     built, x_BTC = with_random_weights(spec), _input(spec)
-    q_BPTK, k_BPSK = built.compared(x_BTC, built.latent(x_BTC))
+    q_BHTK, k_BHSK = built.compared(x_BTC, x_BTC)
     turn = torch.linalg.qr(torch.randn(spec.key_width, spec.key_width, dtype=torch.float64))[0]
-    before = built.scores.probabilities(q_BPTK, k_BPSK, built.mask)
-    after = built.scores.probabilities(q_BPTK @ turn, k_BPSK @ turn, built.mask)
+    before = built.scores.probabilities(q_BHTK, k_BHSK, built.mask)
+    after = built.scores.probabilities(q_BHTK @ turn, k_BHSK @ turn, built.mask)
     _require_equal(after, before, "bilinear is true, and queries and keys turned alike give other patterns,")
 
 
@@ -346,28 +343,6 @@ def order_free(kind: str, spec: AttentionSpec) -> None:
     built.mask, source_BSC = EVERYTHING, _input(spec).repeat(1, 2, 1)
     failure = "order_free is true, and sources in another order give another result,"
     _require_equal(built(x_BTC, source_BSC), built(x_BTC, source_BSC.roll(3, 1)), failure)
-
-
-def linear(kind: str, spec: AttentionSpec) -> None:
-    """The readout is linear, adds no constant, and maps each token by itself."""
-    out, (one_BTF, other_BTF) = with_random_weights(spec).out_proj, _fused(spec)
-    failure = "of a sum it does not make the sum of what it makes of both: it is off"
-    _require_equal(out(one_BTF - 2 * other_BTF), out(one_BTF) - 2 * out(other_BTF), failure)
-    _require_equal(out(one_BTF.flip(1)), out(one_BTF).flip(1), "what it makes of a token depends on others,")
-
-
-def keeps_size(kind: str, spec: AttentionSpec) -> None:
-    """The readout starts by keeping the size of what goes through."""
-    one_BTF, _ = _fused(spec)
-    if not 0.5 <= (ratio := (attention(spec).out_proj(one_BTF).std() / one_BTF.std()).item()) <= 2:
-        raise Broken(f"what it makes of its input starts {ratio:.2g} times as large; divide by that")
-
-
-def invertible(kind: str, spec: AttentionSpec) -> None:
-    """Where it gives as many numbers as it takes, it has an inverse (invertible)."""
-    matrix_FC = readout_matrix(with_random_weights(spec))
-    if matrix_FC.shape[0] == spec.d_model and torch.linalg.matrix_rank(matrix_FC) < spec.d_model:
-        raise Broken("invertible is true, and its map has no inverse")
 
 
 def bfloat16(kind: str, spec: AttentionSpec) -> None:
@@ -389,7 +364,6 @@ COMMON: tuple[Check, ...] = (
 CHECKS: dict[str, tuple[Check, ...]] = {
     "fusion": (*COMMON, variance),
     "scores": (*COMMON, patterns),
-    "out_proj": (*COMMON, linear, keeps_size),
 }
 # What does not count if a check fails; what is said of probes and of classes, if it is not among these.
 LOSSES, SIZES = "its losses mean nothing", "its parameters or FLOPs are miscounted"
@@ -410,7 +384,6 @@ CLAIMS: dict[str, Check] = {
     "sums_to_one": sums,
     "order_free": order_free,
     "bilinear": bilinear,
-    "invertible": invertible,
 }
 
 
@@ -476,11 +449,6 @@ def _of_form(form: str, heads: int) -> list[PartConfig]:
 
 def _heads(spec: AttentionSpec) -> Tensor:
     return torch.randn(2, 11, spec.heads, spec.value_width, dtype=torch.float64)
-
-
-def _fused(spec: AttentionSpec) -> Tensor:
-    """Two fused vectors, (2, B, T, F)."""
-    return torch.randn(2, 2, 11, head_shape(spec).fused, dtype=torch.float64)
 
 
 def _input(spec: AttentionSpec, T: int = 11) -> Tensor:

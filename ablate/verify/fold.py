@@ -6,33 +6,19 @@ of out_proj. Each head of the source is taken as its operator OV_i, which the ta
 legend: H heads, K key width, V value width, C model width, F fused width, G slots.
 """
 
-import dataclasses
-import re
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ablate.model.attention import Attention
-from ablate.model.function_class import any_scores, latent_limits, rank_of_out_proj, slots_of
-from ablate.model.latent import FromLatent, Latent
+from ablate.model.attention import Attention, fused_width
+from ablate.model.function_class import any_scores, rank_of_out_proj, slots_of
 from ablate.model.layers import Linear, LowRank
-from ablate.model.readout import Readout
 
 
 @torch.no_grad()
 def fold(source: Attention, target: Attention) -> None:
     """Set the weights of `target` to compute the function of `source`, in float64: exactly if both are of
     one class; if both only add heads up and the target has a lower rank, its operators are the closest."""
-    if source.spec.kv_rank and not latent_limits(source.spec):
-        source = _of_input(source)
-    if target.spec.kv_rank and not latent_limits(target.spec):
-        fold(source, of_input := _of_input(target))
-        _set_latent(target, of_input)
-        return
-    target.latent.load_state_dict(source.latent.state_dict())
     _fold_patterns(source, target)
-    if source.spec.out_proj == target.spec.out_proj and isinstance(target.out_proj, Readout):
-        target.out_proj.load_state_dict(source.out_proj.state_dict())
     if slots_of(source.spec) is not None and slots_of(target.spec) is not None:
         _factor(operators(source), _constant(source), target)
     else:
@@ -41,22 +27,13 @@ def fold(source: Attention, target: Attention) -> None:
 
 @torch.no_grad()
 def operators(attention: Attention) -> Tensor:
-    """The operator OV_i of each head of a static fusion, with the values' bias as last row: (H, C + 1, C); of
-    values that are made of a latent, from it: (H, N + 1, C)."""
-    H, V, value = attention.spec.heads, attention.spec.value_width, linear(attention.value)
+    """The operator OV_i of each head of a static fusion, with the values' bias as last row: (H, C + 1, C)."""
+    H, V, value = attention.spec.heads, attention.spec.value_width, attention.value
     weight_HVC = value.weight.unflatten(0, (H, V))
     bias = value.bias
     bias_HV = weight_HVC.new_zeros(H, V) if bias is None else bias.unflatten(0, (H, V))
     values = torch.cat([weight_HVC.mT, bias_HV[:, None]], 1)  # (H, C + 1, V)
-    return attention.spec.gain * values @ mixing(attention) @ readout(attention)
-
-
-def linear(projection: nn.Module) -> Linear:
-    """The weights and biases of a projection, or of one from a latent."""
-    if isinstance(projection, FromLatent):
-        return projection.up
-    assert isinstance(projection, Linear)
-    return projection
+    return attention.spec.gain * values @ mixing(attention) @ out_matrix(attention)
 
 
 @torch.no_grad()
@@ -69,35 +46,15 @@ def mixing(attention: Attention) -> Tensor:
 
 
 @torch.no_grad()
-def readout(attention: Attention) -> Tensor:
-    """The matrix of the readout, (F, C), to be multiplied from the right; the identity without out_proj."""
-    unit = torch.eye(attention.fusion.shape.fused, dtype=torch.float64)
+def out_matrix(attention: Attention) -> Tensor:
+    """The matrix of out_proj, (F, C), to be multiplied from the right; the identity without out_proj."""
+    unit = torch.eye(fused_width(attention.spec), dtype=torch.float64)
     return attention.out_proj(unit[None])[0] - _constant(attention)
 
 
 def _constant(attention: Attention) -> Tensor:
     """The bias of out_proj, (C,); 0 if there is none."""
-    return attention.out_proj(torch.zeros(1, 1, attention.fusion.shape.fused, dtype=torch.float64))[0, 0]
-
-
-def _of_input(attention: Attention) -> Attention:
-    """The same function as one whose keys and values are made of the input, in place of a latent."""
-    down, state = attention.latent.get_parameter("down.weight"), {}
-    for name, value in attention.state_dict().items():
-        plain, of_latent = re.subn(r"^(key|value)\.up\.", r"\1.", name)
-        state[plain] = value @ down if of_latent and value.dim() == 2 else value
-    same = Attention(dataclasses.replace(attention.spec, kv_rank=None), attention.mask).double()
-    same.load_state_dict({name: value for name, value in state.items() if not name.startswith("latent.")})
-    return same
-
-
-def _set_latent(target: Attention, of_input: Attention) -> None:
-    """Set the weights of `target`, whose latent holds the whole input, to the function of `of_input`."""
-    state, down = target.state_dict(), target.latent.get_parameter("down.weight")
-    down.copy_(torch.eye(*down.shape))
-    for name, value in of_input.state_dict().items():
-        own, of_latent = re.subn(r"^(key|value)\.", r"\1.up.", name)
-        state[own].copy_(value @ down.mT if of_latent and value.dim() == 2 else value)
+    return attention.out_proj(torch.zeros(1, 1, fused_width(attention.spec), dtype=torch.float64))[0, 0]
 
 
 def _fold_patterns(source: Attention, target: Attention) -> None:
@@ -107,56 +64,45 @@ def _fold_patterns(source: Attention, target: Attention) -> None:
         forms_HCC = factor * _weights(source, "query").mT @ _weights(source, "key")
         C, K = target.spec.d_model, target.spec.key_width
         wide_KC = torch.eye(K, C, dtype=torch.float64)
-        if isinstance(target.query, Linear):
-            target.query.weight.copy_(wide_KC.repeat(target.spec.query_heads, 1))
-        linear(target.key).weight.copy_((wide_KC @ forms_HCC).flatten(0, 1))
+        target.query.get_parameter("weight").copy_(wide_KC.repeat(target.spec.heads, 1))
+        target.key.get_parameter("weight").copy_((wide_KC @ forms_HCC).flatten(0, 1))
         return
     share = 0.5 if source.spec.tie_qk else 1.0  # the exponent of the factor that goes into W_Q
     target.query.load_state_dict(source.query.state_dict())
     if not source.spec.tie_qk:
         target.key.load_state_dict(source.key.state_dict())
-    into_keys = (target.key, *([target.latent.shared] if isinstance(target.latent, Latent) else []))
-    for scaled in (target.query,) if source.spec.query_proj else into_keys:
-        for param in scaled.parameters():
-            param *= factor**share
+    for param in target.query.parameters():
+        param *= factor**share
 
 
 def _weights(attention: Attention, name: str) -> Tensor:
     """The matrices of each head that give its queries or keys: (H, K, C)."""
-    spec, projection = attention.spec, getattr(attention, name)
-    weight = projection.weight if isinstance(projection, Linear) else torch.eye(spec.d_model).double()
-    of_sets = weight.unflatten(0, (-1, spec.key_width))
-    return of_sets.repeat_interleave(spec.heads // len(of_sets), 0)
+    return attention.get_parameter(f"{name}.weight").unflatten(0, (-1, attention.spec.key_width))
 
 
 def _fold_constants(source: Attention, target: Attention) -> None:
-    """Fold a constant factor on the heads' outputs into W_V, or into out_proj if there is no W_V."""
+    """Fold a constant factor on the heads' outputs into W_V."""
     target.fusion.load_state_dict(source.fusion.state_dict())
     factor = source.spec.gain / target.spec.gain
     target.value.load_state_dict(source.value.state_dict())
     for param in target.value.parameters():
         param *= factor
     if isinstance(target.out_proj, Linear | LowRank):
-        _set_readout(target, readout(source) * (1 if source.spec.value_proj else factor), _constant(source))
+        _set_out_proj(target, out_matrix(source), _constant(source))
 
 
 def _factor(wanted: Tensor, constant: Tensor, target: Attention) -> None:
     """Set the weights of `target` so that its operators are `wanted`, (H, C + 1, C)."""
-    H, V, slots, value = (
-        target.spec.heads,
-        target.spec.value_width,
-        slots_of(target.spec),
-        linear(target.value),
-    )
+    H, V, slots, value = target.spec.heads, target.spec.value_width, slots_of(target.spec), target.value
     assert slots is not None
     slot_of = [head * slots // H for head in range(H)]
     mixes = mixing(target).unflatten(2, (slots, V))  # (H, V, G, V)
     own = torch.stack([mixes[head, :, slot] for head, slot in enumerate(slot_of)])  # T_i, (H, V, V)
-    if target.spec.out_proj is True:
+    if target.spec.out_proj:
         out = _basis_of_slots(wanted, target, slots)
-        _set_readout(target, out.flatten(0, 1), constant)
+        _set_out_proj(target, out.flatten(0, 1), constant)
     else:
-        out = readout(target).unflatten(0, (slots, V))
+        out = out_matrix(target).unflatten(0, (slots, V))
         if constant.any():  # rows of patterns sum to 1, so the value bias of one head can carry it
             wanted[0, -1] += constant
     for head, slot in enumerate(slot_of):
@@ -181,7 +127,7 @@ def _directions(rows: Tensor, count: int) -> Tensor:
     return torch.cat([held, held.new_zeros(count - len(held), rows.shape[1])])
 
 
-def _set_readout(target: Attention, matrix_FC: Tensor, constant: Tensor) -> None:
+def _set_out_proj(target: Attention, matrix_FC: Tensor, constant: Tensor) -> None:
     """Set out_proj to this matrix and constant. Raises AssertionError if the rank is too high for it."""
     out = target.out_proj
     if isinstance(out, LowRank):

@@ -15,10 +15,7 @@ from torch import Tensor
 
 from ablate.model.attend import EVERYTHING
 from ablate.model.attention import Attention
-from ablate.model.models import build_model
-from ablate.model.position import Rotary
-from ablate.model.spec import ModelSpec
-from ablate.verify.attentions import SEEDS, Bench
+from ablate.verify.attentions import Bench
 from ablate.verify.fold import fold, operators
 
 Sides = tuple[Tensor, Tensor]
@@ -196,8 +193,7 @@ def _rank_one(b: Bench, attention: Attention) -> Sides:
     unit = torch.zeros(t * few, T, C, dtype=torch.float64)  # one unit input for each of the first numbers
     unit[:, :t, :few] = torch.eye(t * few, dtype=torch.float64).view(-1, t, few)
     q, k = (one[:1].expand(t * few, -1, -1, -1) for one in attention.compared(b.x, b.x))
-    values = attention.share.values(attention.value(unit))
-    read = attention.share.heads(attention.scores(q, k, values, attention.mask, 0.0))
+    read = attention.scores(q, k, attention.values(unit), attention.mask, 0.0).transpose(1, 2)
     written = attention.out_proj(attention.fusion(attention.gain(read), *attention.besides(unit)))[:, :t]
     of_pairs = written.view(t, few, t, C).permute(2, 0, 1, 3)  # a row for each query and source
     sizes = torch.linalg.svdvals(of_pairs.reshape(t * t, few * C))
@@ -249,11 +245,13 @@ def a_placebo_at_one_head(b: Bench) -> Sides:
 # --- sharing --------------------------------------------------------------------------------------
 
 
-@identity("11", "A_i = A ⇒ cat(Z) = A (x W_V)", "heads of one pattern are one product with the values", "Q4")
+@identity("11", "A_i = A ⇒ cat(Z) = A (x W_V)", "heads of one pattern are one head with wider values", "Q4")
 def one_pattern(b: Bench) -> Sides:
-    shared = b.attention(query_heads=1, key_heads=1)
-    values = b.projected(shared, "value", b.H * b.V)
-    return b.out(shared), b.written(b.patterns(b.scores(shared)) @ values, shared)
+    alike, one = b.attention(), b.attention(heads=1, key_width=b.K, value_width=b.H * b.V)
+    for name in ("query", "key"):
+        of_all = one.get_parameter(f"{name}.weight").repeat(b.H, 1)
+        alike.get_parameter(f"{name}.weight").copy_(of_all)
+    return b.out(alike), b.out(one)
 
 
 @identity(
@@ -504,118 +502,6 @@ def channels_after_the_turn_do_not_fold(b: Bench) -> Sides:
     return _after_the_turn(b, of_keys, torch.eye(b.H * b.V).double(), rope_base=BASE)
 
 
-# --- a readout in place of out_proj --------------------------------------------------------------------
-
-
-def _of_width_32(b: Bench) -> Bench:
-    """A bench whose heads together are as wide as the model, a power of two."""
-    return Bench(b.B, b.T, 4, b.K, 8, 32)
-
-
-@identity("hadamard", "cat(Z) H/√d, H_ij = (−1)^(bits of i and j)", "by its formula", "Q2")
-def hadamard_by_hand(b: Bench) -> Sides:
-    square = _of_width_32(b)
-    fixed = square.attention(out_proj="hadamard")
-    signs = [[(-1) ** (i & j).bit_count() for j in range(32)] for i in range(32)]
-    matrix = torch.tensor(signs, dtype=torch.float64) / 32**0.5
-    return square.out(fixed), square.heads(fixed).transpose(1, 2).flatten(2) @ matrix
-
-
-@identity("hadamard_scaled", "(cat(Z) H/√d) ⊙ s", "by its formula", "Q2")
-def hadamard_scaled_by_hand(b: Bench) -> Sides:
-    square = _of_width_32(b)
-    scaled, fixed = (square.attention(out_proj=name) for name in ("hadamard_scaled", "hadamard"))
-    return square.out(scaled), square.out(fixed) * scaled.get_parameter("out_proj.scale")
-
-
-_WIDE: dict[str, Any] = {"fusion": "sum", "value_width": 32}
-_ONE: dict[str, Any] = {"heads": 1, "value_width": 32}
-for _name, _equation, _words, _given in (
-    ("31", "Σ z_i H = Σ z_i, W_V^i := W_V^i H", "a Hadamard matrix folds into values of a wide sum", _WIDE),
-    ("31 one head", "z H = z, W_V := W_V H", "and into those of one head", _ONE),
-    ("31 not", "cat(Z) H ≠ cat(Z)", "not into those of narrow heads, which write slices", {}),
-):
-
-    @identity(_name, _equation, _words, "Q2")
-    def hadamard_folds(b: Bench, given: dict[str, Any] = _given) -> Sides:
-        return _folded(_of_width_32(b), {**given, "out_proj": "hadamard"}, {**given, "out_proj": False})
-
-
-@identity("32", "H = no readout, x := x H", "under norm=rms it is out_proj=false in a turned stream", "Q2")
-def hadamard_turns_the_stream(b: Bench) -> Sides:
-    return _logits_in_another_basis(_of_width_32(b), "rms")
-
-
-@identity("32 not", "H ≠ no readout, x := x H", "under norm=layer it is not: a turn moves the mean", "Q2")
-def hadamard_moves_the_mean(b: Bench) -> Sides:
-    return _logits_in_another_basis(_of_width_32(b), "layer")
-
-
-def _logits_in_another_basis(b: Bench, norm: str) -> Sides:
-    """The logits of a model with the readout H in each layer, and those of one without a readout whose
-    residual stream is that of the first times H: its weights turn what they read from it and write to it."""
-    sizes: dict[str, Any] = {"vocab": 17, "layers": 2, "context": b.T, "mlp_hidden": 24, "norm": norm}
-    with_h, without = (
-        build_model(ModelSpec(**sizes, attention=b.spec(out_proj=out), position="none"), SEEDS).double()
-        for out in ("hadamard", False)
-    )
-    H = with_h.sites()[0].attention.out_proj(torch.eye(32, dtype=torch.float64))
-    for name, param in with_h.named_parameters():
-        param.copy_(b.random(name, *param.shape) * (2 / param.shape[-1]) ** 0.5 + ("norm" in name))
-    with_h.norm.get_parameter("weight").fill_(1.3)  # a gain for each channel would not turn along
-    turned = dict(with_h.named_parameters())
-    for name, param in without.named_parameters():
-        value, (layer, _, part) = turned[name], name.removesuffix(".weight").rpartition(".")
-        if part in ("query", "key", "value", "up"):
-            gain = turned[
-                f"{layer.removesuffix('.attention').removesuffix('.mlp')}.norm_{1 + (part == 'up')}.weight"
-            ]
-            value = value * gain @ H
-        value = H @ value if part == "down" else value @ H if part == "token" else value
-        param.copy_(torch.ones_like(value) if part.startswith("norm_") else value)
-    tokens = torch.arange(2 * b.T).view(2, b.T) ** 2 % 17
-    return without(tokens), with_h(tokens)
-
-
-# --- keys and values from one latent ---------------------------------------------------------------------
-
-
-@identity("latent", "k_i = [c W_i; R x W_R], v_i = c W_i′, c = norm(x W)", "kv_rank, by its formula", "Q3")
-def latent_by_hand(b: Bench) -> Sides:
-    shared = 4
-    latent = b.attention(key_width=8, kv_rank=6, kv_norm=True, rope_width=shared, rope_base=BASE)
-    weights = dict(latent.named_parameters())
-    c = _divided_by_its_size(b.x @ weights["latent.down.weight"].mT, eps=1e-6) * weights["latent.norm.weight"]
-    k, v = (_by_head(b, c @ weights[f"{name}.up.weight"].mT) for name in ("key", "value"))
-    q_still, q = _by_head(b, b.x @ weights["query.weight"].mT).split([8 - shared, shared], -1)
-    turn, key = Rotary(BASE), b.x[:, None] @ weights["latent.shared.weight"].mT
-    scores = q_still @ k.mT + turn(q) @ turn(key).mT
-    return b.out(latent), b.written(b.patterns(scores / 8**0.5) @ v, latent)
-
-
-def _by_head(b: Bench, x_BTX: Tensor) -> Tensor:
-    return x_BTX.unflatten(-1, (b.H, -1)).transpose(1, 2)
-
-
-for _name, _source, _target in (("33", "kv_rank", ""), ("33 back", "", "kv_rank")):
-
-    @identity(_name, "kv_rank=d = keys and values of the input", "a latent of full rank is no limit", "Q3")
-    def full_latent(b: Bench, source: str = _source, target: str = _target) -> Sides:
-        return _folded(b, {source: b.C} if source else {}, {target: b.C} if target else {})
-
-
-@identity("33 not", "kv_rank < rank [W_K; W_V] ≠ plain", "a lower rank loses something, at best", "Q3")
-def low_latent_loses(b: Bench) -> Sides:
-    weights = torch.cat([b.concat.get_parameter(f"{name}.weight") for name in ("key", "value")])
-    left, sizes, right = torch.linalg.svd(weights, full_matrices=False)
-    low = b.attention(kv_rank=(rank := len(sizes) // 2))
-    low.get_parameter("latent.down.weight").copy_(right[:rank])
-    keys, values = (left[:, :rank] * sizes[:rank]).split((b.H * b.K, b.H * b.V))
-    low.get_parameter("key.up.weight").copy_(keys)
-    low.get_parameter("value.up.weight").copy_(values)
-    return b.out(low), b.out(b.concat)
-
-
 # --- methods -----------------------------------------------------------------------------------------
 
 
@@ -668,27 +554,6 @@ def differential_without_the_second(b: Bench) -> Sides:
         halves = attention.get_parameter(f"{name}.weight").unflatten(0, (b.H, 2, -1))
         narrow.get_parameter(f"{name}.weight").copy_(halves[:, 0].flatten(0, 1))
     return b.out(attention), 0.8 * b.out(narrow)
-
-
-def _without_queries(b: Bench, **given: Any) -> Sides:
-    """The standard attention folded into one whose queries are the input itself, and what the first does."""
-    return _folded(b, given, {**given, "query_proj": False})
-
-
-@identity("30", "x W_Q^i W_K^iᵀ xᵀ = x W^i xᵀ, W^i (d, d)", "W_Q folds into keys as wide as the input", "Q3")
-def queries_fold(b: Bench) -> Sides:
-    return _without_queries(b, key_width=b.C, query_heads=1)
-
-
-@identity("30 not", "x_i W^iᵀ xᵀ ≠ x W_Q^i W_K^iᵀ xᵀ", "narrow queries that are slices can't, at best", "Q3")
-def narrow_queries_do_not_fold(b: Bench) -> Sides:
-    two: dict[str, Any] = {"heads": 2, "key_width": b.C // 2}
-    full, sliced = b.attention(**two), b.attention(**two, query_proj=False)
-    query, key = (full.get_parameter(f"{name}.weight").unflatten(0, (2, -1)) for name in ("query", "key"))
-    wanted = query.mT @ key  # x_t wanted x_sᵀ; from a slice of x_t only its rows can be had
-    rows = [own[head * b.C // 2 : (head + 1) * (b.C // 2)] for head, own in enumerate(wanted)]
-    sliced.get_parameter("key.weight").copy_(torch.cat(rows))
-    return b.out(sliced), b.out(full)
 
 
 @identity("uniform", "z_t = mean of v_s over s ≤ t", "a running mean", "Q4")

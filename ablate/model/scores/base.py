@@ -1,17 +1,14 @@
 """The contract of a rule on attention scores.
 
-legend: B batch, T time of the queries, S time of the keys and values, P patterns, K key width, W width of all
-values that a pattern reads.
+legend: B batch, H heads, T time of the queries, S time of the keys and values, K key width, V value width.
 
-A rule gets queries, keys and values for each pattern, and returns what each pattern reads. Which heads use
-which pattern is decided elsewhere (ablate.model.attention).
+A rule gets the queries, keys and values of each head, and returns what each head reads.
 
 To add a method: one file here with a registered subclass of Scores, and a YAML of the same name in
 configs/scores. The tests over the registry then cover it.
 """
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
@@ -42,30 +39,22 @@ class Scores(Part):
         self.attend: Attend = fused
 
     @classmethod
-    def rules(cls, heads: int, options: Any) -> Sequence[Hashable]:
-        """A label for each head: heads with equal queries, equal keys and equal labels share a pattern.
-
-        Raises ConfigError if the options do not fit the number of heads.
-        """
-        return [None] * heads
-
-    @classmethod
     def count_flops_per_source(cls, shape: HeadShape, options: Any) -> int:
         """The matrix-product FLOPs that the method adds to QKᵀ and AV, per token, source and layer."""
         return 0
 
-    def prepared(self, q_BPTK: Tensor, k_BPSK: Tensor) -> tuple[Tensor, Tensor]:
+    def prepared(self, q_BHTK: Tensor, k_BHSK: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys before model.position=rope turns them, for forward and probabilities. What treats
         channels unlike each other, as the gain of a norm, belongs here."""
-        return q_BPTK, k_BPSK
+        return q_BHTK, k_BHSK
 
-    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
-        """What the patterns read, z_BPTW. dropout: the share of each pattern to drop, 0 unless training."""
-        return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Mask, dropout: float) -> Tensor:
+        """What the heads read, z_BHTV. dropout: the share of each pattern to drop, 0 unless training."""
+        return F.dropout(self.probabilities(q_BHTK, k_BHSK, mask), dropout) @ v_BHSV
 
     @abstractmethod
-    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        """The patterns A_BPTS with which forward reads the values: z = A v, apart from dropout, unless the
+    def probabilities(self, q_BHTK: Tensor, k_BHSK: Tensor, mask: Mask) -> Tensor:
+        """The patterns A_BHTS with which forward reads the values: z = A v, apart from dropout, unless the
         method reads_more."""
 
 

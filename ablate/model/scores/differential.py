@@ -31,14 +31,9 @@ class Differential(Scores):
 
     @classmethod
     def check(cls, shape: HeadShape, options: Any) -> None:
-        if shape.turned not in (0, shape.key_width):
-            raise ConfigError(
-                "scores=differential: it halves the channels of a head, and beside a latent positions turn"
-                f" {shape.turned} of them alone; use rope_width=0, or kv_rank=null"
-            )
-        parts = 4 if shape.turned else 2
+        parts = 4 if shape.rotary else 2
         if shape.key_width % parts:
-            how = "halves the channels of queries and keys" + (", which are turned" if shape.turned else "")
+            how = "halves the channels of queries and keys" + (", which are turned" if shape.rotary else "")
             raise ConfigError(
                 f"scores=differential: it {how}, and a head has {shape.key_width}; use"
                 f" key_width={-(-shape.key_width // parts) * parts}"
@@ -46,19 +41,19 @@ class Differential(Scores):
 
     @classmethod
     def count_flops_per_source(cls, shape: HeadShape, options: Any) -> int:
-        return 2 * len(shape.patterns) * shape.each * shape.value_width  # the values are read twice
+        return 2 * shape.heads * shape.value_width  # the values are read twice
 
-    def prepared(self, q_BPTK: Tensor, k_BPSK: Tensor) -> tuple[Tensor, Tensor]:
-        """Each half of the channels as a pattern of its own: first all first halves, then all second ones."""
-        q, k = (torch.cat(x.chunk(2, -1), 1) for x in (q_BPTK, k_BPSK))
+    def prepared(self, q_BHTK: Tensor, k_BHSK: Tensor) -> tuple[Tensor, Tensor]:
+        """Each half of the channels as a head of its own: first all first halves, then all second ones."""
+        q, k = (torch.cat(x.chunk(2, -1), 1) for x in (q_BHTK, k_BHSK))
         return q, k
 
-    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Mask, dropout: float) -> Tensor:
         scale = math.sqrt(2) * self.shape.scale
-        return self._difference(self.attend(q_BPTK, k_BPSK, v_BPSW.repeat(1, 2, 1, 1), mask, dropout, scale))
+        return self._difference(self.attend(q_BHTK, k_BHSK, v_BHSV.repeat(1, 2, 1, 1), mask, dropout, scale))
 
-    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        return self._difference(masked_softmax(math.sqrt(2) * self.shape.scale * q_BPTK @ k_BPSK.mT, mask))
+    def probabilities(self, q_BHTK: Tensor, k_BHSK: Tensor, mask: Mask) -> Tensor:
+        return self._difference(masked_softmax(math.sqrt(2) * self.shape.scale * q_BHTK @ k_BHSK.mT, mask))
 
     def _difference(self, of_halves: Tensor) -> Tensor:
         """(1 − λ_0)(first − λ second) of what the patterns of both halves give."""

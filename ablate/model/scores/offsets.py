@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,20 +24,16 @@ class Offsets(Scores):
 
     def __init__(self, shape: HeadShape, options: Any) -> None:
         super().__init__(shape, options)
-        self.offsets = tuple(head + 1 for head in shape.patterns)
+        self.offsets = tuple(range(1, shape.heads + 1))
 
-    @classmethod
-    def rules(cls, heads: int, options: Any) -> Sequence[int]:
-        return range(1, heads + 1)
-
-    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        T, S = q_BPTK.shape[-2], k_BPSK.shape[-2]
-        read_PTS = _places_back(self.offsets, T, S, q_BPTK.device) & visible_under(mask, T, S, q_BPTK.device)
-        return read_PTS.to(q_BPTK.dtype).expand(len(q_BPTK), -1, T, S)
+    def probabilities(self, q_BHTK: Tensor, k_BHSK: Tensor, mask: Mask) -> Tensor:
+        T, S = q_BHTK.shape[-2], k_BHSK.shape[-2]
+        read_HTS = _places_back(self.offsets, T, S, q_BHTK.device) & visible_under(mask, T, S, q_BHTK.device)
+        return read_HTS.to(q_BHTK.dtype).expand(len(q_BHTK), -1, T, S)
 
 
 @constant
 def _places_back(offsets: tuple[int, ...], T: int, S: int, device: torch.device) -> Tensor:
-    """(P, T, S) booleans: whether s is that many places before t."""
+    """(H, T, S) booleans: whether s is that many places before t."""
     back_TS = torch.arange(T, device=device)[:, None] - torch.arange(S, device=device)
     return back_TS == torch.tensor(offsets, device=device)[:, None, None]

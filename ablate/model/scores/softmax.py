@@ -10,8 +10,8 @@ class Softmax(Scores):
 
     scale_folds = sums_to_one = order_free = bilinear = True
 
-    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
-        return self.attend(q_BPTK, k_BPSK, v_BPSW, mask, dropout, self.shape.scale)
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Mask, dropout: float) -> Tensor:
+        return self.attend(q_BHTK, k_BHSK, v_BHSV, mask, dropout, self.shape.scale)
 
-    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        return masked_softmax(self.shape.scale * q_BPTK @ k_BPSK.mT, mask)
+    def probabilities(self, q_BHTK: Tensor, k_BHSK: Tensor, mask: Mask) -> Tensor:
+        return masked_softmax(self.shape.scale * q_BHTK @ k_BHSK.mT, mask)

@@ -8,7 +8,7 @@ from ablate.model.scores.base import Scores, register
 class Uniform(Scores):
     """All visible positions have equal weight: A_ts = 1/|visible to t|, in causal attention a running mean.
 
-    There are no queries and no keys, and all heads share one pattern. The advantage of softmax over it is the
+    There are no queries and no keys, and all heads have one pattern. The advantage of softmax over it is the
     gain from choosing where to look.
     See: Zhang et al., "Accelerating neural transformer via an average attention network", arXiv 1805.00631.
     """
@@ -16,7 +16,7 @@ class Uniform(Scores):
     compares = False
     sums_to_one = order_free = True
 
-    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        T, S = q_BPTK.shape[-2], k_BPSK.shape[-2]
-        visible = visible_under(mask, T, S, q_BPTK.device).to(q_BPTK.dtype)
-        return (visible / visible.sum(-1, keepdim=True)).expand(*q_BPTK.shape[:2], T, S)
+    def probabilities(self, q_BHTK: Tensor, k_BHSK: Tensor, mask: Mask) -> Tensor:
+        T, S = q_BHTK.shape[-2], k_BHSK.shape[-2]
+        visible = visible_under(mask, T, S, q_BHTK.device).to(q_BHTK.dtype)
+        return (visible / visible.sum(-1, keepdim=True)).expand(*q_BHTK.shape[:2], T, S)

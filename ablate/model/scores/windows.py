@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -34,31 +33,27 @@ class Windows(Scores):
 
     def __init__(self, shape: HeadShape, options: WindowsOptions) -> None:
         super().__init__(shape, options)
-        widths = self.rules(shape.heads, options)
-        self.widths = tuple(widths[head] for head in shape.patterns)
+        doubling = (2 ** (head + 2) for head in range(shape.heads))
+        self.widths = tuple(doubling if options.windows == "auto" else options.windows)
 
     @classmethod
-    def rules(cls, heads: int, options: WindowsOptions) -> Sequence[int]:
-        if options.windows == "auto":
-            return [2 ** (head + 2) for head in range(heads)]
-        if len(options.windows) != heads:
+    def check(cls, shape: HeadShape, options: WindowsOptions) -> None:
+        if options.windows != "auto" and len(options.windows) != shape.heads:
             raise ConfigError(
                 f"scores.windows={as_override(options.windows)}: {len(options.windows)} of them for"
-                f" heads={heads};"
-                " give one for each head, or auto"
+                f" heads={shape.heads}; give one for each head, or auto"
             )
-        return options.windows
 
-    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
-        return self.attend(q_BPTK, k_BPSK, v_BPSW, Near(mask, self.widths), dropout, self.shape.scale)
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Mask, dropout: float) -> Tensor:
+        return self.attend(q_BHTK, k_BHSK, v_BHSV, Near(mask, self.widths), dropout, self.shape.scale)
 
-    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        return masked_softmax(self.shape.scale * q_BPTK @ k_BPSK.mT, Near(mask, self.widths))
+    def probabilities(self, q_BHTK: Tensor, k_BHSK: Tensor, mask: Mask) -> Tensor:
+        return masked_softmax(self.shape.scale * q_BHTK @ k_BHSK.mT, Near(mask, self.widths))
 
 
 @dataclass(frozen=True)
 class Near(Mask):
-    """Shows what `mask` shows, limited to a window width for each pattern."""
+    """Shows what `mask` shows, limited to a window width for each head."""
 
     mask: Mask
     widths: tuple[int, ...]
@@ -68,7 +63,7 @@ class Near(Mask):
         return self.mask.constant
 
     def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
-        """(P, T, S)."""
+        """(H, T, S)."""
         away_TS = torch.arange(queries, device=device)[:, None] - torch.arange(sources, device=device)
-        widths_P11 = torch.tensor(self.widths, device=device)[:, None, None]
-        return (away_TS.abs() < widths_P11) & self.mask.visible(queries, sources, device)
+        widths_H11 = torch.tensor(self.widths, device=device)[:, None, None]
+        return (away_TS.abs() < widths_H11) & self.mask.visible(queries, sources, device)

@@ -4,9 +4,8 @@
     ablate run --plugin mine.py -m scores=softmax,mine 'seed=range(6)' name=mine
     ablate compare mine --baseline scores=softmax
 
-The letters after a name are the sizes of its dimensions: B batch, P patterns (one for each head, unless heads
-share queries and keys), T time of the queries, S time of the keys and values, K key width, W width of the
-values that a pattern reads.
+The letters after a name are the sizes of its dimensions: B batch, H heads, T time of the queries, S time of
+the keys and values, K key width, V value width.
 """
 
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ class MineOptions(Options):
 
 @register("mine")
 class Mine(Scores):
-    """Softmax with a learned temperature for each pattern: A = softmax(β · scale · QKᵀ)."""
+    """Softmax with a learned temperature for each head: A = softmax(β · scale · QKᵀ)."""
 
     Options = MineOptions
 
@@ -38,23 +37,23 @@ class Mine(Scores):
     #     sums_to_one = True  # each row of a pattern sums to 1
     #     order_free = True  # the order of keys and values has no effect; cross-attention needs this
     #
-    # If it reads more than its probabilities times the values, (B, P, T, W), say so, and define
-    # forward(self, q_BPTK, k_BPSK, v_BPSW, mask, dropout); probes of patterns then abstain:
+    # If it reads more than its probabilities times the values, (B, H, T, V), say so, and define
+    # forward(self, q_BHTK, k_BHSK, v_BHSV, mask, dropout); probes of patterns then abstain:
     #
     #     reads_more = True
 
     def __init__(self, shape: HeadShape, options: MineOptions) -> None:
         super().__init__(shape, options)
-        # shape has heads, key_width, value_width and d_model; patterns, the first head of each pattern; and
-        # scale, the factor on the scores: 1/√key_width unless the key `scale` says otherwise. Parameters are
-        # counted as they are; let them start at constants, or use ablate.methods.Linear for random weights.
-        self.beta = nn.Parameter(torch.full((len(shape.patterns), 1, 1), options.start))
+        # shape has heads, key_width, value_width and d_model; and scale, the factor on the scores:
+        # 1/√key_width unless the key `scale` says otherwise. Parameters are counted as they are; let them
+        # start at constants, or use ablate.methods.Linear for random weights.
+        self.beta = nn.Parameter(torch.full((shape.heads, 1, 1), options.start))
 
-    # Define prepared(self, q_BPTK, k_BPSK), which returns both, for a norm of queries and keys: rotary
+    # Define prepared(self, q_BHTK, k_BHSK), which returns both, for a norm of queries and keys: rotary
     # positions turn them after it.
     # Define count_flops_per_source(cls, shape, options) as a class method if the method has matrix products
     # besides QKᵀ and AV: their FLOPs per token and source. `ablate check` says the number.
 
-    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        """The patterns: (B, P, T, S), 0 where the mask hides a position."""
-        return masked_softmax(self.beta * self.shape.scale * (q_BPTK @ k_BPSK.mT), mask)
+    def probabilities(self, q_BHTK: Tensor, k_BHSK: Tensor, mask: Mask) -> Tensor:
+        """The patterns: (B, H, T, S), 0 where the mask hides a position."""
+        return masked_softmax(self.beta * self.shape.scale * (q_BHTK @ k_BHSK.mT), mask)

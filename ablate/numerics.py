@@ -5,4 +5,4 @@ are stale from then on. tests/test_golden.py fails then, and says so. Rows made 
 have 0.
 """
 
-NUMERICS = 2
+NUMERICS = 3

@@ -101,8 +101,8 @@ def refusal_of(*overrides: str) -> str:
 
 def make_shape(heads: int = 4, *, key_width: int = 3, value_width: int = 5, d_model: int = 7) -> HeadShape:
     """Of heads that share nothing."""
-    widths = {"key_width": key_width, "value_width": value_width, "d_model": d_model}
-    return HeadShape(heads=heads, **widths, scale=key_width**-0.5)
+    scale = key_width**-0.5
+    return HeadShape(heads=heads, key_width=key_width, value_width=value_width, d_model=d_model, scale=scale)
 
 
 def read_contrast(entry: Mapping[str, Any]) -> Contrast:

@@ -89,8 +89,8 @@ def small_study(root: Path, seeds: int = 2, **given: Any) -> Store:
 
 
 def synthetic_probes(store: Store) -> pd.DataFrame:
-    """Write beside the results of its one study what `ablate probe` would: heads of layer 1 look back; those of
-    layer 2 do as untrained ones; no head does induction."""
+    """Write beside the results of its one study what `ablate probe` would: heads of layer 1 look back; those
+    of layer 2 do as untrained ones; no head does induction."""
     generator, rows = np.random.default_rng(0), []
     (name,) = store.study_names()
     study = store.root / "studies" / name

@@ -80,10 +80,11 @@ def every_form() -> list[tuple[str, int, PartConfig]]:
 def test_methods_of_equal_form_start_as_one_function():
     first: dict[tuple[str, int], Tensor] = {}
     for form, heads, part in every_form():
-        z_BTHV = torch.randn(2, 3, heads, 5, generator=torch.Generator().manual_seed(heads)).double()
-        made = fused(
-            attention(attention_spec(heads=heads, fusion=part)), z_BTHV, torch.zeros(2, 3, 24).double()
-        )
+        z_BTHV = torch.randn(2, 3, heads, 8, generator=torch.Generator().manual_seed(heads)).double()
+        spec = attention_spec(heads=heads, value_width=8, fusion=part)
+        if part.name == "hadamard" and heads & (heads - 1):
+            continue  # it takes powers of two
+        made = fused(attention(spec), z_BTHV, torch.zeros(2, 3, 24).double())
         torch.testing.assert_close(made, first.setdefault((form, heads), made), msg=f"{part}: {form}")
 
 

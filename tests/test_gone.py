@@ -21,6 +21,8 @@ def commands(name: str) -> list[list[str]]:
     """Commands that use the name, each as words."""
     if name.startswith("ablate "):
         return [name.split()[1:]]
+    if name.startswith("--"):
+        return [[name, "there", "runs"]]
     if " " in name:
         command, option, *value = name.split()
         return [[command, *OPERANDS.get(command, ()), option, *value]]

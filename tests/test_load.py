@@ -1,7 +1,6 @@
 """Where rows come from: tables of anybody's, some of them damaged, and studies that share runs."""
 
 import io
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,13 +14,11 @@ from ablate.analysis.foreign import read_table
 from ablate.analysis.frames import frame
 from ablate.analysis.load import find_source, load
 from ablate.config.rules import ConfigError
-from ablate.execution.execute import describe
-from ablate.execution.run import prepare
 from ablate.numerics import NUMERICS
 from ablate.phrases import texts
 from ablate.store.columns import csv_text
-from ablate.store.record import Role, as_plain
-from tests.helpers import call_cli, make_config, make_record, write_study
+from ablate.store.record import Role
+from tests.helpers import call_cli, write_study
 from tests.synthetic import small_study, synthetic_study
 
 HEADER = "fusion,heads,out_proj,seed,val_loss"
@@ -231,54 +228,6 @@ def test_results_without_their_store_are_compared_planned_and_reported(travelled
     assert (travelled / "report.html").is_file()
     (record,) = load([str(travelled)]).records
     assert record.name == "away" and len(load([str(travelled)]).rows) == 6
-
-
-@pytest.fixture(scope="module")
-def untrained() -> pd.DataFrame:
-    """Rows of runs as they stand in results.csv, with losses of no training."""
-    small = ("corpus=grammar", "corpus.characters=5000", "model.context=16", "train.lr=0.01")
-    runs = [
-        prepare(make_config(*small, f"fusion={fusion}", f"seed={seed}"))
-        for fusion in ("concat", "sum")
-        for seed in range(4)
-    ]
-    losses = {"status": "done", "val_loss": 2.0, "test_loss": 2.0}
-    rows = json.loads(json.dumps([describe(run) | losses for run in runs]))  # as the store reads them
-    return pd.read_csv(io.StringIO(csv_text(rows)), dtype=str, keep_default_na=False)
-
-
-@pytest.fixture
-def copied(tmp_path, untrained) -> Callable[..., pd.DataFrame]:
-    """Writes the rows and a record of them to a directory, and loads it. edit: changes the cells first."""
-    record = as_plain(make_record(name="copied", runs=[*untrained["run_id"]]))
-    (tmp_path / "study.json").write_text(json.dumps(record), encoding="utf-8")
-
-    def loaded(edit: Callable[[pd.DataFrame], None]) -> pd.DataFrame:
-        cells = untrained.copy()
-        edit(cells)
-        cells.to_csv(tmp_path / "results.csv", index=False)
-        return load([str(tmp_path)]).rows
-
-    return loaded
-
-
-@pytest.mark.parametrize("column, other", [("fusion", "mean"), ("lr", "0.5"), ("seed", "77"), ("bias", "1")])
-def test_a_cell_that_is_not_what_the_run_id_stands_for(copied, column, other):
-    def edit(cells: pd.DataFrame) -> None:
-        cells.loc[[3, 7], column] = other
-
-    with pytest.raises(ConfigError, match=r"results\.csv: line 5 and 1 more: other settings or seeds"):
-        copied(edit)
-
-
-def test_cells_that_another_program_wrote_anew_still_fit_their_ids(copied, untrained):
-    def edit(cells: pd.DataFrame) -> None:
-        cells["kept as"] = "pandas"
-        for column in ("lr", "seed", "heads", "dropout"):
-            cells[column] = cells[column].astype(float)
-        cells["bias"] = cells["bias"].map({"false": "FALSE"})
-
-    assert len(copied(edit)) == len(untrained)
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ def probed(largest: dict[str, list[float]]) -> tuple[pd.DataFrame, pd.Series]:
         for number, value in enumerate(of_runs):
             variant[f"{name}{number}"] = name
             for head, shown in enumerate((value, 0.0), 1):
-                rows.append((f"{name}{number}", 10, 1, head, "previous", shown, 0.1, None, 0.0, 0.5, True))
+                rows.append((f"{name}{number}", 1, head, "previous", shown, 0.1, None, 0.0, 0.5, True))
     return pd.DataFrame(rows, columns=[*COLUMNS]), pd.Series(variant)
 
 

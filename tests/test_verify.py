@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import nn
 
 from ablate.config.rules import ConfigError
 from ablate.model import fusion, scores
@@ -26,7 +24,7 @@ def test_all_hold():
     verdicts = verify()
     assert {verdict.verdict for verdict in verdicts} == {PASS}
     numbers = {verdict.name.partition(" ")[0] for verdict in verdicts}
-    assert numbers >= {str(number) for number in range(1, 34)}
+    assert numbers >= {str(number) for number in range(1, 30)}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +65,6 @@ def broken_ways() -> list[tuple[type, str, Any]]:
         (Linear, "forward", changed(lambda y: y.roll(1, -1))),
         (Times, "forward", lambda old: lambda self, x: x),
         (Rotary, "forward", changed(torch.tanh)),
-        (nn.LayerNorm, "forward", lambda old: lambda self, x: F.rms_norm(x, x.shape[-1:], self.weight)),
         (differential, "_difference", lambda old: lambda self, z: 0.8 * z.chunk(2, 1)[0]),
         (differential, "_difference", lambda old: lambda self, z: z.chunk(2, 1)[0]),
         (Rotary, "forward", lambda old: lambda self, x, first=0: x),

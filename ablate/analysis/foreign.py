@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST, as_before, as_kind, as_texts
+from ablate.analysis.frames import LARGEST, as_kind, as_texts
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, first_few, lines_if
@@ -65,13 +65,6 @@ def read_table(path: Path, metric: str | None = None) -> tuple[pd.DataFrame, lis
     results, lines = as_results(table, str(path), metric, commas=separator == ";")
     cut = f"{path}: its last line has no end; if it was cut off there, its last value is wrong"
     return results, [*lines, *lines_if(text[-1] not in "\r\n", Note(cut, "taken"))]
-
-
-def read_cells(path: Path) -> dict[int, dict[str, str]]:
-    """The cells of a CSV file as they are written, by column, and by the line in which a row begins. Raises
-    ConfigError."""
-    header, rows, _ = _split(_decoded(path), path)
-    return {line: dict(zip(header, cells, strict=True)) for line, cells in rows.items()}
 
 
 def as_results(
@@ -130,7 +123,7 @@ def as_results(
         if as_texts(cells).str.match(r"[+-]?\.?\d").any():  # else it is a column of words
             _refuse_words(cells, Column(metric, "metric", "number"), name)
             rows[metric] = pd.to_numeric(rows[metric], errors="coerce")
-    return as_before(rows).reset_index(drop=True), lines
+    return pd.DataFrame(rows).reset_index(drop=True), lines
 
 
 def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[Note]]:

@@ -5,15 +5,18 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ablate.config.conditions import Condition, Where, as_text, column_of
+from ablate.config.gone import FORMER_DEFAULTS
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
+from ablate.files.reading import leave_out
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import RESULTS, TABLE, Column, Row, csv_value
 
@@ -22,19 +25,29 @@ LARGEST = 1e100  # the largest number allowed, so that sums of squares do not ov
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
-    """Rows of the store as a DataFrame, with `typed` columns."""
-    cells = {column: pd.Series([row.get(column.name) for row in rows], dtype=object) for column in TABLE}
-    return as_before({column.name: as_kind(values, column) for column, values in cells.items()})
+    """Rows of the store as a DataFrame, with `typed` columns, also those of keys that are gone, if a row has
+    any."""
+    former = [Column(name, "config", "word") for name in FORMER_DEFAULTS if any(name in row for row in rows)]
+    cells = {one: pd.Series([row.get(one.name) for row in rows], dtype=object) for one in (*TABLE, *former)}
+    return pd.DataFrame({column.name: as_kind(values, column) for column, values in cells.items()})
 
 
-def as_before(cells: Mapping[str, pd.Series]) -> pd.DataFrame:
-    """The cells as a table; in a row of ablate's from before a column was, it has what all runs had then."""
-    rows = pd.DataFrame(cells)
-    ours = rows["run_id"].notna() & rows["fusion"].notna()
-    for column in TABLE:
-        if column.before is not None:
-            rows[column.name] = rows[column.name].mask(ours & rows[column.name].isna(), column.before)
-    return rows
+def without_gone(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows without the columns of keys that are gone, and without those of variants that can no longer be
+    trained, on which there is a line. Rows of other programs stay as they are."""
+    if is_foreign(rows):
+        return rows
+    gone, count = pd.Series(False, index=rows.index), Counter[str]()
+    present = [column for column in FORMER_DEFAULTS if column in rows]
+    for column in (*present, "out_proj"):
+        usual = ("true", "false") if column == "out_proj" else (FORMER_DEFAULTS[column],)
+        texts = as_texts(rows[column])
+        others = rows["fusion"].notna() & ~gone & ~texts.isin(["", *usual])
+        count.update(f"{column}={text}" for text in texts[others])
+        gone |= others
+    if count:
+        leave_out(f"{counted(count.total(), 'row')} of {first_few([*count])}, which ablate no longer has")
+    return rows[~gone].drop(columns=present).reset_index(drop=True)
 
 
 def as_kind(cells: pd.Series, column: Column) -> pd.Series:

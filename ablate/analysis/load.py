@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from ablate.analysis.foreign import as_results, read_cells, read_table
-from ablate.analysis.frames import as_texts, frame, is_foreign
-from ablate.config.identity import id_of_row
+from ablate.analysis.foreign import as_results, read_table
+from ablate.analysis.frames import as_texts, frame, is_foreign, without_gone
+from ablate.config.former import contrast_without_gone
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, first_few, lines_if
-from ablate.store.columns import RESOURCE_COLUMNS, RESULTS, ROLE_COLUMNS
+from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
 from ablate.store.record import NO_STUDY, StudyRecord
 from ablate.store.run_files import read_metrics, read_started
 from ablate.store.store import Store, read_study
@@ -31,7 +31,7 @@ class Source:
     """A source of rows. directory: where its results are. store: where its runs are; None if unknown. study:
     its name; empty for a whole store, for a run, and for a table that is not of a study. table: the CSV file,
     if the target names one. run: the directory of the run, if it names one. stored: the record of the study,
-    if there is one."""
+    if there is one. gone: the ids of its runs that ablate no longer has (frames.without_gone)."""
 
     directory: Path
     store: Store | None
@@ -39,6 +39,7 @@ class Source:
     table: Path | None = None
     run: Path | None = None
     stored: StudyRecord | None = None
+    gone: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -54,7 +55,9 @@ class Source:
         """The record, without the command that it holds if that is not ablate's."""
         if self.stored is None:
             return None
-        known = replace(self.stored, is_copy=self.store is None)
+        primary = [one for one in map(contrast_without_gone, self.stored.primary) if one]
+        runs = [run_id for run_id in self.stored.runs if run_id not in self.gone]
+        known = replace(self.stored, is_copy=self.store is None, primary=primary, runs=runs)
         return known if _is_ours(known) else replace(known, command="", typed=[], config_dir=None)
 
 
@@ -109,8 +112,10 @@ def load(targets: Sequence[str], metric: str | None = None, *, runs: bool = Fals
     """
     sources = [find_source(target, runs=runs) for target in targets] or [Source(Store().root, Store())]
     parts, notes = [], []
-    for source in sources:
-        rows, lines = _rows(source, metric)
+    for at, source in enumerate(sources):
+        every, lines = _rows(source, metric)
+        rows = without_gone(every)
+        sources[at] = replace(source, gone=frozenset(every["run_id"].dropna()) - {*rows["run_id"]})
         parts.append(rows)
         notes += [*lines, *_without_plan(rows, source, str(source.table))]
     kept = {at: part for at, part in enumerate(parts) if len(part)} or dict(enumerate(parts))
@@ -134,6 +139,7 @@ def read(target: str | Path | pd.DataFrame, metric: str | None = None) -> Result
     rows, lines = as_results(target, "rows", metric)
     source = find_source(loaded_from) if loaded_from else _remembered(rows)
     sources = [source] if source else []
+    rows = without_gone(rows)
     return Results(rows, sources, [*lines, *_without_plan(rows, source, "rows")], is_whole=False)
 
 
@@ -278,7 +284,7 @@ WAY_OUT = "copy both files of one study from its store"
 
 def require_fit(rows: pd.DataFrame, table: Path, record: StudyRecord) -> None:
     """Raises ConfigError unless the table has each run that the record lists, once, in the role that the
-    record gives it, and with the settings and seeds that its run_id stands for. rows: of the table."""
+    record gives it. rows: of the table."""
     present, listed = {*rows["run_id"].dropna()}, {*record.runs}
     given = zip(as_texts(rows["phase"]), as_texts(rows["role"]), strict=True)
     roles = dict(zip(rows["run_id"], given, strict=True))
@@ -294,23 +300,3 @@ def require_fit(rows: pd.DataFrame, table: Path, record: StudyRecord) -> None:
         faults = lines_if(missing, f"lacks {missing} of the {len(listed)} runs that study.json lists")
         faults += lines_if(foreign, f"has {foreign} that it does not list")
         raise ConfigError(f"{table.parent}: results.csv {' and '.join(faults)}; {WAY_OUT}")
-    others = [line for line, row in read_cells(table).items() if _is_checkable(row) and not _fits_its_id(row)]
-    if others:
-        more = lines_if(others[1:], f" and {len(others) - 1} more")
-        raise ConfigError(
-            f"{table}: line {others[0]}{''.join(more)}: other settings or seeds than the run_id stands for;"
-            f" {WAY_OUT}"
-        )
-
-
-def _is_checkable(row: Mapping[str, str]) -> bool:
-    """Whether an id can be computed from this row: not from that of a damaged run, which may have no cells,
-    and not for a plugin's method, whose options only its file knows."""
-    return not row.get("parts") and row.get("status") in RESULTS
-
-
-def _fits_its_id(row: Mapping[str, str]) -> bool:
-    try:
-        return id_of_row(row) == row["run_id"]
-    except (ConfigError, KeyError, ValueError):
-        return False

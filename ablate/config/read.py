@@ -11,7 +11,6 @@ from ablate.config.gone import line_on
 from ablate.config.rules import (
     ConfigError,
     ErrorText,
-    IntroducedAt,
     Rule,
     UnknownKey,
     as_override,
@@ -70,8 +69,8 @@ def bare(hint: Any) -> Any:
 def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: str = OF_A_RUN) -> T:
     """An instance of `cls` from plain values, each converted and checked. Raises ConfigError.
 
-    A key may be left out if its field has a default or was introduced later (IntroducedAt). For messages:
-    path is the dotted key of the mapping, missing the advice given for a missing key.
+    A key may be left out if its field has a default. For messages: path is the dotted key of the mapping,
+    missing the advice given for a missing key.
     """
     known = hints(cls)
     if unknown := [_within(path, key) for key in mapping if key not in known]:
@@ -79,7 +78,7 @@ def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: s
         raise UnknownKey(line_on(unknown[0]) or f"{', '.join(unknown)}: no such key{near}")
     require_keys(cls, mapping, path, missing=missing)
     given = {key: convert(known[key], value, _within(path, key)) for key, value in mapping.items()}
-    return cls(**{**introduced(cls), **given})
+    return cls(**given)
 
 
 @functools.cache
@@ -98,17 +97,9 @@ def unlike_defaults(instance: Any) -> dict[str, Any]:
     return {name: value for name in defaults if (value := getattr(instance, name)) != defaults[name]}
 
 
-@functools.cache
-def introduced(cls: type) -> Mapping[str, Any]:
-    """The keys of `cls` that were introduced later, each with the value that stands for earlier behaviour."""
-    rules = ((key, rule) for key, hint in hints(cls).items() for rule in get_args(hint)[1:])
-    return {key: rule.value for key, rule in rules if isinstance(rule, IntroducedAt)}
-
-
 def require_keys(cls: Any, keys: Iterable[str], path: str = "", *, missing: str = OF_A_RUN) -> None:
-    """Raises ConfigError for a key of `cls` that is missing in `keys`, unless it has a default or was
-    introduced later."""
-    present = {*keys, *introduced(cls)}
+    """Raises ConfigError for a key of `cls` that is missing in `keys`, unless it has a default."""
+    present = {*keys}
     if path in PRESETS and missing == OF_A_RUN:
         missing = of_a_group(path, PRESETS[path])
     for field in dataclasses.fields(cls):

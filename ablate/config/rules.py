@@ -107,14 +107,6 @@ class OutsideIdentity(Rule):
     """The key does not change what a run computes, so it stays out of the run's identity."""
 
 
-@dataclass(frozen=True)
-class IntroducedAt(Rule):
-    """A key added after the first release: at this value it is left out of the identity, so that runs made
-    before the key existed keep theirs."""
-
-    value: Any
-
-
 Count = Annotated[int, AtLeast(1), AtMost(2**31)]
 Size = Annotated[int, AtLeast(1), AtMost(2**20)]
 Positive = Annotated[float, Above(0)]

@@ -12,7 +12,6 @@ from ablate.config.rules import (
     AtMost,
     ConfigError,
     Count,
-    IntroducedAt,
     NonNegative,
     OutsideIdentity,
     Positive,
@@ -52,10 +51,10 @@ class ModelConfig:
     encoder_layers: Size | None
     bias: bool
     dropout: Share
-    position: Annotated[Literal["learned", "rope", "none"], IntroducedAt("learned")]
-    rope_base: Annotated[float, Above(1), IntroducedAt(10_000.0)]
-    norm: Annotated[Literal["layer", "rms"], IntroducedAt("layer")]
-    mlp: Annotated[Literal["gelu", "relu2", "swiglu"], IntroducedAt("gelu")]
+    position: Literal["learned", "rope", "none"]
+    rope_base: Annotated[float, Above(1)]
+    norm: Literal["layer", "rms"]
+    mlp: Literal["gelu", "relu2", "swiglu"]
 
     @property
     def two_texts(self) -> bool:

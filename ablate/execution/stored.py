@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ablate.config.former import config_without_gone
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
@@ -58,7 +59,7 @@ def reopened(directory: Path, *, code: bool = False) -> Stored:
     _require_same(directory, row, directory.name, provenance.changes(row) if code else ())
     config, tokenizer = read_config(directory), tokenizers.load(directory / "tokenizer.json")
     try:
-        return Stored(directory, row, read(RunConfig, config), tokenizer)
+        return Stored(directory, row, read(RunConfig, config_without_gone(config)), tokenizer)
     except (ValueError, TypeError, AttributeError) as error:
         raise unreadable(directory, error) from error
 

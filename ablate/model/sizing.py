@@ -5,7 +5,6 @@ import dataclasses
 from typing import Any
 
 from ablate.config.identity import identity_keys
-from ablate.config.read import introduced
 from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import (
     STANDARD_FUSION,
@@ -27,6 +26,7 @@ COMPARED = {
     "tie_qk": False,
     "scale": "inside",
 }
+UNTURNED = 10_000.0  # stands for any model.rope_base where positions turn nothing
 TOLERANCE = 0.01  # allowed relative difference between the cost of a matched model and its reference
 
 
@@ -55,7 +55,7 @@ def resolve_spec(config: RunConfig, vocab: int) -> ModelSpec:
 def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
     """`config` in canonical form: `auto` and `match` replaced by the resulting numbers, and as many key heads
     as heads written as auto."""
-    base = config.model.rope_base if spec.position == "rope" else introduced(ModelConfig)["rope_base"]
+    base = config.model.rope_base if spec.position == "rope" else UNTURNED
     model = dataclasses.replace(config.model, mlp_hidden=spec.mlp_hidden, rope_base=base)
     attention = spec.chosen
     as_heads: Any = {key: "auto" for key in SHARED if getattr(config, key) == config.heads}

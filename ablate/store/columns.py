@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Any, Literal
 
-from ablate.config.read import introduced
-from ablate.config.schema import ModelConfig
-
 Row = dict[str, Any]
 
 
@@ -33,7 +30,7 @@ class Status(StrEnum):
 RESULTS = (Status.DONE, Status.DIVERGED, Status.STALE)
 
 Role = Literal["identity", "config", "seed", "derived", "metric", "resource", "provenance"]
-Kind = Literal["text", "word", "json", "boolean", "whole", "number"]
+Kind = Literal["text", "word", "json", "boolean", "choice", "whole", "number"]
 
 SPLITS = {"train": "training", "val": "validation", "test": "test"}  # by what their metrics begin with
 
@@ -43,15 +40,16 @@ class Column:
     """A column of results.csv.
 
     role: identity (which run, of which study), config (defines a variant), seed (differs between the
-    replicates of a variant), derived (follows from the config), metric (what was learned), resource (time and
-    memory, which differ between two executions of a run), provenance (program and machine). kind: of its
-    values; text is never a number, although a hash of digits looks like one; words may stand beside numbers
-    (auto, 4). about: what a config column sets: the model around
-    attention, the text, the training, or the evaluation, which does not change what is learned. label: its
-    name in a paper, if a paper has it. unit: of a metric. higher_is_better: of a metric; None if that is not
-    known. by_evaluation: whether a metric depends on how often a run is evaluated. unsaid: a value that needs
-    no mention if all runs have it. before: what all runs had before the column was. brings: other columns and
-    options that may change with it. by_auto: whether it may change with any other, by `auto` and `match`.
+    replicates of a variant), derived (follows from the config), metric (what was learned), resource (time
+    and memory, which differ between two executions of a run), provenance (program and machine). kind: of
+    its values; text is never a number, although a hash of digits looks like one; words may stand beside
+    numbers (auto, 4); a choice is true or false, and rows of before may have a name. about: what a config
+    column sets: the model around attention, the text, the training, or the evaluation, which does not
+    change what is learned. label: its name in a paper, if a paper has it. unit: of a metric.
+    higher_is_better: of a metric; None if that is not known. by_evaluation: whether a metric depends on
+    how often a run is evaluated. unsaid: a value that needs no mention if all runs have it. brings: other
+    columns and options that may change with it. by_auto: whether it may change with any other, by `auto`
+    and `match`.
     """
 
     name: str
@@ -63,7 +61,6 @@ class Column:
     higher_is_better: bool | None = False
     by_evaluation: bool = False
     unsaid: str | None = None
-    before: Any = None
     brings: tuple[str, ...] = ()
     by_auto: bool = False
 
@@ -77,7 +74,6 @@ class Column:
         return SPLITS.get(self.name.partition("_")[0], "") if self.role == "metric" else ""
 
 
-EARLIER = introduced(ModelConfig)
 TABLE = (
     Column("run_id", "identity", "text"),
     Column("study", "identity", "text"),
@@ -93,7 +89,7 @@ TABLE = (
     Column("scores", "config", "word", "rule on scores"),
     Column("scores_options", "config", "json"),
     Column("heads", "config", "whole", "heads", brings=("groups",)),
-    Column("out_proj", "config", "boolean", "output projection"),
+    Column("out_proj", "config", "choice", "output projection"),
     Column("value_width", "config", "whole", "value width per head", by_auto=True),
     Column("key_width", "config", "whole", "query and key width per head", by_auto=True),
     Column("key_heads", "config", "word", "heads with keys of their own"),
@@ -106,12 +102,10 @@ TABLE = (
     Column("layers", "config", "whole", "layers", "model"),
     Column("context", "config", "whole", "context (tokens)", "model"),
     Column("mlp_hidden", "config", "whole", "MLP hidden width", "model", by_auto=True),
-    Column(
-        "position", "config", "word", "positions", "model", before=EARLIER["position"], brings=("rope_base",)
-    ),
+    Column("position", "config", "word", "positions", "model", brings=("rope_base",)),
     Column("rope_base", "config", "number", "base of rotary positions", "model"),
-    Column("norm", "config", "word", "norm", "model", before=EARLIER["norm"]),
-    Column("mlp", "config", "word", "MLP", "model", before=EARLIER["mlp"]),
+    Column("norm", "config", "word", "norm", "model"),
+    Column("mlp", "config", "word", "MLP", "model"),
     Column("bias", "config", "boolean", "biases", "model"),
     Column("dropout", "config", "number", "dropout", "model"),
     Column("architecture", "config", "word", "architecture", "model", unsaid="decoder"),
@@ -280,6 +274,7 @@ def csv_value(value: Any) -> str:
 _AS_THEY_ARE = (str, int, float, type(None))
 _TYPES = {
     **{"text": (str,), "word": (str, int, float), "json": (str, list), "boolean": (bool,)},
+    "choice": (bool, str),
     **{"whole": (int,), "number": (int, float)},
 }
 _STATUSES = (*Status,)

@@ -1,10 +1,10 @@
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from ablate.config.rules import ConfigError, IntroducedAt
+from ablate.config.rules import ConfigError
 from ablate.config.schema import Size
 from ablate.model.fusion.base import Options, register
 from ablate.model.fusion.concat import Concat
@@ -17,7 +17,7 @@ class GatedOptions(Options):
     per: Literal["head", "channel", "shared"]
     input: Literal["x", "static"]
     activation: Literal["sigmoid", "softmax"]
-    reads: Annotated[Size | Literal["all"], IntroducedAt("all")]
+    reads: Size | Literal["all"]
 
     def __post_init__(self) -> None:
         if self.input == "static" and self.reads != "all":

@@ -1,11 +1,10 @@
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablate.config.rules import IntroducedAt
 from ablate.model.fusion.base import Options, register
 from ablate.model.fusion.concat import Concat
 from ablate.model.layers import STD
@@ -14,7 +13,7 @@ from ablate.model.spec import HeadShape
 
 @dataclass(frozen=True, kw_only=True)
 class HeadNormOptions(Options):
-    gain: Annotated[Literal["auto", "differential"], IntroducedAt("auto")]
+    gain: Literal["auto", "differential"]
 
 
 @register("head_norm")

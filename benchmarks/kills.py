@@ -158,7 +158,7 @@ def main() -> None:
     arguments = parser.parse_args()
     sweep, most = [*arguments.sweep], 0.0
     if arguments.members:
-        sweep += [f"hydra.launcher.members={arguments.members}", "train.lr=0.0001", "train.linear=mkl"]
+        sweep += [f"hydra.launcher.members={arguments.members}", "train.lr=0.0001"]
         most = 1e-3
     with tempfile.TemporaryDirectory() as directory:
         calm = Path(directory) / "calm"

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from ablate.compute.fastest import bfloat16_is_faster, fastest_product
-from ablate.execution.place import fastest_attention
 from ablate.files.reading import left_out
 from tests.helpers import Command, Server, call_cli, forgetting_plugins, not_flushed, parsed_once
 
@@ -30,14 +28,11 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 @pytest.fixture(autouse=True, scope="session")
 def _a_cache_of_its_own(tmp_path_factory):
-    """Tests of all workers share one cache of tokenized texts, apart from the user's; what is fastest is
-    decided in it for this process too, before a test takes another cache."""
+    """Tests of all workers share one cache of tokenized texts, apart from the user's."""
     base = tmp_path_factory.getbasetemp()
     cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABLATE_CACHE", str(cache))
-        for decide in (fastest_product, bfloat16_is_faster, fastest_attention):
-            decide()
         yield
 
 

@@ -130,7 +130,7 @@ def synthetic_row(fusion: str, heads: int, out_proj: bool, lr: float, seed: int)
         **{"seed": seed, "seed_backbone": seed, "seed_fusion": seed, "seed_data": seed, "model": "tiny"},
         **{"corpus": "pydoc", "params": params, "flops_per_token": 2 * params, "tokens": 1_024_000},
         **{"epochs": 0.6, "overlap": 0.0, "ngram_order": 5, "ngram_val_loss": 9.0, "ngram_loss": 9.0},
-        **{"device": "cpu", "linear": "mkl", "threads": 1, **provenance()},
+        **{"device": "cpu", "threads": 1, **provenance()},
         **parts_code(),
     }
 

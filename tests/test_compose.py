@@ -109,7 +109,7 @@ def test_what_is_quoted_or_takes_numbers_is_left_alone():
 def test_text_stays_as_a_file_has_it(tmp_path):
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "mine.yaml").write_text("defaults: [file]\npath: 2024_01\nencoding: 0437\n")
-    whole = "defaults: [config, _self_]\nname: 1_1_1\nseed: 1_0\ndevice: ${train.linear}\n"
+    whole = "defaults: [config, _self_]\nname: 1_1_1\nseed: 1_0\ndevice: ${key_heads}\n"
     (tmp_path / "whole.yaml").write_text(whole)
     sweep = compose(["-cd", str(tmp_path), "-cn", "whole", "corpus=mine"])
     assert sweep is not None

@@ -69,16 +69,6 @@ def test_bfloat16_follows_float32(device):
     assert half != whole and half == pytest.approx(whole, abs=0.05)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
-def test_compiled_it_computes_the_same(device, monkeypatch):
-    if not ON_GPU:
-        pytest.skip("on a CPU tests/test_train.py compiles, and kernels take half a minute to write")
-    compiled, _, _ = trained(device, "train.compile=true")
-    plain, _, _ = trained(device)
-    assert compiled == pytest.approx(plain, abs=1e-2)
-
-
 @pytest.mark.slow
 def test_a_method_of_ones_own_is_trained(device, tmp_path):
     (tmp_path / "mine.py").write_text(CONCAT.format(name="mine", line="pass"), encoding="utf-8")

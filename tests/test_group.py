@@ -36,7 +36,7 @@ from ablate.training.mapping import why_not_captured, why_not_mapped
 from ablate.training.train import Training
 from tests.helpers import make_config, stopping
 
-SMALL = ("model.d_model=12", "model.context=8", "model.layers=1", "heads=2", "device=cpu", "train.linear=mkl")
+SMALL = ("model.d_model=12", "model.context=8", "model.layers=1", "heads=2", "device=cpu")
 SMALL += ("train.batch=2", "train.steps=100", "train.eval_every=50", "train.lr=1e-3", "train.warmup=0.1")
 TEXT = ("corpus=grammar", "corpus.characters=4000")
 TASK = ("corpus.held_out=20", "corpus.vocabulary=32", "model.context=32")
@@ -65,8 +65,6 @@ EVERY = (
     ),
     *("out_rank=5", "key_heads=1 value_heads=1", "out_proj=false", "tie_qk=true"),
     *("fusion=sum match=params", "fusion=sum value_width=wide out_proj=false", "model.bias=true"),
-    "train.attention=unfused",
-    "train.attention=float32",
     *("fusion=gated fusion.reads=3", "fusion=exclusive fusion.drop=learned value_heads=1"),
     *(
         "scores=differential fusion=head_norm fusion.gain=differential",
@@ -539,7 +537,6 @@ def test_an_interrupted_group_goes_on_member_by_member(tmp_path, monkeypatch):
     [
         (("model.dropout=0.1",), "model.dropout"),
         (("corpus=copy", *TASK, "model=pair", "model.context=64"), "differ in shape"),
-        (("train.compile=true",), "train.compile"),
     ],
 )
 def test_what_is_trained_as_one_member_says_so(overrides, reason):

@@ -32,7 +32,6 @@ SHORT = (
     "model.d_model=16",
     "model.layers=1",
 )
-SHORT += ("train.linear=mkl",)
 
 
 RATES = "train.lr=0.00005,0.0001,0.0002"  # which do not amplify rounding

@@ -195,7 +195,7 @@ def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatc
     process = start_python(*command, cwd=other)
     _, err = process.communicate(timeout=200)
     assert process.returncode == 0 and "2 runs had finished before" in err, err
-    same = ["run_id", "status", "train_loss", "val_loss", "test_loss", "linear", "threads"]
+    same = ["run_id", "status", "train_loss", "val_loss", "test_loss", "threads"]
     pd.testing.assert_frame_equal(results(whole)[same], results(other)[same])
     assert results(other)["threads"].tolist() == [3, 3, 3, 3]
     again = call_cli(*command, cwd=other)

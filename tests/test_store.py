@@ -19,7 +19,7 @@ from ablate.phrases import texts
 from ablate.store import rows as rows_module
 from ablate.store.columns import COLUMNS, csv_text
 from ablate.store.provenance import parts_code, provenance
-from ablate.store.record import Choice, Machine, Role, StudyRecord, as_plain, read_record
+from ablate.store.record import Choice, Role, StudyRecord, as_plain, read_record
 from ablate.store.run_files import Busy, Checkpoint, Damaged, OfAnotherKind, RunWriter
 from ablate.store.store import Store
 from ablate.study.growth import grown
@@ -226,7 +226,7 @@ def test_an_interrupted_run_goes_on_from_its_last_checkpoint(store):
     assert not list(store.run("run").directory.glob("checkpoint-*"))
 
 
-@pytest.mark.parametrize("column", ["code", "parts", "torch", "threads", "linear", "device", "processor"])
+@pytest.mark.parametrize("column", ["code", "parts", "torch", "threads", "device", "processor"])
 def test_a_checkpoint_of_other_bytes_is_kept_until_a_run_is_to_begin_anew(store, column):
     interrupted(store, 3)
     before, other = latest(store), {**ROW, column: "other"}
@@ -316,7 +316,7 @@ NOW = StudyRecord(
     declared={"tune": "train.lr", "develop": ["0"], "extend": 0},
     study="tuned",
     demonstration=True,
-    machine=Machine(threads=1, linear="mkl", attention="fused", compile=False),
+    threads=1,
     roles={
         "1100ea93294ee5ec": Role(phase="develop", role="", tuned="train.lr"),
         "136cac8da041842d": Role(

@@ -41,9 +41,8 @@ from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.reporting.page import gather
-from ablate.store.record import Machine
 from ablate.store.store import Store, StoreError
-from ablate.study import machine
+from ablate.study import slower
 from ablate.study.config import Design, combinations
 from ablate.study.estimate import total
 from ablate.study.kinds import read_declared
@@ -167,7 +166,7 @@ composed_once = functools.cache(compose)  # a sweep keeps what it has composed o
 def planned(sweep, monkeypatch):
     """The outcome of a dry run that times nothing. primary: the contrasts, in place of those of the study."""
     monkeypatch.setattr("ablate.study.estimate.total", lambda *_: 1.0)
-    monkeypatch.setattr(machine, "bfloat16_is_faster", lambda: False)
+    monkeypatch.setattr(slower, "bfloat16_is_slow", lambda device: True)
 
     def planned(*overrides: str, primary: list[Any] | None = None) -> Outcome:
         asked = sweep(*overrides)
@@ -231,40 +230,15 @@ def test_threads_are_the_share_of_the_runs_that_stand_side_by_side(planned, monk
     monkeypatch.setattr(limits, "available_cores", lambda: 4)
     monkeypatch.setattr(Run, "step_flops", 1e12)
     assert (threads(), threads("hydra.launcher.workers=2"), threads("hydra/launcher=basic")) == (1, 2, 4)
-    begun = Machine(threads=3, linear="mkl", attention="fused", compile=False)
-    write_study(Store(), replace(planned("seed=0", "name=mine").estimate.record, machine=begun))
+    write_study(Store(), replace(planned("seed=0", "name=mine").estimate.record, threads=3))
     assert threads() == threads("hydra/launcher=basic") == 3
     with pytest.raises(StoreError, match=r"hydra\.launcher\.threads=2: this study was begun with 3"):
         threads("hydra.launcher.threads=2")
 
 
-@pytest.mark.slow
-def test_a_study_keeps_to_the_arithmetic_that_it_was_begun_with(planned, monkeypatch):
-    def machine(*overrides: str) -> Machine:
-        return planned("seed=0,1", "name=mine", *overrides).estimate.record.machine
-
-    half = "train.precision=bfloat16"
-    for fastest in ("fastest_attention", "fastest_product"):
-        choice = "unfused" if fastest == "fastest_attention" else "onednn"
-        monkeypatch.setattr(f"ablate.execution.place.{fastest}", lambda choice=choice: choice)
-    assert machine() == Machine(threads=1, linear="onednn", attention="auto", compile=False)
-    for has_products, linear in ((False, "onednn"), (True, "auto")):
-        monkeypatch.setattr("ablate.execution.place.bfloat16_is_faster", lambda has=has_products: has)
-        assert machine(half) == Machine(threads=1, linear=linear, attention="unfused", compile=False)
-    both = ("train.precision=float32,bfloat16", "train.compile=true")
-    begun = Machine(threads=1, linear="mkl", attention="unfused", compile=True)
-    assert machine(*both) == begun
-    record = planned("seed=0,1", "name=mine", *both).estimate.record
-    write_study(Store(), record)
-    assert machine(both[0]) == begun  # also where it is not asked for again
-    for asked, kept in (("train.attention=fused", "unfused"), ("train.linear=onednn", "mkl")):
-        with pytest.raises(StoreError, match=f"{asked}: this study was begun with {kept}"):
-            machine(both[0], asked)
-
-
 def test_a_dry_run_says_where_bfloat16_is_slower(planned):
     outcome = planned("seed=0", "name=mine", "train.precision=float32,bfloat16")
-    assert outcome.remarks == [machine.SLOWER]
+    assert outcome.remarks == [slower.SLOWER]
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The training loop: what it learns from, when it looks, and how it ends."""
 
 import copy
-import functools
 import math
 import re
 from typing import Any
@@ -9,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch._dynamo.backends.debugging import aot_eager
 
 from ablate.data.splits import IGNORE_INDEX, Batch, Stream
-from ablate.model.attend import unfused
 from ablate.model.models import Model, build_model
 from ablate.training.evaluate import Score, scores
 from ablate.training.events import Diverged, Evaluation, Event, Resumable, State, Step
-from ablate.training.group import Alone, Layout
+from ablate.training.group import Alone
 from ablate.training.train import Member, Training
 from tests.helpers import make_config, make_spec
 
@@ -194,35 +191,6 @@ def test_weights_in_bfloat16_follow_those_in_float32():
     assert loss.dtype == torch.float32 and loss.item() == pytest.approx(exact.item(), rel=0.01)
     assert grads.dtype == torch.float32 and grads.shape == wanted.shape
     assert torch.nn.functional.cosine_similarity(grads, wanted).item() > 0.99
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own
-@pytest.mark.parametrize("more", [(), ("scores=talking",), ("scores=windows",), ("fusion=weighted_sum",)])
-def test_a_compiled_step_computes_what_a_plain_one_does(more, monkeypatch):
-    """In all but the last part of PyTorch's compiler, which takes half a minute to write kernels: the step
-    is one graph, and the same one for the next model of this kind."""
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return aot_eager(graph, inputs)
-
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
-    torch.compiler.reset()
-    batch = Batch(*torch.randint(11, (2, 1, 3, 7)))
-    for seed in (0, 1):
-        model = untrained(*more, f"seed={seed}")
-        model.use(attend=unfused)
-        (plain, grads), (compiled, of_compiled) = (
-            Alone(model, "bfloat16", compiled=compiled).losses_and_gradients(batch)
-            for compiled in (False, True)
-        )
-        assert compiled.item() == pytest.approx(plain.item(), rel=0.01)
-        views = Layout.of(model).views
-        for grad, other in zip(views(grads).values(), views(of_compiled).values(), strict=True):
-            assert (other - grad).abs().max() <= 0.05 * grad.abs().max()
-    assert len(graphs) == 1
 
 
 def test_a_mid_run_evaluation_reads_what_it_may_and_changes_nothing_that_is_learned():

@@ -250,7 +250,6 @@ def test_a_row_says_where():
         (("corpus=pairs", "corpus.path=pairs.tsv"), ("corpus=pairs", "pairs of texts", "model=pair")),
         (("at=cross",), ("at=cross", "model=tiny", "model=pair")),
         ((*PAIR, "model.context=40", "corpus.length=90"), ("model.context=40", "45", "corpus.length")),
-        ((*PAIR, "train.compile=true"), ("train.compile=true", "lengths")),
     ],
 )
 def test_what_does_not_go_together_is_refused(overrides, words):

@@ -1,10 +1,10 @@
 """The device on which a run computes."""
 
 import contextlib
+import functools
 import os
 import platform
 import resource
-import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ import torch
 from ablate.compute.limits import side_by_side
 from ablate.config.rules import ConfigError
 
-COMPILERS = ("g++", "clang++")
 # At most so many workers on one GPU, if nobody says how many: each loads CUDA into its memory.
 SHARE_A_GPU = 4
 CPU = torch.device("cpu")
+CPUINFO = Path("/proc/cpuinfo")
 
 
 def pick(name: str) -> torch.device:
@@ -106,19 +106,38 @@ def describe(device: torch.device) -> str:
 
 
 def processor(device: torch.device = CPU) -> str:
-    """The kind of processor that computes: its name and the instruction set that PyTorch uses; of a GPU, the
-    card's name. Two kinds round differently, so one run has other losses on each."""
+    """The kind of processor that computes: its name and its instruction set; of a GPU, the card's name. Two
+    kinds round differently, so one run has other losses on each."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{_cpu_name()} ({torch.backends.cpu.get_cpu_capability()})"
+    name = _cpu().get("model name") or platform.processor() or platform.machine()
+    return f"{name} ({instruction_set()})"
 
 
-def _cpu_name() -> str:
+def instruction_set() -> str:
+    """What PyTorch's kernels use of this processor: AVX2, AVX512 and the like; AVX512_BF16 where it
+    multiplies bfloat16 numbers, too."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"{capability}_BF16" if capability == "AVX512" and "avx512_bf16" in _flags() else capability
+
+
+def maker() -> str:
+    """The maker of this processor: AMD, Intel, or empty."""
+    return {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}.get(_cpu().get("vendor_id", ""), "")
+
+
+def _flags() -> list[str]:
+    return _cpu().get("flags", "").split()
+
+
+@functools.cache
+def _cpu() -> dict[str, str]:
+    """What Linux says of the first processor; empty elsewhere."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+        first = CPUINFO.read_text(encoding="utf-8").partition("\n\n")[0]
+        pairs = (line.partition(":") for line in first.splitlines())
+        return {name.strip(): value.strip() for name, _, value in pairs}
+    return {}
 
 
 def memory_of(device: torch.device) -> float:
@@ -140,17 +159,3 @@ def peak_memory_mb(device: torch.device) -> float:
         return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
     unit = 1 if platform.system() == "Darwin" else 1024
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
-
-
-def why_not_compiled(device: torch.device) -> str | None:
-    """The reason why torch.compile can't work on this device, with a way out; None if it can."""
-    if device.type == "cpu":
-        cxx = os.environ.get("CXX")
-        if not any(map(shutil.which, [cxx] if cxx else COMPILERS)):
-            return f"{f'CXX={cxx} does not exist' if cxx else 'no C++ compiler here'}; install {COMPILERS[0]}"
-    else:
-        from torch.utils._triton import has_triton
-
-        if not has_triton():
-            return "PyTorch has no Triton here; install triton"
-    return None

@@ -5,6 +5,9 @@
 # stands after "NAME is gone; ".
 GONE: dict[str, str] = {
     # names
+    "train.linear": "leave it out: the processor decides (docs/precision.md)",
+    "train.attention": "leave it out: the processor decides (docs/precision.md)",
+    "train.compile": "leave it out: a step of these sizes gained 6 % after 30 s of compiling",
     "study=arms": "ablate run -m fusion=concat,sum match=none,params,flops 'seed=range(8)' trains its arms",
     "study=rank": "study=why has projections of low rank among its arms",
     "study=scores": "ablate run -m scores=softmax,talking,uniform 'seed=range(8)' compares rules on scores",

@@ -79,9 +79,6 @@ class TrainConfig:
     precision: Literal["float32", "bfloat16"]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
-    linear: Annotated[Literal["auto", "mkl", "onednn"], OutsideIdentity()]
-    attention: Annotated[Literal["auto", "fused", "unfused", "float32"], OutsideIdentity()]
-    compile: Annotated[bool, OutsideIdentity()]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ def kind(run: PlacedRun) -> str:
     train = dataclasses.replace(run.config.train, **A_MEMBERS)
     about = dataclasses.asdict(dataclasses.replace(run.config, train=train))
     about |= dict.fromkeys(("seed", "seeds", "name", "force"))
-    return digest([about, repr(run.spec), run.corpus.sha256, str(run.device), run.linear, run.attention])
+    return digest([about, repr(run.spec), run.corpus.sha256, str(run.device)])
 
 
 def why_alone_by_config(run: PlacedRun) -> str:
@@ -34,7 +34,7 @@ def why_alone_by_config(run: PlacedRun) -> str:
         return "model.dropout is drawn for each run"
     if run.corpus.splits["train"].is_ragged:
         return "its batches differ in shape"
-    return "train.compile=true compiles one model" if run.config.train.compile else ""
+    return ""
 
 
 def why_alone(run: PlacedRun) -> str:

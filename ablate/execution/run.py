@@ -13,12 +13,11 @@ import torch
 
 from ablate import rng
 from ablate.compute import device
-from ablate.compute.fastest import PRODUCTS, rounded
+from ablate.compute.arithmetic import arithmetic
 from ablate.config.identity import run_id, run_name
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.data.corpus import Corpus, open_corpus, require_usable
-from ablate.execution.place import attention_of, linear_of
 from ablate.model.attend import FORMULATIONS
 from ablate.model.costs import flops_per_token, total_params
 from ablate.model.models import Model, build_model
@@ -75,11 +74,9 @@ class Run:
 
 @dataclass(frozen=True)
 class PlacedRun(Run):
-    """A run on this machine: where and by what it is computed."""
+    """A run on this machine: where it is computed."""
 
     device: torch.device
-    linear: str  # mkl or onednn, by which bfloat16 is multiplied in float32; torch where PyTorch decides
-    attention: str  # fused, unfused or float32
 
 
 def resolve(config: RunConfig) -> Run:
@@ -100,10 +97,8 @@ def prepare(config: RunConfig) -> PlacedRun:
 def place(run: Run) -> PlacedRun:
     """The run on this machine. Raises ConfigError if it can't begin here."""
     config, where = run.config, device.pick(run.config.device)
-    linear, attention = linear_of(config.train, where), attention_of(config.train, where)
     _require_memory(run.spec, where)
-    _require_compiler(config, where, linear)
-    return PlacedRun(config, run.spec, run.corpus, where, linear, attention)
+    return PlacedRun(config, run.spec, run.corpus, where)
 
 
 def require_planned(run: Run, planned: Mapping[str, str]) -> None:
@@ -131,40 +126,20 @@ def _require_memory(spec: ModelSpec, where: torch.device) -> None:
         )
 
 
-def _require_compiler(config: RunConfig, place: torch.device, linear: str) -> None:
-    if not config.train.compile:
-        return
-    if config.model.two_texts:
-        raise ConfigError(
-            f"train.compile=true: batches of pairs come in many lengths, and model={config.model.name} would"
-            " be compiled for each; leave it out"
-        )
-    if reason := device.why_not_compiled(place):
-        raise ConfigError(f"train.compile=true: {reason}, or leave it out")
-    if linear == "onednn":
-        raise ConfigError(
-            "train.compile=true train.linear=onednn: torch.compile can't follow oneDNN's product;"
-            " use train.linear=mkl"
-        )
-
-
 # --- its model and its training -------------------------------------------------------------------
 
 
 def build(run: PlacedRun) -> Model:
     """The model of a run before its first step, on its device, with its product and attention."""
     model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
-    product = PRODUCTS.get(run.linear)
-    if product and run.config.train.precision == "bfloat16":
-        product = rounded(product)
-    model.use(product=product, attend=FORMULATIONS[run.attention])
+    rule = arithmetic(run.config.train.precision, run.device)
+    model.use(product=rule.product, attend=FORMULATIONS[rule.attention_at(run.spec.context)])
     return model
 
 
 def build_group(runs: Sequence[PlacedRun]) -> Group:
     """The models of runs of one kind before their first step, to be computed as one."""
-    train = runs[0].config.train
-    return together([build(run) for run in runs], train.precision, compiled=train.compile)
+    return together([build(run) for run in runs], runs[0].config.train.precision)
 
 
 @contextlib.contextmanager

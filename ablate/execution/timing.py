@@ -45,8 +45,7 @@ class StepTimer:
         """What the time of a step depends on: runs that differ only in learning rate or seed share it."""
         run = self._runs[variant]
         t = run.config.train
-        computes = (t.precision, run.linear, run.attention, t.compile, str(run.device))
-        return (repr(run.spec), t.batch, t.clip is None, *computes)
+        return (repr(run.spec), t.batch, t.clip is None, t.precision, str(run.device))
 
     def seconds(self, *variants: str) -> list[list[float]]:
         """As `step_seconds`."""

@@ -34,17 +34,6 @@ class Choice:
     doubt: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """Settings that affect the exact results of a study, chosen once for all its runs. attention: for its
-    bfloat16 runs. linear and attention are `auto` if there was nothing to choose."""
-
-    threads: int
-    linear: str
-    attention: str
-    compile: bool
-
-
 @dataclass(frozen=True)
 class Decided:
     """A contrast that was decided: at how many seeds, and how."""
@@ -101,7 +90,7 @@ class StudyRecord:
     demonstration: bool = False
     config_dir: str | None = None
     is_copy: bool = field(default=False, compare=False)
-    machine: Machine | None = None
+    threads: int | None = None
     looks: PlannedLooks | None = None
     grew: list[int] = field(default_factory=list)
     left_out: Mapping[str, str] = field(default_factory=dict)

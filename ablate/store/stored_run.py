@@ -45,7 +45,7 @@ from ablate.store.run_files import (
 )
 
 # Only attempts that agree in these columns have the same bytes, so only then does one resume another.
-OF_A_MACHINE = ("device", "processor", "linear", "attention", "compile", "threads")
+OF_A_MACHINE = ("device", "processor", "threads")
 RESUMABLE = ("run_id", *OF_A_MACHINE, "torch", "code", "parts", "tokenizer_sha256")
 PART = ".part"
 OVER = ".over"  # marks a number whose attempt was discarded, so that it stays taken

@@ -21,7 +21,7 @@ from ablate.execution.grouping import kind, that_fit, why_alone
 from ablate.execution.run import PlacedRun, build_group
 from ablate.execution.timing import endless_steps, seconds_each
 from ablate.launch.queue import most_as_one
-from ablate.store.record import Machine, StudyRecord
+from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 from ablate.study.config import Overrides, Rows
 from ablate.study.launchers import Launcher
@@ -76,12 +76,12 @@ def estimate(
     runs: Sequence[PlacedRun],
     left_out: Rows,
     launcher: Launcher,
-    machine: Machine,
+    threads: int,
 ) -> Estimate:
-    """The estimate for these runs of a study, which leaves others out. machine: its settings."""
+    """The estimate for these runs of a study, which leaves others out. threads: of each run."""
     finished = Store().finished()
     todo = [run for run in runs if run.name not in finished or settled(run) is None]
-    threads, members = machine.threads, launcher.settings.members
+    members = launcher.settings.members
     at_once, kinds = launcher.at_once(todo, threads), one_of_each(todo)
     workers = min(at_once, max(1, len(todo)))
     later = study.design.later.items()

@@ -58,7 +58,7 @@ def grown(
         seeds=sorted({*old.seeds, *new.seeds}),
         runs=sorted({*old.runs, *new.runs}),
         config_dir=new.config_dir or old.config_dir,
-        machine=new.machine or old.machine,
+        threads=new.threads or old.threads,
         left_out={
             **{name: why for name, why in old.left_out.items() if not _is_tried(name, new)},
             **new.left_out,

@@ -28,11 +28,10 @@ from ablate.launch.pool import train_all, train_or_wait
 from ablate.launch.processes import SAFE_PATH
 from ablate.launch.queue import processes
 from ablate.live.board import Board, Lines, one_by_one
-from ablate.store.record import Machine, StudyRecord
+from ablate.store.record import StudyRecord
 from ablate.store.rows import swept
 from ablate.store.run_files import Stamp
-from ablate.store.store import ABLATE_RUNS, Store
-from ablate.study import machine
+from ablate.store.store import ABLATE_RUNS, Store, StoreError
 from ablate.study.study import one_of_each
 
 
@@ -40,7 +39,7 @@ from ablate.study.study import one_of_each
 class Work:
     """Runs to train, and what their launcher asks of the command.
 
-    record: of the study, as it is stored. machine: the settings. runs: those to train. known: the stamps of
+    record: of the study, as it is stored. threads: of each run. runs: those to train. known: the stamps of
     the results before the command, by name of the run, to which it adds those of further runs. in_all: how
     many runs the command has so far. is_one: whether it is for one run, of no study. board: opens the lines,
     and the table, on what happens; total: of runs, None for one. request_runs: further runs for so many
@@ -48,7 +47,7 @@ class Work:
     """
 
     record: StudyRecord
-    machine: Machine
+    threads: int
     runs: Mapping[Overrides, PlacedRun]
     known: Mapping[str, Stamp]
     in_all: int
@@ -77,15 +76,23 @@ class Launcher(ABC):
     def train(self, work: Work) -> Trained:
         """Train the runs, and those that follow. Raises ConfigError, before any begins."""
 
-    def machine(self, kept: Machine | None, runs: Collection[PlacedRun]) -> Machine:
-        """The settings of the machine that the study began with (kept), or will begin with. Raises StoreError
-        if the command asks for different ones."""
-        decided = machine.decided(kept, runs, self.settings.threads)
+    def threads(self, kept: int | None, runs: Collection[PlacedRun]) -> int:
+        """The threads of each run, on which its exact results depend: as many as the study began with (kept),
+        as the command asks for, or as suit these runs. Raises StoreError if it asks for another number than
+        the study began with."""
+        asked = self.settings.threads
+        if kept and asked and kept != asked:
+            raise StoreError(
+                f"hydra.launcher.threads={asked}: this study was begun with {kept}; leave it out, or give"
+                " another name=NAME"
+            )
+        if kept or asked:
+            return kept or asked
         step_flops = max(run.step_flops for run, _ in one_of_each(runs))
         count = len({run.run_id for run in runs})
         cores = self.settings.cores_each
         at_once = 1 if cores else min(self.settings.workers or count, count)
-        return machine.chosen(decided, runs, threads_each(at_once, step_flops, cores))
+        return threads_each(at_once, step_flops, cores)
 
     def at_once(self, runs: Collection[PlacedRun], threads: int) -> int:
         """How many processes train these runs at a time, at most."""
@@ -106,8 +113,7 @@ class ByWorkers(Launcher):
     settings: Pool
 
     def train(self, work: Work) -> Trained:
-        settings, threads = work.machine, work.machine.threads
-        runs = placed_here(work.runs.values(), settings)
+        runs, threads = _measured(work.runs.values()), work.threads
         with work.board(None if work.is_one else len(runs)) as board:
             if work.is_one and self.settings.timeout is None:  # which only a worker can be held to
                 _train_in_this_process(runs[0], work.known[runs[0].name], threads, board)
@@ -120,17 +126,16 @@ class ByWorkers(Launcher):
                 timeout_s=self.settings.timeout,
                 listen=board.listener,
                 members=self.settings.members,
-                request_runs=lambda spare: placed_here(work.request_runs(spare).values(), settings),
+                request_runs=lambda spare: _measured(work.request_runs(spare).values()),
             )
         return Trained(refused)
 
 
-def placed_here(runs: Collection[PlacedRun], settings: Machine) -> list[PlacedRun]:
-    """The runs with the study's settings, and their texts measured before workers would all do it."""
-    here = machine.bound([*runs], settings)
-    for run, _ in one_of_each(here):
+def _measured(runs: Collection[PlacedRun]) -> list[PlacedRun]:
+    """The runs, their texts measured before workers would all do it."""
+    for run, _ in one_of_each(runs):
         text_statistics(run.corpus, run.spec.context)
-    return here
+    return [*runs]
 
 
 def _train_in_this_process(run: PlacedRun, known: Stamp, threads: int, lines: Lines) -> None:
@@ -152,11 +157,10 @@ class ByHydra(Launcher):
         planned = {run.name: run.corpus.sha256 for run in work.runs.values()}
         where = {"place": Path.cwd(), "root": Store().root}
         own = {"own": plugins.used(), "named_by": swept(work.record), **where}
-        task = partial(_job, threads=work.machine.threads, total=total, planned=planned, **own)
-        overrides = [(*of, *machine.as_overrides(run.config, work.machine)) for of, run in work.runs.items()]
+        task = partial(_job, threads=work.threads, total=total, planned=planned, **own)
         try:
             with environment(**SAFE_PATH):
-                refused = self.settings.launch(task, overrides)
+                refused = self.settings.launch(task, [*work.runs])
         except LauncherFailed as error:
             return Trained(failed=str(error))
         names = [*planned]

@@ -15,14 +15,14 @@ from ablate.live.board import Board, Lines, one_by_one
 from ablate.phrases import lines_if
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
-from ablate.store.record import Machine, StudyRecord
+from ablate.store.record import StudyRecord
 from ablate.store.run_files import Damaged, Stamp
 from ablate.store.store import Store
-from ablate.study import machine
 from ablate.study.config import Absent, Overrides
 from ablate.study.growth import grown, with_looks
 from ablate.study.launchers import Trained, Work, launcher_of
 from ablate.study.run import Outcome
+from ablate.study.slower import slower
 from ablate.study.study import Study
 
 
@@ -85,10 +85,10 @@ class Loop:
         before = self.store.read_study(record.name)
         self.study.check_primary(runs, before)
         whole = self._grown(before, record, runs)  # refuses what a run would
-        settings = self._machine(whole, runs)
-        record = replace(record, machine=whole.machine)  # with the levels of this command alone
+        threads = self._threads(whole, runs)
+        record = replace(record, threads=whole.threads)  # with the levels of this command alone
         todo = [*_unique(runs).values()]
-        expected = estimate(self.study, record, todo, self.rows, self.launcher, settings)
+        expected = estimate(self.study, record, todo, self.rows, self.launcher, threads)
         return Outcome(record.name, remarks=[*self.study.left_out, *self.slower], estimate=expected)
 
     def _next(self) -> dict[Overrides, PlacedRun]:
@@ -98,7 +98,7 @@ class Loop:
             runs = self.study.ready(proposed)
             self.rows |= {one: {"status": Absent.EXCLUDED} for one in proposed if one not in runs}
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
-            self.slower = self.slower or machine.slower(runs.values(), self.launcher.settings.members)
+            self.slower = self.slower or slower(runs.values(), self.launcher.settings.members)
             if runs:
                 return runs
             if not self.ids:
@@ -164,17 +164,17 @@ class Loop:
         self, before: StudyRecord | None, record: StudyRecord, runs: Mapping[Overrides, PlacedRun]
     ) -> StudyRecord:
         """The record merged with the one before. Raises StoreError if the study may not grow like this."""
-        settings = self._machine(before, runs)
-        if not self.is_single:  # single runs have each their own settings
-            record = replace(record, machine=settings)
+        threads = self._threads(before, runs)
+        if not self.is_single:  # single runs have each their own
+            record = replace(record, threads=threads)
         return grown(
             before,
             record,
             has_results=lambda study: any(row["status"] in RESULTS for row in self.store.study_rows(study)),
         )
 
-    def _machine(self, before: StudyRecord | None, runs: Mapping[Overrides, PlacedRun]) -> Machine:
-        return self.launcher.machine(before.machine if before else None, runs.values())
+    def _threads(self, before: StudyRecord | None, runs: Mapping[Overrides, PlacedRun]) -> int:
+        return self.launcher.threads(before.threads if before else None, runs.values())
 
     def _todo(self, runs: Mapping[Overrides, PlacedRun]) -> dict[Overrides, PlacedRun]:
         """The runs, among these, that have to be trained."""
@@ -201,7 +201,7 @@ class Loop:
         in_all = len({*self.ids.values()})
         work = Work(
             record=record,
-            machine=self._machine(record, runs),
+            threads=self._threads(record, runs),
             runs=todo,
             known=self.known,
             in_all=in_all,

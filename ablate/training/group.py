@@ -8,9 +8,8 @@ legend: M members, P numbers in all parameters of one, K positions with a target
 """
 
 import copy
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -19,12 +18,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from ablate.data.splits import Batch
-from ablate.files import cache
 from ablate.model import attend
 from ablate.model.models import Model, decayed
 from ablate.model.parts import Part
 
-COMPILED_AT_ONCE = 4096  # models that a process keeps compiled; beyond PyTorch's 8 it falls back silently
 Module = TypeVar("Module", bound=nn.Module)
 
 
@@ -118,10 +115,9 @@ class Group(ABC):
 class Alone(Group):
     """One model, computed as it is."""
 
-    def __init__(self, model: Model, precision: str = "float32", *, compiled: bool = False) -> None:
+    def __init__(self, model: Model, precision: str = "float32") -> None:
         super().__init__([model], precision)
         self._params = dict(self.model.named_parameters())
-        self._loss: Callable[..., Tensor] = _compiled(self.model) if compiled else self.model.loss
 
     @property
     def buffers(self) -> Mapping[str, Tensor]:
@@ -134,7 +130,7 @@ class Alone(Group):
                 module._buffers.update(computed._buffers)  # of a method that makes a new tensor in each step
 
     def _losses(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
-        return self._loss(*batch.each(lambda part: part[0]))[None], self._params
+        return self.model.loss(*batch.each(lambda part: part[0]))[None], self._params
 
     def logits(self, inputs: Tensor, positions: Tensor | None, source: Tensor | None) -> Tensor:
         return self.model(inputs, positions, source)[None]
@@ -182,10 +178,10 @@ class Mapped(Group):
         return vmap(of_one, in_dims=in_dims)(self._leaves, self._buffers, *inputs)
 
 
-def together(models: Sequence[Model], precision: str, *, compiled: bool = False) -> Group:
+def together(models: Sequence[Model], precision: str) -> Group:
     """The models, computed as one."""
     if len(models) == 1:
-        return Alone(models[0], precision, compiled=compiled)
+        return Alone(models[0], precision)
     return Mapped(models, precision)
 
 
@@ -225,13 +221,3 @@ def in_precision(model: Module, precision: str) -> Module:
     for param in computed.parameters():
         param.data = param.data.to(torch.bfloat16)
     return computed
-
-
-def _compiled(model: Model) -> Callable[[Tensor, Tensor], Tensor]:
-    """The model's loss, compiled by torch.compile, whose output is kept in the cache for later processes."""
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.directory() / "compiled"))
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a worker has one core
-    import torch._dynamo
-
-    most = dict.fromkeys(("recompile_limit", "accumulated_recompile_limit"), COMPILED_AT_ONCE)
-    return torch._dynamo.config.patch(**most)(torch.compile(model.loss, dynamic=False))

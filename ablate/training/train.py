@@ -188,8 +188,6 @@ class Training:
 
     def _why_eager(self, batch: Batch) -> str | None:
         """The reason why a step can't be captured, as far as it is seen beforehand."""
-        if self._config.compile:
-            return "train.compile=true"
         if self._train_split.is_ragged:
             return "its batches differ in shape"
         from ablate.training.mapping import why_not_captured

@@ -32,7 +32,7 @@ SIZES = by_key(
     corpus.characters 5000 9000  corpus.bpe_vocab 300
     """
 )
-CHOSEN_BY_ITSELF = ("corpus", "corpus.path", "study", "train.compile")
+CHOSEN_BY_ITSELF = ("corpus", "corpus.path", "study")
 
 
 def _settings() -> dict[str, Values]:

@@ -28,7 +28,7 @@ COMMON = (
     *("model.d_model=32", "model.context=32", "corpus.seed=0"),
     *("train.steps=20", "train.batch=8", "train.lr=3e-3", "train.warmup=0.05", "train.min_lr_ratio=0.1"),
     *("train.weight_decay=0.1", "train.beta2=0.99", "train.clip=1.0", "train.eval_every=10"),
-    *("train.eval_tokens=null", "train.linear=mkl", "device=cpu"),
+    *("train.eval_tokens=null", "device=cpu"),
 )
 GRAMMAR = ("corpus=grammar", "corpus.characters=30000")
 TASK = ("corpus.held_out=40", "corpus.vocabulary=16")

@@ -1,0 +1,106 @@
+"""By which library a run multiplies, and in which formulation it computes attention: a rule on the kind of
+processor, the precision and the context, so that two equal machines compute alike.
+
+docs/precision.md has the figures behind TABLE. A kind of processor that it lacks computes as PyTorch does.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ablate.compute.device import instruction_set, maker
+
+Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+SHORT = 512  # tokens, up to which it is faster to store attention patterns
+
+
+class _OneDNN(torch.autograd.Function):
+    """F.linear, forward and backward, as three oneDNN products. Transposed views are passed uncopied."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return _product(x, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0], inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        x, weight = ctx.saved_tensors
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
+        rows = grad.flatten(0, -2)
+        return (
+            _product(grad, weight.t()) if needs_x else None,
+            _product(rows.t(), x.flatten(0, -2).t()) if needs_weight else None,
+            rows.sum(0) if needs_bias else None,
+        )
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], x: Tensor, weight: Tensor, bias: Tensor | None
+    ) -> tuple[Tensor, int]:
+        """By PyTorch's batched product: oneDNN's operator takes one matrix."""
+        return torch.vmap(F.linear, in_dims)(x, weight, bias), 0
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+def onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x Wᵀ + b. x: (..., inputs), on the CPU; weight: (outputs, inputs); bias: (outputs,) or None. By an
+    operator for float32 that is private to PyTorch; by F.linear in float64, and where a release lacks it."""
+    if x.dtype != torch.float32 or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return F.linear(x, weight, bias)
+    return _OneDNN.apply(x, weight, bias)  # pyright: ignore[reportReturnType]
+
+
+def in_float32(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x Wᵀ + b of bfloat16 numbers: summed in float32, then rounded once, as processors with bfloat16
+    products do it."""
+    return F.linear(x.float(), weight.float(), None if bias is None else bias.float()).to(x.dtype)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """product: of matrices. attention: its formulation, one of ablate.model.attend.FORMULATIONS."""
+
+    product: Product = F.linear
+    attention: Literal["fused", "unfused", "float32"] = "fused"
+
+    def attention_at(self, context: int) -> str:
+        """The formulation in windows of so many tokens: in long ones, whole patterns are not stored."""
+        return "fused" if self.attention == "unfused" and context > SHORT else self.attention
+
+
+PLAIN = Arithmetic()
+NATIVE = Arithmetic(attention="unfused")  # bfloat16, by instructions for it
+EMULATED = Arithmetic(in_float32, "float32")  # bfloat16 without them
+
+# By the maker of the processor and its instruction set: in float32, in bfloat16.
+TABLE = {
+    ("AMD", "AVX512_BF16"): (Arithmetic(onednn), NATIVE),  # MKL takes its path for AVX2 there
+    ("Intel", "AVX512_BF16"): (PLAIN, NATIVE),
+    ("AMD", "AVX2"): (PLAIN, EMULATED),
+    ("Intel", "AVX2"): (PLAIN, EMULATED),
+    ("Intel", "AVX512"): (PLAIN, EMULATED),
+}
+
+
+def arithmetic(precision: str, device: torch.device) -> Arithmetic:
+    """What computes a run of this precision on this device."""
+    if device.type != "cpu":
+        return PLAIN
+    in_float32, in_bfloat16 = TABLE.get((maker(), instruction_set()), (PLAIN, PLAIN))
+    return in_bfloat16 if precision == "bfloat16" else in_float32
+
+
+def bfloat16_is_slow(device: torch.device) -> bool:
+    """Whether the device lacks bfloat16 products, so that float32 is faster there."""
+    return arithmetic("bfloat16", device) is EMULATED

@@ -75,8 +75,8 @@ def _written(spec: AttentionSpec) -> str:
 def _as_it_is(spec: AttentionSpec) -> str:
     """The description for a fusion that is no static sum, or for values that are shared."""
     method, options = fusion.method_of(spec.fusion)
-    parts = [f"fusion={method.form(spec.heads, options)}", f"value_width={spec.value_width}"]
-    parts += [f"value_heads={spec.value_heads}"]
+    form = f"fusion={method.form(spec.heads, options)}"
+    parts = [form, f"value_width={spec.value_width}", f"value_heads={spec.value_heads}"]
     parts += [] if method.homogeneous else [f"gain={spec.gain:.6g}"]
     parts += [f"out_proj rank={rank_of_out_proj(spec) or 'full'}"] if spec.out_proj else []
     return " ".join(parts)

@@ -7,7 +7,6 @@ Each way is computed forward and backward on one thread, in turn; a figure is th
 processor time to that of the first.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -30,7 +29,7 @@ ATTENTIONS = (
     (4, 6, 512, 64),
     (2, 6, 1024, 64),
 )
-REPEATED = 4
+REPEATED, ROUNDS = 4, 9
 
 
 def timed(
@@ -49,17 +48,14 @@ def timed(
     return seconds
 
 
-def ratios(ways: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
+def ratios(ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
     """The time of each way over that of the first: the median over rounds, in which they take turns."""
-    rows = [{name: seconds() for name, seconds in ways.items()} for _ in range(rounds + 1)][1:]
+    rows = [{name: seconds() for name, seconds in ways.items()} for _ in range(ROUNDS + 1)][1:]
     first = next(iter(ways))
     return {name: statistics.median(row[name] / row[first] for row in rows) for name in ways}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=9)
-    arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     print(f"{processor()}, torch {torch.__version__}")
@@ -72,7 +68,7 @@ def main() -> None:
             "bfloat16": timed(F.linear, *shapes, dtype=half),
             "bfloat16 in float32": timed(lambda x, w: in_float32(x, w, None), *shapes, dtype=half),
         }
-        show(f"{rows} × {inputs} × {outputs}", ratios(ways, arguments.rounds))
+        show(f"{rows} × {inputs} × {outputs}", ratios(ways))
     for dtype in (torch.float32, half):
         for B, H, T, W in ATTENTIONS:
             ways = {
@@ -81,7 +77,7 @@ def main() -> None:
                 )
                 for name, f in FORMULATIONS.items()
             }
-            show(f"{dtype}, {H} heads of {W}, context {T}", ratios(ways, arguments.rounds))
+            show(f"{dtype}, {H} heads of {W}, context {T}", ratios(ways))
 
 
 def show(what: str, of: Mapping[str, float]) -> None:

@@ -62,8 +62,8 @@ class Attempt:
         self._metrics: list[Row] = []
         self._last: Evaluation | None = None
         self.release: Callable[[], None] = lambda: None  # gives up the lease, before others of the group end
-        # Its place in the group, the size of that, and that of the largest it was part of.
-        self._member, self._together, self._members = 0, 1, 1
+        # The size of its group, and that of the largest it was part of.
+        self._together, self._members = 1, 1
 
     @property
     def trains(self) -> bool:
@@ -71,10 +71,10 @@ class Attempt:
         return self.error is None and self.row["status"] == Status.RUNNING
 
     @_unless_lost
-    def begin(self, member: int, members: int, remark: str = "") -> None:
-        """It is trained from its start, in this place of a group of so many. remark: for its log."""
+    def begin(self, members: int, remark: str = "") -> None:
+        """It is trained from its start, in a group of so many. remark: for its log."""
         start, failed = self.writer.start, bool(self._metrics)
-        self._member, self._together = member, members
+        self._together = members
         self._metrics = list(start.metrics) if start else []
         self._members = max(members, start.members if start else 1)
         if failed:  # in a group that was halved

@@ -116,8 +116,8 @@ def _train(attempts: Sequence[Attempt], remark: str = "") -> None:
     """Train the runs of these attempts as one. If that fails, they are halved until the one at fault is
     alone: only that one fails."""
     place, line = attempts[0].run.device, ""
-    for number, attempt in enumerate(attempts):
-        attempt.begin(number, len(attempts), remark)
+    for attempt in attempts:
+        attempt.begin(len(attempts), remark)
     try:
         _compute(attempts)
     except StoreError:

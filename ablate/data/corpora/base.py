@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ablate.config.read import hints
 from ablate.config.registry import Registry
 from ablate.config.rules import ConfigError, Count, Size
 from ablate.data.text import Text
@@ -118,13 +117,6 @@ class Task(Recipe):
     def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         """`count` rows: inputs and targets, each (N, T); IGNORE_INDEX where there is no target. Raises
         ConfigError for a length that makes no rows."""
-
-
-def option_types() -> dict[str, Any]:
-    """The type of each option of any corpus, by dotted key."""
-    return {
-        f"corpus.{key}": hint for kind in registry.methods().values() for key, hint in hints(kind).items()
-    }
 
 
 def no_targets(inputs_NT: np.ndarray) -> np.ndarray:

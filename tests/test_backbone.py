@@ -11,9 +11,8 @@ from ablate.export.hf import llama_weights
 from ablate.model.attend import CAUSAL
 from ablate.model.attention import Attention
 from ablate.model.costs import flops_per_token, total_params
+from ablate.model.layers import RMSNorm, Rotary
 from ablate.model.models import Model, build_model, draw_weights
-from ablate.model.norm import RMSNorm
-from ablate.model.position import Rotary
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.training.group import in_precision
 from tests.helpers import make_config, make_spec, quick_config

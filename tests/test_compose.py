@@ -11,7 +11,7 @@ from ablate.compose.texts import as_written
 from ablate.config.read import hints
 from ablate.config.rules import ConfigError
 from ablate.config.schema import TEXTS_OF_CORPORA
-from ablate.data.corpora.base import registry
+from ablate.data.corpora import registry
 from ablate.study.run import run
 
 

@@ -24,8 +24,7 @@ from ablate.config.read import hints
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data import division, tokenized
-from ablate.data.corpora import docs
-from ablate.data.corpora.base import registry
+from ablate.data.corpora import docs, registry
 from ablate.data.corpus import Corpus, open_corpus, require_usable
 from ablate.data.library import sources
 from ablate.data.matches import overlap

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from ablate.data.corpora.base import registry
+from ablate.data.corpora import registry
 from ablate.model import fusion, scores
-from ablate.numerics import NUMERICS
+from ablate.version import NUMERICS
 from tests.golden.renew import EXACT, FILE, RUNS, TEXTS, TOLERANCES, differing, losses, texts
 
 GOLDEN = json.loads(FILE.read_text(encoding="utf-8"))
 WAY_OUT = (
-    "if this is meant, raise NUMERICS in ablate/numerics.py, so that older results become stale, and write"
+    "if this is meant, raise NUMERICS in ablate/version.py, so that older results become stale, and write"
     " the new numbers: python -m tests.golden.renew; if it is not, mend it"
 )
 

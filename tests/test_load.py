@@ -14,10 +14,10 @@ from ablate.analysis.foreign import read_table
 from ablate.analysis.frames import frame
 from ablate.analysis.load import find_source, load
 from ablate.config.rules import ConfigError
-from ablate.numerics import NUMERICS
 from ablate.phrases import texts
 from ablate.store.columns import csv_text
 from ablate.store.record import Role
+from ablate.version import NUMERICS
 from tests.helpers import call_cli, write_study
 from tests.synthetic import small_study, synthetic_study
 

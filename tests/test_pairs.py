@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ablate.config.rules import ConfigError
-from ablate.data.corpora.base import registry
+from ablate.data.corpora import registry
 from ablate.data.corpus import open_corpus, require_usable
 from ablate.data.paired import BATCHES, Paired
 from ablate.data.splits import IGNORE_INDEX

@@ -11,9 +11,9 @@ from ablate.analysis.frames import frame
 from ablate.analysis.incomparable import Incomparable
 from ablate.execution.execute import describe
 from ablate.execution.run import prepare
-from ablate.numerics import NUMERICS
 from ablate.store import provenance
 from ablate.store.store import Store
+from ablate.version import NUMERICS
 from tests.helpers import ROOT, make_config, summarize
 
 METHODS = ("concat", "mean", "sum")

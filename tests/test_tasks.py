@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ablate.config.rules import ConfigError
-from ablate.data.corpora.base import IGNORE_INDEX, Task, distinct, registry
+from ablate.data.corpora import IGNORE_INDEX, Task, distinct, registry
 from ablate.data.corpora.copy import Copy
 from ablate.data.corpora.induction import Induction
 from ablate.data.corpora.mqar import MQAR

@@ -11,8 +11,7 @@ import torch
 from ablate.config.rules import ConfigError
 from ablate.model import fusion, scores
 from ablate.model.attention import Attention
-from ablate.model.layers import Linear, Times
-from ablate.model.position import Rotary
+from ablate.model.layers import Linear, Rotary, Times
 from ablate.verify.attentions import Bench
 from ablate.verify.classes import same_class
 from ablate.verify.identities import IDENTITIES

@@ -7,7 +7,7 @@ from typing import Any
 
 from ablate.config.read import read
 from ablate.config.schema import CorpusConfig
-from ablate.data.corpora.base import Recipe, Task, TextRecipe, registry
+from ablate.data.corpora import Recipe, Task, TextRecipe, registry
 from ablate.data.corpora.copy import WordTask
 from ablate.data.corpora.download import Download
 from ablate.data.corpora.pairs import Pairs

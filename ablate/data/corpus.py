@@ -12,7 +12,7 @@ import numpy as np
 from ablate.config.read import hints, read
 from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import CorpusConfig
-from ablate.data.corpora.base import Recipe, Task, TextRecipe, registry
+from ablate.data.corpora import Recipe, Task, TextRecipe, registry
 from ablate.data.corpora.copy import WordTask
 from ablate.data.corpora.pairs import Pairs
 from ablate.data.splits import Split, Stream

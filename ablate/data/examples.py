@@ -14,7 +14,7 @@ import numpy as np
 
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
-from ablate.data.corpora.base import SPLITS, Task
+from ablate.data.corpora import SPLITS, Task
 from ablate.data.splits import Batch, Split, in_turns, int64, spread, target_positions
 from ablate.rng import generator
 

@@ -13,7 +13,7 @@ import torch
 
 from ablate.config.identity import digest
 from ablate.config.schema import CorpusConfig
-from ablate.data.corpora.base import IGNORE_INDEX
+from ablate.data.corpora import IGNORE_INDEX
 from ablate.data.corpora.copy import WordTask
 from ablate.data.corpora.pairs import Pairs
 from ablate.data.examples import BLOCK, Blocks, blocks_of, fingerprint, hashed, ranges

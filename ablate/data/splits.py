@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ablate.data.corpora.base import IGNORE_INDEX
+from ablate.data.corpora import IGNORE_INDEX
 from ablate.rng import generator
 
 

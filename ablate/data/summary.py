@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ablate.data.corpora.base import SPLITS
+from ablate.data.corpora import SPLITS
 from ablate.data.corpus import Corpus
 from ablate.data.examples import Examples
 from ablate.data.paired import Paired

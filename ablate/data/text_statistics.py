@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ablate.config.identity import digest
-from ablate.data.corpora.base import SPLITS
+from ablate.data.corpora import SPLITS
 from ablate.data.corpus import Corpus
 from ablate.data.counting import kneser_ney
 from ablate.data.matches import overlap

@@ -13,7 +13,7 @@ import numpy as np
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
-from ablate.data.corpora.base import SPLITS
+from ablate.data.corpora import SPLITS
 from ablate.data.division import Divided, divide
 from ablate.data.splits import Stream
 from ablate.data.text import CorpusError, Text

@@ -15,7 +15,7 @@ from ablate import rng
 from ablate.compute.ambient import undisturbed
 from ablate.config.read import convert
 from ablate.config.rules import AtLeast, AtMost, ConfigError, Count
-from ablate.data.corpora.base import Task, registry
+from ablate.data.corpora import Task, registry
 from ablate.data.examples import Examples
 from ablate.data.paired import Paired
 from ablate.execution.run import PlacedRun

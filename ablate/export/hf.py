@@ -18,7 +18,7 @@ from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer
 from ablate.execution.trained import TrainedModel, load_model
 from ablate.files.atomic import explained, make_once
 from ablate.model.attention import form
-from ablate.model.norm import RMSNorm
+from ablate.model.layers import RMSNorm
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import GPT2, LLAMA, ModelSpec
 from ablate.store.columns import Status

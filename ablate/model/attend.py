@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.model.constants import constant
+from ablate.model.layers import constant
 
 
 class Mask(ABC):

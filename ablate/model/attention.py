@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from ablate.model import fusion, scores
 from ablate.model.attend import Mask, PaddingMask
-from ablate.model.layers import Linear, LowRank, Nothing, Times
+from ablate.model.layers import Linear, LowRank, Nothing, Rotary, Times
 from ablate.model.parts import Part
-from ablate.model.position import Rotary
 from ablate.model.spec import AttentionSpec, HeadShape
 
 

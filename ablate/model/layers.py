@@ -1,12 +1,22 @@
-"""The layers that hold randomly drawn weights, and small helpers beside them."""
+"""The layers that a model is built of besides attention, and the constant tensors that they share.
 
+legend: B batch, H heads, T time, C model width, K key width.
+"""
+
+import functools
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ablate.model.spec import AttentionSpec, ModelSpec
+
 STD = 0.02  # standard deviation of every drawn weight, as in GPT-2
+
+# A function that makes a tensor which is the same in every step: called once for equal arguments, since every
+# layer needs it in every step, and one made from Python numbers on a device can't be part of a captured step.
+constant = functools.lru_cache(64)
 
 
 class Linear(nn.Module):
@@ -71,3 +81,97 @@ class Times(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.factor * x
+
+
+class RMSNorm(nn.Module):
+    """γ ⊙ x / √(mean x² + eps), computed at least in float32.
+
+    See: Zhang and Sennrich, "Root mean square layer normalization", arXiv 1910.07467.
+    """
+
+    eps = 1e-6
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        return F.rms_norm(x.to(dtype), self.weight.shape, self.weight.to(dtype), self.eps).to(x.dtype)
+
+
+def norm_of(spec: ModelSpec) -> nn.Module:
+    """The norm before each attention and each MLP, and at the end of each stack: rms, or layer,
+    γ ⊙ (x − mean x) / √(var x + eps) + β. See: Ba et al., "Layer normalization", arXiv 1607.06450."""
+    return RMSNorm(spec.d_model) if spec.norm == "rms" else nn.LayerNorm(spec.d_model, bias=spec.bias)
+
+
+class MLP(nn.Module):
+    """The MLP of a block. W_up and W_gate map to the hidden width, W_down back.
+
+    GELU(x W_up) W_down, with the exact GELU. See: Hendrycks and Gimpel, "Gaussian error linear units",
+    arXiv 1606.08415.
+    """
+
+    def __init__(self, hidden: int, spec: AttentionSpec) -> None:
+        """spec: of the attention before it, for width, biases and the initial scale of W_down."""
+        super().__init__()
+        self.up = Linear(spec.d_model, hidden, bias=spec.bias)
+        self.down = Linear(hidden, spec.d_model, bias=spec.bias, scale=spec.residual_scale)
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        return self.down(self.activated(x_BTC))
+
+    def activated(self, x_BTC: Tensor) -> Tensor:
+        return F.gelu(self.up(x_BTC))
+
+
+class SquaredRelu(MLP):
+    """max(x W_up, 0)² W_down. See: So et al., "Primer", arXiv 2109.08668."""
+
+    def activated(self, x_BTC: Tensor) -> Tensor:
+        return F.relu(self.up(x_BTC)).square()
+
+
+class SwiGLU(MLP):
+    """(silu(x W_gate) ⊙ x W_up) W_down. See: Shazeer, "GLU variants improve transformer", 2002.05202."""
+
+    def __init__(self, hidden: int, spec: AttentionSpec) -> None:
+        super().__init__(hidden, spec)
+        self.gate = Linear(spec.d_model, hidden, bias=spec.bias)
+
+    def activated(self, x_BTC: Tensor) -> Tensor:
+        return F.silu(self.gate(x_BTC)) * self.up(x_BTC)
+
+
+MLPS: dict[str, type[MLP]] = {"gelu": MLP, "relu2": SquaredRelu, "swiglu": SwiGLU}
+
+
+class Rotary(nn.Module):
+    """Turns x_BHTK: channels j and j + K/2 at position t are turned as a pair by the angle t · base^(−2j/K).
+
+    A turn keeps lengths, and ⟨turn(q, t), turn(k, s)⟩ depends on t and s by t − s alone. Angles and products
+    are at least in float32. K is even. See: Su et al., "RoFormer", arXiv 2104.09864.
+    """
+
+    def __init__(self, base: float) -> None:
+        super().__init__()
+        self.base = base
+
+    def forward(self, x_BHTK: Tensor, first: int = 0) -> Tensor:
+        """first: the position of the first vector."""
+        T, K = x_BHTK.shape[-2:]
+        assert K % 2 == 0, "sizing and the rules on scores let no odd width be turned"
+        dtype = torch.promote_types(x_BHTK.dtype, torch.float32)
+        cos_TK, sin_TK = _turns(first, T, K, self.base, dtype, x_BHTK.device)
+        low, high = x_BHTK.to(dtype).chunk(2, -1)
+        turned = torch.cat([low * cos_TK - high * sin_TK, high * cos_TK + low * sin_TK], -1)
+        return turned.to(x_BHTK.dtype)
+
+
+@constant
+def _turns(first: int, T: int, K: int, base: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(2, T, K/2): cos and sin of the angle of each position and pair."""
+    rates = base ** -(torch.arange(0, K, 2, device=device).to(dtype) / K)
+    angles = torch.outer(torch.arange(first, first + T, device=device).to(dtype), rates)
+    return torch.stack([angles.cos(), angles.sin()])

@@ -15,9 +15,7 @@ from torch import Tensor, nn
 from ablate import rng
 from ablate.model.attend import CAUSAL, EVERYTHING, Attend, Mask
 from ablate.model.attention import Attention
-from ablate.model.layers import STD, Embedding, Linear
-from ablate.model.mlp import MLPS
-from ablate.model.norm import norm_of
+from ablate.model.layers import MLPS, STD, Embedding, Linear, norm_of
 from ablate.model.parts import Part
 from ablate.model.scores import Scores
 from ablate.model.spec import AttentionSpec, ModelSpec
@@ -76,7 +74,11 @@ class Site(NamedTuple):
 
 
 class Model(nn.Module, ABC):
-    """Predicts each token from those before it, and from a source if it takes one. blocks: of the decoder."""
+    """Predicts each token from those before it, and from a source if it takes one. blocks: of the decoder.
+
+    position: a vector for each position is added to its token's; None with position=rope, and with none,
+    where the causal mask alone tells the order (Haviv et al., arXiv 2203.16634).
+    """
 
     blocks: Sequence[Block]
     norm: nn.Module

@@ -62,7 +62,7 @@ class AttentionSpec:
 
     key_heads, value_heads: how many sets of each there are; head i uses set ⌊i·count/heads⌋.
     scale: where 1/√key_width is applied: inside softmax, outside on the heads' outputs, both or none.
-    rope_base: of the angles by which queries and keys are turned (ablate.model.position); None for no turn.
+    rope_base: of the angles by which queries and keys are turned (layers.Rotary); None for no turn.
     out_rank: the rank of out_proj as a product of two factors; None for one matrix. residual_scale: factor on
     the initial weights of what writes into the residual stream.
     """

@@ -40,7 +40,7 @@ class Value:
     attention, a layer is named by its kind, as `cross 1`.
 
     null: the value by chance. low, high: the 95 % range of the largest head of untrained models. exact:
-    whether the head's output is exact, since its fusion adds heads up (adds_up in ablate.model.fusion.base).
+    whether the head's output is exact, since its fusion adds heads up (adds_up in ablate.model.fusion).
     """
 
     layer: int | str

@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ablate.numerics import NUMERICS
 from ablate.store.columns import RESULTS, Status
-from ablate.version import __version__
+from ablate.version import NUMERICS, __version__
 
 PACKAGE = Path(__file__).parent.parent
 PLUGIN = "plugin/"  # prefix of the name of a plugin's file

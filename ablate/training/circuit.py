@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ablate.data.corpora.base import distinct
+from ablate.data.corpora import distinct
 from ablate.data.splits import Batch, Split
 from ablate.model.models import Model, inputs_of_attention
 from ablate.rng import generator

@@ -25,8 +25,8 @@ from ablate.model.attend import CAUSAL, Mask
 from ablate.model.attention import Attention, check_parts, fused_width, head_shape
 from ablate.model.layers import Linear
 from ablate.model.models import Model, build_model, draw_weights
-from ablate.model.parts import Part
-from ablate.model.scores import Options, Scores
+from ablate.model.parts import Options, Part
+from ablate.model.scores import Scores
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
 
 SEEDS = {"backbone": 3, "fusion": 3, "data": 3}

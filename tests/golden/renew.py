@@ -15,10 +15,10 @@ import torch
 from ablate.data.corpus import Corpus, open_corpus
 from ablate.execution import formulas
 from ablate.execution.run import build, prepare, training
-from ablate.numerics import NUMERICS
 from ablate.store.columns import METRICS
 from ablate.training.events import Evaluation, Step
 from ablate.training.group import Alone
+from ablate.version import NUMERICS
 from tests.helpers import make_config
 
 FILE = Path(__file__).with_name("golden.json")

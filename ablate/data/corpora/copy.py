@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablate.config.rules import ConfigError
-from ablate.data.corpora.base import Task, no_targets, register, require_halves
+from ablate.data.corpora import Task, no_targets, register, require_halves
 
 SEPARATOR = 0  # the word between a source and its target, which neither contains
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.data.corpora.base import OfDocuments, TextRecipe, register
+from ablate.data.corpora import OfDocuments, TextRecipe, register
 from ablate.data.library import root, shipped, sources
 from ablate.data.text import CorpusError, Document, Text, readable, stamp_of
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ablate.config.rules import ConfigError
-from ablate.data.corpora.base import SPLITS, Decoded, OfDocuments, TextRecipe, register
+from ablate.data.corpora import SPLITS, Decoded, OfDocuments, TextRecipe, register
 from ablate.data.downloads import RemoteFile, fetch
 from ablate.data.text import Document, Text, check_encoding, read, readable
 

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.data.corpora.base import Decoded, OfDocuments, TextRecipe, register
+from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
 from ablate.data.text import BLOCK, CorpusError, Text, check_encoding, find, of_files, one_document, read
 from ablate.files import cache
 from ablate.files.owned import move_file

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ablate.config.rules import Count
-from ablate.data.corpora.base import TextRecipe, register
+from ablate.data.corpora import TextRecipe, register
 from ablate.data.text import Text, one_document
 
 VERSION = 1  # raise it when the rules change: cached texts are found by it

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablate.config.rules import ConfigError
-from ablate.data.corpora.base import Task, distinct, no_targets, register, require_halves
+from ablate.data.corpora import Task, distinct, no_targets, register, require_halves
 
 
 @register("induction")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablate.config.rules import ConfigError, Count
-from ablate.data.corpora.base import TextRecipe, register
+from ablate.data.corpora import TextRecipe, register
 from ablate.data.text import Text, one_document
 
 VERSION = 1  # raise it when the drawn text changes: cached texts are found by it

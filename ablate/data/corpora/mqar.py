@@ -4,7 +4,7 @@ from typing import Literal
 import numpy as np
 
 from ablate.config.rules import ConfigError, Count
-from ablate.data.corpora.base import Task, distinct, no_targets, register
+from ablate.data.corpora import Task, distinct, no_targets, register
 
 CLOSE = 0.01  # parameter of the power law of the distance between a question and the pairs
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ablate.data import text
-from ablate.data.corpora.base import Decoded, Recipe, register
+from ablate.data.corpora import Decoded, Recipe, register
 from ablate.data.text import CorpusError
 
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from ablate.data.corpora.base import register
+from ablate.data.corpora import register
 from ablate.data.corpora.copy import WordTask
 
 

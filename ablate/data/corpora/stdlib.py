@@ -1,7 +1,7 @@
 import sys
 from dataclasses import dataclass
 
-from ablate.data.corpora.base import Decoded, OfDocuments, TextRecipe, register
+from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
 from ablate.data.library import root, sources
 from ablate.data.text import CorpusError, Text, of_files
 

@@ -1,5 +1,98 @@
-"""Fusion methods: one file each, found by name."""
+"""The contract of a fusion method.
 
-from ablate.model.fusion.base import Fusion, Normalized, Options, forget, method_of, methods, register
+legend: B batch, T time, H heads, V value width of a head, C model width, F fused width.
 
-__all__ = ["Fusion", "Normalized", "Options", "forget", "method_of", "methods", "register"]
+A fusion method maps z_BTHV, the outputs of the heads, and x_BTC, the normalized input that also feeds
+queries, keys and values, to fused_BTF. It does not know whether an output projection follows.
+
+To add a method: one file here with a registered subclass of Fusion, and a YAML of the same name in
+configs/fusion. The tests over the registry then cover it.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ablate.config.registry import Registry
+from ablate.model.parts import Options, Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class Normalized(Options):
+    """normalize=variance gives the fused vector the variance of one head's output at the start, by a constant
+    factor that the method chooses."""
+
+    normalize: Literal["none", "variance"] = "none"
+
+
+class Fusion(Part):
+    """Combines the outputs of the heads: z_BTHV -> fused_BTF.
+
+    With Normalized options, the method keeps the variance of one head at normalize=variance.
+    """
+
+    CLAIMS = ("one_head_passes", "homogeneous", "adds_up", "form", "folds")
+    one_head_passes: ClassVar[bool] = False  # with one head, at the start: fused = z
+    homogeneous: ClassVar[bool] = False  # c·z gives c·fused, for c > 0 and the same x
+    adds_up: ClassVar[bool] = False  # fused is a sum over heads, with terms that are 0 for a head that is 0
+    reads_values: ClassVar[bool] = False  # forward also gets v_BTHV: at each position, the head's value there
+
+    @classmethod
+    def slots(cls, heads: int, options: Any) -> int:
+        """How many vectors of value width the fused vector concatenates: F = slots·V. By default 1.
+
+        Raises ConfigError if the options do not fit the number of heads.
+        """
+        return 1
+
+    @classmethod
+    def form(cls, heads: int, options: Any) -> str:
+        """The function that the method computes, given the same starting weights, as NAME key=value …, where
+        NAME may be another method: the form of a normalized mean is "sum normalize=variance". Two variants
+        with equal forms that are otherwise equal are the same by construction, and are not compared.
+
+        By default its own name with all options, which claims nothing.
+        """
+        return cls.spelled(options)
+
+    @classmethod
+    def folds(cls, heads: int, options: Any) -> bool:
+        """Whether the method only maps each head's values linearly and adds heads up: each slot holds Σ_i z_i
+        T_i over its own heads, with constant or learned invertible (V, V) matrices T_i. T_i then folds into
+        W_V^i, and the method can represent the same functions as a sum within slots
+        (ablate.model.function_class).
+
+        Leave it at False if the method does more, or if you don't know.
+        """
+        return False
+
+    @abstractmethod
+    def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor: ...
+
+    def contributions(self, *inputs: Tensor) -> Tensor:
+        """The contribution of each head to the fused vector: (B, T, H, F). inputs: as forward gets them.
+
+        If adds_up, the fused vector of that head alone, so that contributions sum to fused. Otherwise the
+        change of the fused vector when that head is replaced by its mean over B and T.
+        """
+        fuse: Callable[..., Tensor] = self.forward  # without hooks, one of which may have called this
+        z_BTHV, *others = inputs
+        each_HH1 = torch.eye(z_BTHV.shape[-2], dtype=torch.bool, device=z_BTHV.device).unsqueeze(-1)
+        if self.adds_up:
+            return torch.stack([fuse(z_BTHV * this, *others) for this in each_HH1], -2)
+        fused_BTF, mean_HV = fuse(*inputs), z_BTHV.mean((0, 1))
+        without = (torch.where(this, mean_HV, z_BTHV) for this in each_HH1)
+        return torch.stack([fused_BTF - fuse(z, *others) for z in without], -2)
+
+    def head_weights(self) -> Tensor | None:
+        """The learned weight of each head, (H,) or (H, V); None if the method has none."""
+        return None
+
+
+_registry: Registry[Fusion] = Registry("fusion", Fusion, package="ablate.model.fusion")
+register, methods, method_of = _registry.register, _registry.methods, _registry.method_of
+forget = _registry.forget

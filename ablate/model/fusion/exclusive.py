@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablate.model.fusion.base import Options, register
+from ablate.model.fusion import Options, register
 from ablate.model.fusion.concat import Concat
 from ablate.model.spec import HeadShape
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ablate.config.rules import ConfigError
 from ablate.config.schema import Size
-from ablate.model.fusion.base import Options, register
+from ablate.model.fusion import Options, register
 from ablate.model.fusion.concat import Concat
 from ablate.model.layers import Linear
 from ablate.model.spec import HeadShape

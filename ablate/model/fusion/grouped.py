@@ -4,7 +4,7 @@ from typing import Annotated
 from torch import Tensor
 
 from ablate.config.rules import AtLeast, ConfigError
-from ablate.model.fusion.base import Fusion, Normalized, register
+from ablate.model.fusion import Fusion, Normalized, register
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from ablate.config.rules import ConfigError
-from ablate.model.constants import constant
-from ablate.model.fusion.base import register
+from ablate.model.fusion import register
 from ablate.model.fusion.concat import Concat
+from ablate.model.layers import constant
 from ablate.model.parts import Options
 from ablate.model.spec import HeadShape
 

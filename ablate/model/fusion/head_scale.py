@@ -4,7 +4,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ablate.model.fusion.base import Normalized, register
+from ablate.model.fusion import Normalized, register
 from ablate.model.fusion.concat import Concat
 from ablate.model.spec import HeadShape
 

@@ -2,7 +2,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ablate.model.fusion.base import Fusion, Normalized, register
+from ablate.model.fusion import Fusion, Normalized, register
 
 
 @register("mean")

@@ -5,8 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ablate.model.constants import constant
-from ablate.model.fusion.base import Fusion, Normalized, register
+from ablate.model.fusion import Fusion, Normalized, register
+from ablate.model.layers import constant
 from ablate.model.spec import HeadShape
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ablate.model.fusion.base import Fusion, Normalized, register
+from ablate.model.fusion import Fusion, Normalized, register
 from ablate.model.spec import HeadShape
 
 

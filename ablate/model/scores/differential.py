@@ -8,7 +8,7 @@ from ablate.config.rules import ConfigError
 from ablate.model.attend import Mask, masked_softmax
 from ablate.model.layers import STD, Linear
 from ablate.model.parts import Options
-from ablate.model.scores.base import Scores, register
+from ablate.model.scores import Scores, register
 from ablate.model.spec import HeadShape
 
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from ablate.model.attend import Mask, visible_under
-from ablate.model.constants import constant
-from ablate.model.scores.base import Scores, register
+from ablate.model.layers import constant
+from ablate.model.scores import Scores, register
 from ablate.model.spec import HeadShape
 
 

@@ -3,7 +3,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ablate.model.parts import Options
-from ablate.model.scores.base import register
+from ablate.model.scores import register
 from ablate.model.scores.softmax import Softmax
 from ablate.model.spec import HeadShape
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ablate.model.attend import Mask, masked_softmax
 from ablate.model.parts import Options
-from ablate.model.scores.base import Scores, register
+from ablate.model.scores import Scores, register
 from ablate.model.spec import HeadShape
 
 

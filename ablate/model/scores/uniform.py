@@ -1,7 +1,7 @@
 from torch import Tensor
 
 from ablate.model.attend import Mask, visible_under
-from ablate.model.scores.base import Scores, register
+from ablate.model.scores import Scores, register
 
 
 @register("uniform")

@@ -8,7 +8,7 @@ from ablate.config.rules import ConfigError, ErrorText, as_override
 from ablate.config.schema import Size
 from ablate.model.attend import Mask, masked_softmax
 from ablate.model.parts import Options
-from ablate.model.scores.base import Scores, register
+from ablate.model.scores import Scores, register
 from ablate.model.spec import HeadShape
 
 

@@ -12,48 +12,40 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from ablate.analysis.load import find_source
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, as_override
 from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer
 from ablate.execution.trained import TrainedModel, load_model
 from ablate.files.atomic import explained, make_once
 from ablate.model.attention import form
 from ablate.model.layers import RMSNorm
 from ablate.model.sizing import resolve_spec
-from ablate.model.spec import GPT2, LLAMA, ModelSpec
+from ablate.model.spec import GPT2, LLAMA, ModelSpec, standard
 from ablate.store.columns import Status
-from ablate.store.run_files import as_json, read_finished
+from ablate.store.run_files import as_json
+from ablate.store.store import Store
 
 
 def export(target: str, out: str | None) -> str:
-    """Write a run as a model directory; returns a line that says where. Raises ConfigError."""
-    source = find_source(target, runs=True)
-    if not (source.run and source.store):
-        raise ConfigError(
-            f"--to hf {target}: a study; name one of its runs, which ablate runs {target} lists"
-        )
-    name, row = source.run.name, read_finished(source.run)
+    """Write a run as a model directory; returns a line that says where. Raises ConfigError.
+
+    target: a run, by a prefix of its id or name.
+    """
+    store = Store()
+    model = load_model(run := store.find(target), code=True)
+    row, spec = model.stored.row, resolve_spec(model.config, model.tokenizer.vocab_size)
     if row["status"] != Status.DONE:
-        raise ConfigError(f"{name}: {row['status']} ({row.get('error')}); take a run that is done")
-    model = load_model(source.run, code=True)
-    spec = _spec(model)
+        raise ConfigError(f"{run.name}: {row['status']} ({row.get('error')}); take a run that is done")
     if missing := lacks(spec):
         theirs = "Llama" if backbone(spec) is LLAMA else "GPT-2"
         raise ConfigError(
-            f"{name}: {theirs} has no {', no '.join(missing)}; ablate.load_model({name!r}) gives the model in"
-            " Python"
+            f"{run.name}: no {theirs}, with {', '.join(missing)}; ablate.load_model({run.name!r}) gives the"
+            " model in Python"
         )
-    place, files = Path(out) if out else source.store.root / "exports" / "hf" / name, _files(model)
+    place = Path(out) if out else store.root / "exports" / "hf" / run.name
     with explained(place):
-        if make_once(place, files):
-            return f"hf: {name} in {place}: written"
-        if all((place / file).is_file() and (place / file).read_bytes() == files[file] for file in files):
-            return f"hf: {name} in {place}: there already"
-    raise ConfigError(f"{place}: exists, and is not this model; name another directory with --out")
-
-
-def _spec(model: TrainedModel) -> ModelSpec:
-    return resolve_spec(model.config, model.tokenizer.vocab_size)
+        if make_once(place, _files(model, spec)):
+            return f"hf: {run.name} in {place}: written"
+    raise ConfigError(f"{place}: exists; delete it, or name another directory with --out")
 
 
 def backbone(spec: ModelSpec) -> Mapping[str, str]:
@@ -62,75 +54,48 @@ def backbone(spec: ModelSpec) -> Mapping[str, str]:
 
 
 def lacks(spec: ModelSpec) -> list[str]:
-    """What the model has and its backbone in transformers has not, as keys."""
+    """What the model has and its backbone in transformers has not, as KEY=VALUE, but what that has."""
     if spec.encoder is not None:
-        return ["encoder (model.architecture=encoder-decoder)"]
+        return ["model.architecture=encoder-decoder"]
     a, parts = spec.attention, backbone(spec)
-    if parts is LLAMA:
-        own = {
-            f"value_heads={a.value_heads} beside key_heads={a.key_heads}": a.value_heads != a.key_heads,
-            f"value_width={a.value_width} beside key_width={a.key_width}": a.value_width != a.key_width,
-            f"heads={a.heads}, which do not divide d_model": spec.d_model % a.heads != 0,
-            "model.bias=true": spec.bias,
+    theirs = standard(spec.d_model, a.heads)
+    if parts is LLAMA:  # whose heads may share keys and values, and have any one width
+        shared = {
+            f"{of}_{size}": getattr(a, f"key_{size}")
+            for of in ("key", "value")
+            for size in ("heads", "width")
         }
-    else:
-        kinds = {f"{kind}_heads": getattr(a, f"{kind}_heads") for kind in ("key", "value")}
-        own = {f"{key}={count}, as each head has its own": count != a.heads for key, count in kinds.items()}
-        for key, width in (("key_width", a.key_width), ("value_width", a.value_width)):
-            own[f"{key}={width}, but d_model/heads"] = width * a.heads != a.d_model
-    wrong = {
-        **{
-            f"model.{key}={getattr(spec, key)}, but {of}": getattr(spec, key) != of
-            for key, of in parts.items()
-        },
-        f"fusion={a.fusion.name}, as it concatenates heads": form(a) != "concat",
-        f"scores={a.scores.name}, but softmax": a.scores.name != "softmax",
-        "tie_qk=true": a.tie_qk,
-        f"scale={a.scale}, but inside": a.scale != "inside",
-        "out_proj=false": not a.out_proj,
-        f"out_rank={a.out_rank}": a.out_rank is not None,
-        "model.mlp_hidden=0": not spec.mlp_hidden,
-        **own,
-    }
-    return [line for line, is_so in wrong.items() if is_so]
+        theirs, parts = theirs | shared, {**parts, "bias": False}
+    theirs |= {"fusion": "concat", "scores": "softmax"}
+    ours = {**vars(a), "fusion": form(a), "scores": a.scores.name}
+    wrong = [(key, ours[key], of) for key, of in theirs.items()]
+    wrong += [(f"model.{key}", getattr(spec, key), of) for key, of in parts.items()]
+    lines = [f"{key}={as_override(is_)}, but {as_override(of)}" for key, is_, of in wrong if is_ != of]
+    lines += ["model.mlp_hidden=0"] if not spec.mlp_hidden else []
+    return lines + ([f"heads={a.heads}, which do not divide d_model"] if spec.d_model % a.heads else [])
 
 
 def gpt2_weights(ours: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
-    """Our weights by the names of transformers, whose Conv1D holds a weight as (inputs, outputs). A bias that
-    is not there is 0."""
-    theirs = {
-        "transformer.wte.weight": ours["token.weight"],
-        "transformer.wpe.weight": ours["position.weight"],
-    }
-    theirs |= _of(ours, "norm", "transformer.ln_f")
+    """Our weights by the names of transformers, whose Conv1D, c_…, holds a weight as (inputs, outputs). A
+    bias that is not there is 0."""
+    names = {"wte": ["token"], "wpe": ["position"], "ln_f": ["norm"]}
     for i in range(layers):
-        mine, its = f"blocks.{i}", f"transformer.h.{i}"
-        parts = [_of(ours, f"{mine}.attention.{part}", part) for part in ("query", "key", "value")]
-        qkv = {
-            kind: torch.cat([v for p in parts for k, v in p.items() if k.endswith(kind)]) for kind in KINDS
-        }
-        theirs |= {f"{its}.attn.c_attn.weight": qkv["weight"].T, f"{its}.attn.c_attn.bias": qkv["bias"]}
-        for name, as_named in (
-            ("attention.out_proj", "attn.c_proj"),
-            ("mlp.up", "mlp.c_fc"),
-            ("mlp.down", "mlp.c_proj"),
-        ):
-            of = _of(ours, f"{mine}.{name}", f"{its}.{as_named}")
-            theirs |= {key: value.T if value.dim() == 2 else value for key, value in of.items()}
-        theirs |= _of(ours, f"{mine}.norm_1", f"{its}.ln_1") | _of(ours, f"{mine}.norm_2", f"{its}.ln_2")
-    return {name: value.detach().contiguous() for name, value in theirs.items()}
-
-
-KINDS = ("weight", "bias")
-
-
-def _of(ours: Mapping[str, Tensor], name: str, as_named: str) -> dict[str, Tensor]:
-    weight = ours[f"{name}.weight"]
-    bias = ours.get(f"{name}.bias")
-    return {
-        f"{as_named}.weight": weight,
-        f"{as_named}.bias": weight.new_zeros(len(weight)) if bias is None else bias,
-    }
+        mine, its = f"blocks.{i}", f"h.{i}"
+        names[f"{its}.ln_1"], names[f"{its}.ln_2"] = [f"{mine}.norm_1"], [f"{mine}.norm_2"]
+        names[f"{its}.attn.c_attn"] = [f"{mine}.attention.{part}" for part in ("query", "key", "value")]
+        names[f"{its}.attn.c_proj"] = [f"{mine}.attention.out_proj"]
+        names[f"{its}.mlp.c_fc"], names[f"{its}.mlp.c_proj"] = [f"{mine}.mlp.up"], [f"{mine}.mlp.down"]
+    theirs = {}
+    for its, parts in names.items():
+        weights = [ours[f"{part}.weight"] for part in parts]
+        biases = [
+            ours.get(f"{part}.bias", torch.zeros(len(w))) for part, w in zip(parts, weights, strict=True)
+        ]
+        weight = torch.cat(weights)
+        theirs[f"transformer.{its}.weight"] = (weight.T if ".c_" in its else weight).contiguous()
+        if its not in ("wte", "wpe"):
+            theirs[f"transformer.{its}.bias"] = torch.cat(biases)
+    return theirs
 
 
 def llama_weights(ours: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
@@ -144,7 +109,7 @@ def llama_weights(ours: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
             names[f"{its}.self_attn.{part[0]}_proj"] = f"{mine}.attention.{part}"
         for part in ("gate", "up", "down"):
             names[f"{its}.mlp.{part}_proj"] = f"{mine}.mlp.{part}"
-    return {f"{its}.weight": ours[f"{mine}.weight"].detach().contiguous() for its, mine in names.items()}
+    return {f"{its}.weight": ours[f"{mine}.weight"] for its, mine in names.items()}
 
 
 def _config(spec: ModelSpec) -> dict[str, Any]:
@@ -170,8 +135,8 @@ def _config(spec: ModelSpec) -> dict[str, Any]:
     }
 
 
-def _files(model: TrainedModel) -> dict[str, bytes]:
-    spec, tokenizer = _spec(model), model.tokenizer
+def _files(model: TrainedModel, spec: ModelSpec) -> dict[str, bytes]:
+    tokenizer = model.tokenizer
     tokens = {"bos_token_id": None, "eos_token_id": None}
     config: dict[str, Any] = {
         **_config(spec),

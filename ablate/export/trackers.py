@@ -9,16 +9,14 @@ import io
 import logging
 import os
 import re
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ablate.analysis.load import find_source
 from ablate.config.extras import require
+from ablate.config.identity import digest
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
 from ablate.files import owned
@@ -26,15 +24,14 @@ from ablate.phrases import counted
 from ablate.store.columns import METRICS, Status
 from ablate.store.record import ONE_BY_ONE
 from ablate.store.run_files import Damaged, read_config, read_finished, read_metrics
+from ablate.store.store import Store
 
 FACTS = ("run_id", "status", "error", "corpus", "torch", "ablate", "device", "processor")
 PART = owned.PART
-OFFLINE = "offline-"  # `wandb sync` passes over directories of other names
 PATIENCE_S = 30  # for a server that does not answer
 
 
-@dataclass(frozen=True)
-class StoredRun:
+class StoredRun(NamedTuple):
     """A run as trackers take it. name: of its directory, which ends in its id. settings: by key as typed, and
     facts as `ablate.status`. points: a step, and what was measured at it; last the results, as
     `final/val_loss`."""
@@ -44,35 +41,30 @@ class StoredRun:
     points: list[tuple[int, dict[str, float]]]
 
 
-@dataclass(frozen=True)
-class Tracker:
-    """One study in a tracker. place: as printed. there: names of the runs that it has. write: one more."""
+class Tracker(NamedTuple):
+    """One study in a tracker. place: as printed. there: the runs that it has, by name. write: one more."""
 
     place: str
-    there: Collection[str]
+    there: Mapping[str, Any]
     write: Callable[[StoredRun], None]
 
 
 def export(target: str, to: str, out: str | None) -> str:
     """Write a study's runs, or one run, into a tracker; returns a line on them.
 
-    target: as of `find_source`. to: a key of TRACKERS. out: a directory, for MLflow also an address; by
-    default exports/TRACKER beside the results. Raises ConfigError.
+    target: a study by its name, or a run by a prefix of its id or name. to: a key of TRACKERS. out: a
+    directory, for MLflow also an address; by default exports/TRACKER beside the results. Raises ConfigError.
     """
-    source = find_source(target, runs=True)
-    if source.store is None:
-        raise ConfigError(f"{target}: a copy of a study without its runs; export it where they were made")
-    if source.run:
-        run_id, records = read_finished(source.run)["run_id"], source.store.studies().items()
-        study = next((name for name, record in records if run_id in record.runs), ONE_BY_ONE)
-        directories = [source.run]
-    elif study := source.study:
-        rows = source.store.study_rows(study)
-        directories = [*source.store.directories(row["run_id"] for row in rows).values()]
+    store = Store()
+    if target in store.study_names():
+        study, ids = target, [row["run_id"] for row in store.study_rows(target)]
+        directories = [*store.directories(ids).values()]
     else:
-        raise ConfigError(f"{target}: no study; name one, or a run")
+        directories = [store.find(target)]
+        run_id, records = read_finished(directories[0])["run_id"], store.studies().items()
+        study = next((name for name, record in records if run_id in record.runs), ONE_BY_ONE)
     named = os.environ.get("MLFLOW_TRACKING_URI") if to == "mlflow" else None
-    place, became = out or named or str(source.store.root / "exports" / to), Counter[str]()
+    place, became = out or named or str(store.root / "exports" / to), Counter[str]()
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # on which some say where they write
             tracker = TRACKERS[to](study, place)
@@ -116,15 +108,14 @@ def _read(directory: Path) -> StoredRun | None:
     return StoredRun(directory.name, settings | facts, [*points, (points[-1][0] if points else 0, final)])
 
 
-# --- the trackers -----------------------------------------------------------------------------------------
-
-
 def tensorboard(study: str, out: str) -> Tracker:
     """A directory a run, OUT/STUDY/NAME, with scalars and the HParams tab."""
     require("--to tensorboard", "tensorboard", extra="tensorboard")
     from torch.utils.tensorboard import SummaryWriter
 
-    place = _made(Path(out) / study)
+    place = _made(f"{out}/{study}")
+    for left in place.glob(f"{PART}*"):  # by an export that was killed
+        owned.drop(left)
 
     def write(run: StoredRun) -> None:
         with owned.scratch(place) as part:
@@ -136,35 +127,26 @@ def tensorboard(study: str, out: str) -> Tracker:
                 writer.add_hparams(dict(run.settings), final, run_name=".", global_step=step)
             owned.rename_onto_free(part / run.name, place / run.name)
 
-    return Tracker(out, os.listdir(place), write)
+    return Tracker(out, dict.fromkeys(os.listdir(place)), write)
 
 
 def wandb(study: str, out: str) -> Tracker:
-    """A group a study, in WANDB_PROJECT. With WANDB_MODE=offline a directory a run,
-    OUT/STUDY/offline-NAME, which `wandb sync` uploads."""
+    """A group a study, in WANDB_PROJECT. With WANDB_MODE=offline every run in OUT, each time under one id."""
     require("--to wandb", "wandb", extra="wandb")
     module, is_offline = import_module("wandb"), os.environ.get("WANDB_MODE") == "offline"
-    project, place = os.environ.get("WANDB_PROJECT", "ablate"), Path(out) / study
-    there: dict[str, Any] = {}
-    if is_offline:
-        there = dict.fromkeys(name.removeprefix(OFFLINE) for name in os.listdir(_made(place)))
-    else:
-        with contextlib.suppress(ValueError):  # no such project yet
-            runs = module.Api(timeout=PATIENCE_S).runs(project, filters={"group": study})
-            there = {run.name: run for run in runs}
+    project = os.environ.get("WANDB_PROJECT", "ablate")
+    runs = (
+        {} if is_offline else _named(lambda: module.Api(timeout=PATIENCE_S).runs(project, {"group": study}))
+    )
     settings = module.Settings(silent=True, console="off", init_timeout=PATIENCE_S, x_disable_stats=True)
-    about = {"project": project, "group": study, "settings": settings}
+    about = {"project": project, "group": study, "settings": settings, "dir": _made(out)}
 
     def write(run: StoredRun) -> None:
-        if half := there.get(PART + run.name):
-            half.delete()
-        with owned.scratch(place if is_offline else Path(tempfile.gettempdir())) as part:
-            with _logged(module, run, dir=part, **about) as made:
-                made.name = run.name
-            for directory in part.glob("wandb/offline-run-*"):
-                owned.rename_onto_free(directory, place / f"{OFFLINE}{run.name}")
+        same = digest([study, run.name])[:16] if is_offline else None
+        with _logged(module, runs, run, id=same, **about) as made:
+            made.name = run.name
 
-    return Tracker(out if is_offline else f"project {project}", there, write)
+    return Tracker(out if is_offline else f"project {project}", runs, write)
 
 
 def trackio(study: str, out: str) -> Tracker:
@@ -172,25 +154,28 @@ def trackio(study: str, out: str) -> Tracker:
     require("--to trackio", "trackio", extra="trackio")
     os.environ["TRACKIO_DIR"] = str(Path(out).resolve())  # which it reads as it is imported
     module = import_module("trackio")
-
-    def runs() -> dict[str, Any]:
-        with contextlib.suppress(ValueError):  # no such project yet
-            return {run.name: run for run in module.Api().runs(study)}
-        return {}
+    runs = _named(lambda: module.Api().runs(study))
 
     def write(run: StoredRun) -> None:
-        if half := there.get(PART + run.name):
-            half.delete()
-        with _logged(module, run, project=study, embed=False, auto_log_gpu=False, auto_log_cpu=False):
+        with _logged(module, runs, run, project=study, embed=False, auto_log_gpu=False, auto_log_cpu=False):
             pass
-        runs()[PART + run.name].rename(new_name=run.name)
+        _named(lambda: module.Api().runs(study))[PART + run.name].rename(new_name=run.name)
 
-    return Tracker(out, there := runs(), write)
+    return Tracker(out, runs, write)
+
+
+def _named(runs: Callable[[], Any]) -> dict[str, Any]:
+    """The runs of W&B or of Trackio by name; none where there is no such project yet."""
+    with contextlib.suppress(ValueError):
+        return {run.name: run for run in runs()}
+    return {}
 
 
 @contextlib.contextmanager
-def _logged(module: Any, run: StoredRun, **about: Any) -> Iterator[Any]:
+def _logged(module: Any, there: Mapping[str, Any], run: StoredRun, **about: Any) -> Iterator[Any]:
     """A run of W&B or of Trackio that has all of this one; it ends with the block, when all is written."""
+    if half := there.get(PART + run.name):
+        half.delete()
     made = module.init(name=PART + run.name, config=dict(run.settings), **about)
     try:
         for step, values in run.points:
@@ -209,7 +194,7 @@ def mlflow(study: str, out: str) -> Tracker:
     module = import_module("mlflow")
     for chatty in ("mlflow", "alembic"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
-    module.set_tracking_uri(out if "://" in out else f"sqlite:///{_made(Path(out)).absolute()}/mlflow.db")
+    module.set_tracking_uri(out if "://" in out else f"sqlite:///{_made(out).absolute()}/mlflow.db")
     experiment = module.set_experiment(study).experiment_id
     runs = module.search_runs([experiment], output_format="list")
     there = {run.info.run_name: run.info.run_id for run in runs}
@@ -226,12 +211,9 @@ def mlflow(study: str, out: str) -> Tracker:
     return Tracker(_without_password(out), there, write)
 
 
-def _made(directory: Path) -> Path:
-    """The directory, without what an export that was killed left in it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for left in directory.glob(f"{PART}*"):
-        owned.drop(left)
-    return directory
+def _made(directory: str) -> Path:
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    return Path(directory)
 
 
 TRACKERS: Mapping[str, Callable[[str, str], Tracker]] = {

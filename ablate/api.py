@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pandas as pd
 
 from ablate.config.conditions import Where
-from ablate.config.overrides import as_value, flatten
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, as_value, flatten
 from ablate.files.reading import left_out
 from ablate.phrases import one_line, texts
 from ablate.reporting.notebook import ShownComparison

@@ -13,8 +13,7 @@ from ablate.compose.configs import defaults_of
 from ablate.compose.sweep import Sweep
 from ablate.config.contrast import MARGIN
 from ablate.config.identity import digest
-from ablate.config.overrides import as_value
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.rules import ConfigError, as_value, did_you_mean
 from ablate.config.schema import PARTS, STANDARD_FUSION, STANDARD_SCORES
 from ablate.execution.plugins import KINDS, Method, methods, read
 from ablate.execution.run import Run, resolve

@@ -11,9 +11,8 @@ from omegaconf import OmegaConf
 from ablate.compose.configs import defaults_of
 from ablate.compose.keys import Key, matching, sections
 from ablate.config.identity import run_id, run_name
-from ablate.config.overrides import flatten
 from ablate.config.read import read_run, read_value
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, flatten
 from ablate.config.schema import PARTS, RunConfig
 from ablate.execution.execute import describe
 from ablate.execution.plugins import KINDS

@@ -34,8 +34,7 @@ from ablate.compose.sweep import HydraLauncher, Sweep, compose
 from ablate.compute import limits
 from ablate.config.conditions import check, holds
 from ablate.config.contrast import MARGIN, Contrast
-from ablate.config.overrides import as_value
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, as_value
 from ablate.config.schema import RunConfig
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute

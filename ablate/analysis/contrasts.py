@@ -12,8 +12,7 @@ from ablate.analysis.variants import Settings, Variants
 from ablate.config.conditions import as_level, column_of, key_in, spelled
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, did_you_mean
-from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
-from ablate.model.spec import standard_hidden
+from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, standard_hidden
 from ablate.phrases import option
 from ablate.store.columns import WIDTHS, column_named
 

@@ -22,7 +22,7 @@ from ablate.analysis.frames import LARGEST, as_kind, as_texts
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, first_few, lines_if
-from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, TABLE, Column, Status, of_role
+from ablate.store.columns import COLUMNS, FORMULA, RESULTS, SEED_COLUMNS, TABLE, Column, Status, of_role
 
 # The encodings that a byte order mark names, as spreadsheets write one.
 MARKS = {
@@ -46,7 +46,6 @@ WORDS = {
     Status.STALE: "stale",
 }
 STATUS = {word: status for status, words in WORDS.items() for word in words.split()}
-FORMULA = re.compile(r"\s*[=+@＝＋－＠-]|[\t\r\n]")  # how a text begins that a spreadsheet would run
 _MARKED = re.compile(f"^'(?={FORMULA.pattern})")  # as tables of ours have them, where people open them
 MISSING = ("", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "null", "NULL", "None", "none", "<NA>", "#N/A", "-")
 _WITH_COMMA = re.compile(r"[+-]?\d*(,\d+)?([eE][+-]?\d+)?")

@@ -9,8 +9,7 @@ import typer
 
 from ablate.cli.shared import FormatOption, JsonOption, print_table, put_json
 from ablate.config.gone import line_on
-from ablate.config.overrides import as_value
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.rules import ConfigError, as_value, did_you_mean
 from ablate.phrases import counted
 from ablate.printing import put
 

@@ -7,7 +7,7 @@ import typer
 
 from ablate.cli.shared import JsonOption, RunsOption, put_json, remark, resumable, say_loading, use_plugins
 from ablate.cli.train import say_lines, show_estimate
-from ablate.config.overrides import as_value
+from ablate.config.rules import as_value
 from ablate.phrases import advised, texts
 from ablate.printing import put, say
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.keys import keys_in
-from ablate.config.overrides import OTHER_TYPES
 from ablate.config.read import bare, dotted
+from ablate.config.rules import OTHER_TYPES
 from ablate.config.schema import TEXTS_OF_CORPORA, RunConfig
 
 # A quoted text, or else a value or an element of a sweep that Hydra converts.

@@ -62,6 +62,15 @@ class ModelConfig:
         return self.architecture == ENCODER_DECODER
 
 
+MATRICES = {"gelu": 2, "relu2": 2, "swiglu": 3}  # of an MLP, by its kind
+
+
+def standard_hidden(d_model: int, mlp: str) -> int:
+    """The width of an MLP that costs what two matrices of 4·d_model² do: of a gated one, which has three, to
+    the nearest multiple of 8."""
+    return 4 * d_model if MATRICES[mlp] == 2 else max(8, 8 * round(d_model / 3))
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     steps: Count

@@ -13,8 +13,6 @@ from ablate.config.read import hints, read
 from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import Recipe, Task, TextRecipe, registry
-from ablate.data.corpora.copy import WordTask
-from ablate.data.corpora.pairs import Pairs
 from ablate.data.splits import Split, Stream
 from ablate.data.text import BLOCK, CorpusError
 from ablate.data.tokenized import open_text
@@ -85,9 +83,8 @@ def forget() -> None:
 def _open(config: CorpusConfig, as_pairs: bool) -> Corpus:
     recipe = _recipe(config)
     if as_pairs:
-        if not isinstance(recipe, WordTask | Pairs):
-            kinds = registry.methods().items()
-            names = " or corpus=".join(k for k, kind in kinds if issubclass(kind, WordTask | Pairs))
+        if not recipe.has_pairs:
+            names = " or corpus=".join(name for name, kind in registry.methods().items() if kind.has_pairs)
             raise CorpusError(
                 f"corpus={config.name}: it is one text, and a model with an encoder reads pairs of them; take"
                 f" corpus={names}, or model=tiny"
@@ -147,7 +144,7 @@ def _require_short_pairs(corpus: Corpus, context: int) -> None:
 
     longest = max(split.pairs.longest for split in corpus.splits.values() if isinstance(split, Paired))
     if longest > context:
-        shorter = "shorter pairs" if isinstance(corpus.recipe, Pairs) else "a smaller corpus.length"
+        shorter = "a smaller corpus.length" if isinstance(corpus.recipe, Task) else "shorter pairs"
         raise ConfigError(
             f"model.context={context}: the longest pair of corpus={corpus.name} takes {longest:,} positions;"
             f" take model.context={longest} at least, or {shorter}"

@@ -13,7 +13,7 @@ import torch
 
 from ablate.config.identity import digest
 from ablate.config.schema import CorpusConfig
-from ablate.data.corpora import IGNORE_INDEX
+from ablate.data.corpora import IGNORE_INDEX, Recipe
 from ablate.data.corpora.copy import WordTask
 from ablate.data.corpora.pairs import Pairs
 from ablate.data.examples import BLOCK, Blocks, blocks_of, fingerprint, hashed, ranges
@@ -152,12 +152,13 @@ class Paired(Split):
         return self.pairs.to_train(0, range(1000))
 
 
-def open_pairs(recipe: WordTask | Pairs, config: CorpusConfig) -> tuple[str, Tokenizer, Mapping[str, Paired]]:
+def open_pairs(recipe: Recipe, config: CorpusConfig) -> tuple[str, Tokenizer, Mapping[str, Paired]]:
     """The fingerprint of pairs, their tokenizer, and the splits. Raises ConfigError."""
     if isinstance(recipe, Pairs):
         sha256, tokenizer, given = _given(recipe, config)
         splits: Mapping[str, DrawnPairs | GivenPairs] = {name: GivenPairs(of) for name, of in given.items()}
     else:
+        assert isinstance(recipe, WordTask), "no other corpus has pairs"
         blocks = blocks_of(recipe, "pairs", recipe.draw_pairs, _content, config.splits)
         some = [of.block(of.seed, 0)[:10] for of in blocks.values() if of.count != 0]
         sha256, tokenizer = fingerprint(recipe, some, "pairs"), recipe.tokenizer

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ablate.data.counting import mixture
-from ablate.data.paired import Paired
 from ablate.data.text_statistics import text_statistics
 from ablate.execution.run import PlacedRun, Run
 from ablate.model.attention import form
@@ -138,7 +137,10 @@ def _of_test(test: Score) -> Row:
 def _epochs(run: Run) -> float | None:
     """How often training reads its split; None if that is endless."""
     split, train = run.corpus.splits["train"], run.config.train
-    if isinstance(split, Paired):  # whose size leaves the sources out
+    if run.corpus.as_pairs:  # whose size leaves the sources out
+        from ablate.data.paired import Paired
+
+        assert isinstance(split, Paired)
         return train.batch * train.steps / split.pairs.count if split.pairs.count else None
     return run.tokens_a_step * train.steps / split.size if split.size else None
 

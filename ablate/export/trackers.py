@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 from ablate.config.extras import require
 from ablate.config.identity import digest
-from ablate.config.overrides import as_value, flatten
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, as_value, flatten
 from ablate.files import owned
 from ablate.phrases import counted
 from ablate.store.columns import METRICS, Status

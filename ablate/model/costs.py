@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from ablate.config.schema import MATRICES, standard_hidden
 from ablate.model import scores
 from ablate.model.attend import CAUSAL
 from ablate.model.attention import Attention, fused_width, head_shape, parts_of
-from ablate.model.spec import MATRICES, AttentionSpec, ModelSpec, standard, standard_hidden
+from ablate.model.spec import AttentionSpec, ModelSpec, standard
 
 
 def attention_params(spec: ModelSpec) -> int:

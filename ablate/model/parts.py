@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from ablate.config.identity import identity_keys
-from ablate.config.overrides import as_value
+from ablate.config.rules import as_value
 from ablate.model.spec import HeadShape
 
 

@@ -12,11 +12,12 @@ from ablate.config.schema import (
     ModelConfig,
     PartConfig,
     RunConfig,
+    standard_hidden,
 )
 from ablate.model import fusion, scores
 from ablate.model.attention import check_parts
 from ablate.model.costs import COSTS, reference, relative_cost
-from ablate.model.spec import GPT2, AttentionSpec, ModelSpec, standard, standard_hidden
+from ablate.model.spec import GPT2, AttentionSpec, ModelSpec, standard
 
 SHARED = ("key_heads", "value_heads")
 # The only allowed values of these keys for attention without queries and keys.

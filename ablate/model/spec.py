@@ -24,13 +24,6 @@ def standard(d_model: int, heads: int) -> dict[str, Any]:
 # The parts of two backbones, as the keys of model name them.
 GPT2 = {"position": "learned", "norm": "layer", "mlp": "gelu"}
 LLAMA = {"position": "rope", "norm": "rms", "mlp": "swiglu"}
-MATRICES = {"gelu": 2, "relu2": 2, "swiglu": 3}  # of an MLP, by its kind
-
-
-def standard_hidden(d_model: int, mlp: str) -> int:
-    """The width of an MLP that costs what two matrices of 4·d_model² do: of a gated one, which has three, to
-    the nearest multiple of 8."""
-    return 4 * d_model if MATRICES[mlp] == 2 else max(8, 8 * round(d_model / 3))
 
 
 @dataclass(frozen=True, kw_only=True)

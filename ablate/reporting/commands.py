@@ -12,8 +12,7 @@ import pandas as pd
 from ablate.analysis.frames import as_texts
 from ablate.analysis.load import Results
 from ablate.config.conditions import column_for
-from ablate.config.overrides import as_value, flatten
-from ablate.config.rules import as_override
+from ablate.config.rules import as_override, as_value, flatten
 from ablate.config.schema import PARTS, STANDARD_FUSION
 from ablate.phrases import advised, lines_if
 from ablate.store.provenance import PLUGIN, is_of_plugin

@@ -237,6 +237,7 @@ METRICS = tuple(
     if column.role in ("metric", "derived", "resource") and column.kind in ("whole", "number")
 )
 THIRD_COLUMNS = tuple(name for name in METRICS if name.endswith("_third_loss"))
+FORMULA = re.compile(r"\s*[=+@＝＋－＠-]|[\t\r\n]")  # how a text begins that a spreadsheet would run
 METRICS_COLUMNS = ("step", "tokens", "lr", "train_loss", "val_loss", "grad_norm", "seconds")
 
 

@@ -7,8 +7,7 @@ from typing import Any
 from ablate.compose.composer import Composer, Overrides
 from ablate.config.conditions import column_for
 from ablate.config.contrast import Contrast
-from ablate.config.overrides import flatten
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.rules import ConfigError, did_you_mean, flatten
 from ablate.config.schema import RunConfig
 from ablate.store.columns import WIDTHS
 from ablate.study.config import StudyConfig

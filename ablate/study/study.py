@@ -20,8 +20,7 @@ from ablate.compose.composer import Mistake, NotComposed, Overrides, Setting, re
 from ablate.compose.sweep import Sweep
 from ablate.config.conditions import check, holds, spelled
 from ablate.config.identity import digest, identity_keys
-from ablate.config.overrides import as_value, flatten
-from ablate.config.rules import ConfigError, as_override
+from ablate.config.rules import ConfigError, as_override, as_value, flatten
 from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
 from ablate.execution import plugins

@@ -13,7 +13,7 @@ from typing import Any
 from hydra.conf import HydraConf
 from omegaconf import OmegaConf
 
-from ablate.config.overrides import as_value
+from ablate.config.rules import as_value
 from benchmarks.odd.trial import FILES, SMALL, TEXT, Case, Ending, Sandbox, holding
 from benchmarks.odd.words import apart
 from tests.helpers import call_cli

@@ -30,6 +30,7 @@ class Recipe(ABC):
 
     name: ClassVar[str]  # the name in configs, set by `register`
     tokenizers: ClassVar[tuple[str, ...]] = ("char", "byte", "bpe")  # the values of corpus.tokenizer
+    has_pairs: ClassVar[bool] = False  # whether a model of two texts can read it
 
     @property
     def reach(self) -> int:

@@ -20,6 +20,8 @@ class WordTask(Task):
     if the sizes leave too few words or positions.
     """
 
+    has_pairs = True
+
     def __post_init__(self) -> None:
         if self.vocabulary < 3:
             raise ConfigError(

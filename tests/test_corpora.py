@@ -25,6 +25,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data import division, tokenized
 from ablate.data.corpora import docs, registry
+from ablate.data.corpora.stdlib import Stdlib
 from ablate.data.corpus import Corpus, open_corpus, require_usable
 from ablate.data.library import sources
 from ablate.data.matches import overlap
@@ -357,6 +358,20 @@ def test_the_docs_list_every_corpus():
     items, _, _ = (ROOT / "docs/corpora.md").read_text(encoding="utf-8").partition("\n## ")
     names = re.findall(r"^- (`.*?): ", items, re.M)
     assert {name for item in names for name in re.findall(r"`(\w+)`", item)} == {*NAMES}
+
+
+def test_the_library_is_read_without_tables(texts: Path, monkeypatch: pytest.MonkeyPatch):
+    """A document of 100 characters may have eight digits; a table has nine, or its name says what it is."""
+    monkeypatch.setenv("ABLATE_STDLIB", str(texts))
+    kept = ["json/__init__.py", "tables.py", "test/encodings/a.py", "topics.py"]
+    left_out = ["encodings/a.py", "html/entities.py", "pydoc_data/topics.py", "stringprep.py", "test/b.py"]
+    for name in (*kept, *left_out):
+        path = texts / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        put(path, ("1" * 9 if name == "test/b.py" else "2" * 8).ljust(100, "x"))
+    for tests, names in ((True, kept), (False, [name for name in kept if "test" not in name])):
+        text = Stdlib(tests=tests, split="document", unique="none", encoding="utf-8", errors="strict").text()
+        assert [document.name for document in text.documents()] == names
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def test_every_corpus_is_listed_with_how_it_is_read(command, root):
     kinds = {name: row["kind"] for name, row in rows.items() if row["kind"] != "text"}
     both = dict.fromkeys(("copy", "reverse", "sort"), "task, pairs")
     pairs = {"pairs": "pairs"}
-    assert kinds == {**both, **pairs, "induction": "task", "mqar": "task"}
+    assert kinds == {**both, **pairs, "induction": "task", "mqar": "task", "votes": "task", "votes8": "task"}
     downloads = {name: (row["bytes"], row["here"]) for name, row in rows.items() if row["licence"]}
     assert len(downloads) == 6 and downloads["text8"] == (31_344_016, True)
     assert downloads["tinystories"] == (1_943_728_838, False)  # of two files

@@ -77,7 +77,7 @@ EVERY = (
     ),
 )
 QUICK = ("fusion=gated", "scores=talking", "tie_qk=true")
-TASKS = ("copy", "reverse", "sort", "induction", "mqar")
+TASKS = ("copy", "reverse", "sort", "induction", "mqar", "votes")
 
 
 def runs_of(*overrides: str, members: Sequence[Sequence[str]] = MEMBERS[:2]) -> list[PlacedRun]:

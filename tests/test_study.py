@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,7 +42,7 @@ from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.reporting.page import gather
 from ablate.store.store import Store, StoreError
-from ablate.study import slower
+from ablate.study import estimate, slower
 from ablate.study.config import Design, combinations
 from ablate.study.estimate import total
 from ablate.study.kinds import read_declared
@@ -269,6 +270,19 @@ def test_what_evaluation_takes_is_counted_by_its_tokens(monkeypatch):
     assert total([(whole, 1)], 1) == 20 + 0.25 * (4 * validation + test)
 
 
+def test_examples_that_are_drawn_once_count_once(monkeypatch):
+    calls = list[int]()
+
+    def read(*_, most: int, **__) -> None:
+        time.sleep(0.0 if calls else 0.5)
+        calls.append(most)
+
+    monkeypatch.setattr("ablate.study.estimate.scores", read)
+    run = prepare(make_config("corpus=copy", *QUICK))
+    _, token_s = estimate._time(run, 1)
+    assert len(calls) == 2 and token_s * calls[0] < 0.25
+
+
 # --- what a study declares --------------------------------------------------------------------------
 
 
@@ -280,7 +294,7 @@ def test_every_study_declares_what_it_will_be_judged_by(name):
     sizes = {key: len(levels) for key, levels in study.levels.items()}
     replicates = math.prod(size for key, size in sizes.items() if key.startswith("seed"))
     assert replicates >= (4 if study.looks == [] else 8) and min(sizes.values()) >= 1
-    may = {"corpus", "train.steps", "train.eval_every", "train.lr", "seed", *study.factors}
+    may = {"corpus", "corpus.held_out", "train.steps", "train.eval_every", "train.lr", "seed", *study.factors}
     assert set(study.demo) <= may
     for contrast in study.primary:
         for key, value in contrast.values:

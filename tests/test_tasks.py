@@ -1,6 +1,8 @@
 """Tasks of made examples: right answers, splits that share nothing, logits at the target positions."""
 
+import itertools
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +19,7 @@ from ablate.data.corpora.induction import Induction
 from ablate.data.corpora.mqar import MQAR
 from ablate.data.corpora.reverse import Reverse
 from ablate.data.corpora.sort import Sort
+from ablate.data.corpora.votes import Votes
 from ablate.data.examples import BLOCK, Blocks, Examples, rows_of
 from ablate.data.splits import Batch
 from ablate.execution.run import prepare
@@ -39,6 +42,7 @@ SOME: list[Task] = [
     made(Induction, 16, 20),
     made(MQAR, 30, 40, pairs=5, filler="random"),
     made(MQAR, 31, 12, pairs=5, filler="blank"),
+    made(Votes, 12, 11, voters=3),
 ]
 
 
@@ -98,6 +102,31 @@ def test_mqar_is_zoologys():
     assert alone < asked_at_once < 4 * alone and (inputs[:, 8:] != 0).mean() > 0.99
     blank, _ = made(MQAR, 64, 8192, pairs=4, filler="blank").draw(DRAWS, 10)
     assert ((blank != 0).sum(1) == 12).all()
+
+
+def test_votes_ask_how_many_last_votes_are_ayes():
+    """Voter 2's aye is the word 5, the question the word 6; 0 to 3 ayes are the words 7 to 10."""
+    inputs, targets = made(Votes, 12, 11, voters=3).draw(DRAWS, 500)
+    assert (inputs[:, -1] == 6).all() and (targets[:, :-1] == IGNORE_INDEX).all()
+    for votes, answer in zip(inputs[:, :-1].tolist(), targets[:, -1].tolist(), strict=True):
+        last = {vote // 2: vote % 2 for vote in votes}
+        assert answer == 7 + sum(last.values())
+    assert {*inputs[:, :-1].ravel().tolist()} == {*range(6)} and {*targets[:, -1].tolist()} == {7, 8, 9, 10}
+
+
+def test_the_best_guess_at_votes_is_that_of_all_rows():
+    """Two voters and three votes make 64 rows: for what is known, the answer that most of these have."""
+    task = Votes(seed=0, examples=None, held_out=10, length=4, vocabulary=8, voters=2)
+    rows = [*itertools.product(range(4), repeat=3)]
+    for last in (0, 1, 2, 3):
+        answers: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+        for votes in rows:
+            ayes = sum({vote // 2: vote % 2 for vote in votes}.values())
+            answers[votes[3 - last :]][ayes] += 1
+        right = sum(max(of.values()) for of in answers.values()) / len(rows)
+        assert task.best_guess(last) == pytest.approx(right)
+    assert task.best_guess(0) == pytest.approx(0.5) and task.best_guess(3) == 1
+    assert task.known == {"best guess": "50.0 %, 62.5 %, 87.5 %, 100.0 % right, by the last 0, 1, 2, … votes"}
 
 
 def test_distinct_numbers_come_in_every_order():
@@ -204,6 +233,8 @@ def test_each_task_is_a_corpus(name: str):
     ("overrides", "message"),
     [
         (("corpus=mqar", "corpus.pairs=17"), "corpus.length=64 has fewer; take 16 pairs at most"),
+        (("corpus=votes", "corpus.voters=5"), "corpus.voters=5: .* 17 words; take corpus.vocabulary=17"),
+        (("corpus=votes", "model.context=1"), "corpus.length=1: a vote and the question take 2 positions"),
         (("corpus=mqar", "corpus.filler=noise"), "corpus.filler=noise"),
         (("corpus=copy", "corpus.vocabulary=2"), "corpus.vocabulary=2: .* nothing to choose from"),
         (("corpus=reverse", "model.context=7"), "corpus.length=7: .* as 6"),

@@ -92,6 +92,7 @@ def show(
         part = f", in {100 * statistics.counted:.1f} % of training" if statistics.counted < 1 else ""
         row["documents"] = f"{opened.documents:,}"
         row["counting"] = f"n-grams of {counted(statistics.order, 'token')}{part}"
+    row |= opened.recipe.known
     row["sha256"] = opened.sha256
     splits = pd.DataFrame([figures(opened, split, statistics) for split in opened.splits])
     if format == "json":

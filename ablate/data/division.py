@@ -27,8 +27,8 @@ from ablate.phrases import counted
 TRAIN, VALIDATION, TEST = range(3)
 DROPPED = -1
 MANY = 50  # documents, from which on split=auto keeps them whole
-# Of a held-out split, the largest document in it, unless too few are as small; 5 % of what may remain of it.
-LARGEST = 0.045
+# Of a held-out split, the largest document in it, unless too few are as small; 2 % of what may remain of it.
+LARGEST = 0.016
 LONGEST = 1 << 20  # characters in a paragraph; where none ends earlier, it ends with a chunk
 
 
@@ -58,7 +58,7 @@ def divide(text: Text, shares: Sequence[float]) -> Divided:
         lengths = split_lengths(characters, shares)
         parts = functools.partial(_cut, text, lengths)
         return Divided(parts, "", sha256, sha256, characters, alphabet, len(documents))
-    units = _Units(documents, by_paragraph=text.unique == "paragraph")
+    units = Units(documents, by_paragraph=text.unique == "paragraph")
     if given:
         split_U = np.array([SPLITS.index(document.split) for document in documents])[units.document_U]
     elif whole:
@@ -130,7 +130,7 @@ def by_document(names: Sequence[str], sizes: np.ndarray, shares: Sequence[float]
     return splits
 
 
-class _Units:
+class Units:
     """The units of a text. document_U: the number of the document of each. size_U: its characters; 0 for a
     paragraph that has come before, case and space aside."""
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from ablate.data.text import below, readable
 
+# Tables in the form of source: character codes, the topics of the documentation, entities.
+TABLES = ("encodings/", "pydoc_data/", "stringprep.py", "html/entities.py")
 # What some distributions package apart, leave out or change.
 APART = {"distutils", "ensurepip", "idlelib", "lib2to3", "macholib", "msilib", "pydoc", "pydoc_data", "site"}
 APART |= {"tkinter", "turtle", "turtledemo"}
@@ -29,6 +31,11 @@ def sources(*, tests: bool = False) -> list[Path]:
     with readable(root()):
         files = below(root(), ".py", lambda name: skipped.fullmatch(name) is not None)
     return [file for file in files if not file.name.startswith(PATHS_OF_THIS_MACHINE)]
+
+
+def without_tables(files: Iterable[Path]) -> list[Path]:
+    """The files, among these, that are not data by their names."""
+    return [file for file in files if not file.relative_to(root()).as_posix().startswith(TABLES)]
 
 
 def shipped(files: Iterable[Path]) -> list[Path]:

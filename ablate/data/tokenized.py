@@ -21,7 +21,7 @@ from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
 from ablate.files import cache
 from ablate.files.owned import create
 
-FORMAT = 6  # the format that `write` produces: raise it when the files, or the ids in them, change
+FORMAT = 7  # the format that `write` produces: raise it when the files, or the ids in them, change
 PIECE = 1 << 16  # characters encoded at a time
 
 

@@ -93,8 +93,9 @@ def _is_open(key: str, value: Any) -> bool:
 
 
 def _keys(config: RunConfig) -> dict[str, Any]:
-    """Every key with its value, but for the name of the model's preset, which decides nothing."""
-    return {key: value for key, value in flatten(asdict(config)).items() if key != "model"}
+    """Every key with its value, but for the names of the model and of the text, which decide nothing."""
+    names = ("model", "corpus")
+    return {key: value for key, value in flatten(asdict(config)).items() if key not in names}
 
 
 def _arm(name: str, contrast: str, arms: Mapping[str, Overrides]) -> Overrides:

@@ -180,6 +180,7 @@ def _time(run: PlacedRun, members: int) -> tuple[float, float]:
     context, most = small.spec.context, MOST_WORK[small.device.type]
     windows = max(1, min(WINDOWS, int(most / _work_a_token(small) / context / members)))
     split, most = run.corpus.splits["validation"], windows * context
+    scores(group, split, context=context, most=most)  # draws the examples of a task, which are kept
     began = time.perf_counter()
     scores(group, split, context=context, most=most)
     token_s = (time.perf_counter() - began) / min(most, split.size or most)

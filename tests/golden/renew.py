@@ -77,6 +77,7 @@ RUNS = {
     "sort": ("corpus=sort", *TASK),
     "induction": ("corpus=induction", *TASK, "corpus.vocabulary=32"),
     "mqar": ("corpus=mqar", *TASK, "corpus.examples=200", "corpus.filler=blank"),
+    "votes": ("corpus=votes", *TASK, "corpus.voters=3"),
     "lags": ("corpus=lags", "corpus.characters=20000"),
     "encoder-decoder": (*PAIRS, "at=cross", "fusion=mean", "model.encoder_layers=1"),
 }
@@ -86,7 +87,7 @@ TOLERANCES = {"float32": 1e-4, "bfloat16": 3e-2}
 
 # Texts as models read them, from fixed files.
 TEXT = "".join(f"Line {n}: the {n * n} mice of room {n % 7} met — naïvely — again.\n\n" for n in range(300))
-TASKS = ("copy", "reverse", "sort", "induction", "mqar")
+TASKS = ("copy", "reverse", "sort", "induction", "mqar", "votes")
 TEXTS = {
     "char": ("corpus=file", "corpus.tokenizer=char", "corpus.split=position"),
     "byte": ("corpus=file", "corpus.tokenizer=byte", "corpus.split=position", "corpus.splits=[0.8,0.1,0.1]"),

@@ -37,6 +37,11 @@ class Recipe(ABC):
         """How many tokens back the next one is known to depend on."""
         return 0
 
+    @property
+    def known(self) -> dict[str, str]:
+        """What is known of it without training, by name, for readers."""
+        return {}
+
 
 registry: Registry[Recipe] = Registry("corpus", Recipe, "ablate.data.corpora", noun="corpus")
 register = registry.register

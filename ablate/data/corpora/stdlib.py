@@ -1,23 +1,41 @@
+import dataclasses
+import string
 import sys
 from dataclasses import dataclass
 
 from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
-from ablate.data.library import root, sources
-from ablate.data.text import CorpusError, Text, of_files
+from ablate.data.library import root, sources, without_tables
+from ablate.data.text import CorpusError, Document, Text, of_files
+
+DIGITS = 0.08  # the largest share of a document's characters; with more it is a table
 
 
 @register("stdlib")
 @dataclass(frozen=True, kw_only=True)
 class Stdlib(OfDocuments, Decoded, TextRecipe):
-    """The source of Python's standard library. tests: with the library's own tests."""
+    """The source of Python's standard library, without tables. tests: with the library's own tests."""
 
     tests: bool
 
     def text(self) -> Text:
-        files = sources(tests=self.tests)
+        files = without_tables(sources(tests=self.tests))
         if not files:
             raise CorpusError(
                 f"corpus=stdlib: {root()} holds no Python source for {sys.executable};"
                 " take corpus=grammar or corpus=file"
             )
-        return self.divided(of_files(files, self.encoding, self.errors))
+        text = of_files(files, self.encoding, self.errors)
+        return self.divided(
+            dataclasses.replace(
+                text, documents=lambda: [one for one in text.documents() if digits(one) <= DIGITS]
+            )
+        )
+
+
+def digits(document: Document) -> float:
+    """The share of its characters that are digits."""
+    characters = found = 0
+    for chunk in document.chunks():
+        characters += len(chunk)
+        found += sum(map(chunk.count, string.digits))
+    return found / max(characters, 1)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from ablate.files.reading import left_out
-from tests.helpers import Command, Server, call_cli, forgetting_plugins, not_flushed, parsed_once
+from tests.helpers import Command, Server, call_cli, composed_once, forgetting_plugins, not_flushed
 
 # Several files are tested side by side: a thread for each, here and in the commands that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -39,13 +39,13 @@ def _a_cache_of_its_own(tmp_path_factory):
 @pytest.fixture(autouse=True, scope="session")
 def _quick():
     """Nothing waits for the disk, and no config is parsed twice."""
-    with not_flushed(), parsed_once():
+    with not_flushed(), composed_once():
         yield
 
 
 @pytest.fixture(autouse=True)
 def _seeded():
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # torch.manual_seed asks every kind of device, at 2 ms
 
 
 @pytest.fixture
@@ -75,6 +75,12 @@ def pytest_collection_finish():
 
 def pytest_addoption(parser: pytest.Parser):
     parser.addoption("--clusters", choices=("only",), help="the tests on a real SLURM and a real Ray alone")
+
+
+def pytest_configure(config: pytest.Config):
+    """`pytest` alone runs the quick tests; `pytest tests`, or a file of them, all that it names."""
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.markexpr:
+        config.option.markexpr = "not slow"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -14,12 +14,13 @@ import multiprocessing
 import multiprocessing.forkserver
 import multiprocessing.util
 import os
+import pickle
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -29,14 +30,17 @@ import hydra
 import pandas as pd
 import pytest
 import yaml
+from hydra._internal import config_loader_impl
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository, IConfigRepository
+from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaults_list
 from hydra.core.config_store import ConfigStore
-from hydra.plugins.config_source import ConfigResult
+from omegaconf import DictConfig
 
 from ablate.analysis.variants import best_first, collect
 from ablate.cli.app import main
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir, defaults_of
-from ablate.compose.loading import OwnConfigSource
 from ablate.config.contrast import AContrast, Contrast
 from ablate.config.identity import digest
 from ablate.config.read import read
@@ -219,13 +223,7 @@ class Command:
     then.
     """
 
-    def __init__(
-        self,
-        *arguments: str,
-        cwd: Path,
-        piped: str | bytes = "",
-        **env: str,
-    ) -> None:
+    def __init__(self, *arguments: str, cwd: Path, piped: str | bytes = "", **env: str) -> None:
         self.args = arguments
         self._directory = Path(tempfile.mkdtemp())
         given, *self._streams = (self._directory / name for name in ("in", "out", "err"))
@@ -335,23 +333,49 @@ def not_flushed() -> contextlib.AbstractContextManager[Any]:
     return mock.patch("ablate.store.run_files.sync")
 
 
-def parsed_once() -> contextlib.AbstractContextManager[Any]:
-    """Each of ablate's own configs is parsed once. A composition reads some fifteen files, by a parser in
-    Python, which takes a fourth of it; and the suite composes some thousand times."""
-    read, results, own = (
-        OwnConfigSource.load_config,
-        dict[tuple[str, str], ConfigResult](),
-        str(configs_dir()),
-    )
+@contextlib.contextmanager
+def composed_once() -> Iterator[None]:
+    """Each config of Hydra's and of ablate's own is read once, and each choice from their groups merged once;
+    values of a command are set anew. The suite composes some thousand times, at 40 ms each."""
+    create, merge = create_defaults_list, ConfigLoaderImpl._compose_config_from_defaults_list
+    read = ConfigRepository.load_config
+    own, lists, pickles = f"file://{configs_dir()}", dict[str, DefaultsList](), dict[str, bytes]()
 
-    def load_config(source: OwnConfigSource, config_path: str) -> ConfigResult:
-        if source.path != own:
-            return read(source, config_path)
-        if (key := (source.provider, config_path)) not in results:
-            results[key] = read(source, config_path)
-        return copy.deepcopy(results[key])
+    def key(repo: IConfigRepository, *what: Any) -> str:
+        """Of what depends on no file of a user and on no plugin; else empty."""
+        sources = [(type(source), source.full_path()) for source in repo.get_sources()]
+        is_own = all(path == own or path.startswith(("pkg://", "structured://")) for _, path in sources)
+        return repr((sources, *what)) if is_own and not plugins._used else ""
 
-    return mock.patch.object(OwnConfigSource, "load_config", load_config)
+    def remembered(key: str, result: Callable[[], Any]) -> Any:
+        if not key:
+            return result()
+        if key not in pickles:
+            pickles[key] = pickle.dumps(result())
+        return pickle.loads(pickles[key])
+
+    def create_once(*, repo: IConfigRepository, overrides_list: Any, **given: Any) -> DefaultsList:
+        chosen = Overrides(repo, overrides_list)
+        groups = (chosen.override_choices, chosen.append_group_defaults, chosen.deletions)
+        if not (known := key(repo, groups, given)):
+            return create(repo=repo, overrides_list=overrides_list, **given)
+        if known not in lists:
+            lists[known] = create(repo=repo, overrides_list=overrides_list, **given)
+        return dataclasses.replace(lists[known], config_overrides=chosen.config_overrides)
+
+    def merge_once(loader: ConfigLoaderImpl, *, defaults: Any, repo: IConfigRepository) -> DictConfig:
+        return remembered(key(repo, "merged", defaults), lambda: merge(loader, defaults=defaults, repo=repo))
+
+    def read_once(repo: ConfigRepository, config_path: str) -> Any:
+        return remembered(key(repo, "read", config_path), lambda: read(repo, config_path))
+
+    with (
+        mock.patch.object(config_loader_impl, "create_defaults_list", create_once),
+        mock.patch.object(ConfigLoaderImpl, "_compose_config_from_defaults_list", merge_once),
+        mock.patch.object(ConfigRepository, "load_config", read_once),
+        mock.patch.object(ConfigRepository, "__deepcopy__", lambda repo, _: copy.copy(repo), create=True),
+    ):
+        yield
 
 
 @contextlib.contextmanager
@@ -395,12 +419,7 @@ def no_later_than(timeout_s: float) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _command(
-    arguments: Sequence[str],
-    cwd: Path,
-    env: Mapping[str, str],
-    streams: Sequence[Path],
-) -> None:
+def _command(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[Path]) -> None:
     """What `ablate ARGUMENTS…` is, in this process, which was forked for it."""
     for number, path in enumerate(streams):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)

@@ -119,14 +119,7 @@ def test_one_computation_one_identity():
 
 @pytest.mark.parametrize(
     "override",
-    [
-        "name=mine",
-        "device=cpu",
-        "force=true",
-        "train.save=none",
-        "corpus=stdlib",
-        "corpus.bpe_vocab=500",
-    ],
+    ["name=mine", "device=cpu", "force=true", "train.save=none", "corpus=stdlib", "corpus.bpe_vocab=500"],
 )
 def test_what_does_not_matter_stays_out_of_the_identity(override):
     assert identity(override) == identity()
@@ -204,11 +197,7 @@ def test_a_key_of_some_choices_is_listed_under_each_of_them():
 @pytest.mark.parametrize(
     "prefix, choices, names",
     [
-        (
-            "train.l",
-            ["train=default", "train=nanogpt", "train=pairs", "train=study"],
-            "train.lr",
-        ),
+        ("train.l", ["train=default", "train=nanogpt", "train=pairs", "train=study"], "train.lr"),
         ("fusion.per", ["fusion=gated", "fusion=weighted_sum"], "fusion.per"),
         ("fusion=gated", ["fusion=gated"], "fusion.per fusion.input fusion.activation fusion.reads"),
         ("model.dr", ["model=tiny"], "model.dropout"),

@@ -36,10 +36,14 @@ from ablate.verify.contract import (
 
 def every_case() -> list[Any]:
     return [
-        pytest.param(kind, part, check, id="-".join([name, *map(str, part.options.values()), check.__name__]))
+        pytest.param(
+            *(kind, part, check),
+            id="-".join([name, *map(str, part.options.values()), check.__name__]),
+            marks=[pytest.mark.slow] if place else [],  # the quick ones with the defaults
+        )
         for kind in KINDS
         for name in KINDS[kind].methods()
-        for part in variants_of(kind, name)
+        for place, part in enumerate(variants_of(kind, name))
         for check in checks_of(kind, name)
     ]
 
@@ -225,7 +229,7 @@ def broken(monkeypatch):
             return defaults if name == "mutant" else defaults_of(kind, name, options)
 
         KINDS[kind].methods()
-        monkeypatch.setitem(KINDS[kind].base._registry._methods, "mutant", method)
+        monkeypatch.setitem(KINDS[kind]._registry._methods, "mutant", method)
         monkeypatch.setattr(method, "name", "mutant", raising=False)
         monkeypatch.setattr("ablate.verify.attentions.defaults_of", defaults_for)
         return {f.check: f.broken for f in check_results(kind, "mutant") if f.broken}

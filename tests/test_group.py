@@ -37,7 +37,7 @@ from ablate.training.train import Training
 from tests.helpers import make_config, stopping
 
 SMALL = ("model.d_model=12", "model.context=8", "model.layers=1", "heads=2", "device=cpu")
-SMALL += ("train.batch=2", "train.steps=100", "train.eval_every=50", "train.lr=1e-3", "train.warmup=0.1")
+SMALL += ("train.batch=2", "train.steps=20", "train.eval_every=10", "train.lr=1e-3", "train.warmup=0.1")
 TEXT = ("corpus=grammar", "corpus.characters=4000")
 TASK = ("corpus.held_out=20", "corpus.vocabulary=32", "model.context=32")
 # What may differ between members.
@@ -47,36 +47,17 @@ MEMBERS = (
     ("seed=2", "seeds.data=0"),
 )
 EVERY = (
-    *("fusion=concat", "fusion=sum", "fusion=sum fusion.order=rotate", "fusion=mean"),
-    *(
-        "fusion=weighted_sum",
-        "fusion=weighted_sum fusion.weights=convex",
-        "fusion=grouped fusion.groups=2 heads=4",
-    ),
-    *("fusion=gated", "fusion=gated fusion.per=channel", "fusion=gated fusion.input=static"),
-    *("fusion=head_norm", "fusion=head_scale"),
-    *(
-        "scores=softmax",
-        "scores=talking",
-        "scores=qk_norm",
-        "scores=uniform",
-        "scores=offsets",
-        "scores=windows",
-    ),
-    *("out_rank=5", "key_heads=1 value_heads=1", "out_proj=false", "tie_qk=true"),
-    *("fusion=sum match=params", "fusion=sum value_width=wide out_proj=false", "model.bias=true"),
-    *("fusion=gated fusion.reads=3", "fusion=exclusive fusion.drop=learned value_heads=1"),
-    *(
-        "scores=differential fusion=head_norm fusion.gain=differential",
-        "fusion=hadamard out_proj=false heads=4 model.d_model=16",
-    ),
-    *(
-        "model=modern",
-        "model.position=rope scores=qk_norm key_heads=1",
-        "model.position=none model.mlp=relu2",
-    ),
+    *("fusion=concat", "fusion=sum", "fusion=sum fusion.order=rotate", "fusion=mean", "fusion=weighted_sum"),
+    *("fusion=weighted_sum fusion.weights=convex", "fusion=grouped fusion.groups=2 heads=4", "fusion=gated"),
+    *("fusion=gated fusion.per=channel", "fusion=gated fusion.input=static", "fusion=gated fusion.reads=3"),
+    *("fusion=head_norm", "fusion=head_scale", "fusion=exclusive fusion.drop=learned value_heads=1"),
+    *("scores=talking", "scores=qk_norm", "scores=uniform", "scores=offsets", "scores=windows"),
+    *("out_rank=5", "key_heads=1 value_heads=1", "out_proj=false", "tie_qk=true", "model.bias=true"),
+    *("fusion=sum match=params", "fusion=sum value_width=wide out_proj=false", "model=modern"),
+    "scores=differential fusion=head_norm fusion.gain=differential",
+    "fusion=hadamard out_proj=false heads=4 model.d_model=16",
+    *("model.position=rope scores=qk_norm key_heads=1", "model.position=none model.mlp=relu2"),
 )
-QUICK = ("fusion=gated", "scores=talking", "tie_qk=true")
 TASKS = ("copy", "reverse", "sort", "induction", "mqar", "votes")
 
 
@@ -128,11 +109,9 @@ def require_equal_to_runs_alone(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "method", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in EVERY]
-)
+@pytest.mark.parametrize("method", EVERY)
 def test_each_method_is_mapped_and_a_member_learns_what_it_learns_alone(method):
-    runs = runs_of(*method.split(), "train.eval_every=100")
+    runs = runs_of(*method.split(), "train.steps=10", "train.eval_every=10")
     assert why_parts(runs) is None
     require_equal_to_runs_alone(runs, double=True, most=1e-10, first=1)
 
@@ -140,7 +119,7 @@ def test_each_method_is_mapped_and_a_member_learns_what_it_learns_alone(method):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["fusion=concat", "fusion=gated", "scores=talking", "scores=windows"])
 def test_in_float32_as_far_as_rounding_goes(method):
-    runs = runs_of(*method.split(), "train.steps=20", "train.eval_every=10", members=MEMBERS)
+    runs = runs_of(*method.split(), members=MEMBERS)
     require_equal_to_runs_alone(runs, double=False, most=1e-5)
 
 
@@ -152,7 +131,7 @@ def test_members_of_one_data_seed_and_of_others():
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_rows_that_a_task_draws(task):
-    runs = runs_of(f"corpus={task}", *TASK, "train.steps=20", "train.eval_every=10")
+    runs = runs_of(f"corpus={task}", *TASK)
     require_equal_to_runs_alone(runs, double=True, most=1e-10)
 
 
@@ -167,7 +146,7 @@ def test_steps_of_a_group_are_seen_to_be_the_same_each_time(method, precision):
 
 @pytest.mark.slow
 def test_in_bfloat16_weights_follow_and_losses_are_alike():
-    runs = runs_of("train.precision=bfloat16", "train.steps=20")
+    runs = runs_of("train.precision=bfloat16")
     group = group_of(runs)
     losses_LM, _ = trained(runs, group)
     assert group.computed.dtype == torch.bfloat16 and torch.equal(group.computed, group.weights.bfloat16())
@@ -222,7 +201,7 @@ class StandIn:
 
 @pytest.mark.slow
 def test_around_a_captured_step_nothing_relies_on_new_tensors(monkeypatch):
-    runs = runs_of("train.steps=20", "train.eval_every=5", "train.checkpoint_every=4", members=MEMBERS)
+    runs = runs_of("train.eval_every=5", "train.checkpoint_every=4", members=MEMBERS)
     groups = [group_of(runs) for _ in range(2)]
     plain_LM, events = trained(runs, groups[0])
     monkeypatch.setattr(
@@ -242,7 +221,7 @@ def test_around_a_captured_step_nothing_relies_on_new_tensors(monkeypatch):
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf, 1e30])
 def test_a_member_that_diverges_is_as_if_it_had_not_been_there(poison):
-    runs = runs_of("train.steps=20", "train.eval_every=5", "train.checkpoint_every=2", members=MEMBERS)
+    runs = runs_of("train.eval_every=5", "train.checkpoint_every=2", members=MEMBERS)
     healthy, poisoned = group_of(runs), group_of(runs)
     poisoned.weights[1] = poison
     sound_LM, _ = trained(runs, healthy)
@@ -261,13 +240,13 @@ def test_where_all_diverge_training_ends():
     runs = runs_of("train.lr=1e30", "train.clip=null", "train.warmup=0", members=(("seed=0",), ("seed=1",)))
     losses_LM, events = trained(runs, group_of(runs))
     assert {event.member for event in events if isinstance(event, Diverged)} == {0, 1}
-    assert len(losses_LM) < 100 and isinstance(events[-1], Diverged)
+    assert len(losses_LM) < 20 and isinstance(events[-1], Diverged)
 
 
 @pytest.mark.parametrize("goes_on", [[0, 1, 2], [2, 0], [1]])
 def test_members_resume_in_any_group_or_alone(goes_on):
     """Each from the bytes of its checkpoint."""
-    runs = runs_of("train.checkpoint_every=10", "train.steps=20", members=MEMBERS)
+    runs = runs_of("train.checkpoint_every=10", members=MEMBERS)
     group = group_of(runs, double=True)
     whole_LM, events = trained(runs, group)
     states = {
@@ -284,7 +263,7 @@ def test_members_resume_in_any_group_or_alone(goes_on):
 
 @pytest.mark.slow
 def test_the_same_group_gives_the_same_bytes_twice_and_interrupted():
-    runs = runs_of("train.checkpoint_every=10", "train.steps=20", members=MEMBERS)
+    runs = runs_of("train.checkpoint_every=10", members=MEMBERS)
     once, again, resumed = (group_of(runs) for _ in range(3))
     losses_LM, events = trained(runs, once)
     starts = [copy.deepcopy(event.state) for event in events if isinstance(event, Resumable)]
@@ -377,15 +356,15 @@ def why_parts(runs: Sequence[PlacedRun]) -> str | None:
 
 @pytest.mark.slow
 def test_a_parameter_and_buffers_of_a_method_are_a_members(own):
-    runs = runs_of_own("train.checkpoint_every=50")
+    runs = runs_of_own("train.checkpoint_every=10")
     assert why_parts(runs) is None
     require_equal_to_runs_alone(runs, double=True, most=1e-10)
     group = group_of(runs)
     _, events = trained(runs, group)
     starts = [copy.deepcopy(event.state) for event in events if isinstance(event, Resumable)]
-    assert [event.buffers["blocks.0.attention.fusion.count"].item() for event in starts] == [50, 50, 50]
+    assert [event.buffers["blocks.0.attention.fusion.count"].item() for event in starts] == [10, 10, 10]
     ended = [model.get_buffer("blocks.0.attention.fusion.mean") for model in group.models]
-    assert [model.get_buffer("blocks.0.attention.fusion.count").item() for model in group.models] == [100] * 3
+    assert [model.get_buffer("blocks.0.attention.fusion.count").item() for model in group.models] == [20] * 3
     assert not torch.equal(ended[0], ended[1])
     resumed = group_of(runs)
     trained(runs, resumed, starts)
@@ -430,7 +409,7 @@ def files(root: Path, run: PlacedRun) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_each_member_is_a_run_like_any_other(tmp_path):
-    runs = runs_of("train.steps=20", members=MEMBERS)
+    runs = runs_of(members=MEMBERS)
     assert len({kind(run) for run in runs}) == 1
     rows, alone = (stored(tmp_path / str(at), runs, together=bool(at)) for at in (1, 0))
     for run, row, one in zip(runs, rows, alone, strict=True):
@@ -456,7 +435,7 @@ def test_a_member_has_its_share_of_the_time():
 
 def test_one_that_diverges_or_is_finished_leaves_the_others(tmp_path):
     members = (("seed=0",), ("seed=1", "train.lr=1e30", "train.clip=null"), ("seed=2",))
-    runs = runs_of("train.steps=20", "train.warmup=0", members=members)
+    runs = runs_of("train.warmup=0", members=members)
     before = execute(runs[2], ignore, tmp_path)
     rows = stored(tmp_path, runs, together=True)
     assert [row["status"] for row in rows] == ["done", "diverged", "done"]
@@ -510,7 +489,7 @@ def test_what_cannot_be_mapped_is_trained_alone_and_told(own, tmp_path, monkeypa
 def test_a_group_writes_checkpoints_by_the_time_that_they_take():
     written = dict.fromkeys((1, 2), 0)
     for members in written:
-        runs = runs_of("train.checkpoint_every=2", members=MEMBERS[:members])
+        runs = runs_of("train.steps=100", "train.checkpoint_every=2", members=MEMBERS[:members])
         with training(runs, group_of(runs)) as begun:
             for event in begun.events():
                 if isinstance(event, Resumable):
@@ -522,7 +501,7 @@ def test_a_group_writes_checkpoints_by_the_time_that_they_take():
 @pytest.mark.slow
 def test_an_interrupted_group_goes_on_member_by_member(tmp_path, monkeypatch):
     monkeypatch.setattr(train, "CHECKPOINTS", 1e9)
-    runs = runs_of("train.steps=20", "train.eval_every=5", "train.checkpoint_every=4", members=MEMBERS)
+    runs = runs_of("train.eval_every=5", "train.checkpoint_every=4", members=MEMBERS)
     with pytest.raises(KeyboardInterrupt):
         execute_group([Task(run, stopping(10)) for run in runs], tmp_path / "cut")
     rows = [execute(runs[0], ignore, tmp_path / "cut"), *stored(tmp_path / "cut", runs[1:], together=True)]

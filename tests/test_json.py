@@ -42,13 +42,7 @@ def test_every_command_prints_one_object(tmp_path):
     found = printed("compare", "s", cwd=tmp_path)
     assert {row["fusion"] for row in found["rows"]} == {"concat", "sum"}
     assert "too few for a verdict" in " ".join(found["answer"]) and found["notes"]
-    for words in (
-        ("runs",),
-        ("plan", "s"),
-        ("probe", "s"),
-        ("keys", "heads"),
-        ("corpus", "list"),
-    ):
+    for words in (("runs",), ("plan", "s"), ("probe", "s"), ("keys", "heads"), ("corpus", "list")):
         assert printed(*words, cwd=tmp_path)["rows"]
     (planned, *_) = printed("plan", "s", cwd=tmp_path)["rows"]
     with_as_many = f"name=s 'seed=range(0,{planned['seeds']})'`"

@@ -77,10 +77,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, ...], str]] = [
         *("own", config({}, {"override hydra/sweeper": "basic"}), PRIMARY),
         f"hydra.sweeper._target_={CORE}.basic_sweeper.BasicSweeper: {OF_RUNS}",
     ),
-    (
-        *("own", config({}, "fusion/sum@hydra.callbacks.x"), PRIMARY),
-        f"hydra.callbacks.x.name=sum: {NOTHING}",
-    ),
+    (*("own", config({}, "fusion/sum@hydra.callbacks.x"), PRIMARY), f"hydra.callbacks.x.name=sum: {NOTHING}"),
     # By way of what is swept, which would be set in each job.
     *(
         (

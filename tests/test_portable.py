@@ -22,9 +22,6 @@ def test_a_new_study_differs_from_others_in_more_than_case(tmp_path, more):
     assert done.stderr.startswith("ablate: name=heads: there is a study Heads, and some systems take both")
 
 
-# --- encodings ------------------------------------------------------------------------------------
-
-
 # --- workers that are spawned ---------------------------------------------------------------------
 
 PROGRAM = """

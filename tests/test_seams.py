@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import ROOT, call_cli, refusal
+from tests.helpers import QUICK, ROOT, but, call_cli, refusal
 
 PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
 EXAMPLES = dict(
@@ -56,17 +56,8 @@ def test_probes_abstain_where_patterns_do_not_say_all(tmp_path):
     """A rule that adds the token's own value: its losses count, and its patterns are not what it reads."""
     write("scores", MORE, tmp_path)
     assert call_cli("check", "mine.py", cwd=tmp_path).returncode == 0
-    small = (
-        "model.d_model=16",
-        "heads=2",
-        "model.context=8",
-        "train.steps=4",
-        "train.batch=2",
-        "corpus=grammar",
-    )
-    done = call_cli(
-        "run", "--plugin", "mine.py", "scores=mine", *small, "corpus.characters=20000", "name=m", cwd=tmp_path
-    )
+    words = ("--plugin", "mine.py", "scores=mine", *but(QUICK[:4], "corpus.characters=20000"), "name=m")
+    done = call_cli("run", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     probed = call_cli("probe", "m", "--plugin", "mine.py", cwd=tmp_path)
     assert probed.returncode == 0, probed.stderr

@@ -71,10 +71,7 @@ OTHERS = {"letters": letters(1), "vocabulary": letters(1, "abcdefgh "), "short":
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ("probe", "concat", "--only", "loss_added"),
-        ("compare", "book", "--cost"),
-    ],
+    [("probe", "concat", "--only", "loss_added"), ("compare", "book", "--cost")],
     ids=lambda command: command[0],
 )
 def test_another_text_is_not_measured(made, command):
@@ -127,10 +124,7 @@ def test_weights_and_config_are_those_that_were_sealed(made):
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ("probe", "concat"),
-        ("export", "concat", "--to", "hf"),
-    ],
+    [("probe", "concat"), ("export", "concat", "--to", "hf")],
     ids=lambda command: " ".join(command[::2]),
 )
 def test_what_another_program_computed_is_not_computed_again(made, command):

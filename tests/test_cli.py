@@ -60,7 +60,7 @@ WRONG = [
     (["-cd", ".", "-cn", "unknown"], ["hads"]),
     (["-cd", ".", "train=few"], ["train.batch: this key is missing", "in train/", "defaults: [default]"]),
     (["-m", "fusion=concat,lowrank"], ["no such fusion, but lowrank.py is here; add --plugin lowrank.py"]),
-    (["corpus=lags", "corpus.lags=2,3"], ["add -m; a list is written corpus.lags=[2,3]"]),
+    (["corpus=lags", "corpus.lags=2,3"], ["add -m; one list is written corpus.lags=[2,3]"]),
 ]
 
 
@@ -97,11 +97,12 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments, parts, tmp_path):
     [
         (
             "corpus.path=a,b.txt",
-            """several values make a sweep, so add -m; a single value with commas 'corpus.path="a,b.txt"'""",
+            """several values make a sweep, so add -m; one list is written corpus.path=[a,b.txt], one text"""
+            """ with commas 'corpus.path="a,b.txt"'""",
         ),
         (
             "scores.windows=4,8",
-            "several values make a sweep, so add -m; a list is written scores.windows=[4,8]",
+            "several values make a sweep, so add -m; one list is written scores.windows=[4,8]",
         ),
         ("+hydra.sweeper.params.heads=1", "a single run sweeps over nothing; add -m, or leave it out"),
     ],

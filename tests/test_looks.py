@@ -20,7 +20,7 @@ from ablate.analysis.looks import Decisions, Looks
 from ablate.compose.sweep import compose
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
-from ablate.live import table as table_of_runs
+from ablate.live import board
 from ablate.phrases import texts
 from ablate.reporting.answers import lines as answer_lines
 from ablate.reporting.words import sentences
@@ -433,7 +433,7 @@ def test_a_study_says_what_each_look_decides(calm):
     first = next(line for line in err.splitlines() if line != SLOWER)
     assert len(table) < 48 and ", at most 48] " in first
     assert "at whichever look each was decided" in "\n".join(answer_lines(result, results.records))
-    now = table_of_runs.look(Store(directory / "runs"), "fusion")
+    now = board.look(Store(directory / "runs"), "fusion")
     assert now.is_over and now.line == f"{len(table)} done"
     again = call_cli(*STUDY, cwd=directory)
     assert again.returncode == 0 and " runs had finished before" in again.stderr

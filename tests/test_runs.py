@@ -15,8 +15,7 @@ import pytest
 
 from ablate.execution.events import Evaluated, Finished
 from ablate.live import board
-from ablate.live.board import Board
-from ablate.live.table import Pace, summary, time_left
+from ablate.live.board import Board, Pace, summary, time_left
 from ablate.printing import console
 from ablate.probes.study import find as probed
 from ablate.store.columns import Status

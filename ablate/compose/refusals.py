@@ -5,7 +5,6 @@ import argparse
 import contextlib
 import functools
 import itertools
-import os
 import re
 import shlex
 import types
@@ -140,10 +139,9 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
             raise ConfigError(f"{argument}: one study at a time")
         if override.is_sweep_override() and not sweeping:
             raise ConfigError(
-                f"{argument}: several values make a sweep, so add -m{_as_one_value(typed, groups)}"
+                f"{argument}: several values make a sweep, so add -m; one list is written"
+                f" {key}=[{typed[len(key) + 1 :]}], one text with commas {_quoted(typed)}"
             )
-        if override.is_sweep_override() and key == "corpus.path" and os.path.exists(typed[len(key) + 1 :]):
-            raise ConfigError(f"{typed}: a path with commas needs quotes: {_quoted(typed)}")
         if override.is_sweep_override() and (parsed.cfg or parsed.info):
             raise ConfigError(
                 f"{argument}: {' '.join(_mode(parsed))} shows the config of one run; give one value"
@@ -161,27 +159,12 @@ def _require_each_once(overrides: Sequence[str], *, swept: bool) -> None:
         given[key] = [*dict.fromkeys([*given.get(key, ()), value])]
     for key, values in given.items():
         if len(values) > 1:
-            first, every = int(values[0]) if values[0].isdecimal() else 0, ",".join(values)
-            if len(values) > 3 and values == [str(first + place) for place in range(len(values))]:
-                every = f"range({first},{first + len(values)})"
+            every = ",".join(values)
             sweep = f"{'' if swept else '-m '}{shlex.quote(f'{key}={every}')}"
             way_out = "" if key.startswith(("hydra", "study")) else f", or all by {sweep}"
             raise ConfigError(
                 f"{key}: given as {first_few(values)}, and only the last counts; give one{way_out}"
             )
-
-
-def _as_one_value(argument: str, groups: Sequence[str]) -> str:
-    """How values with commas between them are one value of a key, as the end of a line: a list, or a text;
-    empty if the key takes neither."""
-    key, _, value = argument.partition("=")
-    known = [one for section in sections() for one in section.keys if one.name == key]
-    if any(one.default.startswith("[") or one.about.startswith("list") for one in known):
-        return f"; a list is written {key}=[{value}]"
-    with contextlib.suppress(ConfigError):
-        read_value(key, value)
-        return "" if key in groups else f"; a single value with commas {_quoted(argument)}"
-    return ""
 
 
 def _no_choice(argument: str, group: str) -> ConfigError:

@@ -62,6 +62,9 @@ class ModelConfig:
         return self.architecture == ENCODER_DECODER
 
 
+# The parts of two backbones, as the keys of model name them.
+GPT2 = {"position": "learned", "norm": "layer", "mlp": "gelu"}
+LLAMA = {"position": "rope", "norm": "rms", "mlp": "swiglu"}
 MATRICES = {"gelu": 2, "relu2": 2, "swiglu": 3}  # of an MLP, by its kind
 
 

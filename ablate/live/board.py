@@ -1,18 +1,23 @@
 """What a person sees while runs go on: a line for what happens and, in a terminal, how far they are below
-these lines. It is the same whether this command trains the runs or another does. Loads no torch.
-"""
+these lines, or in a table. It is the same whether this command trains the runs or another does. No torch is
+loaded."""
 
 import contextlib
 import functools
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
+from ablate.config.identity import short_id
 from ablate.config.rules import ConfigError
 from ablate.execution.events import (
     Evaluated,
@@ -23,11 +28,11 @@ from ablate.execution.events import (
     Refused,
     Skipped,
 )
-from ablate.live.table import look
-from ablate.phrases import lines_if, one_line
+from ablate.phrases import duration, lines_if, one_line, visible
 from ablate.printing import console
-from ablate.store.columns import Row, Status
-from ablate.store.rows import swept, title
+from ablate.store.columns import RESULTS, Row, Status
+from ablate.store.rows import swept, title, without_id
+from ablate.store.run_files import last_metrics
 from ablate.store.store import Store
 
 T = TypeVar("T")
@@ -182,3 +187,90 @@ def watch(store: Store, study: str | None) -> None:
             if study and now.is_over:
                 return
             time.sleep(EVERY_S)
+
+
+# --- the runs of a store, or of a study, at one moment -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Look:
+    """line: how many runs are in which state. title: the same with the time left. is_over: whether none goes
+    on or is still to begin."""
+
+    line: str
+    title: str
+    table: Table
+    is_over: bool
+
+
+def look(store: Store, study: str | None, only: Collection[str] | None = None) -> Look:
+    """study: None for the whole store. only: the ids of the runs that count; all by default. Raises
+    StoreError."""
+    rows = store.rows() if study is None else store.study_rows(study)
+    record = store.read_study(study) if study else None
+    wanted = {*record.runs} if record else set()
+    if only is not None:
+        rows, wanted = [row for row in rows if row["run_id"] in only], wanted & {*only}
+    to_begin = len(wanted - {row["run_id"] for row in rows})
+    attempts = {short_id(name): at for name, at in store.attempts().items()}
+    going_on = [_pace(row, attempts) for row in rows if row["status"] == Status.RUNNING]
+    may_follow = record.looks.may_follow if record and record.looks and only is None else 0
+    line = summary(rows, to_begin) + "".join(lines_if(may_follow, f", at most {may_follow:,} more"))
+    title = f"{line}{time_left(rows, going_on, to_begin)}"
+    names = {short_id(name): without_id(shown) for name, shown in store.titles(rows).items()}
+    return Look(line, title, _table(going_on, names), not (to_begin or going_on or may_follow))
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A run that goes on. step: of its last evaluation; took_s: how long it had taken until then, its share
+    where several are trained as one; losses: at that step."""
+
+    row: Row
+    step: int
+    took_s: float
+    losses: Mapping[str, Any]
+
+    @property
+    def done(self) -> float:
+        """The share of its steps that it has made."""
+        return min(self.step / self.row["steps"], 1.0) if self.row["steps"] else 0.0
+
+
+def _pace(row: Row, attempts: Mapping[str, Path]) -> Pace:
+    short = row["run_id"][:8]
+    last = last_metrics(attempts[short]) if short in attempts else {}  # half a line may be written
+    return Pace({**row, "steps": row.get("steps") or 0}, last.get("step", 0), last.get("seconds", 0.0), last)
+
+
+def summary(rows: list[Row], to_begin: int = 0) -> str:
+    """The counts by status, as in `12 done, 2 running, 82 to begin`."""
+    counts = Counter(row["status"] for row in rows)
+    parts = [f"{count} {status}" for status, count in sorted(counts.items())]
+    return ", ".join([*parts, *([f"{to_begin} to begin"] if to_begin else [])]) or "no runs yet"
+
+
+def time_left(rows: list[Row], going_on: list[Pace], to_begin: int) -> str:
+    """The time left, as in `; about 14 min left`, from the times of finished runs or, without any, of those
+    that go on."""
+    took = [row["wall_s"] for row in rows if row["status"] in RESULTS and row.get("wall_s")]
+    took = took or [pace.took_s / pace.done for pace in going_on if pace.done and pace.took_s]
+    if not (took and going_on):
+        return ""
+    left = to_begin + sum(1 - pace.done for pace in going_on)
+    at_once = sum(1 / (pace.row.get("members") or 1) for pace in going_on)
+    return f"; about {duration(left * sum(took) / len(took) / at_once)} left" if left else "; evaluating"
+
+
+def _table(going_on: Sequence[Pace], names: Mapping[str, str]) -> Table:
+    """names: of the runs, by short id."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("run", "", "step", "train_loss", "val_loss"):
+        table.add_column(name, justify="left" if name in ("run", "") else "right", no_wrap=name != "run")
+    for pace in going_on:
+        short, steps = pace.row["run_id"][:8], pace.row["steps"]
+        bar = ProgressBar(total=steps, completed=pace.step, width=12)
+        numbers = [pace.losses.get(key) for key in ("train_loss", "val_loss")]
+        losses = [f"{float(number):.4f}" if number else "" for number in numbers]
+        table.add_row(visible(names.get(short, short)), bar, f"{pace.step}/{steps}", *losses)
+    return table

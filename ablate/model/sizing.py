@@ -7,6 +7,7 @@ from typing import Any
 from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import (
+    GPT2,
     STANDARD_FUSION,
     STANDARD_HEADS,
     ModelConfig,
@@ -17,7 +18,7 @@ from ablate.config.schema import (
 from ablate.model import fusion, scores
 from ablate.model.attention import check_parts
 from ablate.model.costs import COSTS, reference, relative_cost
-from ablate.model.spec import GPT2, AttentionSpec, ModelSpec, standard
+from ablate.model.spec import AttentionSpec, ModelSpec, standard
 
 SHARED = ("key_heads", "value_heads")
 # The only allowed values of these keys for attention without queries and keys.

@@ -21,11 +21,6 @@ def standard(d_model: int, heads: int) -> dict[str, Any]:
     }
 
 
-# The parts of two backbones, as the keys of model name them.
-GPT2 = {"position": "learned", "norm": "layer", "mlp": "gelu"}
-LLAMA = {"position": "rope", "norm": "rms", "mlp": "swiglu"}
-
-
 @dataclass(frozen=True, kw_only=True)
 class HeadShape:
     """The sizes of an attention that its parts need.

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from ablate.model.spec import GPT2, LLAMA
+from ablate.config.schema import GPT2, LLAMA
 from ablate.phrases import counted
 
 PARTS: dict[str, dict[str, str]] = {

@@ -202,8 +202,8 @@ def test_what_was_resolved_resolves_to_the_same(overrides):
         (("fusion=concat", "out_proj=false", "value_width=wide"), ("value_width=16", "out_proj=true")),
         (("fusion=grouped", "fusion.groups=3"), ("fusion.groups=3", "heads=4", "1 or 2 or 4")),
         (("fusion=sum", "match=params", "model.mlp_hidden=999"), ("mlp_hidden=999", "%")),
-        (("key_heads=3", "heads=8"), ("key_heads=3: does not divide heads=8; use key_heads=2 or 4",)),
-        (("value_heads=16",), ("value_heads=16: does not divide heads=4; use value_heads=2 or 4",)),
+        (("key_heads=3", "heads=8"), ("key_heads=3: does not divide heads=8; use one of 1, 2, 4, 8",)),
+        (("value_heads=16",), ("value_heads=16: does not divide heads=4; use one of 1, 2, 4",)),
         (
             ("heads=5", "key_width=4", "value_width=9", "out_proj=false"),
             ("no value_width fits, so use out_proj=true",),

@@ -93,7 +93,7 @@ def _open(config: CorpusConfig, as_pairs: bool) -> Corpus:
 
         return Corpus(config, as_pairs, recipe, *open_pairs(recipe, config))
     if isinstance(recipe, TextRecipe):
-        return Corpus(config, as_pairs, recipe, *open_text(recipe.text(), config))
+        return Corpus(config, as_pairs, recipe, *open_text(recipe, config))
     if isinstance(recipe, Task):
         from ablate.data.examples import open_task
 

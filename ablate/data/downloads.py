@@ -45,7 +45,7 @@ def fetch(remote: RemoteFile) -> Path:
     import pooch
 
     pooch.get_logger().setLevel(logging.WARNING)
-    path = (cache.directory() if is_here(remote) else cache.writable()) / FOLDER / remote.file
+    path = cache.directory() / FOLDER / remote.file
     known, reasons = f"sha256:{remote.sha256}", list[str]()
     for address in remote.addresses:
         try:

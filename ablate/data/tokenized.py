@@ -13,7 +13,7 @@ import numpy as np
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
-from ablate.data.corpora import SPLITS
+from ablate.data.corpora import SPLITS, TextRecipe
 from ablate.data.division import Divided, divide
 from ablate.data.splits import Stream
 from ablate.data.text import CorpusError, Text
@@ -25,11 +25,11 @@ FORMAT = 7  # the format that `write` produces: raise it when the files, or the 
 PIECE = 1 << 16  # characters encoded at a time
 
 
-def open_text(text: Text, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, Stream], int]:
+def open_text(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, Stream], int]:
     """The fingerprint of a text, its tokenizer, its splits, and how many documents it has, from the cache if
     they are there. Raises CorpusError."""
     try:
-        sha256, (directory, about) = _entry(text, config)
+        sha256, (directory, about) = _entry(recipe.text(), config)
     except OSError as error:
         raise CorpusError(
             f"{cache.directory()}: the cache can't be used ({error.strerror or error});"

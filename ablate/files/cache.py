@@ -4,9 +4,7 @@ An entry is a directory of files under a key. It is written elsewhere on the sam
 place, so that no process ever sees half of one, even if several write it or a writer is killed.
 """
 
-import functools
 import json
-import logging
 import os
 import time
 from collections.abc import Callable
@@ -18,13 +16,11 @@ from ablate.files import owned
 
 DAY = 86_400  # seconds
 
-log = logging.getLogger(__name__)
-
 
 def find(key: str) -> tuple[Path, Any] | None:
     """The entry's directory and the data that its writer returned; None if it is not there, or no longer
     whole."""
-    return _whole(directory() / key) or _whole(writable() / key)
+    return _whole(directory() / key)
 
 
 def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
@@ -32,7 +28,7 @@ def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
 
     Raises OSError, such as for a full disk.
     """
-    place = writable() / key
+    place = directory() / key
     _sweep()
     with scratch() as part:
         about = write(part)
@@ -42,13 +38,13 @@ def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
             if entry := _whole(place):
                 return entry  # another process was faster: use its entry, drop ours
             with suppress(FileNotFoundError):  # another process may move it, too
-                owned.put_aside(place, writable() / owned.DAMAGED)
+                owned.put_aside(place, directory() / owned.DAMAGED)
         return place, about
 
 
 def scratch() -> AbstractContextManager[Path]:
     """A temporary directory on the cache's disk, removed at the end with all that is left in it."""
-    return owned.scratch(writable())
+    return owned.scratch(directory())
 
 
 def directory() -> Path:
@@ -62,28 +58,6 @@ def directory() -> Path:
         return Path(os.devnull, "ablate")  # which nobody can write
 
 
-def writable() -> Path:
-    """The cache directory or, if it is not writable, a temporary directory of this process."""
-    return _writable(directory())
-
-
-@functools.cache
-def _writable(wanted: Path) -> Path:
-    try:
-        wanted.mkdir(parents=True, exist_ok=True)
-        with owned.scratch(wanted):
-            return wanted
-    except OSError as error:
-        temporary = owned.until_exit()
-        log.warning(
-            "%s: the cache can't be written (%s); using a temporary one in %s; ABLATE_CACHE=… names another",
-            wanted,
-            error.strerror,
-            temporary.parent,
-        )
-        return temporary
-
-
 def _whole(place: Path) -> tuple[Path, Any] | None:
     """The entry, if its files are there and as long as they were written."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -95,7 +69,7 @@ def _whole(place: Path) -> tuple[Path, Any] | None:
 
 def _sweep() -> None:
     """Remove temporary directories, also those of killed writers, that were not touched for a day."""
-    for part in writable().glob("part-*"):
+    for part in directory().glob("part-*"):
         with suppress(OSError):
             if max(path.lstat().st_mtime for path in (part, *part.iterdir())) < time.time() - DAY:
                 owned.drop(part)

@@ -4,7 +4,6 @@ What is deleted bears a mark of ablate's. It is renamed first, to a name that no
 process alone succeeds; of a link, the link is deleted. Loads no torch.
 """
 
-import atexit
 import contextlib
 import errno
 import itertools
@@ -12,7 +11,6 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -126,10 +124,3 @@ def scratch(within: Path) -> Iterator[Path]:
         yield part
     finally:
         drop(part)
-
-
-def until_exit() -> Path:
-    """A temporary directory of this process, which removes it when it ends."""
-    temporary = Path(tempfile.mkdtemp(prefix="ablate-"))
-    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
-    return temporary

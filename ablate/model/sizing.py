@@ -211,11 +211,8 @@ def _heads(config: RunConfig, key: str) -> int:
         return heads
     if heads % value == 0:
         return value
-    divisors = [number for number in range(1, heads + 1) if heads % number == 0]
-    near = sorted(sorted(divisors, key=lambda number: abs(number - value))[:2])
-    raise ConfigError(
-        f"{key}={value}: does not divide heads={heads}; use {key}={' or '.join(map(str, near))}"
-    )
+    divisors = ", ".join(str(number) for number in range(1, heads + 1) if heads % number == 0)
+    raise ConfigError(f"{key}={value}: does not divide heads={heads}; use one of {divisors}")
 
 
 def _refuse_comparing(config: RunConfig) -> None:

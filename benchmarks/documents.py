@@ -1,0 +1,59 @@
+"""What corpus=study leaves out, and of what its splits consist, in its tokens (docs/corpora.md).
+
+python benchmarks/documents.py
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from ablate.compose.sweep import compose
+from ablate.data import library
+from ablate.data.corpora import SPLITS
+from ablate.data.corpora.stdlib import DIGITS, Stdlib, digits
+from ablate.data.corpus import open_corpus
+from ablate.data.division import DROPPED, Units, by_document
+from ablate.data.text import of_files
+
+TESTS = re.compile(r"(^|/)(tests?|idle_test)/")
+
+
+def main() -> None:
+    sweep = compose(["corpus=study"])
+    assert sweep is not None
+    corpus = open_corpus(sweep.configs(()).corpus)
+    assert isinstance(corpus.recipe, Stdlib)
+
+    def tokens(chunks: Iterable[str]) -> int:
+        return len(corpus.tokenizer.encode("".join(chunks)))
+
+    left_out, everything = Counter[str](), 0
+    for document in of_files(library.sources(tests=True), "utf-8", "replace").documents():
+        tables = [one for one in library.TABLES if document.name.startswith(one)]
+        everything += (count := tokens(document.chunks()))
+        left_out[(tables or ["digits" if digits(document) > DIGITS else ""])[0]] += count
+    print({name: f"{count / everything:.2%}" for name, count in left_out.items()})
+
+    documents = [*corpus.recipe.text().documents()]
+    units, names = Units(documents, by_paragraph=True), [document.name for document in documents]
+    sizes = np.bincount(units.document_U, units.size_U, len(documents))
+    split_U = np.array(by_document(names, sizes, corpus.config.splits))[units.document_U]
+    split_U[units.size_U == 0] = DROPPED
+    units.drop_what_splits_share(split_U)
+    for number, split in enumerate(SPLITS):
+        chunks: dict[str, list[str]] = {}
+        for unit, chunk in units.of(split_U, number):
+            chunks.setdefault(names[units.document_U[unit]], []).append(chunk)
+        counts = {name: tokens(of) for name, of in chunks.items()}
+        tests = sum(count for name, count in counts.items() if TESTS.search(name))
+        total, largest = sum(counts.values()), max(counts, key=counts.__getitem__)
+        print(
+            f"{split}: {total:,} tokens, {len(counts):,} documents; tests {tests / total:.1%}; the largest,"
+        )
+        print(f"  {largest}, {counts[largest] / total:.2%}")
+
+
+if __name__ == "__main__":
+    main()

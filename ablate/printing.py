@@ -1,6 +1,8 @@
 """The door by which all text gets out of a command, cleaned once: what is printed may come from anywhere, as
 the names in a table of another program, the error of a method, or a study.json do. Nothing else prints."""
 
+import contextlib
+import io
 import logging
 import re
 import shutil
@@ -53,6 +55,26 @@ def console(*, stderr: bool = True, **given: Any) -> "Console":
                 yield Segment(text if control else cleaned(text), style, control)
 
     return Cleaned(stderr=stderr, highlight=False, markup=False, emoji=False, **given)
+
+
+def outlive_readers() -> None:
+    """Go on when nobody reads any more what is printed, as behind `| head`: what a run is made for is in its
+    files."""
+
+    class Unread(io.FileIO):
+        def write(self, data: Any) -> int:
+            with contextlib.suppress(BrokenPipeError):
+                return super().write(data) or 0
+            return len(data)
+
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        with contextlib.suppress(OSError):  # no file is behind it, as in a notebook
+            if not stream.isatty():
+                stream.flush()
+                file = io.BufferedWriter(Unread(stream.fileno(), "w", closefd=False))
+                kept = {"encoding": stream.encoding, "errors": stream.errors}
+                setattr(sys, name, io.TextIOWrapper(file, line_buffering=True, **kept))
 
 
 def say_what_is_warned() -> None:

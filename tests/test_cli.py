@@ -17,12 +17,14 @@ from hydra.errors import MissingConfigException
 from ablate.cli.app import COMMANDS
 from ablate.cli.train import next_step
 from ablate.compose.refusals import explain
+from ablate.compose.sweep import compose
+from ablate.config.rules import ConfigError
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.store.columns import COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
 from ablate.store.store import Store
-from tests.helpers import ROOT, but, call_cli, fork_cli, make_config
+from tests.helpers import HANGING_S, ROOT, but, call_cli, fork_cli, make_config
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.batch=2", "train.eval_every=3")
 
@@ -112,6 +114,50 @@ def test_what_a_single_run_would_ignore_is_refused(command, word, line):
 
 
 @pytest.mark.parametrize(
+    "words, line",
+    [
+        (("seed=0,1", "name=x_${seed}"), "name=x_${seed}: a sweep has one name, and seed has several values"),
+        (("fusion=sum,mean", "name=${fusion.name}x"), "and fusion.name has several values; leave it out"),
+        (
+            ("seed=sort(range(7,0,-3))",),
+            "Hydra sorts a range into other numbers; write the range as it is to",
+        ),
+        (("seed=sort(range(0,5,2),reverse=true)",), "write the range as it is to run, as range(0,6,2), or"),
+    ],
+)
+def test_what_hydra_would_make_something_else_of_is_refused(command, words, line):
+    code, _, err = command("run", "-m", *words)
+    assert code == 2 and line in one_line(err)
+
+
+def test_numbers_and_truth_values_from_the_environment(monkeypatch):
+    monkeypatch.setenv("TASK", "3")
+    monkeypatch.setenv("RATE", "1e-3")
+    monkeypatch.setenv("WITH", "false")
+    sweep = compose(["seed=${oc.env:TASK}", "train.lr=${oc.env:RATE}", "out_proj=${oc.env:WITH}"])
+    assert sweep
+    config = sweep.configs(sweep.arguments)
+    assert (config.seed, config.train.lr, config.out_proj) == (3, 1e-3, False)
+    monkeypatch.setenv("TASK", "3.5")
+    with pytest.raises(ConfigError, match=r"seed=3\.5: expected a whole number"):
+        sweep.configs(sweep.arguments)
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_progress_nobody_reads_goes_on(tmp_path):
+    words = ("run", "-m", *QUICK, "fusion=concat,sum", "seed=0,1", "name=unread", "hydra/launcher=basic")
+    command = shlex.join([sys.executable, "-m", "ablate", *words])
+    first = subprocess.run(
+        ["bash", "-c", f"{command} 2>&1 | head -1; exit ${{PIPESTATUS[0]}}"],
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=HANGING_S,
+    )
+    assert first.returncode == 0 and first.stdout.count(b"\n") == 1
+    assert [row["status"] for row in Store(tmp_path / "runs").study_rows("unread")] == ["done"] * 4
+
+
+@pytest.mark.parametrize(
     "name, package",
     [("joblib", "hydra-joblib-launcher"), ("submitit_slurm", "'ablate-heads[slurm]'")],
 )
@@ -132,6 +178,7 @@ def test_a_preset_as_the_line_advises(tmp_path):
     "typed, line",
     [
         ((), "next: `ablate run -m fusion=concat,sum 'seed=range(6)'` compares"),
+        (("-m", "heads=2"), "next: `ablate run -m fusion=concat,sum 'seed=range(6)' heads=2` compares"),
         (
             ("-cd", "my configs", "fusion=mean", "heads=2", "seed=5", "name=x"),
             "next: `ablate run -m fusion=concat,mean 'seed=range(6)' -cd 'my configs' heads=2` compares",

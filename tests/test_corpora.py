@@ -224,6 +224,12 @@ def test_paths_without_a_text(texts: Path):
         assert "book.txt is empty" in refusal(put(texts / "book.txt", nothing))
 
 
+def test_a_name_that_is_not_in_utf8(texts: Path):
+    (texts / "many").mkdir()
+    (texts / "many" / os.fsdecode(b"a\xff.txt")).write_text("text " * 500)
+    assert refusal("many").endswith("its name is not in UTF-8; rename it")
+
+
 @pytest.mark.parametrize("where", [0, BLOCK])
 def test_binary_data(texts: Path, where: int):
     message = refusal(put(texts / "data", b"x" * where + b"\0x" + b"x" * 11))

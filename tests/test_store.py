@@ -285,6 +285,13 @@ def test_a_run_is_found_by_the_beginning_of_its_name_or_id(store):
         store.find("44")
 
 
+def test_what_tells_runs_of_one_name_apart_is_said(store):
+    for identity, corpus, steps in (("44be20f812345678", "docs", 9), ("44cc000000000000", "lags", 9)):
+        finished(store, f"sum-h4-{identity[:8]}", run_id=identity, corpus=corpus, steps=steps, lr=0.01)
+    with pytest.raises(StoreError, match=r"44be20f8 \(corpus=docs run_id=.*44cc0000 \(corpus=lags run_id="):
+        store.find("sum-h4")
+
+
 @pytest.mark.slow
 def test_rows_that_two_targets_share_count_once_and_those_that_differ_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -10,7 +10,6 @@ import re
 import signal
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -108,9 +107,9 @@ def build(chosen: str = "") -> typer.Typer:
     return app
 
 
-# How often a thread looks whether the others have come, before it sleeps: libgomp's 300,000 are 10 % faster
-# on a quiet machine, and make a run with two threads on two busy cores two to four times as slow.
-SPINS = "300"
+# How often a thread looks whether the others have come, before it sleeps. With libgomp's 300,000, a program
+# that begins beside a run with two threads on two cores makes it two to four times as slow.
+SPINS = "1000"
 
 
 class WholeSummaries(TyperGroup):
@@ -147,7 +146,7 @@ def main() -> None:
     if os.environ.get("_ABLATE_COMPLETE", "").startswith("complete_"):
         return completion.answer(build())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & {*os.environ} and _is_busy():
+    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & {*os.environ}:
         os.environ["GOMP_SPINCOUNT"] = SPINS  # read when PyTorch is loaded, also by workers
     _print_anything()
     say_what_is_warned()
@@ -163,19 +162,6 @@ def main() -> None:
     except Exception as error:
         say(f"ablate: {in_a_line(error)}")
         sys.exit(2)
-
-
-def _is_busy() -> bool:
-    """Whether threads of other processes want half of the processors, at each of some looks within
-    milliseconds: one look where they don't. Not known but on Linux."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for _ in range(5):
-            runnable = int(Path("/proc/loadavg").read_text("ascii").split()[3].partition("/")[0])
-            if 2 * (runnable - 1) < (os.cpu_count() or 1):
-                return False
-            time.sleep(0.001)
-        return True
-    return False
 
 
 def _print_anything() -> None:

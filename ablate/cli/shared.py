@@ -14,7 +14,7 @@ import typer
 
 from ablate.config.contrast import MARGIN
 from ablate.config.schema import PARTS
-from ablate.printing import put, say, wrapped
+from ablate.printing import outlive_readers, put, say, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,7 +190,9 @@ def say_loading() -> None:
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """Say of a command that is interrupted in the block that it goes on from there."""
+    """Say of a command that is interrupted in the block that it goes on from there. Nobody need read its
+    progress."""
+    outlive_readers()
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as error:

@@ -224,7 +224,7 @@ def next_step(row: "pd.Series", typed: Sequence[str], *, has_weights: bool) -> l
     if any(word.startswith("fusion.") for word in typed):  # which another fusion may not have
         command = advised(["ablate", "sample", row["run_id"][:8]])
         return lines_if(has_weights, f"next: `{command}` shows what it writes")
-    others = [word for word in typed if not word.startswith(("fusion=", "seed=", "name="))]
+    others = [word for word in typed if not word.startswith(("fusion=", "seed=", "name=", "-m"))]
     fusions = STANDARD_FUSION, "sum" if row["fusion"] == STANDARD_FUSION else row["fusion"]
     command = ["ablate", "run", "-m", f"fusion={','.join(fusions)}", f"seed=range({FEWEST})"]
     return [f"next: `{advised([*command, *words(), *others])}` compares two ways to combine heads"]

@@ -32,6 +32,8 @@ UNSWEPT = {"name", "size", "force", "device"} | {
 }
 MOST_RUNS = 100_000  # in one command, since each is checked before the first begins
 YAML_WORDS = {"True": "true", "False": "false"}  # Hydra writes these as Python does
+# facebookresearch/hydra#3228: the bounds of a range that runs downwards, or is to, are exchanged wrongly.
+SORTED_RANGE = re.compile(r"\bsort\(.*\brange\(")
 TOO_MANY = f"a sweep has at most {MOST_RUNS:,}; sweep over a part of the values at a time"
 Overrides = tuple[str, ...]  # the overrides of one run, as KEY=VALUE
 SEEDS = ("seed", "seeds.backbone", "seeds.fusion", "seeds.data")
@@ -240,6 +242,11 @@ def _setting(override: Override) -> Setting:
         return Setting([YAML_WORDS.get(value, value)], swept=False)
     if not override.is_discrete_sweep():
         raise ConfigError(f"{override.input_line}: an interval has no values to try; list them, as 1,2,4")
+    if SORTED_RANGE.search(override.input_line or ""):
+        raise ConfigError(
+            f"{override.input_line}: Hydra sorts a range into other numbers; write the range as it is to run,"
+            " as range(0,6,2), or range(4,-1,-2)"
+        )
     if isinstance(sweep := override.value(), RangeSweep):
         sweep.shuffle = False  # shuffling would generate all values before the first
     try:

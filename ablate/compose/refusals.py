@@ -148,7 +148,17 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
             )
         overrides.append(override)
     _require_each_once(parsed.overrides, swept=sweeping)
+    _require_one_name(overrides)
     return overrides
+
+
+def _require_one_name(overrides: Sequence[Override]) -> None:
+    """Raises ConfigError if the name of a sweep would follow a key with several values."""
+    swept = {override.key_or_group for override in overrides if override.is_sweep_override()}
+    for name in (str(override.input_line) for override in overrides if override.key_or_group == "name"):
+        for key in re.findall(r"\$\{([\w.]+)\}", name):
+            if swept & {key, key.partition(".")[0]}:
+                raise ConfigError(f"{name}: a sweep has one name, and {key} has several values; leave it out")
 
 
 def _require_each_once(overrides: Sequence[str], *, swept: bool) -> None:

@@ -1,10 +1,11 @@
 """Read plain values into frozen dataclasses: each value is converted and checked, or refused in one line."""
 
+import contextlib
 import dataclasses
 import functools
 import sys
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ablate.config.gone import line_on
@@ -188,7 +189,17 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
     raise ConfigError(line_on(given) or f"{given}: expected {expected}")
 
 
+PLAIN: dict[Any, Callable[[str], Any]] = {
+    int: int,
+    float: float,
+    bool: {"true": True, "false": False}.__getitem__,
+}
+
+
 def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
+    if isinstance(value, str) and hint in PLAIN:  # such is a value by ${oc.env:NAME}
+        with contextlib.suppress(KeyError, ValueError):
+            return _convert_scalar(hint, PLAIN[hint](value), path)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if hint is float and is_number and abs(value) <= sys.float_info.max:
         return float(value)

@@ -126,6 +126,7 @@ def find(path: str) -> list[Path]:
             f"corpus.path={shown(Path(path))}: no file there, seen from {Path.cwd()}; name a file, a"
             " directory or a glob, or - for what is piped in"
         )
+    _require_names_in_utf8(files)
     return files
 
 
@@ -182,6 +183,15 @@ def readable(path: Path | zipfile.Path, name: str = "") -> Iterator[None]:
         name = name or shown(Path(os.fsdecode(getattr(error, "filename", None) or str(path))))
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(f"{name}: can't be read ({reason}); mend that, or give other text") from None
+
+
+def _require_names_in_utf8(files: Iterable[Path]) -> None:
+    """Raises CorpusError for a name that no record of the text could hold."""
+    for file in files:
+        try:
+            str(file).encode()
+        except UnicodeEncodeError:
+            raise CorpusError(f"{shown(file)}: its name is not in UTF-8; rename it") from None
 
 
 def shown(path: Path) -> str:

@@ -12,7 +12,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ablate.config.identity import short_id
@@ -27,7 +27,7 @@ from ablate.files.atomic import (
 )
 from ablate.phrases import first_few
 from ablate.store import lease
-from ablate.store.columns import COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
+from ablate.store.columns import COLUMNS, CONFIG_COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
 from ablate.store.rows import RUN, leaving_out, plain_names, read_rows, swept, title
@@ -38,6 +38,8 @@ TABLES_S = 5  # the most time to spend on updating tables while other commands w
 OF_A_STUDY = ("study.json", ".versions", "plan.json")  # one of them is in the directory of any
 # By which a table of any version is known.
 FIRST_COLUMNS = ",".join(COLUMNS[:3]).encode()
+# What tells two runs apart, what people read first.
+TELLING = dict.fromkeys(("corpus", "model", "device", "processor", *CONFIG_COLUMNS, "run_id"))
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
 
 
@@ -112,9 +114,20 @@ class Store:
             if len(matches) == 1:
                 return matches[0]
         if matches:
-            shown = first_few([titles.get(name, name) for name in matches])
-            raise StoreError(f"{run}: {len(matches)} runs begin with it; give more letters: {shown}")
+            called = [titles.get(name, name) for name in matches]
+            shown = called if {*called}.isdisjoint(matches) else self._apart(matches)
+            raise StoreError(
+                f"{run}: {len(matches)} runs begin with it; give more letters: {first_few(shown)}"
+            )
         raise StoreError(f"{run or 'RUN'}: no {what} begins with it; ablate runs lists them")
+
+    def _apart(self, names: Sequence[str]) -> list[str]:
+        """Runs of one title by their ids, each with what tells it from the others."""
+        by_id = {row["run_id"][:8]: row for row in self.rows()}
+        rows = [by_id.get(short_id(name), {}) for name in names]
+        keys = [key for key in TELLING if len({str(row.get(key)) for row in rows}) > 1][:2]
+        settings = (" ".join(f"{key}={row.get(key)}" for key in keys) for row in rows)
+        return [f"{short_id(name)} ({those})" for name, those in zip(names, settings, strict=True)]
 
     def titles(self, rows: Iterable[Row] | None = None) -> dict[str, str]:
         """The names of runs as people read them (rows.title), by the names of their directories. rows: of

@@ -159,7 +159,7 @@ def test_tied_queries_and_keys_make_scores_that_are_symmetric():
 def test_a_rule_that_hides_or_ignores_the_scores_is_another(rule):
     attention, x_BTC = drawn(f"scores={rule}"), torch.randn(1, 9, 12, dtype=torch.float64)
     softmax = drawn("fusion=concat")
-    patterns = attention.probabilities(x_BTC, x_BTC)
-    assert relative_error(softmax.probabilities(x_BTC, x_BTC), patterns) > 0.01
-    again = relative_error(attention.probabilities(-2 * x_BTC, -2 * x_BTC), patterns)
+    patterns = attention.look(x_BTC, x_BTC).patterns_BHTS
+    assert relative_error(softmax.look(x_BTC, x_BTC).patterns_BHTS, patterns) > 0.01
+    again = relative_error(attention.look(-2 * x_BTC, -2 * x_BTC).patterns_BHTS, patterns)
     assert again < 1e-10 if rule == "uniform" else again > 0.01

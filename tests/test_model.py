@@ -133,8 +133,8 @@ def test_probabilities_are_those_of_heads_that_share(method):
     attention = make_attention(CAUSAL, *EIGHT, *shared, "value_heads=4", f"scores={method}")
     x_BTC = torch.randn(2, 9, 24, dtype=torch.float64)
     values_BHTV = attention.value(x_BTC).unflatten(-1, (4, -1)).transpose(1, 2).repeat_interleave(2, 1)
-    expected = (attention.probabilities(x_BTC, x_BTC) @ values_BHTV).transpose(1, 2)
-    torch.testing.assert_close(attention.read(x_BTC, x_BTC), expected, rtol=0, atol=1e-12)
+    expected = (attention.look(x_BTC, x_BTC).patterns_BHTS @ values_BHTV).transpose(1, 2)
+    torch.testing.assert_close(attention.look(x_BTC, x_BTC).heads_BTHV, expected, rtol=0, atol=1e-12)
 
 
 def test_talking_starts_as_softmax():

@@ -204,7 +204,7 @@ def test_loss_added_is_that_of_a_head_at_its_mean():
     some = batch(model)
     found = loss_added(model, some)
     first = model.blocks[0].attention
-    mean_V = first.read(*[inputs(model, some)[0].detach()] * 2)[:, :, 0].mean((0, 1))
+    mean_V = first.look(*[inputs(model, some)[0].detach()] * 2).heads_BTHV[:, :, 0].mean((0, 1))
     hook = first.fusion.register_forward_hook(
         lambda _, __, fused: torch.cat([mean_V.expand(5, 12, 8), fused[..., 8:]], -1)
     )

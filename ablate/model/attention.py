@@ -8,7 +8,7 @@ C model width, F fused width.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -65,6 +65,23 @@ def head_shape(spec: AttentionSpec, layer: int = 1) -> HeadShape:
     )
 
 
+class Look(NamedTuple):
+    """What one attention makes of an input, in the order of its equation.
+
+    queries_BHTK, keys_BHSK: as its rule compares them. patterns_BHTS: without dropout; NaN where patterns
+    don't say all that the heads read (Scores.reads_more). heads_BTHV: their outputs before fusion, z. inputs:
+    what the fusion gets besides them. fused_BTF: what goes into out_proj.
+    """
+
+    queries_BHTK: Tensor
+    keys_BHSK: Tensor
+    patterns_BHTS: Tensor
+    values_BHSV: Tensor
+    heads_BTHV: Tensor
+    inputs: tuple[Tensor, ...]
+    fused_BTF: Tensor
+
+
 class Attention(nn.Module):
     """out_proj(fusion(heads)), where out_proj may be left out.
 
@@ -93,51 +110,35 @@ class Attention(nn.Module):
     def forward(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
         """x_BTC gives the queries, source_BSC the keys and values; in self-attention they are the same.
         padding_mask_BS: false where the source is padding; None if it has none."""
-        v_BHSV = self.values(source_BSC)
-        read_BTHV = self._read(x_BTC, source_BSC, v_BHSV, padding_mask_BS)
-        fused = self.fusion(read_BTHV, *self._besides(x_BTC, v_BHSV))
+        v_BHSV, heads_BTHV = self._read(x_BTC, source_BSC, self._mask(padding_mask_BS))[2:]
+        fused = self.fusion(heads_BTHV, *self._fusion_inputs(x_BTC, v_BHSV))
         return self.out_proj(fused.to(x_BTC.dtype))  # where a method has buffers of a wider type
 
-    def read(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
-        """The output of each head before fusion: z_BTHV."""
-        return self._read(x_BTC, source_BSC, self.values(source_BSC), padding_mask_BS)
+    def look(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Look:
+        """What it makes of an input, as of `forward`, step by step."""
+        mask = self._mask(padding_mask_BS)
+        q_BHTK, k_BHSK, v_BHSV, heads_BTHV = self._read(x_BTC, source_BSC, mask)
+        patterns_BHTS = self.scores.probabilities(q_BHTK, k_BHSK, mask)
+        if self.scores.reads_more:
+            patterns_BHTS = torch.full_like(patterns_BHTS, torch.nan)
+        inputs = self._fusion_inputs(x_BTC, v_BHSV)
+        fused_BTF = self.fusion(heads_BTHV, *inputs)
+        return Look(q_BHTK, k_BHSK, patterns_BHTS, v_BHSV, heads_BTHV, inputs, fused_BTF)
 
-    def besides(self, x_BTC: Tensor) -> tuple[Tensor, ...]:
-        """What the fusion gets besides the outputs of the heads: x_BTC, and v_BTHV if it reads values."""
-        return self._besides(x_BTC, self.values(x_BTC)) if self.fusion.reads_values else (x_BTC,)
-
-    def _besides(self, x_BTC: Tensor, v_BHTV: Tensor) -> tuple[Tensor, ...]:
-        return (x_BTC, v_BHTV.transpose(1, 2)) if self.fusion.reads_values else (x_BTC,)
-
-    def _read(
-        self, x_BTC: Tensor, source_BSC: Tensor, v_BHSV: Tensor, padding_mask_BS: Tensor | None
-    ) -> Tensor:
-        q_BHTK, k_BHSK = self.compared(x_BTC, source_BSC)
-        dropout = self.spec.dropout if self.training else 0.0
-        read_BHTV = self.scores(q_BHTK, k_BHSK, v_BHSV, self._mask(padding_mask_BS), dropout)
-        return self.gain(read_BHTV.to(x_BTC.dtype).transpose(1, 2))
-
-    def probabilities(
-        self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None
-    ) -> Tensor:
-        """The attention pattern of each head, without dropout: A_BHTS."""
-        return self.scores.probabilities(*self.compared(x_BTC, source_BSC), self._mask(padding_mask_BS))
-
-    def shown(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
-        """The patterns A_BHTS, for probes: NaN where they don't say all that heads read."""
-        patterns_BHTS = self.probabilities(x_BTC, source_BSC, padding_mask_BS)
-        return torch.full_like(patterns_BHTS, torch.nan) if self.scores.reads_more else patterns_BHTS
-
-    def compared(self, x_BTC: Tensor, source_BSC: Tensor) -> tuple[Tensor, Tensor]:
-        """The queries and keys of each head as its rule compares them: q_BHTK, k_BHSK."""
+    def _read(self, x_BTC: Tensor, source_BSC: Tensor, mask: Mask) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Queries and keys as the rule compares them, values, and the output of each head before fusion:
+        q_BHTK, k_BHSK, v_BHSV, z_BTHV."""
         q_BHTK = self._by_head(self.query(x_BTC), self.spec.heads, self.spec.key_width)
         k_BHSK = self._by_head(self.key(source_BSC), self.spec.key_heads, self.spec.key_width)
-        q_BHTK, k_BHSK = self.scores.prepared(q_BHTK, k_BHSK)
-        return self.turn(q_BHTK), self.turn(k_BHSK)
+        v_BHSV = self._by_head(self.value(source_BSC), self.spec.value_heads, self.spec.value_width)
+        q_BHTK, k_BHSK = map(self.turn, self.scores.before_rotary(q_BHTK, k_BHSK))
+        dropout = self.spec.dropout if self.training else 0.0
+        z_BTHV = self.scores(q_BHTK, k_BHSK, v_BHSV, mask, dropout).to(x_BTC.dtype).transpose(1, 2)
+        return q_BHTK, k_BHSK, v_BHSV, self.gain(z_BTHV)
 
-    def values(self, source_BSC: Tensor) -> Tensor:
-        """The values of each head: v_BHSV."""
-        return self._by_head(self.value(source_BSC), self.spec.value_heads, self.spec.value_width)
+    def _fusion_inputs(self, x_BTC: Tensor, v_BHTV: Tensor) -> tuple[Tensor, ...]:
+        """What the fusion gets besides the outputs of the heads: x_BTC, and v_BTHV if it reads values."""
+        return (x_BTC, v_BHTV.transpose(1, 2)) if self.fusion.reads_values else (x_BTC,)
 
     def _by_head(self, x_BTX: Tensor, sets: int, width: int) -> Tensor:
         """What each head has of a projection to so many sets: (B, H, T, width)."""

@@ -49,18 +49,16 @@ def look(model: Model, batch: Batch) -> list[Heads]:
     seen = []
     for site, (x_BTC, source_BSC, padding_mask_BS) in zip(model.sites(), inputs, strict=True):
         attention = site.attention
-        read_BTHV = attention.read(x_BTC, source_BSC, padding_mask_BS)
-        fuse = functools.partial(_fused, attention, x_BTC)
+        look = attention.look(x_BTC, source_BSC, padding_mask_BS)
+        contributions = attention.fusion.contributions(look.heads_BTHV, *look.inputs)
         seen.append(
             Heads(
                 site=site,
-                read=read_BTHV,
-                written=without_bias(
-                    attention.out_proj, attention.fusion.contributions(read_BTHV, *attention.besides(x_BTC))
-                ),
-                fused=fuse(read_BTHV),
+                read=look.heads_BTHV,
+                written=without_bias(attention.out_proj, contributions),
+                fused=without_bias(attention.out_proj, look.fused_BTF),
                 exact=attention.fusion.adds_up,
-                fuse=fuse,
+                fuse=functools.partial(_fused, attention, look.inputs),
                 real=real_at(site, batch),
             )
         )
@@ -68,15 +66,17 @@ def look(model: Model, batch: Batch) -> list[Heads]:
 
 
 @torch.no_grad()
-def _fused(attention: Attention, x_BTC: Tensor, read_BTHV: Tensor) -> Tensor:
-    return without_bias(attention.out_proj, attention.fusion(read_BTHV, *attention.besides(x_BTC)))
+def _fused(attention: Attention, inputs: tuple[Tensor, ...], read_BTHV: Tensor) -> Tensor:
+    return without_bias(attention.out_proj, attention.fusion(read_BTHV, *inputs))
 
 
 @torch.no_grad()
 def patterns_of(model: Model, batch: Batch) -> list[Tensor]:
-    """The patterns of each attention, A_BHTS, which is cheaper than `look`."""
+    """The patterns of each attention, A_BHTS."""
     inputs = inputs_of_attention(model, batch.inputs, batch.source)
-    return [site.attention.shown(*given) for site, given in zip(model.sites(), inputs, strict=True)]
+    return [
+        site.attention.look(*given).patterns_BHTS for site, given in zip(model.sites(), inputs, strict=True)
+    ]
 
 
 def real_at(site: Site, batch: Batch) -> Tensor:

@@ -44,7 +44,7 @@ def _largest(model: Model, batch: Batch, of: Callable[[Tensor], list[float]]) ->
     inputs = inputs_of_attention(model, batch.inputs, batch.source)
     for site, (x_BTC, source_BSC, _) in zip(model.sites(), inputs, strict=True):
         rows = zip(x_BTC.split(1), source_BSC.split(1), strict=True)  # of a decoder, without padding
-        each = [of(site.attention.shown(x, source)) for x, source in rows]
+        each = [of(site.attention.look(x, source).patterns_BHTS) for x, source in rows]
         largest = max(largest, *np.mean(each, axis=0))
     return float(largest)
 

@@ -103,7 +103,7 @@ def attention(spec: AttentionSpec, mask: Mask = CAUSAL) -> Attention:
 
 def fused(built: Attention, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
     """What the fusion makes of these outputs of heads, for this input."""
-    return built.fusion(z_BTHV, *built.besides(x_BTC))
+    return built.fusion(z_BTHV, *built.look(x_BTC, x_BTC).inputs)
 
 
 def with_random_weights(spec: AttentionSpec) -> Attention:

@@ -105,7 +105,7 @@ def require_sound(methods: Iterable[Method], only: Sequence[Check] = ()) -> list
 def shapes(kind: str, spec: AttentionSpec) -> None:
     """Outputs have the declared shape and are finite."""
     built, x_BTC = attention(spec), _input(spec)
-    read = built.read(x_BTC, x_BTC)
+    read = built.look(x_BTC, x_BTC).heads_BTHV
     wanted = (2, 11, spec.heads, spec.value_width)
     if read.shape != wanted:
         raise Broken(f"the heads read {tuple(read.shape)}, and (batch, time, heads, value width) is {wanted}")
@@ -279,7 +279,7 @@ def adds_up(kind: str, spec: AttentionSpec) -> None:
     """The contributions of the heads sum to fused (adds_up)."""
     built, z_BTHV, x_BTC = with_random_weights(spec), _heads(spec), _input(spec)
     failure = "adds_up is true, and fused is not the sum of what it is of each head alone,"
-    parts = built.fusion.contributions(z_BTHV, *built.besides(x_BTC))
+    parts = built.fusion.contributions(z_BTHV, *built.look(x_BTC, x_BTC).inputs)
     _require_equal(parts.sum(-2), fused(built, z_BTHV, x_BTC), failure)
 
 
@@ -311,9 +311,9 @@ def scale_folds(kind: str, spec: AttentionSpec) -> None:
 def patterns(kind: str, spec: AttentionSpec) -> None:
     """forward equals probabilities times the values, unless reads_more says that it reads more."""
     built, x_BTC = with_random_weights(spec), _input(spec)
-    values_BHTV = built.value(x_BTC).unflatten(-1, (spec.heads, spec.value_width)).transpose(1, 2)
-    wanted = (built.probabilities(x_BTC, x_BTC) @ values_BHTV).transpose(1, 2)
-    read = built.read(x_BTC, x_BTC)
+    look = built.look(x_BTC, x_BTC)
+    patterns_BHTS = built.scores.probabilities(look.queries_BHTK, look.keys_BHSK, built.mask)
+    wanted, read = (patterns_BHTS @ look.values_BHSV).transpose(1, 2), look.heads_BTHV
     if not built.scores.reads_more:
         _require_equal(read, wanted, "forward reads something else than probabilities · v,")
     elif spec.heads > 1 and relative_error(read, wanted) <= EXACT:
@@ -323,14 +323,14 @@ def patterns(kind: str, spec: AttentionSpec) -> None:
 def sums(kind: str, spec: AttentionSpec) -> None:
     """Each row of a pattern sums to 1 (sums_to_one)."""
     x_BTC = _input(spec)
-    rows = with_random_weights(spec).probabilities(x_BTC, x_BTC).sum(-1)
+    rows = with_random_weights(spec).look(x_BTC, x_BTC).patterns_BHTS.sum(-1)
     _require_equal(rows, torch.ones_like(rows), "sums_to_one is true, and a row is off")
 
 
 def bilinear(kind: str, spec: AttentionSpec) -> None:
     """Queries and keys matter by their products alone (bilinear)."""
     built, x_BTC = with_random_weights(spec), _input(spec)
-    q_BHTK, k_BHSK = built.compared(x_BTC, x_BTC)
+    q_BHTK, k_BHSK, *_ = built.look(x_BTC, x_BTC)
     turn = torch.linalg.qr(torch.randn(spec.key_width, spec.key_width, dtype=torch.float64))[0]
     before = built.scores.probabilities(q_BHTK, k_BHSK, built.mask)
     after = built.scores.probabilities(q_BHTK @ turn, k_BHSK @ turn, built.mask)

@@ -41,8 +41,8 @@ def mixing(attention: Attention) -> Tensor:
     """The matrices M_i of a static fusion, fused = Σ_i z_i M_i: (H, V, F)."""
     H, V, C = attention.spec.heads, attention.spec.value_width, attention.spec.d_model
     unit = torch.eye(H * V, dtype=torch.float64).view(1, H * V, H, V)
-    besides = attention.besides(unit.new_zeros(1, H * V, C))
-    return attention.fusion(unit, *besides)[0].unflatten(0, (H, V))
+    zeros = unit.new_zeros(1, H * V, C)
+    return attention.fusion(unit, *attention.look(zeros, zeros).inputs)[0].unflatten(0, (H, V))
 
 
 @torch.no_grad()

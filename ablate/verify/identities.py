@@ -160,8 +160,8 @@ def scores_add_up(b: Bench) -> Sides:
 
 @identity("6 not", "A(Σ Q_i K_iᵀ) ≠ A_i", "one softmax is no head's pattern", "Q3")
 def patterns_are_many(b: Bench) -> Sides:
-    own = b.concat.probabilities(b.x, b.x)
-    return _single(b).probabilities(b.x, b.x).expand_as(own), own
+    own = b.concat.look(b.x, b.x).patterns_BHTS
+    return _single(b).look(b.x, b.x).patterns_BHTS.expand_as(own), own
 
 
 def _single(b: Bench, **given: Any) -> Attention:
@@ -174,8 +174,8 @@ def _single(b: Bench, **given: Any) -> Attention:
 
 @identity("7", "A_single ∝ Π A_i^(1/√h)", "one head of full width is a product of the heads' patterns", "Q2")
 def a_product_of_experts(b: Bench) -> Sides:
-    product = b.concat.probabilities(b.x, b.x).pow(b.H**-0.5).prod(1, keepdim=True)
-    return _single(b).probabilities(b.x, b.x), product / product.sum(-1, keepdim=True)
+    product = b.concat.look(b.x, b.x).patterns_BHTS.pow(b.H**-0.5).prod(1, keepdim=True)
+    return _single(b).look(b.x, b.x).patterns_BHTS, product / product.sum(-1, keepdim=True)
 
 
 for _name, _words, _given in _also_without("7 not", "and it computes something else"):
@@ -192,9 +192,10 @@ def _rank_one(b: Bench, attention: Attention) -> Sides:
     t = min(T, 8)
     unit = torch.zeros(t * few, T, C, dtype=torch.float64)  # one unit input for each of the first numbers
     unit[:, :t, :few] = torch.eye(t * few, dtype=torch.float64).view(-1, t, few)
-    q, k = (one[:1].expand(t * few, -1, -1, -1) for one in attention.compared(b.x, b.x))
-    read = attention.scores(q, k, attention.values(unit), attention.mask, 0.0).transpose(1, 2)
-    written = attention.out_proj(attention.fusion(attention.gain(read), *attention.besides(unit)))[:, :t]
+    q, k = (one[:1].expand(t * few, -1, -1, -1) for one in attention.look(b.x, b.x)[:2])
+    with_unit = attention.look(unit, unit)
+    read = attention.scores(q, k, with_unit.values_BHSV, attention.mask, 0.0).transpose(1, 2)
+    written = attention.out_proj(attention.fusion(attention.gain(read), *with_unit.inputs))[:, :t]
     of_pairs = written.view(t, few, t, C).permute(2, 0, 1, 3)  # a row for each query and source
     sizes = torch.linalg.svdvals(of_pairs.reshape(t * t, few * C))
     return sizes / sizes[0], F.one_hot(torch.tensor(0), len(sizes)).double()
@@ -295,7 +296,7 @@ def gauge_changes_nothing(b: Bench) -> Sides:
 
 @identity("12 not", "same output ⇏ same z_i", "so measure what it writes, not what it reads", "Q4")
 def gauge_changes_what_is_read(b: Bench) -> Sides:
-    return _gauged(b).read(b.x, b.x), b.concat.read(b.x, b.x)
+    return _gauged(b).look(b.x, b.x).heads_BTHV, b.concat.look(b.x, b.x).heads_BTHV
 
 
 @identity("13", "mean = sum with h·W, h·lr, wd/h, eps/h", "equal at every step of AdamW", "Q0")
@@ -341,7 +342,7 @@ def differences_leave_the_range(b: Bench) -> Sides:
 
 
 def _clamped(b: Bench, attention: Attention) -> Sides:
-    z = attention.read(b.x, b.x).transpose(1, 2)
+    z = attention.look(b.x, b.x).heads_BTHV.transpose(1, 2)
     values = b.projected(attention, "value", b.V)
     slack = 1e-12 * values.abs().max()
     return z.clamp(values.cummin(-2).values - slack, values.cummax(-2).values + slack), z
@@ -406,7 +407,7 @@ def weights_fold(b: Bench) -> Sides:
 
 @identity("22", "W_Q ↔ W_K transposes Q Kᵀ", "in the scores queries and keys change places", "Q1")
 def swapped_scores(b: Bench) -> Sides:
-    (q, k), (q_swapped, k_swapped) = (one.compared(b.x, b.x) for one in (b.concat, _swapped(b)))
+    (q, k), (q_swapped, k_swapped) = (one.look(b.x, b.x)[:2] for one in (b.concat, _swapped(b)))
     return q_swapped @ k_swapped.mT, (q @ k.mT).mT
 
 
@@ -477,7 +478,7 @@ def _after_the_turn(b: Bench, keys: Tensor, values: Tensor, **given: Any) -> Sid
     one, folded = (b.attention(**given) for _ in range(2))
     for name, matrix in (("key", keys), ("value", values)):
         folded.get_parameter(f"{name}.weight").copy_(matrix @ one.get_parameter(f"{name}.weight"))
-    q, k = one.compared(b.x, b.x)
+    q, k, *_ = one.look(b.x, b.x)
     patterns = b.patterns(b.K**-0.5 * q @ _mapped(keys, k).mT)
     return b.out(folded), b.written(patterns @ _mapped(values, b.projected(one, "value", b.V)), one)
 

@@ -43,7 +43,7 @@ class Scores(Part):
         """The matrix-product FLOPs that the method adds to QKᵀ and AV, per token, source and layer."""
         return 0
 
-    def prepared(self, q_BHTK: Tensor, k_BHSK: Tensor) -> tuple[Tensor, Tensor]:
+    def before_rotary(self, q_BHTK: Tensor, k_BHSK: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys before model.position=rope turns them, for forward and probabilities. What treats
         channels unlike each other, as the gain of a norm, belongs here."""
         return q_BHTK, k_BHSK

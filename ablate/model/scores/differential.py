@@ -43,7 +43,7 @@ class Differential(Scores):
     def count_flops_per_source(cls, shape: HeadShape, options: Any) -> int:
         return 2 * shape.heads * shape.value_width  # the values are read twice
 
-    def prepared(self, q_BHTK: Tensor, k_BHSK: Tensor) -> tuple[Tensor, Tensor]:
+    def before_rotary(self, q_BHTK: Tensor, k_BHSK: Tensor) -> tuple[Tensor, Tensor]:
         """Each half of the channels as a head of its own: first all first halves, then all second ones."""
         q, k = (torch.cat(x.chunk(2, -1), 1) for x in (q_BHTK, k_BHSK))
         return q, k

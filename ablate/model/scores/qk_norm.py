@@ -23,6 +23,6 @@ class QKNorm(Softmax):
         self.query_gain = nn.Parameter(torch.ones(shape.key_width))
         self.key_gain = nn.Parameter(torch.ones(shape.key_width))
 
-    def prepared(self, q_BHTK: Tensor, k_BHSK: Tensor) -> tuple[Tensor, Tensor]:
+    def before_rotary(self, q_BHTK: Tensor, k_BHSK: Tensor) -> tuple[Tensor, Tensor]:
         width = (self.shape.key_width,)
         return F.rms_norm(q_BHTK, width, self.query_gain), F.rms_norm(k_BHSK, width, self.key_gain)

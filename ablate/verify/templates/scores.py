@@ -49,7 +49,7 @@ class Mine(Scores):
         # start at constants, or use ablate.methods.Linear for random weights.
         self.beta = nn.Parameter(torch.full((shape.heads, 1, 1), options.start))
 
-    # Define prepared(self, q_BHTK, k_BHSK), which returns both, for a norm of queries and keys: rotary
+    # Define before_rotary(self, q_BHTK, k_BHSK), which returns both, for a norm of queries and keys: rotary
     # positions turn them after it.
     # Define count_flops_per_source(cls, shape, options) as a class method if the method has matrix products
     # besides QKᵀ and AV: their FLOPs per token and source. `ablate check` says the number.

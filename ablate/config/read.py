@@ -189,7 +189,7 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
     raise ConfigError(line_on(given) or f"{given}: expected {expected}")
 
 
-PLAIN: dict[Any, Callable[[str], Any]] = {
+FROM_TEXT: dict[Any, Callable[[str], Any]] = {
     int: int,
     float: float,
     bool: {"true": True, "false": False}.__getitem__,
@@ -197,9 +197,9 @@ PLAIN: dict[Any, Callable[[str], Any]] = {
 
 
 def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
-    if isinstance(value, str) and hint in PLAIN:  # such is a value by ${oc.env:NAME}
+    if from_text := FROM_TEXT.get(hint) if isinstance(value, str) else None:  # as of ${oc.env:NAME}
         with contextlib.suppress(KeyError, ValueError):
-            return _convert_scalar(hint, PLAIN[hint](value), path)
+            return _convert_scalar(hint, from_text(value), path)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if hint is float and is_number and abs(value) <= sys.float_info.max:
         return float(value)

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ablate.config.gone import line_on
@@ -189,17 +189,17 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
     raise ConfigError(line_on(given) or f"{given}: expected {expected}")
 
 
-FROM_TEXT: dict[Any, Callable[[str], Any]] = {
-    int: int,
-    float: float,
-    bool: {"true": True, "false": False}.__getitem__,
-}
+def _from_text(hint: Any, value: Any) -> Any:
+    """The number or truth value that a text says, such as one of ${oc.env:NAME}; any other as it is."""
+    of_type = {int: int, float: float, bool: {"true": True, "false": False}.__getitem__}
+    if isinstance(value, str) and hint in of_type:
+        with contextlib.suppress(KeyError, ValueError):
+            return of_type[hint](value)
+    return value
 
 
 def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
-    if from_text := FROM_TEXT.get(hint) if isinstance(value, str) else None:  # as of ${oc.env:NAME}
-        with contextlib.suppress(KeyError, ValueError):
-            return _convert_scalar(hint, from_text(value), path)
+    value = _from_text(hint, value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if hint is float and is_number and abs(value) <= sys.float_info.max:
         return float(value)

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
+from ablate import live
 from ablate.analysis import looks, stats
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
@@ -20,7 +21,6 @@ from ablate.analysis.looks import Decisions, Looks
 from ablate.compose.sweep import compose
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
-from ablate.live import board
 from ablate.phrases import texts
 from ablate.reporting.answers import lines as answer_lines
 from ablate.reporting.words import sentences
@@ -433,7 +433,7 @@ def test_a_study_says_what_each_look_decides(calm):
     first = next(line for line in err.splitlines() if line != SLOWER)
     assert len(table) < 48 and ", at most 48] " in first
     assert "at whichever look each was decided" in "\n".join(answer_lines(result, results.records))
-    now = board.look(Store(directory / "runs"), "fusion")
+    now = live.look(Store(directory / "runs"), "fusion")
     assert now.is_over and now.line == f"{len(table)} done"
     again = call_cli(*STUDY, cwd=directory)
     assert again.returncode == 0 and " runs had finished before" in again.stderr

@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from ablate import live
 from ablate.execution.events import Evaluated, Finished
-from ablate.live import board
-from ablate.live.board import Board, Pace, summary, time_left
+from ablate.live import Board, Pace, summary, time_left
 from ablate.printing import console
 from ablate.probes.study import find as probed
 from ablate.store.columns import Status
@@ -243,8 +243,8 @@ def test_loose_runs_are_compared_with_their_like(tmp_path: Path):
 def test_a_terminal_has_how_far_the_runs_are(four, monkeypatch):
     monkeypatch.chdir(four)
     screen = io.StringIO()
-    monkeypatch.setattr(board, "SHARE", 1e9)  # every time
-    monkeypatch.setattr(board, "console", lambda **_: console(file=screen, force_terminal=True, width=100))
+    monkeypatch.setattr(live, "SHARE", 1e9)  # every time
+    monkeypatch.setattr(live, "console", lambda **_: console(file=screen, force_terminal=True, width=100))
     store = Store()
     row = next(row for row in store.rows() if row["status"] == "done")
     name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))

@@ -115,7 +115,7 @@ def runs(
         source = find_source(study)
         store, study = source.store or store, source.study or None
     if watch:
-        from ablate.live.board import watch as watch_store
+        from ablate.live import watch as watch_store
 
         return watch_store(store, study)
     rows = store.rows() if study is None else store.study_rows(study)

@@ -27,7 +27,7 @@ from ablate.execution.run import PlacedRun, prepare, require_planned
 from ablate.launch.pool import train_all, train_or_wait
 from ablate.launch.processes import SAFE_PATH
 from ablate.launch.queue import processes
-from ablate.live.board import Board, Lines, one_by_one
+from ablate.live import Board, Lines, one_by_one
 from ablate.store.record import StudyRecord
 from ablate.store.rows import swept
 from ablate.store.run_files import Stamp

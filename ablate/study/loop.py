@@ -11,7 +11,7 @@ from ablate.data.corpus import forget
 from ablate.execution.execute import settled
 from ablate.execution.run import PlacedRun, Run
 from ablate.execution.stored import require_as_begun
-from ablate.live.board import Board, Lines, one_by_one
+from ablate.live import Board, Lines, one_by_one
 from ablate.phrases import lines_if
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status

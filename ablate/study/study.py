@@ -26,7 +26,7 @@ from ablate.data.text import CorpusError
 from ablate.execution import plugins
 from ablate.execution.formulas import before_training
 from ablate.execution.run import PlacedRun, Run, prepare
-from ablate.live.board import checking
+from ablate.live import checking
 from ablate.phrases import first_few
 from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord
 from ablate.study.config import Design, Rows, StudyConfig

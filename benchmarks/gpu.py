@@ -36,7 +36,8 @@ import torch
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.compute import device
-from ablate.execution.run import PlacedRun, build, build_group, prepare, training
+from ablate.execution.networks import build, build_group, training
+from ablate.execution.run import PlacedRun, prepare
 from ablate.files.atomic import write_atomically
 from ablate.phrases import lines_if
 from ablate.training.batches import batches

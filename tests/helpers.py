@@ -295,6 +295,7 @@ def call_cli(
         mock.patch.multiple(sys, argv=["ablate", *arguments], stdin=given, stdout=out, stderr=err),
         # Workers come from the server of WARM, which has loaded PyTorch.
         mock.patch("ablate.launch.processes._server", multiprocessing.forkserver._forkserver),
+        mock.patch("ablate.launch.processes.WITHOUT_TORCH", ["tests.warm"]),
         no_later_than(timeout_s),
     ):
         try:

@@ -10,7 +10,8 @@ from torch import Tensor
 from ablate.compute import arithmetic, device
 from ablate.compute.arithmetic import EMULATED, NATIVE, PLAIN, TABLE, Arithmetic, in_float32, onednn
 from ablate.data.splits import Batch, Stream
-from ablate.execution.run import build, build_group, prepare
+from ablate.execution.networks import build, build_group
+from ablate.execution.run import prepare
 from ablate.model.attend import CAUSAL, EVERYTHING, FORMULATIONS, fused
 from ablate.model.models import build_model
 from ablate.model.scores.windows import Near

@@ -375,7 +375,7 @@ def test_a_failed_run_keeps_its_row_and_its_reason(tmp_path, monkeypatch):
     def training(*_: Any, **__: Any) -> None:
         raise RuntimeError("no luck\nat all")
 
-    monkeypatch.setattr("ablate.execution.execute.training", training)
+    monkeypatch.setattr("ablate.execution.networks.training", training)
     run = prepare(make_config(*QUICK, "train.save=none"))
     execute(run, ignore, tmp_path)
     row = Store(tmp_path).run(run.name).read()

@@ -10,7 +10,8 @@ import torch
 from ablate.compute import device as devices
 from ablate.compute import limits
 from ablate.execution import grouping
-from ablate.execution.run import build_group, prepare, to_checkpoint, to_state, training
+from ablate.execution.networks import build_group, to_checkpoint, to_state, training
+from ablate.execution.run import prepare
 from ablate.training.events import Evaluation, Resumable, State, Step
 from tests.helpers import CONCAT, QUICK, call_cli, make_config
 
@@ -91,7 +92,7 @@ def test_memory_that_runs_out_is_one_line_and_the_next_run_has_it_again(device, 
             def no_memory(*_, **__):
                 raise torch.OutOfMemoryError(NO_MEMORY)
 
-            little.setattr("ablate.execution.execute.training", no_memory)
+            little.setattr("ablate.execution.networks.training", no_memory)
         try:
             done = call_cli(*run, cwd=tmp_path)
         finally:

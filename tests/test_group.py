@@ -20,7 +20,8 @@ from ablate.data.splits import Batch, Stream
 from ablate.execution.events import Finished, Noticed, ignore
 from ablate.execution.execute import Task, execute, execute_group
 from ablate.execution.grouping import kind, why_alone
-from ablate.execution.run import PlacedRun, build, build_group, prepare, to_checkpoint, to_state, training
+from ablate.execution.networks import build, build_group, to_checkpoint, to_state, training
+from ablate.execution.run import PlacedRun, prepare
 from ablate.execution.trained import load_model
 from ablate.files.atomic import StoreError
 from ablate.methods import Fusion

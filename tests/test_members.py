@@ -174,7 +174,7 @@ def test_a_worker_takes_as_many_as_fit_and_gives_the_others_back(tmp_path, monke
     runs, heard = runs_of("train.steps=2", members=MEMBERS), list[Any]()
     with contextlib.ExitStack() as others:
         others.enter_context(Store().run(runs[0].name).attempt({}, {}, known=[]))
-        try_next(lambda: [(run, []) for run in runs], heard.append)
+        try_next(1, lambda: [(run, []) for run in runs], heard.append)
     ended = {name: event for name, event in heard if isinstance(event, pool.LAST_WORDS)}
     assert [type(ended[run.name]) for run in runs] == [Taken, pool.Finished, PutBack]
     assert ended[runs[2].name] == PutBack(2)

@@ -16,7 +16,8 @@ from ablate import rng
 from ablate.config.schema import PartConfig
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
-from ablate.execution.run import PlacedRun, build, prepare
+from ablate.execution.networks import build
+from ablate.execution.run import PlacedRun, prepare
 from ablate.execution.trained import load_model
 from ablate.methods import Fusion, Linear
 from ablate.model import fusion

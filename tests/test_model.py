@@ -10,10 +10,11 @@ from torch import Tensor
 from ablate import rng
 from ablate.model import scores
 from ablate.model.attend import CAUSAL, EVERYTHING, Mask
-from ablate.model.attention import Attention, head_shape
+from ablate.model.attention import Attention
 from ablate.model.fusion import Fusion
 from ablate.model.layers import Linear
 from ablate.model.models import LM, Model, build_model, decayed, draw_weights
+from ablate.model.shape import head_shape
 from ablate.model.sizing import resolve_spec
 from tests.helpers import PRIMES, make_spec, quick_config
 

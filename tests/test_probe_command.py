@@ -95,7 +95,7 @@ def ids(where: Path, fusion: str) -> list[str]:
 
 
 def test_a_model_is_looked_at_in_float64_whatever_its_product_takes(monkeypatch):
-    monkeypatch.setattr("ablate.execution.run.arithmetic", lambda *_: Arithmetic(onednn))
+    monkeypatch.setattr("ablate.execution.networks.arithmetic", lambda *_: Arithmetic(onednn))
     run = prepare(make_config(*QUICK, *GRAMMAR))
     tokens = torch.zeros(1, 16, dtype=torch.int64)
     assert in_float64(run)(tokens).dtype == torch.float64

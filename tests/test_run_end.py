@@ -7,7 +7,7 @@ import math
 import pytest
 
 from ablate.data import text_statistics
-from ablate.execution import formulas
+from ablate.execution import networks
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
@@ -22,14 +22,14 @@ QUICK += ("train.batch=2", "train.steps=4", "train.eval_every=2", "model.context
 
 @pytest.mark.parametrize("number", [math.inf, math.nan])
 def test_a_loss_at_the_end_that_is_not_finite_is_a_divergence_of_that_column(tmp_path, monkeypatch, number):
-    run, scores = prepare(make_config(*QUICK)), formulas.scores
+    run, scores = prepare(make_config(*QUICK)), networks.scores
 
     def scoring(group, split, *, context):
         (given,) = scores(group, split, context=context)
         return [dataclasses.replace(given, nats=number)]
 
     whole = execute(run, ignore, tmp_path / "whole")
-    monkeypatch.setattr(formulas, "scores", scoring)
+    monkeypatch.setattr(networks, "scores", scoring)
     row = execute(run, ignore, tmp_path / "lost")
     assert row["status"] == "diverged"
     assert row["error"] == "test_loss not finite after the last step"

@@ -166,7 +166,7 @@ composed_once = functools.cache(compose)  # a sweep keeps what it has composed o
 def planned(sweep, monkeypatch):
     """The outcome of a dry run that times nothing. primary: the contrasts, in place of those of the study."""
     monkeypatch.setattr("ablate.study.estimate.total", lambda *_: 1.0)
-    monkeypatch.setattr(slower, "bfloat16_is_slow", lambda device: True)
+    monkeypatch.setattr("ablate.compute.arithmetic.bfloat16_is_slow", lambda device: True)
 
     def planned(*overrides: str, primary: list[Any] | None = None) -> Outcome:
         asked = sweep(*overrides)

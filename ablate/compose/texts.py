@@ -20,11 +20,17 @@ _CONVERTED = re.compile(
 )
 # range(0,3), which is of numbers, and x(1).txt, which is no text without quotes.
 _CALL = re.compile(r"\s*(?!(choice|shuffle|sort|tag)\()[^,\[\"']*\(")
+# An element of a list that has a sign which Hydra reads in quotes alone, as [fusion=sum:0.05] has.
+_EQUATION = re.compile(r"""(?<=[\[,])\s*([\w.]+=[^\[\],{}'"]+)""")
 
 
 def as_written(override: str) -> str:
-    """The override with quotes around what Hydra would convert, if its key takes text."""
+    """The override with quotes around what Hydra would convert, if its key takes text, and around equations
+    in a list."""
     key, equals, value = override.partition("=")
+    if value.startswith("["):
+        value = _EQUATION.sub(r"'\1'", value)
+        override = key + equals + value
     if not _takes_text(key.lstrip("+")) or _CALL.match(value):
         return override
     return key + equals + _CONVERTED.sub(lambda found: found[1] or f'{found[2]}"{found[3]}"', value)

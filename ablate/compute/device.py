@@ -6,22 +6,36 @@ import os
 import platform
 import resource
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
-import torch
 
 from ablate.compute.limits import side_by_side
 from ablate.config.rules import ConfigError
+from ablate.lazy import torch
 
 # At most so many workers on one GPU, if nobody says how many: each loads CUDA into its memory.
 SHARE_A_GPU = 4
-CPU = torch.device("cpu")
 CPUINFO = Path("/proc/cpuinfo")
 
 
-def pick(name: str) -> torch.device:
+@dataclass(frozen=True)
+class Nowhere:
+    """In the place of a torch.device, for a run that computes nothing."""
+
+    type: str = "simulated"
+    index: None = None
+
+    def __str__(self) -> str:
+        return self.type
+
+
+SIMULATED: Any = Nowhere()
+
+
+def pick(name: str) -> "torch.device":
     """The torch device for a value of `device`. Raises ConfigError for one that this machine lacks."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
@@ -33,28 +47,28 @@ def pick(name: str) -> torch.device:
     return device
 
 
-def each(devices: Collection[torch.device]) -> list[str]:
+def each(devices: Collection["torch.device"]) -> list[str]:
     """What CUDA_VISIBLE_DEVICES has to be for a process to have a GPU of its own, for each of several GPUs;
     empty unless there are several and nobody chose among them."""
-    count = torch.cuda.device_count() if {*devices} == {torch.device("cuda")} else 0
+    count = torch.cuda.device_count() if {*map(str, devices)} == {"cuda"} else 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
     return visible.split(",")[:count] if count > 1 else []
 
 
-def workers(devices: Collection[torch.device], threads: int, *, alone: bool = True) -> int:
+def workers(devices: Collection["torch.device"], threads: int, *, alone: bool = True) -> int:
     """How many processes to train in at once on these devices, each with so many threads: one on each of
     several GPUs; on one, SHARE_A_GPU at most if each run is trained alone, and one if runs are trained as
     one; else as many as the cores have room for."""
     if gpus := each(devices):
         return len(gpus)
     most = side_by_side(threads)
-    if all(device.type == "cpu" for device in devices):
+    if all(device.type != "cuda" for device in devices):
         return most
     return min(most, SHARE_A_GPU) if alone else 1
 
 
 @contextlib.contextmanager
-def deterministic(device: torch.device) -> Iterator[None]:
+def deterministic(device: "torch.device") -> Iterator[None]:
     """Have CUDA compute the same bytes each time, as a CPU does with as many threads. An operation that it
     can't compute so raises RuntimeError."""
     if device.type != "cuda":
@@ -72,13 +86,13 @@ def deterministic(device: torch.device) -> Iterator[None]:
         flags.fill_uninitialized_memory = before[1]
 
 
-def release_memory(device: torch.device) -> None:
+def release_memory(device: "torch.device") -> None:
     """Give the memory that no tensor uses back to the device, for other processes."""
     if device.type == "cuda" and not is_lost(device):
         torch.cuda.empty_cache()
 
 
-def is_lost(device: torch.device) -> bool:
+def is_lost(device: "torch.device") -> bool:
     """Whether CUDA refuses all further work of this process, as after an index out of range on the device."""
     if device.type == "cuda":
         try:
@@ -99,17 +113,25 @@ def with_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def describe(device: torch.device) -> str:
+def use_threads(device: "torch.device", count: int) -> None:
+    """PyTorch computes with so many threads from now on."""
+    if device != SIMULATED:
+        torch.set_num_threads(count)
+
+
+def describe(device: "torch.device") -> str:
     if device.type == "cuda":
         return f"{device}: {torch.cuda.get_device_name(device)}"
     return device.type
 
 
-def processor(device: torch.device = CPU) -> str:
+def processor(device: "torch.device | None" = None) -> str:
     """The kind of processor that computes: its name and its instruction set; of a GPU, the card's name. Two
-    kinds round differently, so one run has other losses on each."""
-    if device.type == "cuda":
+    kinds round differently, so one run has other losses on each. device: by default the CPU."""
+    if device and device.type == "cuda":
         return torch.cuda.get_device_name(device)
+    if device and device == SIMULATED:
+        return device.type
     name = _cpu().get("model name") or platform.processor() or platform.machine()
     return f"{name} ({instruction_set()})"
 
@@ -140,20 +162,20 @@ def _cpu() -> dict[str, str]:
     return {}
 
 
-def memory_of(device: torch.device) -> float:
+def memory_of(device: "torch.device") -> float:
     """The most memory, in bytes, that a run on this device can have."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return psutil.virtual_memory().total + psutil.swap_memory().total
 
 
-def reset_peak_memory(device: torch.device) -> None:
+def reset_peak_memory(device: "torch.device") -> None:
     """Begin to measure peak_memory_mb anew, where that can be."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
-def peak_memory_mb(device: torch.device) -> float:
+def peak_memory_mb(device: "torch.device") -> float:
     """Peak memory in MB of 10⁶ bytes: of the device for CUDA, else of the process."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)

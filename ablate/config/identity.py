@@ -10,6 +10,8 @@ from ablate.config.read import hints
 from ablate.config.rules import OutsideIdentity
 from ablate.config.schema import RunConfig
 
+SIMULATED = "simulated-"  # begins the names of runs that are not trained
+
 _write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -27,7 +29,8 @@ def run_name(config: RunConfig, identity: str) -> str:
     """The name of a run's directory: readable, and unique as it ends in the first half of the identity."""
     projected = "" if config.out_proj else "-noproj"
     size = f"d{config.model.d_model}x{config.model.layers}"
-    return f"{config.fusion.name}-h{config.heads}{projected}-{size}-s{config.seed}-{identity[:8]}"
+    kind = SIMULATED if config.train.simulated else ""
+    return f"{kind}{config.fusion.name}-h{config.heads}{projected}-{size}-s{config.seed}-{identity[:8]}"
 
 
 def short_id(name: str) -> str:
@@ -43,11 +46,21 @@ def digest(content: Any) -> str:
 def identity_keys(config: Any) -> dict[str, Any]:
     """The keys of a configuration that decide what a run computes, with their values, nested as in it."""
     values = {key: getattr(config, key) for key in deciding(type(config))}
-    return {key: identity_keys(of) if dataclasses.is_dataclass(of) else of for key, of in values.items()}
+    return {
+        key: identity_keys(of) if dataclasses.is_dataclass(of) else of
+        for key, of in values.items()
+        if of is not None or key not in _outside(type(config), null_only=True)
+    }
 
 
 @functools.cache
 def deciding(cls: type) -> list[str]:
     """The keys of a configuration class that are part of the identity."""
-    rules = {key: get_args(hint)[1:] for key, hint in hints(cls).items()}
-    return [key for key, own in rules.items() if not any(isinstance(rule, OutsideIdentity) for rule in own)]
+    outside = _outside(cls, null_only=False)
+    return [key for key in hints(cls) if key not in outside]
+
+
+@functools.cache
+def _outside(cls: type, *, null_only: bool) -> set[str]:
+    rule = OutsideIdentity(null_only)
+    return {key for key, hint in hints(cls).items() if rule in get_args(hint)[1:]}

@@ -48,7 +48,7 @@ def read_value(key: str, value: Any) -> Any:
     """This plain value as a run has it. key: dotted; an unknown key accepts anything. Raises ConfigError if
     no run accepts the value."""
     hint = dotted(RunConfig).get(key, Any)
-    return value if dataclasses.is_dataclass(hint) else convert(hint, value, key)
+    return value if dataclasses.is_dataclass(bare(hint)) else convert(hint, value, key)
 
 
 @functools.cache
@@ -63,8 +63,9 @@ def dotted(cls: Any, path: str = "") -> Mapping[str, Any]:
 
 
 def bare(hint: Any) -> Any:
-    """A type without its rules."""
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    """A type without its rules; of a group of keys that may be null, that of the group."""
+    hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return next(filter(dataclasses.is_dataclass, get_args(hint)), hint)
 
 
 def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: str = OF_A_RUN) -> T:
@@ -180,7 +181,7 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
                 return convert(hint, value, path)
         except ConfigError as error:
             reasons.append(error)
-    if isinstance(reasons[0], UnknownKey):
+    if not str(reasons[0]).startswith(f"{path}="):  # about a key within it
         raise reasons[0]
     base = _expected(hints[0])
     if isinstance(value, int | float) and not isinstance(value, bool) and "number" in base:

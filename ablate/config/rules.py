@@ -135,7 +135,10 @@ class ErrorText(Rule):
 
 @dataclass(frozen=True)
 class OutsideIdentity(Rule):
-    """The key does not change what a run computes, so it stays out of the run's identity."""
+    """The key does not change what a run computes, so it stays out of the run's identity. null_only: that is
+    so of the value null alone."""
+
+    null_only: bool = False
 
 
 Count = Annotated[int, AtLeast(1), AtMost(2**31)]

@@ -12,6 +12,7 @@ from ablate.config.rules import (
     AtMost,
     ConfigError,
     Count,
+    ErrorText,
     NonNegative,
     OutsideIdentity,
     Positive,
@@ -26,6 +27,7 @@ STANDARD_FUSION = "concat"
 STANDARD_SCORES = "softmax"
 STANDARD_HEADS = 4
 ENCODER_DECODER = "encoder-decoder"
+EFFECT = r".*[^:]:\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?"  # a condition, and nats
 # The options of corpora that take any text.
 TEXTS_OF_CORPORA = ("corpus.path", "corpus.target", "corpus.encoding")
 # The exchangeable parts of attention, each with the entry point group in which packages name their methods.
@@ -75,6 +77,23 @@ def standard_hidden(d_model: int, mlp: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SimulatedConfig:
+    """What is assumed of a run whose losses come from a formula (ablate.execution.simulated)."""
+
+    sd: NonNegative
+    correlation: Ratio
+    effects: Annotated[
+        tuple[Annotated[str, Spelled(EFFECT, "write KEY=VALUE:NATS, as fusion=sum:0.05")], ...],
+        ErrorText("write a list of KEY=VALUE:NATS, as [fusion=sum:0.05]"),
+    ]
+    best_lr: Positive
+    octave: NonNegative
+    late: Ratio
+    diverged: Ratio
+    step_ms: NonNegative
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     steps: Count
     batch: Count
@@ -91,6 +110,7 @@ class TrainConfig:
     precision: Literal["float32", "bfloat16"]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
+    simulated: Annotated[SimulatedConfig | None, OutsideIdentity(null_only=True)] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from ablate.config.identity import digest
 from ablate.config.schema import CorpusConfig
@@ -20,6 +19,7 @@ from ablate.data.examples import BLOCK, Blocks, blocks_of, fingerprint, hashed, 
 from ablate.data.splits import Batch, Split, spread, target_positions
 from ablate.data.text import CorpusError
 from ablate.data.tokenizers import Tokenizer, WithSeparator, fitted
+from ablate.lazy import torch
 from ablate.rng import generator
 
 # Batches that are ordered by length together. More of them save padding and cost learning: with 2, 4 and 16,
@@ -196,7 +196,7 @@ def _length(pair: Pair) -> tuple[int, int]:
     return len(pair.source), len(pair.target)
 
 
-def _padded(rows: Sequence[np.ndarray], filler: int) -> torch.Tensor:
+def _padded(rows: Sequence[np.ndarray], filler: int) -> "torch.Tensor":
     """The rows, padded with filler: (B, length of the longest row), int64."""
     padded = np.full((len(rows), max(map(len, rows))), filler, np.int64)
     for at, row in enumerate(rows):

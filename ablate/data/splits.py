@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ablate.data.corpora import IGNORE_INDEX
+from ablate.lazy import Tensor, torch
 from ablate.rng import generator
 
 
@@ -26,7 +25,7 @@ class Batch(NamedTuple):
     target_positions: Tensor | None = None
     source: Tensor | None = None
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: "torch.device") -> "Batch":
         return self.each(lambda part: part.to(device, non_blocking=True))
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":

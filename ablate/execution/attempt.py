@@ -1,5 +1,6 @@
 """One run under way: what it writes and tells while it is trained, and the row that it ends with."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec
@@ -8,14 +9,12 @@ from ablate.compute import device
 from ablate.config.identity import digest
 from ablate.execution import formulas
 from ablate.execution.events import Evaluated, Finished, Listener, Noticed
-from ablate.execution.formulas import Final
-from ablate.execution.run import PlacedRun, arrays, to_checkpoint, to_state
+from ablate.execution.run import PlacedRun
 from ablate.files.atomic import StoreError
-from ablate.model.models import Model
 from ablate.store.columns import METRICS_COLUMNS, RESULTS, Row, Status, csv_text
 from ablate.store.run_files import RunWriter, Stamp
 from ablate.store.stored_run import StoredRun
-from ablate.training.events import Began, Diverged, Evaluation, Event, Resumable, State
+from ablate.training.events import Began, Diverged, Evaluation, Event, Final, Kept
 
 Arguments = ParamSpec("Arguments")
 
@@ -39,7 +38,7 @@ def _unless_lost(method: Callable[Concatenate["Attempt", Arguments], None]) -> C
 class Attempt:
     """row: of the run that begins. finished: of its earlier result, if there is one, with its stamp.
 
-    start: the state that it resumes from. error: why it ends without a row, as when another process has taken
+    error: why it ends without a row, as when another process has taken
     it over; then nothing of it is written any more.
     """
 
@@ -56,7 +55,6 @@ class Attempt:
         self.run, self.row = run, row
         self.error: StoreError | None = None
         self.ended = False  # whether its row is the result
-        self.start: State | None = to_state(writer.start) if writer.start else None
         self.writer, self._listener, self._stored = writer, listener, stored
         self._finished, self._known = finished, known
         self._metrics: list[Row] = []
@@ -100,8 +98,11 @@ class Attempt:
                 self.writer.log(how)
             case Evaluation():
                 self._evaluated(event)
-            case Resumable(state=state):
-                self.writer.checkpoint(to_checkpoint(state, self._metrics, self._members))
+            case Kept(checkpoint=kept):
+                own = {"metrics": self._metrics, "members": self._members}
+                self.writer.checkpoint(dataclasses.replace(kept, **own))
+            case Final():
+                self._trained(event)
             case Diverged():
                 self.writer.log(str(event))
                 self.row |= formulas.at_divergence(self.run, event, self._metrics)
@@ -118,15 +119,14 @@ class Attempt:
         if train_loss is not None:
             self._listener(Evaluated(step, train_loss, val_loss, event.tokens_per_s))
 
-    @_unless_lost
-    def trained(self, model: Model, final: Final) -> None:
-        """The model after its last step, with its scores."""
+    def _trained(self, final: Final) -> None:
         assert self._last is not None, "training ends with an evaluation"
-        memory_mb = device.peak_memory_mb(self.run.device) / self._together
-        row = formulas.at_end(self.run, model, self._last, self._metrics, final)
-        if self.run.config.train.save == "model":
-            self.writer.write_weights(arrays(model.state_dict()))
-        row |= {"status": Status.DONE, "peak_memory_mb": round(memory_mb, 1)}
+        row = formulas.at_end(self.run, self._last, self._metrics, final)
+        if final.weights:
+            self.writer.write_weights(final.weights)
+        row |= {"status": Status.DONE}
+        if not self.run.is_simulated:
+            row["peak_memory_mb"] = round(device.peak_memory_mb(self.run.device) / self._together, 1)
         if lost := [column for column, value in row.items() if not _is_finite(value)]:  # of averages
             error = f"{' and '.join(lost)} not finite after the last step"
             row |= {**dict.fromkeys(lost), "status": Status.DIVERGED, "error": error}

@@ -4,28 +4,28 @@ import contextlib
 import dataclasses
 import inspect
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-import torch
 
 from ablate.compute import device
 from ablate.execution import formulas, plugins
 from ablate.execution.attempt import Attempt
 from ablate.execution.events import Listener, Noticed, Skipped, ignore
-from ablate.execution.run import PlacedRun, Run, build_group, training
+from ablate.execution.run import PlacedRun, Run
+from ablate.execution.simulated import simulated
 from ablate.files.atomic import StoreError
-from ablate.model.attention import parts_of
+from ablate.lazy import torch
+from ablate.model.shape import parts_of
 from ablate.phrases import counted, error_line, out_of_memory
 from ablate.store.columns import Row, Status
 from ablate.store.lease import Heartbeat
 from ablate.store.provenance import machine, parts_code, provenance, status_now
-from ablate.store.run_files import Damaged, Stamp
+from ablate.store.run_files import Checkpoint, Damaged, Stamp
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
-from ablate.training.events import Began, Checked, Step
+from ablate.training.events import Began, Checked, Event, Step
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ def execute_group(tasks: Sequence[Task], root: Path | None = None) -> list[Row |
 
 def _grouped(attempts: Sequence[Attempt]) -> Iterator[tuple[list[Attempt], str]]:
     """The attempts that are trained as one, with a line for their logs, as why one is trained alone."""
-    if len(attempts) <= 1 and all(attempt.run.device.type == "cpu" for attempt in attempts):
+    if len(attempts) <= 1 and all(attempt.run.device.type != "cuda" for attempt in attempts):
         yield from (([attempt], "") for attempt in attempts)
         return
     from ablate.execution.grouping import kind, why_alone  # which a single run doesn't need
 
     groups: dict[tuple[str, int], list[Attempt]] = {}
     for attempt in attempts:
-        after = attempt.start.step if attempt.start else 0
+        after = attempt.writer.start.step if attempt.writer.start else 0
         groups.setdefault((kind(attempt.run), after), []).append(attempt)
     for group in groups.values():
         if why := why_alone(group[0].run):
@@ -148,18 +148,22 @@ def _compute(attempts: Sequence[Attempt]) -> None:
     """Train and evaluate. Each attempt takes what is of its run."""
     runs = [attempt.run for attempt in attempts]
     device.reset_peak_memory(runs[0].device)
-    group = build_group(runs)
-    with training(runs, group, [attempt.start for attempt in attempts]) as trained:
-        for event in trained.events():
+    with contextlib.closing(_trained(runs, [attempt.writer.start for attempt in attempts])) as events:
+        for event in events:
             of_group = isinstance(event, Began | Step | Checked)
             for attempt in attempts if of_group else [attempts[event.member]]:
                 attempt.take(event)
             if not any(attempt.trains for attempt in attempts):
                 return
-        finals = formulas.finals(trained, runs[0])
-        for attempt, model, final in zip(attempts, group.models, finals, strict=True):
-            if attempt.trains:
-                attempt.trained(model, final)
+
+
+def _trained(runs: Sequence[PlacedRun], starts: Sequence[Checkpoint | None]) -> Generator[Event, None, None]:
+    """What happens while these runs of one kind are trained, from checkpoints of one step or from scratch."""
+    if runs[0].is_simulated:
+        return simulated(runs, starts)
+    from ablate.execution.networks import trained  # which loads torch
+
+    return trained(runs, starts)
 
 
 def settled(run: Run) -> Row | None:

@@ -1,24 +1,19 @@
 """The values of the columns of a run, as pure functions without files."""
 
-import contextlib
 import json
 import math
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from ablate.data.counting import mixture
 from ablate.data.text_statistics import text_statistics
 from ablate.execution.run import PlacedRun, Run
-from ablate.model.attention import form
 from ablate.model.costs import attention_params, flops_per_token, relative_cost, total_params
 from ablate.model.function_class import function_class
-from ablate.model.models import Model
+from ablate.model.shape import form
 from ablate.store.columns import CONFIG_COLUMNS, THIRD_COLUMNS, Row
-from ablate.training.circuit import circuit
-from ablate.training.evaluate import Score, scores
-from ablate.training.events import Diverged, Evaluation
-from ablate.training.train import Training
+from ablate.training.events import Diverged, Evaluation, Final
+from ablate.training.score import Score
 
 
 def before_training(run: Run) -> Row:
@@ -74,28 +69,8 @@ def at_evaluation(evaluation: Evaluation) -> Row:
     }
 
 
-class Final(NamedTuple):
-    """The scores of a model after its last step. validation: None where the last evaluation has read the
-    whole split."""
-
-    validation: Score | None
-    test: Score
-
-
-def finals(training: Training, run: Run) -> list[Final]:
-    """The final scores of each member. run: one of those trained."""
-    group, splits, most = training.group, run.corpus.splits, run.config.train.eval_tokens
-
-    def of(split: str) -> list[Score]:
-        return scores(group, splits[split], context=run.spec.context)
-
-    seen_whole = most is None or most >= (splits["validation"].size or 0)
-    validation = [None] * len(group.models) if seen_whole else of("validation")
-    return [Final(*both) for both in zip(validation, of("test"), strict=True)]
-
-
-def at_end(run: PlacedRun, model: Model, last: Evaluation, metrics: list[Row], final: Final) -> Row:
-    """The columns of a run that reached its last step. model: after training; metrics: of metrics.csv."""
+def at_end(run: PlacedRun, last: Evaluation, metrics: list[Row], final: Final) -> Row:
+    """The columns of a run that reached its last step. metrics: of metrics.csv."""
     split, validation, test = run.corpus.splits["validation"], final.validation or last.validation, final.test
     return {
         "tokens": last.tokens,
@@ -108,9 +83,8 @@ def at_end(run: PlacedRun, model: Model, last: Evaluation, metrics: list[Row], f
         **dict(zip(THIRD_COLUMNS, validation.loss_by_third, strict=True)),
         **(_of_test(test) if test.targets else {}),
         **_beside_counting(run, validation, test),
-        **_circuit(run, model),
         **_best(metrics),
-        "fusion_weights": _fusion_weights(run, model),
+        **final.of_model,
         "tokens_per_s": round(last.tokens_per_s, 1),
         "wall_s": round(last.seconds, 3),
     }
@@ -146,8 +120,9 @@ def _epochs(run: Run) -> float | None:
 
 
 def _beside_counting(run: PlacedRun, validation: Score, test: Score) -> Row:
-    """What is known of a text, and the loss of the mixture with counting; empty for anything else."""
-    if not (text := text_statistics(run.corpus, run.spec.context)):
+    """What is known of a text, and the loss of the mixture with counting; empty for anything else,
+    and where no model gave probabilities."""
+    if run.is_simulated or not (text := text_statistics(run.corpus, run.spec.context)):
         return {}
     row = {
         "overlap": max(text.overlap.values()),
@@ -163,17 +138,6 @@ def _beside_counting(run: PlacedRun, validation: Score, test: Score) -> Row:
     return row
 
 
-def _circuit(run: PlacedRun, model: Model) -> Row:
-    """The scores of the induction circuit; none of an encoder-decoder."""
-    split, spec = run.corpus.splits["validation"], run.spec
-    if run.config.model.two_texts:
-        return {}
-    with contextlib.suppress(Exception):  # a method of one's own may have no patterns to look at
-        found = circuit(model, split, context=spec.context, vocab=spec.vocab)
-        return {column: value for column, value in found.items() if math.isfinite(value)}
-    return {}
-
-
 def _probabilities(score: Score) -> np.ndarray:
     """(J,) float64: what the model gave each target."""
     return np.exp(-score.nats_J.astype(np.float64))
@@ -185,11 +149,3 @@ def _best(metrics: list[Row]) -> Row:
         return {}
     best = min(after, key=lambda row: row["val_loss"])
     return {"best_val_loss": best["val_loss"], "best_step": best["step"]}
-
-
-def _fusion_weights(run: PlacedRun, model: Model) -> list[Any] | None:
-    """The learned weights of the heads, layers × heads (× channels), with one kind of attention after the
-    other; None if the method has none."""
-    sites = [site for site in model.sites() if run.spec.at in ("all", site.kind)]
-    weights = [site.attention.fusion.head_weights() for site in sites]
-    return [layer.tolist() for layer in weights if layer is not None] or None

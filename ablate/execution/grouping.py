@@ -1,18 +1,14 @@
-"""Which runs can be trained as one, and why others are trained alone."""
+"""Which runs can be trained as one, and why others are trained alone. Loads torch when models are tried."""
 
 import dataclasses
 import sys
 from collections.abc import Iterator
 
-import torch
-
 from ablate.compute import device
 from ablate.config.identity import digest
 from ablate.data.splits import Batch
-from ablate.execution.run import PlacedRun, build, build_group
-from ablate.model.models import draw_weights
-from ablate.training.batches import batches
-from ablate.training.mapping import why_not_mapped
+from ablate.execution.run import PlacedRun
+from ablate.lazy import torch
 
 TRIED = 3  # steps that are held against plain ones
 SHARE = 0.8  # of the memory of a card that a group may take
@@ -39,7 +35,7 @@ def why_alone_by_config(run: PlacedRun) -> str:
 
 def why_alone(run: PlacedRun) -> str:
     """The reason why a run can't be trained as one with others of its kind; empty if it can."""
-    return why_alone_by_config(run) or _tried(kind(run), run) or ""
+    return why_alone_by_config(run) or ("" if run.is_simulated else _tried(kind(run), run) or "")
 
 
 def that_fit(run: PlacedRun) -> int:
@@ -67,6 +63,8 @@ def _bytes_of_one(run: PlacedRun) -> float:
 
 def _bytes_of_two(run: PlacedRun) -> tuple[float, int]:
     """The peak of the memory that a step of two takes, and the bytes of the weights of one."""
+    from ablate.execution.networks import build_group
+
     device.reset_peak_memory(run.device)
     before_mb = device.peak_memory_mb(run.device)
     with device.deterministic(run.device):
@@ -82,6 +80,10 @@ _reasons: dict[str, str | None] = {}  # by kind: a method is tried once in a pro
 
 def _tried(of: str, run: PlacedRun) -> str | None:
     if of not in _reasons:
+        from ablate.execution.networks import build
+        from ablate.model.models import draw_weights
+        from ablate.training.mapping import why_not_mapped
+
         models = [build(run), build(run)]
         draw_weights(models[1], _other_seeds(run))
         with device.deterministic(run.device):
@@ -91,6 +93,8 @@ def _tried(of: str, run: PlacedRun) -> str | None:
 
 def _first_batches(run: PlacedRun, steps: int) -> Iterator[Batch]:
     """For two members."""
+    from ablate.training.batches import batches
+
     return batches(
         run.corpus.splits["train"],
         range(1, steps + 1),

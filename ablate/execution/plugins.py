@@ -21,7 +21,7 @@ from ablate.config.read import require_text
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
 from ablate.model import fusion, scores
-from ablate.model.attention import parts_of
+from ablate.model.shape import parts_of
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line, first_few
 from ablate.store import provenance

@@ -14,7 +14,8 @@ import torch
 
 from ablate.compute.device import with_threads
 from ablate.config.rules import ConfigError
-from ablate.execution.run import PlacedRun, build_group, training
+from ablate.execution.networks import build_group, training
+from ablate.execution.run import PlacedRun
 from ablate.execution.stored import reopened
 from ablate.phrases import counted
 from ablate.store.store import Store, StoreError

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ablate import rng
 from ablate.compute.ambient import undisturbed
+from ablate.config.identity import SIMULATED
 from ablate.config.read import convert
 from ablate.config.rules import AtLeast, AtMost, ConfigError, Count
 from ablate.data.corpora import Task, registry
@@ -208,6 +209,8 @@ def weights_of(directory: Path) -> dict[str, Tensor]:
 
 def require_weights(directory: Path) -> None:
     """Raises ConfigError if the run kept no trained weights."""
+    if directory.name.startswith(SIMULATED):
+        raise ConfigError(f"{directory.name}: no model was trained (train=simulated); take another run")
     if not (directory / "model.safetensors").exists():
         raise ConfigError(
             f"{directory.name}: it kept no weights (it did not finish, or train.save=none); take another run"

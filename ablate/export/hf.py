@@ -17,8 +17,8 @@ from ablate.config.schema import GPT2, LLAMA
 from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer
 from ablate.execution.trained import TrainedModel, load_model
 from ablate.files.atomic import explained, make_once
-from ablate.model.attention import form
 from ablate.model.layers import RMSNorm
+from ablate.model.shape import form
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec, standard
 from ablate.store.columns import Status

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ablate.compute import device
 from ablate.config.rules import ConfigError
@@ -86,7 +87,7 @@ def train_all(
     own = [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(workers)]
 
     def hire(number: int) -> Worker:
-        return Worker(try_next, threads=threads, environment=own[number])
+        return Worker(partial(try_next, threads), environment=own[number])
 
     staff = [hire(number) for number in range(min(workers, queue.groups))]
     try:
@@ -210,13 +211,15 @@ class _Pool:
 
 
 def try_next(
-    receive: Callable[[], Sequence[tuple[PlacedRun, Stamp]]], send: Callable[[tuple[str | None, Event]], None]
+    threads: int,
+    receive: Callable[[], Sequence[tuple[PlacedRun, Stamp]]],
+    send: Callable[[tuple[str | None, Event]], None],
 ) -> None:
     """Train the next runs, as one. The messages are events with the name of their run, None for all that are
     left; the last one of each run is one of LAST_WORDS.
 
-    receive: gives the runs, each with the stamp of the result that existed when the command began; it may
-    raise ConfigError, as it opens the corpus in this process.
+    threads: of PyTorch. receive: gives the runs, each with the stamp of the result that existed when the
+    command began; it may raise ConfigError, as it opens the corpus in this process.
     """
 
     def listener(run: PlacedRun) -> Listener:
@@ -225,6 +228,7 @@ def try_next(
     tasks: list[Task] = []
     try:
         tasks = [Task(run, listener(run), known) for run, known in receive()]
+        device.use_threads(tasks[0].run.device, threads)
         fit = _fit([task.run for task in tasks])
         for task in tasks[fit:]:
             task.listener(PutBack(fit))

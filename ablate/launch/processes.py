@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ablate.compute.ambient import environment
 from ablate.config.rules import ConfigError
+from ablate.lazy import torch
 
 if TYPE_CHECKING:
     from ablate.execution.plugins import Plugin
 
 PACKAGE = str(Path(__file__).parents[2])  # where ablate itself is imported from
-PRELOADED = ["ablate.launch.pool"]
+WITHOUT_TORCH = ["ablate.launch.pool"]
+PRELOADED = [*WITHOUT_TORCH, "ablate.execution.networks"]
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # a Python that starts does not look into the working directory
 COUNTS_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 LOOK_EVERY_S = 0.2  # time between looks at workers that nothing is heard of
@@ -43,9 +45,9 @@ Result = TypeVar("Result")
 Task = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 
 
-def start_server() -> None:
-    """To be called early, since the first worker waits for the server. Raises ConfigError where no process
-    can be started."""
+def start_server(*, trains: bool = True) -> None:
+    """To be called early, since the first worker waits for the server. trains: whether it loads PyTorch.
+    Raises ConfigError where no process can be started."""
     if multiprocessing.current_process().daemon:
         raise ConfigError("a daemonic process can't start workers; add hydra/launcher=basic")
     if _has_server():
@@ -53,6 +55,8 @@ def start_server() -> None:
 
         with _as_workers_begin():
             resource_tracker.ensure_running()  # first, as its start unblocks Ctrl-C
+        if not trains:
+            _server.set_forkserver_preload(WITHOUT_TORCH)
         with _as_workers_begin():
             _server.ensure_running()
 
@@ -65,7 +69,7 @@ def map_in_workers(
     if workers == 1:
         yield from enumerate(map(function, items))
         return
-    staff = [Worker(functools.partial(_answer, function), threads=1) for _ in range(workers)]
+    staff = [Worker(functools.partial(_answer, function)) for _ in range(workers)]
     left = [*reversed(range(len(items)))]
     try:
         while left or any(worker.given for worker in staff):
@@ -93,8 +97,8 @@ def wait_for(staff: "Sequence[Worker]") -> None:
 class Worker:
     """A worker process, seen from the parent. task: done with each item that it is given."""
 
-    def __init__(self, task: Task, *, threads: int, environment: Mapping[str, str] | None = None) -> None:
-        from ablate.execution import plugins  # which loads PyTorch
+    def __init__(self, task: Task, *, environment: Mapping[str, str] | None = None) -> None:
+        from ablate.execution import plugins
 
         start_server()
         self.given: list[int] = []  # the indices of what it works on and has not ended
@@ -104,7 +108,7 @@ class Worker:
         context = forked or multiprocessing.get_context("spawn")
         whole = {**os.environ, **(environment or {})}
         self._pipe, child = context.Pipe()
-        given = (child, task, threads, whole, plugins.used())
+        given = (child, task, whole, plugins.used())
         self.process = context.Process(target=_work, args=given, daemon=True)
         with _as_workers_begin(), _apart():
             try:
@@ -157,20 +161,15 @@ class Worker:
 # --- in the worker --------------------------------------------------------------------------------
 
 
-def _work(
-    pipe: Connection, task: Task, threads: int, environment: Mapping[str, str], own: "Sequence[Plugin]"
-) -> None:
+def _work(pipe: Connection, task: Task, environment: Mapping[str, str], own: "Sequence[Plugin]") -> None:
     os.environ.clear()
     os.environ.update(environment)  # the parent's current one; the server's dates from its start
     # Ctrl-C reaches the whole process group, SIGTERM in SLURM the whole job: the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    import torch
-
     from ablate.execution import plugins
 
-    torch.set_num_threads(threads)
     plugins.install(own)
 
     def send(message: Any) -> None:
@@ -186,6 +185,7 @@ def _work(
 
 
 def _answer(function: Callable[[Any], Any], receive: Callable[[], Any], send: Callable[[Any], None]) -> None:
+    torch.set_num_threads(1)
     send((function(receive()),))
 
 

@@ -9,15 +9,10 @@ legend: B batch, H heads, T time of the queries, S time of the keys and values, 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
-from ablate.model.layers import constant
+from ablate.lazy import F, Tensor, constant, torch
 
 
 class Mask(ABC):
@@ -27,7 +22,7 @@ class Mask(ABC):
         return True
 
     @abstractmethod
-    def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
+    def visible(self, queries: int, sources: int, device: "torch.device | None" = None) -> Tensor:
         """Booleans that broadcast to (B, H, T, S): whether the query at position t sees position s; (T, S) if
         they are the same for all rows and heads.
 
@@ -39,7 +34,7 @@ class Mask(ABC):
 class Causal(Mask):
     """s ≤ t: a position sees itself and all earlier ones."""
 
-    def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
+    def visible(self, queries: int, sources: int, device: "torch.device | None" = None) -> Tensor:
         if queries != sources:
             raise ValueError(
                 f"a causal mask needs queries and keys at the same positions, not {queries} and {sources}"
@@ -52,7 +47,7 @@ class Causal(Mask):
 class Everything(Mask):
     """Every position sees every source."""
 
-    def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
+    def visible(self, queries: int, sources: int, device: "torch.device | None" = None) -> Tensor:
         return torch.ones(queries, sources, dtype=torch.bool, device=device)
 
 
@@ -68,7 +63,7 @@ class PaddingMask(Mask):
     def constant(self) -> bool:
         return False
 
-    def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
+    def visible(self, queries: int, sources: int, device: "torch.device | None" = None) -> Tensor:
         """(B, 1, T, S), or (B, 1, 1, S) if every query sees the same."""
         visible_B11S = self.padding_mask_BS[:, None, None]
         if self.mask == EVERYTHING:
@@ -87,62 +82,18 @@ def fused(
     mask: Mask,
     dropout: float,
     scale: float,
-    kernel: Callable[..., Tensor] = F.scaled_dot_product_attention,
+    kernel: Callable[..., Tensor] | None = None,
 ) -> Tensor:
     """softmax(scale·QKᵀ) V of each head, over the positions that the mask shows: (B, H, T, V).
 
     Raises ValueError for a mask that does not fit T and S.
     """
+    kernel = kernel or F.scaled_dot_product_attention
     T, S = q_BHTK.shape[-2], k_BHSK.shape[-2]
     if mask == CAUSAL and T == S:  # the same result, from a kernel that needs no mask tensor
         return kernel(q_BHTK, k_BHSK, v_BHSV, None, dropout, True, scale=scale)
     visible = None if mask == EVERYTHING else visible_under(mask, T, S, q_BHTK.device)
     return kernel(q_BHTK, k_BHSK, v_BHSV, visible, dropout, False, scale=scale)
-
-
-def folded(
-    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Mask, dropout: float, scale: float
-) -> Tensor:
-    """As `fused`, within torch.func.vmap, whose members become rows of the batch of one call."""
-
-    def kernel(*inputs: Any, scale: float) -> Tensor:
-        return _Folded.apply(*inputs, scale)  # pyright: ignore[reportReturnType]
-
-    return fused(q_BHTK, k_BHSK, v_BHSV, mask, dropout, scale, kernel)
-
-
-class _Folded(torch.autograd.Function):
-    """Has a rule for vmap alone: autograd sees the call of the kernel that it makes. PyTorch's rule fails in
-    float32 on a GPU."""
-
-    @staticmethod
-    def forward(q: Tensor, *rest: Any) -> Tensor:
-        raise NotImplementedError("it is called within torch.func.vmap")
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: Sequence[int | None],
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        visible: Tensor | None,
-        dropout: float,
-        causal: bool,
-        scale: float,
-    ) -> tuple[Tensor, int]:
-        members = info.batch_size
-        rows = (
-            x.expand(members, *x.shape) if dim is None else x.movedim(dim, 0)
-            for x, dim in zip((q, k, v), in_dims, strict=False)
-        )
-        q, k, v = (x.flatten(0, 1) for x in rows)
-        read = F.scaled_dot_product_attention(q, k, v, visible, dropout, causal, scale=scale)
-        return read.unflatten(0, (members, -1)), 0
 
 
 def unfused(
@@ -161,12 +112,12 @@ def masked_softmax(scores_BHTS: Tensor, mask: Mask) -> Tensor:
     return torch.softmax(scores_BHTS + hidden(mask, T, S, scores_BHTS.dtype, scores_BHTS.device), -1)
 
 
-def visible_under(mask: Mask, T: int, S: int, device: torch.device) -> Tensor:
+def visible_under(mask: Mask, T: int, S: int, device: "torch.device") -> Tensor:
     """Mask.visible, made once where it is the same for all batches."""
     return _kept_visible(mask, T, S, device) if mask.constant else mask.visible(T, S, device)
 
 
-def _hidden(mask: Mask, T: int, S: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _hidden(mask: Mask, T: int, S: int, dtype: "torch.dtype", device: "torch.device") -> Tensor:
     """The additive mask: 0, and the least number there is where the mask hides a position, so that a row that
     sees nothing stays finite."""
     visible = mask.visible(T, S, device)
@@ -178,7 +129,7 @@ _kept_hidden = constant(_hidden)
 
 
 @constant
-def _kept_visible(mask: Mask, T: int, S: int, device: torch.device) -> Tensor:
+def _kept_visible(mask: Mask, T: int, S: int, device: "torch.device") -> Tensor:
     return mask.visible(T, S, device)
 
 
@@ -192,5 +143,3 @@ def in_float32(attend: Attend) -> Attend:
 
 
 FORMULATIONS: dict[str, Attend] = {"fused": fused, "unfused": unfused, "float32": in_float32(fused)}
-# What takes the place of a formulation within torch.func.vmap.
-MAPPED: dict[Attend, Attend] = {fused: folded, FORMULATIONS["float32"]: in_float32(folded)}

@@ -1,21 +1,23 @@
 """The cost of a model in parameters and FLOPs, and the standard model that costs are matched to.
 
-Parameters of attention are counted on the module. The formulas for all else are per model unless noted; the
-tests compare them with the real module and with torch.utils.flop_counter. legend: d model width, h heads,
-k key width, v value width, m MLP width, T context.
+Parameters of a method that is not ablate's are counted on a module. The formulas for all else are per model
+unless noted; the tests compare them with the real module and with torch.utils.flop_counter. legend: d model
+width, h heads, k key width, v value width, m MLP width, T context.
 """
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from ablate.config.schema import MATRICES, standard_hidden
+from ablate.lazy import torch
 from ablate.model import scores
 from ablate.model.attend import CAUSAL
-from ablate.model.attention import Attention, fused_width, head_shape, parts_of
+from ablate.model.shape import fused_width, head_shape, parts_of
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
+
+if TYPE_CHECKING:
+    from ablate.model.attention import Attention
 
 
 def attention_params(spec: ModelSpec) -> int:
@@ -27,16 +29,29 @@ _counted: dict[tuple[Any, ...], int] = {}  # by the classes of its parts, and it
 
 
 def _params_of(a: AttentionSpec) -> int:
-    """Parameters of one attention, counted on a module that is built once."""
-    key = (*(part for part, _ in parts_of(a)), repr(a))
+    """Parameters of one attention; counted on a module, built once, if a part is not ablate's."""
+    shape, parts = head_shape(a), parts_of(a)
+    if all(part.__module__.startswith("ablate.") for part, _ in parts):
+        return _projections(a) + sum(part.count_params(shape, options) for part, options in parts)
+    key = (*(part for part, _ in parts), repr(a))
     if key not in _counted:
         _counted[key] = sum(param.numel() for param in _without_numbers(a).parameters())
     return _counted[key]
 
 
-def _without_numbers(a: AttentionSpec) -> Attention:
+def _projections(a: AttentionSpec) -> int:
+    """Parameters of queries, keys, values and out_proj."""
+    compared = (a.heads + (0 if a.tie_qk else a.key_heads)) * a.key_width
+    fused, d = fused_width(a), a.d_model
+    written = (fused * d if a.out_rank is None else a.out_rank * (fused + d)) + a.bias * d
+    return (d + a.bias) * (compared + a.value_heads * a.value_width) + a.out_proj * written
+
+
+def _without_numbers(a: AttentionSpec) -> "Attention":
     """The module on torch's meta device, where tensors have shapes only; on the CPU if one of its parts
     computes with numbers while it is built."""
+    from ablate.model.attention import Attention  # which loads torch
+
     try:
         with torch.device("meta"):
             return Attention(a, CAUSAL)

@@ -1,22 +1,16 @@
-"""The layers that a model is built of besides attention, and the constant tensors that they share.
+"""The layers that a model is built of besides attention.
 
 legend: B batch, H heads, T time, C model width, K key width.
 """
 
-import functools
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablate.model.spec import AttentionSpec, ModelSpec
-
-STD = 0.02  # standard deviation of every drawn weight, as in GPT-2
-
-# A function that makes a tensor which is the same in every step: called once for equal arguments, since every
-# layer needs it in every step, and one made from Python numbers on a device can't be part of a captured step.
-constant = functools.lru_cache(64)
+from ablate.lazy import constant
+from ablate.model.spec import STD, AttentionSpec, ModelSpec
 
 
 class Linear(nn.Module):

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from ablate import rng
 from ablate.model.attend import CAUSAL, EVERYTHING, Attend, Mask
 from ablate.model.attention import Attention
-from ablate.model.layers import MLPS, STD, Embedding, Linear, norm_of
+from ablate.model.layers import MLPS, Embedding, Linear, norm_of
 from ablate.model.parts import Part
 from ablate.model.scores import Scores
-from ablate.model.spec import AttentionSpec, ModelSpec
+from ablate.model.spec import STD, AttentionSpec, ModelSpec
 
 
 class Block(nn.Module):

@@ -4,14 +4,14 @@ A part is one file in the folder of its kind, with one registered class, and one
 the config group of that kind. No other file refers to it by name, but for a part that is built on it.
 """
 
+import functools
 from abc import ABC
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from torch import nn
+from typing import Any, ClassVar, Self
 
 from ablate.config.identity import identity_keys
 from ablate.config.rules import as_value
+from ablate.lazy import Module, nn
 from ablate.model.spec import HeadShape
 
 
@@ -20,8 +20,9 @@ class Options:
     """The options of a method that has none, and the base class of all others."""
 
 
-class Part(nn.Module, ABC):
-    """An exchangeable part of attention: a torch module whose parameters are counted as they are.
+class Part(ABC, Module):
+    """An exchangeable part of attention: a torch module, which its class becomes when the first one is made.
+    Until then torch need not be loaded.
 
     The weights of its Linear layers are drawn from the random stream `fusion` and are subject to weight
     decay; its other parameters start at constants and do not decay. What else it keeps from step to step is a
@@ -37,9 +38,9 @@ class Part(nn.Module, ABC):
     Options: ClassVar[type[Any]] = Options  # a frozen dataclass of the keys besides the name
     CLAIMS: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, made: bool = False, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        if "CLAIMS" not in vars(cls):
+        if "CLAIMS" not in vars(cls) and not made:
             kind = _kind(cls)
             for claim in kind.CLAIMS:
                 if claim not in vars(cls):
@@ -50,6 +51,12 @@ class Part(nn.Module, ABC):
         """The properties that the method claims."""
         kind = _kind(cls)
         return [claim for claim in kind.CLAIMS if vars(cls)[claim] != vars(kind)[claim]]
+
+    def __new__(cls, shape: HeadShape, options: Any) -> Self:
+        return object.__new__(_as_module(cls))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _blank, (type(self).__bases__[0],), self.__dict__  # by the class that can be found by its name
 
     def __init__(self, shape: HeadShape, options: Any) -> None:
         super().__init__()
@@ -67,9 +74,27 @@ class Part(nn.Module, ABC):
         """Raises ConfigError if the options do not fit these sizes."""
 
     @classmethod
+    def count_params(cls, shape: HeadShape, options: Any) -> int:
+        """Its parameters. Only methods of ablate's say it; those of others are counted on a module."""
+        return 0
+
+    @classmethod
     def count_flops(cls, shape: HeadShape, options: Any) -> int:
         """The matrix-product FLOPs that the part adds, per token and layer, in a forward pass."""
         return 0
+
+
+@functools.cache
+def _as_module(method: type[Part]) -> Any:
+    """The class that is built on nn.Module too."""
+    if issubclass(method, nn.Module):
+        return method
+    about = {name: getattr(method, name) for name in ("__module__", "__qualname__", "__doc__")}
+    return type(method.__name__, (method, nn.Module), about, made=True)
+
+
+def _blank(method: type[Part]) -> Part:
+    return object.__new__(_as_module(method))
 
 
 def _kind(method: type[Part]) -> type[Part]:
@@ -77,7 +102,7 @@ def _kind(method: type[Part]) -> type[Part]:
     return next(base for base in method.__mro__ if "CLAIMS" in vars(base))
 
 
-def python_state(model: nn.Module) -> list[dict[str, str]]:
+def python_state(model: "nn.Module") -> list[dict[str, str]]:
     """What the methods of a model keep besides parameters and buffers, as text, to be compared."""
     parts = [inner for part in model.modules() if isinstance(part, Part) for inner in part.modules()]
     return [

@@ -16,8 +16,8 @@ from ablate.config.schema import (
     standard_hidden,
 )
 from ablate.model import fusion, scores
-from ablate.model.attention import check_parts
 from ablate.model.costs import COSTS, reference, relative_cost
+from ablate.model.shape import check_parts
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
 
 SHARED = ("key_heads", "value_heads")

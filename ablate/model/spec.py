@@ -6,6 +6,8 @@ from typing import Any
 
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, PartConfig
 
+STD = 0.02  # standard deviation of every drawn weight, as in GPT-2
+
 
 def standard(d_model: int, heads: int) -> dict[str, Any]:
     """The fields of the standard attention: softmax, concat, narrow heads that share nothing, out_proj."""

@@ -18,7 +18,8 @@ from ablate.config.rules import ConfigError
 from ablate.data.splits import Stream
 from ablate.execution.execute import settled
 from ablate.execution.grouping import kind, that_fit, why_alone
-from ablate.execution.run import PlacedRun, build_group
+from ablate.execution.networks import build_group
+from ablate.execution.run import PlacedRun
 from ablate.execution.timing import endless_steps, seconds_each
 from ablate.launch.queue import most_as_one
 from ablate.store.record import StudyRecord

@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ablate.compose.composer import Overrides
 from ablate.compose.launchers import Pool
 from ablate.compose.sweep import HydraLauncher, LauncherFailed
+from ablate.compute import device
 from ablate.compute.ambient import environment
 from ablate.compute.limits import threads_each
 from ablate.config.rules import ConfigError
@@ -134,13 +133,14 @@ class ByWorkers(Launcher):
 def _measured(runs: Collection[PlacedRun]) -> list[PlacedRun]:
     """The runs, their texts measured before workers would all do it."""
     for run, _ in one_of_each(runs):
-        text_statistics(run.corpus, run.spec.context)
+        if not run.is_simulated:
+            text_statistics(run.corpus, run.spec.context)
     return [*runs]
 
 
 def _train_in_this_process(run: PlacedRun, known: Stamp, threads: int, lines: Lines) -> None:
     """Raises ConfigError if the run can't begin."""
-    torch.set_num_threads(threads)
+    device.use_threads(run.device, threads)
     train_or_wait(run, lines.listener(run.name), known=known)
 
 

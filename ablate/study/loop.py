@@ -10,6 +10,7 @@ from ablate.config.rules import ConfigError
 from ablate.data.corpus import forget
 from ablate.execution.execute import settled
 from ablate.execution.run import PlacedRun, Run
+from ablate.execution.simulated import require_met
 from ablate.execution.stored import require_as_begun
 from ablate.live import Board, Lines, one_by_one
 from ablate.phrases import lines_if
@@ -94,12 +95,15 @@ class Loop:
     def _next(self) -> dict[Overrides, PlacedRun]:
         """The next runs, ready to begin; none at the end. Raises ConfigError if the study has no runs at
         all."""
+        is_first = not self.ids
         while proposed := self.study.design.propose(self.rows):
             runs = self.study.ready(proposed)
             self.rows |= {one: {"status": Absent.EXCLUDED} for one in proposed if one not in runs}
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
             self.slower = self.slower or slower(runs.values(), self.launcher.settings.members)
             if runs:
+                if is_first:
+                    require_met(runs.values())
                 return runs
             if not self.ids:
                 raise ConfigError(f"nothing to run: {'; '.join(self.study.left_out)}")

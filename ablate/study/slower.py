@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 
-from ablate.compute.arithmetic import bfloat16_is_slow
 from ablate.execution.run import PlacedRun
 from ablate.phrases import lines_if
 
@@ -15,9 +14,14 @@ DOES_NOT_PAY = "on a CPU, runs that are trained as one take longer than one afte
 
 def slower(runs: Collection[PlacedRun], members: int | None) -> list[str]:
     """Lines on these runs; usually none. members: how many are trained as one, if the command says so."""
-    in_bfloat16 = [run.device for run in runs if run.config.train.precision == "bfloat16"]
-    on_cpu = any(run.device.type == "cpu" for run in runs)
+    on_cpu = [run for run in runs if run.device.type == "cpu"]
     return [
-        *lines_if(any(map(bfloat16_is_slow, in_bfloat16)), SLOWER),
-        *lines_if(on_cpu and (members or 1) > 1, f"hydra.launcher.members={members}: {DOES_NOT_PAY}"),
+        *lines_if(any(map(_is_slow, on_cpu)), SLOWER),
+        *lines_if(bool(on_cpu) and (members or 1) > 1, f"hydra.launcher.members={members}: {DOES_NOT_PAY}"),
     ]
+
+
+def _is_slow(run: PlacedRun) -> bool:
+    from ablate.compute.arithmetic import bfloat16_is_slow  # which loads torch
+
+    return run.config.train.precision == "bfloat16" and bfloat16_is_slow(run.device)

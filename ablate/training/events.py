@@ -5,10 +5,12 @@ legend: M members of a group, P numbers in all parameters of one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from torch import Tensor
-
-from ablate.training.evaluate import Score
+from ablate.lazy import Tensor
+from ablate.store.columns import Row
+from ablate.store.run_files import Checkpoint
+from ablate.training.score import Score
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,26 @@ class Resumable:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """A checkpoint to be written, but for what a run adds to it."""
+
+    member: int
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True)
+class Final:
+    """What a member is after its last step. validation: None where the last evaluation has read the whole
+    split. of_model: columns; weights: NumPy arrays by name, to be kept."""
+
+    member: int
+    validation: Score | None
+    test: Score
+    of_model: Row = field(default_factory=dict)
+    weights: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Diverged:
     """The loss was not finite at `step`, `seconds` after training began: the last event of this member."""
 
@@ -100,4 +122,4 @@ class Diverged:
         return f"the loss was not finite at step {self.step}"
 
 
-Event = Began | Step | Checked | Evaluation | Resumable | Diverged
+Event = Began | Step | Checked | Evaluation | Resumable | Kept | Final | Diverged

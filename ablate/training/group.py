@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from ablate.data.splits import Batch
-from ablate.model import attend
+from ablate.model.mapped import MAPPED
 from ablate.model.models import Model, decayed
 from ablate.model.parts import Part
 
@@ -143,7 +143,7 @@ class Mapped(Group):
         super().__init__(models, precision)
         self.model = copy.deepcopy(self.model)
         attends = self.model.sites()[0].attention.scores.attend
-        self.model.use(attend=attend.MAPPED.get(attends, attends))
+        self.model.use(attend=MAPPED.get(attends, attends))
         self._buffers = {
             name: torch.stack([model.get_buffer(name) for model in models]) for name in _kept(self.model)
         }

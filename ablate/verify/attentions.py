@@ -22,11 +22,12 @@ from ablate.config.schema import PARTS, PartConfig
 from ablate.execution.plugins import KINDS
 from ablate.model import scores
 from ablate.model.attend import CAUSAL, Mask
-from ablate.model.attention import Attention, check_parts, fused_width, head_shape
+from ablate.model.attention import Attention
 from ablate.model.layers import Linear
 from ablate.model.models import Model, build_model, draw_weights
 from ablate.model.parts import Options, Part
 from ablate.model.scores import Scores
+from ablate.model.shape import check_parts, fused_width, head_shape
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
 
 SEEDS = {"backbone": 3, "fusion": 3, "data": 3}

@@ -19,9 +19,10 @@ from ablate.config.schema import PartConfig
 from ablate.execution.plugins import KINDS, Method
 from ablate.model import fusion
 from ablate.model.attend import EVERYTHING, FORMULATIONS
-from ablate.model.attention import Attention, head_shape, value_start
+from ablate.model.attention import Attention
 from ablate.model.costs import flops_per_token, total_params
 from ablate.model.function_class import function_class, slots_of
+from ablate.model.shape import head_shape, value_start
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line
 from ablate.store.provenance import plugin_files

@@ -9,9 +9,10 @@ legend: H heads, K key width, V value width, C model width, F fused width, G slo
 import torch
 from torch import Tensor
 
-from ablate.model.attention import Attention, fused_width
+from ablate.model.attention import Attention
 from ablate.model.function_class import any_scores, rank_of_out_proj, slots_of
 from ablate.model.layers import Linear, LowRank
+from ablate.model.shape import fused_width
 
 
 @torch.no_grad()

@@ -14,7 +14,8 @@ import torch
 
 from ablate.data.corpus import Corpus, open_corpus
 from ablate.execution import formulas
-from ablate.execution.run import build, prepare, training
+from ablate.execution.networks import build, finals, training
+from ablate.execution.run import prepare
 from ablate.store.columns import METRICS
 from ablate.training.events import Evaluation, Step
 from ablate.training.group import Alone
@@ -112,17 +113,17 @@ def losses(name: str) -> dict[str, float]:
     if name not in TOLERANCES:
         model = model.double()
     values, metrics, last = {}, [], None
-    with training([run], Alone(model, config.precision)) as trained:
-        for event in trained.events():
+    with training([run], Alone(model, config.precision)) as steps:
+        for event in steps.events():
             match event:
                 case Step(step) if step % 10 == 0:
                     values[f"step {step}"] = event.loss_M.item()
                 case Evaluation():
                     last = event
                     metrics.append(formulas.at_evaluation(event))
-        (final,) = formulas.finals(trained, run)
+        (final,) = finals([run], steps)
     assert last is not None
-    row = formulas.at_end(run, model, last, metrics, final)
+    row = formulas.at_end(run, last, metrics, final)
     return values | {
         column: float(row[column])
         for column in METRICS

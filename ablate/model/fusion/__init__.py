@@ -14,10 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import torch
-from torch import Tensor
-
 from ablate.config.registry import Registry
+from ablate.lazy import Tensor, torch
 from ablate.model.parts import Options, Part
 
 

@@ -1,10 +1,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
+from ablate.lazy import F, Tensor, nn, torch
 from ablate.model.fusion import Options, register
 from ablate.model.fusion.concat import Concat
 from ablate.model.spec import HeadShape
@@ -31,6 +28,10 @@ class Exclusive(Concat):
     def __init__(self, shape: HeadShape, options: ExclusiveOptions) -> None:
         super().__init__(shape, options)
         self.drop = nn.Parameter(torch.ones(shape.heads, 1)) if options.drop == "learned" else options.drop
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: ExclusiveOptions) -> int:
+        return shape.heads if options.drop == "learned" else 0
 
     @classmethod
     def form(cls, heads: int, options: ExclusiveOptions) -> str:

@@ -1,14 +1,12 @@
+import math
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor, nn
-
 from ablate.config.rules import ConfigError
 from ablate.config.schema import Size
+from ablate.lazy import Tensor, nn, torch
 from ablate.model.fusion import Options, register
 from ablate.model.fusion.concat import Concat
-from ablate.model.layers import Linear
 from ablate.model.spec import HeadShape
 
 
@@ -49,9 +47,15 @@ class Gated(Concat):
         super().__init__(shape, options)
         heads, channels = self.gates = _gates(shape, options)
         if options.input == "x":
+            from ablate.model.layers import Linear  # which loads torch
+
             self.logits = Linear(_read(shape, options), heads * channels, bias=False, scale=0.0)
         else:
             self.logits = nn.Parameter(torch.zeros(heads, channels))
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: GatedOptions) -> int:
+        return math.prod(_gates(shape, options)) * (_read(shape, options) if options.input == "x" else 1)
 
     @classmethod
     def count_flops(cls, shape: HeadShape, options: GatedOptions) -> int:
@@ -72,7 +76,7 @@ class Gated(Concat):
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         logits = self.logits
-        if isinstance(logits, Linear):
+        if isinstance(logits, nn.Module):
             logits = logits(x_BTC[..., : logits.weight.shape[1]]).unflatten(-1, self.gates)
         if self.options.activation == "sigmoid":
             gates = 2 * logits.sigmoid()

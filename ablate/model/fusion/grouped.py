@@ -1,9 +1,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from torch import Tensor
-
 from ablate.config.rules import AtLeast, ConfigError
+from ablate.lazy import Tensor
 from ablate.model.fusion import Fusion, Normalized, register
 
 

@@ -1,13 +1,10 @@
 import math
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from ablate.config.rules import ConfigError
+from ablate.lazy import Tensor, constant, torch
 from ablate.model.fusion import register
 from ablate.model.fusion.concat import Concat
-from ablate.model.layers import constant
 from ablate.model.parts import Options
 from ablate.model.spec import HeadShape
 
@@ -58,7 +55,7 @@ class Hadamard(Concat):
 
 
 @constant
-def _signs(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _signs(width: int, dtype: "torch.dtype", device: "torch.device") -> Tensor:
     """(F, F): the matrix M, by Sylvester's construction."""
     signs = torch.ones(1, 1, dtype=dtype, device=device)
     while len(signs) < width:

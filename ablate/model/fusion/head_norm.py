@@ -1,14 +1,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
+from ablate.lazy import F, Tensor, nn, torch
 from ablate.model.fusion import Options, register
 from ablate.model.fusion.concat import Concat
-from ablate.model.layers import STD
-from ablate.model.spec import HeadShape
+from ablate.model.spec import STD, HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +30,10 @@ class HeadNorm(Concat):
         start = STD * shape.d_model**0.5 if options.gain == "auto" else 1 - shape.differential_start
         start *= shape.value_start  # which the norm takes away from the values
         self.gain = nn.Parameter(torch.full((shape.heads, shape.value_width), start))
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: HeadNormOptions) -> int:
+        return shape.heads * shape.value_width
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         return (F.rms_norm(z_BTHV, (self.shape.value_width,)) * self.gain).flatten(-2)

@@ -1,9 +1,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor, nn
-
+from ablate.lazy import Tensor, nn, torch
 from ablate.model.fusion import Normalized, register
 from ablate.model.fusion.concat import Concat
 from ablate.model.spec import HeadShape
@@ -30,6 +28,10 @@ class HeadScale(Concat):
     def __init__(self, shape: HeadShape, options: HeadScaleOptions) -> None:
         super().__init__(shape, options)
         self.alpha = nn.Parameter(torch.full((shape.heads, 1), 1.0 if options.weights == "free" else 0.0))
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: HeadScaleOptions) -> int:
+        return shape.heads
 
     @classmethod
     def folds(cls, heads: int, options: HeadScaleOptions) -> bool:

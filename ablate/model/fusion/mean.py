@@ -1,7 +1,6 @@
 from typing import Any
 
-from torch import Tensor
-
+from ablate.lazy import Tensor
 from ablate.model.fusion import Fusion, Normalized, register
 
 

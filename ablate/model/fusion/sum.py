@@ -2,11 +2,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor
-
+from ablate.lazy import Tensor, constant, torch
 from ablate.model.fusion import Fusion, Normalized, register
-from ablate.model.layers import constant
 from ablate.model.spec import HeadShape
 
 
@@ -61,6 +58,6 @@ class Sum(Fusion):
 
 
 @constant
-def _angles(heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _angles(heads: int, dtype: "torch.dtype", device: "torch.device") -> Tensor:
     """(H,) the angle by which each head is turned."""
     return torch.tensor([head * math.pi / heads for head in range(heads)], dtype=dtype, device=device)

@@ -1,9 +1,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor, nn
-
+from ablate.lazy import Tensor, nn, torch
 from ablate.model.fusion import Fusion, Normalized, register
 from ablate.model.spec import HeadShape
 
@@ -37,6 +35,10 @@ class WeightedSum(Fusion):
             start, self.scale = 0.0, (shape.heads**0.5 if normalized else 1.0)
         width = shape.value_width if options.per == "channel" else 1
         self.alpha = nn.Parameter(torch.full((shape.heads, width), start))
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: WeightedSumOptions) -> int:
+        return shape.heads * (shape.value_width if options.per == "channel" else 1)
 
     @classmethod
     def folds(cls, heads: int, options: WeightedSumOptions) -> bool:

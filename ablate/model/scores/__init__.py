@@ -11,10 +11,8 @@ configs/scores. The tests over the registry then cover it.
 from abc import abstractmethod
 from typing import Any, ClassVar
 
-import torch.nn.functional as F
-from torch import Tensor
-
 from ablate.config.registry import Registry
+from ablate.lazy import F, Tensor
 from ablate.model.attend import Attend, Mask, fused
 from ablate.model.parts import Part
 from ablate.model.spec import HeadShape

@@ -1,15 +1,12 @@
 import math
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from ablate.config.rules import ConfigError
+from ablate.lazy import Tensor, torch
 from ablate.model.attend import Mask, masked_softmax
-from ablate.model.layers import STD, Linear
 from ablate.model.parts import Options
 from ablate.model.scores import Scores, register
-from ablate.model.spec import HeadShape
+from ablate.model.spec import STD, HeadShape
 
 
 @register("differential")
@@ -27,6 +24,8 @@ class Differential(Scores):
 
     def __init__(self, shape: HeadShape, options: Options) -> None:
         super().__init__(shape, options)
+        from ablate.model.layers import Linear  # which loads torch
+
         self.vectors = Linear(shape.key_width // 2, 4, bias=False, scale=0.1 / STD)  # a_1, b_1, a_2, b_2
 
     @classmethod
@@ -38,6 +37,10 @@ class Differential(Scores):
                 f"scores=differential: it {how}, and a head has {shape.key_width}; use"
                 f" key_width={-(-shape.key_width // parts) * parts}"
             )
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: Any) -> int:
+        return shape.key_width // 2 * 4
 
     @classmethod
     def count_flops_per_source(cls, shape: HeadShape, options: Any) -> int:

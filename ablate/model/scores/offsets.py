@@ -1,10 +1,7 @@
 from typing import Any
 
-import torch
-from torch import Tensor
-
+from ablate.lazy import Tensor, constant, torch
 from ablate.model.attend import Mask, visible_under
-from ablate.model.layers import constant
 from ablate.model.scores import Scores, register
 from ablate.model.spec import HeadShape
 
@@ -33,7 +30,7 @@ class Offsets(Scores):
 
 
 @constant
-def _places_back(offsets: tuple[int, ...], T: int, S: int, device: torch.device) -> Tensor:
+def _places_back(offsets: tuple[int, ...], T: int, S: int, device: "torch.device") -> Tensor:
     """(H, T, S) booleans: whether s is that many places before t."""
     back_TS = torch.arange(T, device=device)[:, None] - torch.arange(S, device=device)
     return back_TS == torch.tensor(offsets, device=device)[:, None, None]

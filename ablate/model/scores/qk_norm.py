@@ -1,7 +1,4 @@
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
+from ablate.lazy import F, Tensor, nn, torch
 from ablate.model.parts import Options
 from ablate.model.scores import register
 from ablate.model.scores.softmax import Softmax
@@ -22,6 +19,10 @@ class QKNorm(Softmax):
         super().__init__(shape, options)
         self.query_gain = nn.Parameter(torch.ones(shape.key_width))
         self.key_gain = nn.Parameter(torch.ones(shape.key_width))
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: Options) -> int:
+        return 2 * shape.key_width
 
     def before_rotary(self, q_BHTK: Tensor, k_BHSK: Tensor) -> tuple[Tensor, Tensor]:
         width = (self.shape.key_width,)

@@ -1,5 +1,4 @@
-from torch import Tensor
-
+from ablate.lazy import Tensor
 from ablate.model.attend import Mask, masked_softmax
 from ablate.model.scores import Scores, register
 

@@ -1,9 +1,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor, nn
-
+from ablate.lazy import Tensor, nn, torch
 from ablate.model.attend import Mask, masked_softmax
 from ablate.model.parts import Options
 from ablate.model.scores import Scores, register
@@ -33,6 +31,10 @@ class Talking(Scores):
         identity = torch.eye(shape.heads)
         self.pre = nn.Parameter(identity.clone()) if options.mix in ("pre", "both") else None
         self.post = nn.Parameter(identity.clone()) if options.mix in ("post", "both") else None
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: TalkingOptions) -> int:
+        return (2 if options.mix == "both" else 1) * shape.heads**2
 
     @classmethod
     def count_flops_per_source(cls, shape: HeadShape, options: TalkingOptions) -> int:

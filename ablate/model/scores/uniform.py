@@ -1,5 +1,4 @@
-from torch import Tensor
-
+from ablate.lazy import Tensor
 from ablate.model.attend import Mask, visible_under
 from ablate.model.scores import Scores, register
 

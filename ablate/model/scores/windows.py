@@ -1,11 +1,9 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import torch
-from torch import Tensor
-
 from ablate.config.rules import ConfigError, ErrorText, as_override
 from ablate.config.schema import Size
+from ablate.lazy import Tensor, torch
 from ablate.model.attend import Mask, masked_softmax
 from ablate.model.parts import Options
 from ablate.model.scores import Scores, register
@@ -62,7 +60,7 @@ class Near(Mask):
     def constant(self) -> bool:
         return self.mask.constant
 
-    def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
+    def visible(self, queries: int, sources: int, device: "torch.device | None" = None) -> Tensor:
         """(H, T, S)."""
         away_TS = torch.arange(queries, device=device)[:, None] - torch.arange(sources, device=device)
         widths_H11 = torch.tensor(self.widths, device=device)[:, None, None]

@@ -1,0 +1,137 @@
+"""The models of runs of one kind: built, trained by gradient descent as one, and kept in checkpoints."""
+
+import contextlib
+import math
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ablate import rng
+from ablate.compute.arithmetic import arithmetic
+from ablate.execution.run import PlacedRun, Run
+from ablate.model.attend import FORMULATIONS
+from ablate.model.models import Model, build_model
+from ablate.store.columns import Row
+from ablate.store.run_files import Checkpoint
+from ablate.training.circuit import circuit
+from ablate.training.evaluate import scores
+from ablate.training.events import Event, Final, Kept, Resumable, State
+from ablate.training.group import Group, together
+from ablate.training.score import Score
+from ablate.training.train import Member, Training
+
+
+def build(run: PlacedRun) -> Model:
+    """The model of a run before its first step, on its device, with its product and attention."""
+    model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
+    rule = arithmetic(run.config.train.precision, run.device)
+    model.use(product=rule.product, attend=FORMULATIONS[rule.attention_at(run.spec.context)])
+    return model
+
+
+def build_group(runs: Sequence[PlacedRun]) -> Group:
+    """The models of runs of one kind before their first step, to be computed as one."""
+    return together([build(run) for run in runs], runs[0].config.train.precision)
+
+
+@contextlib.contextmanager
+def training(
+    runs: Sequence[PlacedRun], group: Group, starts: Sequence[State | None] | None = None
+) -> Iterator[Training]:
+    """The training of a group on the corpus and batches of its runs, which are of one kind."""
+    first, seeds = runs[0], [run.config.resolved_seeds()["data"] for run in runs]
+    members = [
+        Member(run.config.train, seed, start)
+        for run, seed, start in zip(runs, seeds, starts or [None] * len(runs), strict=True)
+    ]
+    splits = {f"{name}_split": first.corpus.splits[name] for name in ("train", "validation")}
+    with (
+        rng.drawing(seeds[0], "data", ""),
+        contextlib.closing(Training(group, members, **splits, context=first.spec.context)) as training,
+    ):
+        yield training
+
+
+def trained(runs: Sequence[PlacedRun], starts: Sequence[Checkpoint | None]) -> Generator[Event, None, None]:
+    """What happens while the models of these runs are trained by gradient descent."""
+    states = [to_state(start) if start else None for start in starts]
+    with training(runs, build_group(runs), states) as steps:
+        for event in steps.events():
+            is_state = isinstance(event, Resumable)
+            yield Kept(event.member, to_checkpoint(event.state, [])) if is_state else event
+        yield from finals(runs, steps)
+
+
+def finals(runs: Sequence[PlacedRun], steps: Training) -> Iterator[Final]:
+    """What each member is after its last step."""
+    group, config, splits = steps.group, runs[0].config.train, runs[0].corpus.splits
+
+    def of(split: str) -> list[Score]:
+        return scores(group, splits[split], context=runs[0].spec.context)
+
+    seen_whole = config.eval_tokens is None or config.eval_tokens >= (splits["validation"].size or 0)
+    validation, test = [None] * len(runs) if seen_whole else of("validation"), of("test")
+    for member, (run, model) in enumerate(zip(runs, group.models, strict=True)):
+        weights = arrays(model.state_dict()) if config.save == "model" else {}
+        yield Final(member, validation[member], test[member], of_model(run, model), weights)
+
+
+# --- what a trained model is ------------------------------------------------------------------------
+
+
+def of_model(run: Run, model: Model) -> Row:
+    """The columns that are read from a model."""
+    return {**_circuit(run, model), "fusion_weights": _fusion_weights(run, model)}
+
+
+def _circuit(run: Run, model: Model) -> Row:
+    """The scores of the induction circuit; none of an encoder-decoder."""
+    split, spec = run.corpus.splits["validation"], run.spec
+    if run.config.model.two_texts:
+        return {}
+    with contextlib.suppress(Exception):  # a method of one's own may have no patterns to look at
+        found = circuit(model, split, context=spec.context, vocab=spec.vocab)
+        return {column: value for column, value in found.items() if math.isfinite(value)}
+    return {}
+
+
+def _fusion_weights(run: Run, model: Model) -> list[Any] | None:
+    """The learned weights of the heads, layers × heads (× channels), with one kind of attention after the
+    other; None if the method has none."""
+    sites = [site for site in model.sites() if run.spec.at in ("all", site.kind)]
+    weights = [site.attention.fusion.head_weights() for site in sites]
+    return [layer.tolist() for layer in weights if layer is not None] or None
+
+
+# --- the state of a run, in a checkpoint ----------------------------------------------------------------
+
+ROWS = ("weights", "first", "second")  # of State
+BUFFER = "buffer/"  # before the name of a buffer
+
+
+def arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """The numbers of tensors; those of bfloat16, which NumPy lacks, in float32, which has them all."""
+    here = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return {name: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for name, t in here.items()}
+
+
+def to_checkpoint(state: State, metrics: list[Row], members: int = 1) -> Checkpoint:
+    """members: of the largest group that the run has been part of."""
+    tensors = {name: getattr(state, name) for name in ROWS}
+    tensors |= {f"{BUFFER}{name}": buffer for name, buffer in state.buffers.items()}
+    seconds, of_evaluation = state.seconds, state.evaluation_seconds
+    return Checkpoint(state.step, arrays(tensors), metrics, seconds, of_evaluation, members)
+
+
+def to_state(checkpoint: Checkpoint) -> State:
+    tensors = {name: torch.from_numpy(array) for name, array in checkpoint.arrays.items()}
+    rows = {name: tensors.pop(name) for name in ROWS}
+    return State(
+        checkpoint.step,
+        **rows,
+        buffers={name.removeprefix(BUFFER): tensor for name, tensor in tensors.items()},
+        seconds=checkpoint.seconds,
+        evaluation_seconds=checkpoint.evaluation_seconds,
+    )

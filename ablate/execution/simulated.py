@@ -1,0 +1,154 @@
+"""Runs without training: their losses come from a formula, the same each time. Loads no torch.
+
+After a share x of the steps the loss is l + (ln V − l) (e^(−6x) − e^(−6)) / (1 − e^(−6)): from that of
+guessing among V tokens down to l. l is half of ln V, and more by the effects, by `octave` times the square of
+the octaves between the rate and best_lr, and by sd times a standard normal draw, of whose variance the share
+`correlation` is the seed's, the same for all arms. No draw depends on the effects.
+"""
+
+import math
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from ablate import rng
+from ablate.config.conditions import Condition
+from ablate.config.identity import digest, identity_keys
+from ablate.config.rules import ConfigError, did_you_mean, flatten
+from ablate.config.schema import RunConfig
+from ablate.data.splits import Stream
+from ablate.execution.run import PlacedRun, Run
+from ablate.store.run_files import Checkpoint
+from ablate.training.events import Checked, Diverged, Evaluation, Event, Final, Kept
+from ablate.training.schedule import learning_rate
+from ablate.training.score import Score
+
+DECAY = 6.0  # of the distance to the last loss, as a rate over all steps
+LATE = 0.5  # of the steps: where a run that forms late is at the end
+SLICE_S = 0.05  # between looks whether the run is still this process's
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The loss of a run after each step. first, last: without any training, and with all of it. pace: the
+    share of the way that it goes. diverged: the step at which it diverges; None if it doesn't."""
+
+    first: float
+    last: float
+    pace: float
+    diverged: int | None
+
+    def at(self, share: float) -> float:
+        """The loss after a share of the steps."""
+        left = (math.exp(-DECAY * self.pace * share) - math.exp(-DECAY)) / (1 - math.exp(-DECAY))
+        return self.last + (self.first - self.last) * left
+
+
+def losses_of(run: Run) -> Losses:
+    config, guessing = run.config, math.log(run.spec.vocab)
+    assumed, seeds = config.train.simulated, config.resolved_seeds()
+    assert assumed, "it is simulated"
+    unseeded = replace(config, seed=0, seeds=replace(config.seeds, **dict.fromkeys(vars(config.seeds))))
+    variant = identity_keys(replace(unseeded, train=replace(config.train, simulated=None)))
+    of_seed = rng.generator(seeds["data"], "simulated", f"{seeds['backbone']}").standard_normal()
+    own = rng.generator(seeds["data"], "simulated", digest([variant, seeds, run.corpus.sha256]))
+    of_run, late, diverged, when = own.standard_normal(), *own.random(3)
+    shared = assumed.correlation
+    octaves = math.log2(config.train.lr / assumed.best_lr)
+    return Losses(
+        first=guessing,
+        last=guessing / 2
+        + sum(nats for condition, nats in effects_of(config) if condition.holds(_values(config)))
+        + assumed.octave * octaves**2
+        + assumed.sd * (shared**0.5 * of_seed + (1 - shared) ** 0.5 * of_run),
+        pace=LATE if late < assumed.late else 1.0,
+        diverged=1 + int(when * config.train.steps) if diverged < assumed.diverged else None,
+    )
+
+
+def effects_of(config: RunConfig) -> list[tuple[Condition, float]]:
+    """The effects that are assumed, each with the runs that have it. Raises ConfigError for one that can't be
+    read."""
+    keys, effects = _values(config).keys(), []
+    for text in config.train.simulated.effects if config.train.simulated else ():
+        where, _, nats = text.rpartition(":")
+        condition = Condition(where, keys, "train.simulated.effects:")
+        for name in condition.unknown:
+            raise condition.refusal(f"{name} is no key{did_you_mean(name, keys)}")
+        effects.append((condition, float(nats)))
+    return effects
+
+
+def require_met(runs: Iterable[Run]) -> None:
+    """Raises ConfigError for an effect that none of these runs has."""
+    met: dict[str, bool] = {}
+    for run in runs:
+        for condition, _ in effects_of(run.config):
+            met[condition.text] = met.get(condition.text, False) or condition.holds(_values(run.config))
+    for text in (text for text, is_met in met.items() if not is_met):
+        raise ConfigError(f"train.simulated.effects: {text}: no run meets it; name what some arm sets")
+
+
+def _values(config: RunConfig) -> dict[str, object]:
+    return flatten(asdict(config))
+
+
+def simulated(runs: Sequence[PlacedRun], starts: Sequence[Checkpoint | None]) -> Generator[Event, None, None]:
+    """What happens while these runs are simulated. Seconds are those that the steps are said to take, so that
+    files have the same bytes each time."""
+    train, losses, going = runs[0].config.train, [losses_of(run) for run in runs], [*range(len(runs))]
+    assumed, before = train.simulated, starts[0].step if starts[0] else -1
+    assert assumed, "they are simulated"
+    a_step, kept_every = assumed.step_ms / 1e3, train.checkpoint_every or train.steps
+    due = {train.steps, *range(0, train.steps, train.eval_every), *range(0, train.steps, kept_every)}
+    for step in sorted(step for step in due if step > before):
+        yield from _slept((step - max(before, 0)) * a_step)
+        before = step
+        for member in [*going]:
+            diverged = losses[member].diverged
+            if diverged and diverged <= step:
+                going.remove(member)
+                yield Diverged(member, diverged, diverged * a_step)
+                continue
+            if step % train.eval_every == 0 or step == train.steps:
+                yield _evaluation(member, runs[member], losses[member], step, step * a_step)
+            if 0 < step < train.steps and step % kept_every == 0:
+                yield Kept(member, Checkpoint(step, {}, [], step * a_step, 0.0))
+    for member in going:
+        yield Final(member, None, _score(runs[member], "test", losses[member].at(1)))
+
+
+def _slept(seconds: float) -> Iterator[Event]:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, SLICE_S))
+        yield Checked(0, [])
+
+
+def _evaluation(member: int, run: Run, losses: Losses, step: int, seconds: float) -> Evaluation:
+    train, loss = run.config.train, losses.at(step / run.config.train.steps)
+    tokens, rate = round(step * run.tokens_a_step), None
+    if step:
+        shape = {"steps": train.steps, "warmup": train.warmup, "min_ratio": train.min_lr_ratio}
+        rate = learning_rate(step, peak=train.lr, **shape)
+    return Evaluation(
+        member,
+        step,
+        tokens,
+        lr=rate,
+        train_loss=loss if step else None,
+        grad_norm=1.0 if step else None,
+        validation=_score(run, "validation", loss),
+        seconds=seconds,
+        evaluation_seconds=0.0,
+        tokens_per_s=tokens / seconds if seconds else 0.0,
+    )
+
+
+def _score(run: Run, split: str, loss: float) -> Score:
+    """The score on a split with this loss at each target: of the targets the share e^(−loss) is right, and of
+    the rows of examples as many."""
+    of = run.corpus.splits[split]
+    targets, right = round((of.size or 0) * of.target_share), math.exp(-loss)
+    rows = 0 if isinstance(of, Stream) else targets
+    return Score(loss * targets, round(right * targets), targets, rows, round(right * rows), (loss,) * 3)

@@ -81,6 +81,11 @@ def test_a_study_is_probed_beside_its_results(tmp_path: Path):
     assert table[table["probe"] == "previous"]["low"].notna().all()
     one = ids(tmp_path, "sum")[0]
     assert call_cli("probe", one, "--only", "kept", cwd=tmp_path).returncode == 0
+    brief = call_cli("probe", "two", "--where", "fusion=sum", "--wide", cwd=tmp_path)
+    header, line, *others = brief.stdout.splitlines()
+    assert not others[1:] and {*header.split()} >= {"layer", "n", "kept", "loss_added", "distance"}
+    largest = kept[kept["run_id"].isin(ids(tmp_path, "sum"))].groupby("run_id")[["value", "untrained"]].max()
+    assert "{:.3g} ({:.3g})".format(*largest.mean()) in line
     again = call_cli("probe", "two", "--where", "fusion=sum", "--format", "csv", cwd=tmp_path)
     assert again.returncode == 0
     printed = pd.read_csv(io.StringIO(again.stdout))  # a program gets every probe, and only the table

@@ -15,6 +15,7 @@ from ablate.config.rules import ConfigError
 COLUMNS = ("run_id", "layer", "head", "probe", "value", "untrained", "null", "low", "high", "exact")
 SORTED = ("largest", "median", "smallest")
 SCORES = ("previous", "induction", "jsd")  # probes of which only high values count
+FIRST = ("distance", "previous", "induction", "jsd", "kept", "loss_added")  # what the terminal shows
 OFTEN = 0.5  # a probe shows nothing if fewer than this share of the runs is beyond chance
 FILE = "probes.csv"  # beside the results of a study
 # Every probe, with the label of its axis; docs/probes.md says more.

@@ -36,6 +36,12 @@ def probe(
         str | None,
         typer.Option(metavar="PROBE[,PROBE]", help="Print only these probes; the CSV has all of them."),
     ] = None,
+    all: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Print every probe, with the largest, median and smallest head of a layer."
+        ),
+    ] = False,
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where to write the CSV; else beside the results.")
     ] = None,
@@ -47,14 +53,15 @@ def probe(
     """Measure what each head retains, where it looks and how much it is needed, compared with an untrained
     twin and with chance.
 
-    Writes a CSV with one row per run, layer, head and probe; prints the largest, median and smallest head of
-    each layer, over seeds. docs/probes.md defines the probes.
+    Writes a CSV with one row per run, layer, head and probe; prints a line per layer: of six probes the
+    largest head, and in brackets that of the untrained twin, means over seeds. docs/probes.md says more.
     """
     say_loading()
-    from ablate.analysis.probes import over_seeds, silent
+    from ablate.analysis.probes import FIRST, over_seeds, silent
     from ablate.probes.study import find, probe_runs
 
-    chosen = _chosen(only)
+    is_brief = format in READ and not (all or only)
+    chosen = FIRST if is_brief else _chosen(only)
     use_plugins(plugin)
     probed = find(target, where or ())
     path = Path(out) if out else probed.path
@@ -62,7 +69,9 @@ def probe(
     quiet = silent(values, probed.variant) if format in READ else {}
     shown = values[values["probe"].isin(chosen) & ~values["probe"].isin(quiet)]
     table = over_seeds(shown, probed.variant)
-    print_table(_for_reading(table) if format in READ else table, format, wide=wide)
+    if format in READ:
+        table = _by_layer(table) if is_brief else _for_reading(table)
+    print_table(table, format, wide=wide)
     for name, (beyond, runs) in quiet.items():
         if name in chosen:
             say(f"{name}: as by chance, but for {beyond} of {runs} runs")
@@ -80,6 +89,16 @@ def _chosen(only: str | None) -> list[str]:
             line = line_on(f"probe --only {name}")
             raise ConfigError(line or f"--only {name}: no such probe{did_you_mean(name, PROBES)}")
     return chosen
+
+
+def _by_layer(table: "pd.DataFrame") -> "pd.DataFrame":
+    """One row per variant and layer, one column per probe: its largest head, and in brackets that of the
+    untrained twin. table: as from over_seeds."""
+    cells = [f"{_short(head)} ({_short(twin)})" for head, twin in table[["largest", "untrained"]].to_numpy()]
+    wide = table.assign(cell=cells).pivot_table(
+        index=["variant", "layer", "n"], columns="probe", values="cell", aggfunc="first", sort=False
+    )
+    return wide.reset_index().rename_axis(columns=None)
 
 
 def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":

@@ -39,7 +39,8 @@ OF_A_STUDY = ("study.json", ".versions", "plan.json")  # one of them is in the d
 # By which a table of any version is known.
 FIRST_COLUMNS = ",".join(COLUMNS[:3]).encode()
 # What tells two runs apart, what people read first.
-TELLING = dict.fromkeys(("corpus", "model", "device", "processor", *CONFIG_COLUMNS, "run_id"))
+FIRST_TOLD = ("corpus", "model", "device", "processor", "steps")
+TELLING = (*dict.fromkeys((*FIRST_TOLD, *CONFIG_COLUMNS, "run_id")),)
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
 
 

@@ -30,7 +30,7 @@ from ablate.store import lease
 from ablate.store.columns import COLUMNS, CONFIG_COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
-from ablate.store.rows import RUN, leaving_out, plain_names, read_rows, swept, title
+from ablate.store.rows import RUN, leaving_out, plain_names, read_rows, swept, title, without_id
 from ablate.store.run_files import read_finished, read_started
 from ablate.store.stored_run import PART, StoredRun
 
@@ -39,7 +39,7 @@ OF_A_STUDY = ("study.json", ".versions", "plan.json")  # one of them is in the d
 # By which a table of any version is known.
 FIRST_COLUMNS = ",".join(COLUMNS[:3]).encode()
 # What tells two runs apart, what people read first.
-FIRST_TOLD = ("corpus", "model", "device", "processor", "steps")
+FIRST_TOLD = ("corpus", "model", "device", "processor", "steps", "seed")
 TELLING = (*dict.fromkeys((*FIRST_TOLD, *CONFIG_COLUMNS, "run_id")),)
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
 
@@ -116,7 +116,8 @@ class Store:
                 return matches[0]
         if matches:
             called = [titles.get(name, name) for name in matches]
-            shown = called if {*called}.isdisjoint(matches) else self._apart(matches)
+            are_apart = len({*map(without_id, called)}) == len(called)
+            shown = called if are_apart else self._apart(matches)
             raise StoreError(
                 f"{run}: {len(matches)} runs begin with it; give more letters: {first_few(shown)}"
             )

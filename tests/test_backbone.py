@@ -13,6 +13,7 @@ from ablate.model.attention import Attention
 from ablate.model.costs import flops_per_token, total_params
 from ablate.model.layers import RMSNorm, Rotary
 from ablate.model.models import Model, build_model, draw_weights
+from ablate.model.parts import without_length
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.training.group import in_precision
 from tests.helpers import make_config, make_spec, quick_config
@@ -154,6 +155,15 @@ def test_an_rms_norm_is_its_formula_with_eps_in_the_root():
         torch.testing.assert_close(norm(x), wanted, rtol=1e-12, atol=0)
     outside = norm.weight * x / (x.square().mean(-1, keepdim=True).sqrt() + 1e-6)
     assert (outside - norm(x)).abs().max() > 0.05 * norm(x).abs().max()
+
+
+@pytest.mark.parametrize(
+    "dtype, eps", [(torch.float64, 2**-52), (torch.float32, 2**-23), (torch.bfloat16, 2**-23)]
+)
+def test_without_its_length_a_small_vector_is_that_of_its_formula(dtype, eps):
+    x = (1e-4 * torch.randn(5, 7)).to(dtype)
+    expected = x.double() / (x.double().square().mean(-1, keepdim=True) + eps).sqrt()
+    torch.testing.assert_close(without_length(x), expected.to(dtype))
 
 
 def test_an_rms_norm_is_computed_in_float32_under_bfloat16():

@@ -1,13 +1,15 @@
 """On which kinds of processors rows were made, and what a comparison says of it."""
 
+import os
 import platform
 
+import numpy as np
 import pytest
 import torch
 
 from ablate.analysis.compare import compare
 from ablate.analysis.incomparable import Incomparable
-from ablate.compute.device import processor
+from ablate.compute.device import peak_memory_mb, processor, reset_peak_memory
 from ablate.execution.execute import describe
 from ablate.execution.run import prepare
 from ablate.phrases import Note
@@ -69,3 +71,11 @@ def test_a_variant_and_its_baseline_on_different_kinds_are_refused(other):
     assert AMD in str(refusal.value) and (other or "unknown") in str(refusal.value)
     assert "--mixed" in str(refusal.value) and len(str(refusal.value).splitlines()) == 1
     assert "4 of 4 pairs" in lines([AMD] * 4, [other] * 4, mixed=True)[0].text
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="Linux measures it anew")
+def test_the_peak_of_memory_is_that_of_the_run():
+    np.ones(40_000_000)  # 320 MB of an earlier run
+    before = peak_memory_mb(torch.device("cpu"))
+    reset_peak_memory(torch.device("cpu"))
+    assert peak_memory_mb(torch.device("cpu")) < before - 200

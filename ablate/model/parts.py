@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from ablate.config.identity import identity_keys
 from ablate.config.rules import as_value
-from ablate.lazy import Module, nn
+from ablate.lazy import F, Module, Tensor, nn, torch
 from ablate.model.spec import HeadShape
 
 
@@ -109,3 +109,9 @@ def python_state(model: "nn.Module") -> list[dict[str, str]]:
         {key: repr(value) for key, value in vars(part).items() if key not in ("_parameters", "_buffers")}
         for part in parts
     ]
+
+
+def without_length(x: Tensor, gain: Tensor | None = None) -> Tensor:
+    """γ ⊙ x / √(mean x² + ε) over the last axis, with the resolution ε of x, of float32 at least."""
+    eps = torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps  # PyTorch's default has changed
+    return F.rms_norm(x, x.shape[-1:], gain, eps)

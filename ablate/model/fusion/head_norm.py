@@ -1,9 +1,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ablate.lazy import F, Tensor, nn, torch
+from ablate.lazy import Tensor, nn, torch
 from ablate.model.fusion import Options, register
 from ablate.model.fusion.concat import Concat
+from ablate.model.parts import without_length
 from ablate.model.spec import STD, HeadShape
 
 
@@ -36,4 +37,4 @@ class HeadNorm(Concat):
         return shape.heads * shape.value_width
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
-        return (F.rms_norm(z_BTHV, (self.shape.value_width,)) * self.gain).flatten(-2)
+        return (without_length(z_BTHV) * self.gain).flatten(-2)

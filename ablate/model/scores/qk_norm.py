@@ -1,5 +1,5 @@
-from ablate.lazy import F, Tensor, nn, torch
-from ablate.model.parts import Options
+from ablate.lazy import Tensor, nn, torch
+from ablate.model.parts import Options, without_length
 from ablate.model.scores import register
 from ablate.model.scores.softmax import Softmax
 from ablate.model.spec import HeadShape
@@ -25,5 +25,4 @@ class QKNorm(Softmax):
         return 2 * shape.key_width
 
     def before_rotary(self, q_BHTK: Tensor, k_BHSK: Tensor) -> tuple[Tensor, Tensor]:
-        width = (self.shape.key_width,)
-        return F.rms_norm(q_BHTK, width, self.query_gain), F.rms_norm(k_BHSK, width, self.key_gain)
+        return without_length(q_BHTK, self.query_gain), without_length(k_BHSK, self.key_gain)

@@ -137,6 +137,24 @@ _TYPES = {  # what to read the cells of each kind as; the next, if they are no s
 }
 
 
+# --- rows of runs that were not trained ---------------------------------------------------------------------
+
+SIMULATED = "simulated"  # their processor
+REHEARSAL = "rehearsal: no model was trained"
+
+
+def is_simulated(rows: pd.DataFrame) -> bool:
+    """Whether no model was trained for these rows. Raises ConfigError if that is so of some of them."""
+    kinds = rows["processor"].eq(SIMULATED) if "processor" in rows else pd.Series([False])
+    if kinds.any() and not kinds.all():
+        raise ConfigError(
+            f"processor={SIMULATED}: no model was trained for {int(kinds.sum())} of {len(rows)} rows, and"
+            f" these stand in no comparison with others; add --where processor={SIMULATED}, or"
+            f" --where processor!={SIMULATED}"
+        )
+    return bool(kinds.any())
+
+
 # --- rows that meet conditions, and the options of parts -----------------------------------------------
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_table
-from ablate.analysis.frames import as_texts, frame, is_foreign, without_gone
+from ablate.analysis.frames import REHEARSAL, SIMULATED, as_texts, frame, is_foreign, without_gone
 from ablate.config.former import contrast_without_gone
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, first_few, lines_if
@@ -123,7 +123,7 @@ def load(targets: Sequence[str], metric: str | None = None, *, runs: bool = Fals
     if rows.empty:
         raise ConfigError("no runs yet; ablate run makes one")
     rows, lines = _once(rows.drop(columns="source"), rows["source"])
-    return Results(rows, sources, [*notes, *lines])
+    return Results(rows, sources, [*_rehearsed(rows), *notes, *lines])
 
 
 def read(target: str | Path | pd.DataFrame, metric: str | None = None) -> Results:
@@ -140,7 +140,8 @@ def read(target: str | Path | pd.DataFrame, metric: str | None = None) -> Result
     source = find_source(loaded_from) if loaded_from else _remembered(rows)
     sources = [source] if source else []
     rows = without_gone(rows)
-    return Results(rows, sources, [*lines, *_without_plan(rows, source, "rows")], is_whole=False)
+    notes = [*_rehearsed(rows), *lines, *_without_plan(rows, source, "rows")]
+    return Results(rows, sources, notes, is_whole=False)
 
 
 def find_source(target: str, *, runs: bool = False) -> Source:
@@ -230,6 +231,11 @@ def _remembered(rows: pd.DataFrame) -> Source | None:
         return None
     source = _study(names[0])
     return source if source.record and {*rows["run_id"]} <= {*source.record.runs} else None
+
+
+def _rehearsed(rows: pd.DataFrame) -> list[Note]:
+    simulated = "processor" in rows and rows["processor"].eq(SIMULATED).all()
+    return lines_if(simulated, Note(REHEARSAL, "doubt", REHEARSAL))
 
 
 def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[Note]:

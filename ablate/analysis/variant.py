@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from ablate.analysis.frames import as_texts, with_options
+from ablate.analysis.frames import SIMULATED, as_texts, with_options
 from ablate.config.conditions import column_for
-from ablate.phrases import SEEN, visible
+from ablate.phrases import SEEN, lines_if, visible
 from ablate.store.columns import WIDTHS
 
 NO_TERMS: Mapping[str, str] = {}
@@ -25,16 +25,18 @@ BY_ITSELF = ("fusion",)  # a level of these columns needs no column beside it
 class Variant:
     """levels: of each column that tells variants apart, as text, in the order of a comparison. arm: its name
     in a tuned study; empty if it has none. words: what its level of a column is called, if a reader asks for
-    other words (--label)."""
+    other words (--label). kind: what its names begin with, if no model was trained."""
 
     levels: Mapping[str, str]
     arm: str = ""
     words: Mapping[str, str] = field(default_factory=dict)
+    kind: str = ""
 
     @cached_property
     def name(self) -> str:
         """The name in tables: fusion=sum heads=4. No two variants of a comparison share one."""
-        return " ".join(f"{_column(column)}={in_name(level)}" for column, level in self.levels.items())
+        levels = (f"{_column(column)}={in_name(level)}" for column, level in self.levels.items())
+        return " ".join([*lines_if(self.kind, self.kind), *levels])
 
     def label(
         self,
@@ -73,14 +75,15 @@ class Variant:
 
 def variants_of(texts: pd.DataFrame, shown: Sequence[str]) -> list[Variant]:
     """The variant of each row, by the shown columns, which hold text."""
+    kind = SIMULATED if "processor" in texts and texts["processor"].eq(SIMULATED).any() else ""
     rows = texts[[*shown]].itertuples(index=False, name=None)
-    return [Variant(dict(zip(shown, row, strict=True))) for row in rows]
+    return [Variant(dict(zip(shown, row, strict=True)), kind=kind) for row in rows]
 
 
 def of_rows(rows: pd.DataFrame, shown: Sequence[str]) -> dict[str, Variant]:
     """The variants of these rows by name, as in a comparison that shows these columns."""
     texts = _texts(rows, shown)
-    return {one.name: one for one in variants_of(texts.drop_duplicates() if shown else texts, shown)}
+    return {one.name: one for one in variants_of(texts.drop_duplicates([*shown]) if shown else texts, shown)}
 
 
 def names(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
@@ -120,7 +123,7 @@ def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
 
 
 def _texts(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
-    return with_options(rows)[[*shown]].apply(as_texts)
+    return with_options(rows)[[*dict.fromkeys([*shown, "processor"])]].apply(as_texts)
 
 
 @functools.cache

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST, as_texts, is_foreign, option_names, with_options
+from ablate.analysis.frames import (
+    LARGEST,
+    as_texts,
+    is_foreign,
+    is_simulated,
+    option_names,
+    with_options,
+)
 from ablate.analysis.incomparable import (
     OF_EVALUATION,
     TEXT_COLUMNS,
@@ -39,7 +46,7 @@ BUDGET = ("steps", "batch", "context")  # their product is the number of tokens 
 USABLE = (Status.DONE, Status.STALE)
 MOST_CELLS = 10_000_000  # of variants times seeds: about half a gigabyte
 CARRIED = (
-    *("form", "function_class", "params", "match_error", "tuned", "run_id"),
+    *("form", "function_class", "params", "match_error", "tuned", "run_id", "processor"),
     *("epochs", "overlap", "ngram_order", "ngram_val_loss", "ngram_loss"),
 )
 
@@ -155,7 +162,7 @@ def collect(
     torch. texts: whether a study varies the text, which then tells variants apart by its name. Raises
     Incomparable, and ConfigError for a missing column.
     """
-    rows = _usable_rows(rows, metric)
+    is_simulated(rows := _usable_rows(rows, metric))  # all or none
     if not mixed:
         refuse_mixed(rows.drop(columns=metric), texts)
     placed = _place(rows, metric, by, pair_by, texts)

@@ -92,7 +92,7 @@ MarginOption = Annotated[
 ]
 
 
-def _keep_results_in(runs: str | None) -> None:
+def keep_results_in(runs: str | None) -> None:
     """Set where this process, and those that it starts, find the store."""
     from ablate.phrases import PLACE
     from ablate.store.store import ABLATE_RUNS
@@ -112,7 +112,7 @@ RunsOption = Annotated[
         "--runs",
         metavar="DIR",
         help="Where results lie; by default as ABLATE_RUNS says, else in runs/.",
-        callback=_keep_results_in,
+        callback=keep_results_in,
         is_eager=True,
     ),
 ]

@@ -4,6 +4,7 @@ import contextlib
 import io
 import math
 import os
+import re
 import signal
 import sys
 import warnings
@@ -18,6 +19,7 @@ from ablate.cli.shared import (
     PluginOption,
     RunsOption,
     WideOption,
+    keep_results_in,
     print_table,
     put_json,
     resumable,
@@ -25,6 +27,7 @@ from ablate.cli.shared import (
     use_plugins,
 )
 from ablate.config.contrast import FEWEST
+from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import advised, counted, duration, lines_if, texts
 from ablate.printing import put, say
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ablate.analysis.variants import Variants
+    from ablate.compose.sweep import Sweep
     from ablate.store.record import StudyRecord
     from ablate.store.store import Store
     from ablate.study.estimate import Estimate
@@ -43,6 +47,7 @@ SINGLE_RUN_COLUMNS = [
     *("val_exact", "test_loss", "tokens_per_s", "wall_s"),
 ]
 OF_SOME = ("val_bpb", "val_exact")  # columns that only runs on a text, or only runs on a task, have
+SIMULATED = "train/simulated=losses"  # beside the choice of train that a study makes
 SHOWN = 20  # the most values of a factor to print
 
 
@@ -58,6 +63,14 @@ def run(
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Show the grid, its size and the estimated time; train nothing."),
+    ] = False,
+    rehearse: Annotated[
+        bool,
+        typer.Option(
+            "--rehearse",
+            help="Simulate all runs, with no model trained (ablate keys train.simulated), in a store of their"
+            " own: what would the study do, and show? Followed by a number, repeat it so often.",
+        ),
     ] = False,
     plugin: PluginOption = None,
     quiet: Annotated[
@@ -76,6 +89,9 @@ def run(
     from ablate.compose.sweep import compose
     from ablate.study.run import run as run_sweep
 
+    words, count = overrides or [], 0
+    if rehearse:
+        words, count = _rehearsal(words, dry_run=dry_run)
     begun = _end_at_once()
     with resumable():
         with _silence(quiet), warnings.catch_warnings(record=True) as caught:
@@ -85,7 +101,7 @@ def run(
                 require_sound(methods, only=BEFORE_A_RUN)
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 try:
-                    sweep = compose(overrides or [])
+                    sweep = compose(words)
                 except SystemExit as end:  # of Hydra's parser, once --version is printed
                     if end.code:
                         raise
@@ -97,16 +113,76 @@ def run(
                 put(printed.getvalue(), end="")
                 return
             say_loading()
+            if rehearse:
+                _keep_apart(sweep)
             outcome = run_sweep(sweep, dry_run=dry_run, begun=begun)
     with _silence(quiet):
         with contextlib.redirect_stdout(io.StringIO()) if format == "json" else contextlib.nullcontext():
             failed = _show(outcome, sweep.typed, wide=wide)
         if format == "json":
             _put_json(outcome)
+    if count and format != "json":
+        _show_rehearsal(sweep, outcome.study, count)
     for line in _failures(outcome) if quiet and outcome.run_ids else ():
         say(line)
     if failed:
         raise typer.Exit(1)
+
+
+# --- rehearsals -------------------------------------------------------------------------------------
+
+
+def _rehearsal(words: Sequence[str], *, dry_run: bool) -> tuple[list[str], int]:
+    """The overrides of a rehearsal, and how often to repeat it: a number among the words."""
+    numbers = [word for word in words if re.fullmatch(r"[+-]?\d+", word)]
+    if dry_run:
+        raise ConfigError("--rehearse --dry-run: one trains nothing and the other simulates all; give one")
+    if len(numbers) > 1 or any(int(number) < 1 for number in numbers):
+        raise ConfigError(f"--rehearse {' '.join(numbers)}: give one number of rehearsals, of 1 or more")
+    return [*(word for word in words if word not in numbers), SIMULATED], int(*numbers or ["1"])
+
+
+def _keep_apart(sweep: "Sweep") -> None:
+    """Keep a rehearsal in a store of its own, in which nothing else is assumed."""
+    from ablate.config.identity import digest
+    from ablate.store.store import Store
+
+    if sweep.is_single:
+        raise ConfigError("--rehearse: a single run decides nothing; add -m with seeds, or study=NAME")
+    name = sweep.name or sweep.chosen or "grid"
+    keep_results_in(str(Store().root / "rehearsals" / f"{name}-{digest([*sweep.typed])[:8]}"))
+
+
+def _show_rehearsal(sweep: "Sweep", study: str, count: int) -> None:
+    """Print what the study decided, where its page is, and what it does if it is repeated."""
+    from dataclasses import asdict
+
+    import pandas as pd
+
+    from ablate.analysis.compare import compare
+    from ablate.analysis.load import load
+    from ablate.reporting.answers import lines
+    from ablate.reporting.html import write_report
+
+    try:
+        results = load([study])
+        for line in lines(compare(results.rows, records=results.records), results.records):
+            put(line)
+        put(str(write_report(study)))
+    except ConfigError as error:
+        say(str(error))
+    if count == 1:
+        return
+    from ablate.study.rehearsal import rehearse
+
+    made = rehearse(sweep, count)
+    shares = {"right": "{:.1%}", "wrong": "{:.1%}", "effect": "{:+.3f}", "seeds": "{:.1f}"}
+    table = pd.DataFrame(map(asdict, made.contrasts))
+    print_table(table.assign(**{name: table[name].map(to.format) for name, to in shares.items()}), "table")
+    put(f"{count:,} rehearsals: {made.runs:.1f} runs each; {made.wrong:.1%} of them with a wrong verdict")
+
+
+# --- what is printed --------------------------------------------------------------------------------
 
 
 def _silence(quiet: bool) -> contextlib.AbstractContextManager[object]:

@@ -49,8 +49,6 @@ from ablate.printing import put
 
 # Libraries whose errors mean that the launcher as a whole failed.
 LIBRARIES = ("joblib", "submitit", "ray")
-# What has the runs simulated: as a choice of train, or beside the choice that a study makes.
-SIMULATED = ("train=simulated", "train/simulated=losses")
 
 
 class LauncherFailed(ConfigError):

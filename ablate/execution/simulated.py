@@ -17,7 +17,9 @@ from ablate.config.identity import digest, identity_keys
 from ablate.config.rules import ConfigError, did_you_mean, flatten
 from ablate.config.schema import RunConfig
 from ablate.data.splits import Stream
+from ablate.execution import formulas
 from ablate.execution.run import PlacedRun, Run
+from ablate.store.columns import Row, Status
 from ablate.store.run_files import Checkpoint
 from ablate.training.events import Checked, Diverged, Evaluation, Event, Final, Kept
 from ablate.training.schedule import learning_rate
@@ -58,7 +60,7 @@ def losses_of(run: Run) -> Losses:
     return Losses(
         first=guessing,
         last=guessing / 2
-        + sum(nats for condition, nats in effects_of(config) if condition.holds(_values(config)))
+        + effect_on(config)
         + assumed.octave * octaves**2
         + assumed.sd * (shared**0.5 * of_seed + (1 - shared) ** 0.5 * of_run),
         pace=LATE if late < assumed.late else 1.0,
@@ -77,6 +79,11 @@ def effects_of(config: RunConfig) -> list[tuple[Condition, float]]:
             raise condition.refusal(f"{name} is no key{did_you_mean(name, keys)}")
         effects.append((condition, float(nats)))
     return effects
+
+
+def effect_on(config: RunConfig) -> float:
+    """The sum of the effects that a run has, in nats."""
+    return sum(nats for condition, nats in effects_of(config) if condition.holds(_values(config)))
 
 
 def require_met(runs: Iterable[Run]) -> None:
@@ -116,6 +123,15 @@ def simulated(runs: Sequence[PlacedRun], starts: Sequence[Checkpoint | None]) ->
                 yield Kept(member, Checkpoint(step, {}, [], step * a_step, 0.0))
     for member in going:
         yield Final(member, None, _score(runs[member], "test", losses[member].at(1)))
+
+
+def row_of(run: PlacedRun) -> Row:
+    """The status and the metrics of a run that nothing keeps."""
+    losses, steps = losses_of(run), run.config.train.steps
+    if losses.diverged:
+        return {"status": Status.DIVERGED}
+    last, test = _evaluation(0, run, losses, steps, 0.0), _score(run, "test", losses.at(1))
+    return {"status": Status.DONE, **formulas.at_end(run, last, [], Final(0, None, test))}
 
 
 def _slept(seconds: float) -> Iterator[Event]:

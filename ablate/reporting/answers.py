@@ -9,6 +9,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import NO_BASELINE, Comparison
 from ablate.analysis.finding import Finding
+from ablate.analysis.frames import REHEARSAL, is_simulated
 from ablate.analysis.variants import USABLE
 from ablate.phrases import Note, capital, counted, lines_if, texts
 from ablate.reporting.backbone import backbone
@@ -234,9 +235,10 @@ def place(rows: pd.DataFrame) -> str:
         "steps": lambda steps: counted(steps, "step"),
     }
     sizes = [say(int(shared[column])) for column, say in words.items() if column in shared]
+    kind = f"{REHEARSAL.capitalize()}. " if is_simulated(rows) else ""
     text = f"On {shared['corpus']}" if "corpus" in shared else "At this size" if sizes else ""
     conditions = [words for words in (backbone(rows), *sizes) if words]
-    return f"{text} ({', '.join(conditions)})" if conditions else text
+    return kind + (f"{text} ({', '.join(conditions)})" if conditions else text)
 
 
 def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.compose.configs import offer
 from ablate.compose.launchers import Pool
-from ablate.compose.sweep import SIMULATED, Sweep, compose
+from ablate.compose.sweep import Sweep, compose
 from ablate.config.schema import PARTS
 from ablate.launch.processes import start_server
 from ablate.store.store import Store
@@ -53,7 +53,7 @@ def run(sweep: Sweep, *, dry_run: bool = False, begun: Callable[[], None] = lamb
     """
     if isinstance(sweep.launcher, Pool) and not (dry_run or sweep.is_single):
         # It loads PyTorch at the same time as this process.
-        start_server(trains=not {*SIMULATED} & {*sweep.arguments})
+        start_server(trains=not any("simulated" in word for word in sweep.arguments))
     from ablate.study.loop import Loop
 
     loop = Loop(sweep)

@@ -156,10 +156,14 @@ class Study:
         )
 
     @property
+    def matched(self) -> Looks | None:
+        """The contrasts chosen in advance, with the looks of the design, if any; None for a plain sweep."""
+        return self.design.looks or (self._matched(self.config) if self.config else None)
+
+    @property
     def contrasts(self) -> int:
         """How many contrasts were chosen in advance; 0 for a plain sweep."""
-        looks = self.design.looks or (self._matched(self.config) if self.config else None)
-        return looks.contrasts if looks else 0
+        return looks.contrasts if (looks := self.matched) else 0
 
     def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, PlacedRun]:
         """The proposed runs that can be trained. Raises ConfigError if one can't; where a study is declared,

@@ -9,8 +9,10 @@ import pytest
 
 from tests.helpers import ROOT, call_cli
 
-# A few steps on a short text in place of those of the page; what a command does is the same.
+# On a short text, of a few steps where a model is needed, and else without training; what a command does is
+# the same.
 QUICK = ("train.steps=2", "train.eval_every=1", "train.batch=2", "train.eval_tokens=64", "model.context=16")
+SIMULATED = ("train/simulated=losses", "train.simulated.sd=0.15")
 SHORT_TEXT = ("corpus=grammar", "corpus.characters=9000", "corpus.tokenizer=byte")  # which knows any prompt
 
 # For each command of a reader, in order: what the page says appears.
@@ -111,13 +113,14 @@ def _typed(words: list[str], cwd) -> subprocess.CompletedProcess:
         (cwd / path).write_text(ended.stdout[:20_000], encoding="utf-8")
         return ended
     _, command, *rest = words
-    if command == "duel":
-        rest += [*QUICK, *SHORT_TEXT, "model.d_model=16", "model.layers=1", "train.precision=float32"]
-    if command != "run":
+    if command not in ("run", "duel"):
         return call_cli(command, *rest, cwd=cwd)
-    steps = [word for word in rest if not word.startswith("train.steps=")]
+    is_sweep = "-m" in rest or any(word.startswith("study=") for word in rest)
+    if is_sweep and "name=mine" not in rest and "--dry-run" not in rest:
+        quick = SIMULATED
+    else:
+        rest = [word for word in rest if not word.startswith("train.steps=")]
+        quick = QUICK if "study=sizes" not in rest else QUICK[1:]  # whose levels give the steps
+    small = ("model.d_model=16", "model.layers=1", "train.precision=float32") if command == "duel" else ()
     text = () if any(word.startswith("corpus=") for word in rest) else SHORT_TEXT
-    quick = QUICK
-    if "study=sizes" in rest:  # whose levels give the steps
-        quick = tuple(word for word in QUICK if not word.startswith("train.steps="))
-    return call_cli(command, *steps, *quick, *text, cwd=cwd)
+    return call_cli(command, *rest, *quick, *small, *text, cwd=cwd)

@@ -182,6 +182,10 @@ def remote(
 
 # A run of a few hundredths of a second.
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
+# Runs without training: of milliseconds, and of 5 ms a step, until they are ended.
+SIMULATED = ("train=simulated", *QUICK[:2])
+LONG = (*SIMULATED, "train.simulated.step_ms=5", "train.steps=100000", "train.eval_every=100000")
+LONG += ("train.checkpoint_every=10",)
 # A plugin: concat with one line before.
 CONCAT = """
 import time

@@ -24,7 +24,7 @@ from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.store.columns import COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
 from ablate.store.store import Store
-from tests.helpers import HANGING_S, ROOT, but, call_cli, fork_cli, make_config
+from tests.helpers import HANGING_S, LONG, ROOT, but, call_cli, fork_cli, make_config
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.batch=2", "train.eval_every=3")
 
@@ -386,7 +386,8 @@ def test_a_failed_run_keeps_its_row_and_its_reason(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_says_so_and_is_listed(tmp_path, start_python, number, code):
-    process = start_python("run", *but(QUICK, "train.steps=1000000"), cwd=tmp_path)
+    long = but(LONG, "train.eval_every=3")
+    process = start_python("run", *long, cwd=tmp_path)
     while "step 3" not in process.stderr.readline():
         assert process.poll() is None
     began = time.monotonic()
@@ -397,7 +398,7 @@ def test_an_interrupted_run_says_so_and_is_listed(tmp_path, start_python, number
     (row,) = json.loads(call_cli("runs", "--format", "json", cwd=tmp_path).stdout)["rows"]
     assert row["status"] == "interrupted"
     assert pd.read_csv(tmp_path / "runs" / "results.csv")["status"].tolist() == ["interrupted"]
-    again = call_cli("run", *but(QUICK, "train.steps=1000000"), "train.lr=0", cwd=tmp_path)
+    again = call_cli("run", *long, "train.lr=0", cwd=tmp_path)
     assert again.returncode == 2  # the store is whole: the next command is read and answered
 
 

@@ -20,7 +20,7 @@ from ablate.launch.queue import Queue, processes
 from ablate.store.columns import RESOURCE_COLUMNS
 from ablate.store.store import Store
 from ablate.study import estimate
-from tests.helpers import QUICK, but, call_cli
+from tests.helpers import QUICK, SIMULATED, but, call_cli
 from tests.test_pool import breaking, results  # noqa: F401
 from tests.test_tuned import TUNED
 
@@ -78,7 +78,8 @@ def test_a_tuned_study_in_groups(tmp_path):
 def test_only_the_run_of_a_bad_member_fails(tmp_path, breaking, start_python):  # noqa: F811
     """Its process dies with all of its group, which is halved until it is alone."""
     codes = {1: "raise ValueError('no luck')", 2: "os._exit(7)", 5: "os.kill(os.getpid(), 11)"}
-    sweep = ("run", "-m", "seed=range(6)", *SHORT, "hydra.launcher.members=6", "hydra.launcher.workers=2")
+    as_one = ("hydra.launcher.members=6", "hydra.launcher.workers=2")
+    sweep = ("run", "-m", "seed=range(6)", *SIMULATED, *as_one)
     process = start_python(*sweep, cwd=tmp_path, **breaking(codes))
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1 and "Traceback" not in err, err
@@ -95,7 +96,9 @@ def test_three_commands_never_train_a_member_twice(tmp_path, start):
         "run",
         "-m",
         "seed=range(9)",
-        *but(SHORT, "train.steps=150"),
+        *SIMULATED,
+        "train.steps=10",
+        "train.simulated.step_ms=20",
         "hydra.launcher.members=3",
         "name=one",
     )

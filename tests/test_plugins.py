@@ -13,7 +13,7 @@ import pytest
 
 from ablate.config.schema import PARTS
 from tests.helpers import SUM, but, call_cli, fork_cli, present
-from tests.test_pool import logs, wait_for
+from tests.test_pool import logs, results, wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.eval_every=3", "train.batch=4")
 
@@ -140,18 +140,21 @@ def test_names_that_a_method_can_not_have(tmp_path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["pool", "joblib"])
-def test_every_launcher_makes_the_same(tmp_path, start, start_python, launcher):
+def test_every_launcher_makes_the_same(tmp_path, start, start_python, monkeypatch):
+    """The pool, and joblib with the threads of the study, whatever PyTorch would take in its processes."""
     write(tmp_path)
     os.makedirs(tmp_path / "work")
-    sweep = ("-m", "fusion=sum,mine", "seed=0,1", f"hydra/launcher={launcher}", *QUICK)
-    begin = start_python if launcher == "joblib" else start  # where joblib was forked, it waits in vain
-    process = begin("run", "--plugin", "../mine.py", *sweep, cwd=tmp_path / "work")
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    losses = {(row["fusion"], row["seed"]): row["val_loss"] for row in rows(tmp_path / "work")}
-    assert len(losses) == 4
-    assert all(losses["mine", seed] == losses["sum", seed] for seed in (0, 1))
+    by_pool = (start, "seed=0", "hydra.launcher.threads=3")
+    by_joblib = (start_python, "seed=0,1", "hydra/launcher=joblib")  # forked, it would wait in vain
+    for begin, *words in (by_pool, by_joblib):
+        sweep = ("-m", "fusion=sum,mine", "name=mine", *QUICK, *words)
+        process = begin("run", "--plugin", "../mine.py", *sweep, cwd=tmp_path / "work")
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    made = results(tmp_path / "work").set_index(["fusion", "seed"])
+    assert len(made) == 4 and {*made["threads"]} == {3}
+    assert made["val_loss"]["mine"].tolist() == made["val_loss"]["sum"].tolist()
 
 
 @pytest.mark.slow

@@ -18,11 +18,7 @@ import psutil
 import pytest
 
 from ablate.compute import limits
-from tests.helpers import QUICK, ROOT, call_cli, fork_cli, present, refusal
-
-# A run that lasts until it is ended.
-LONG = (*QUICK[:2], "train.batch=2", "train.steps=1000000", "train.eval_every=1000000")
-LONG += ("train.checkpoint_every=10",)
+from tests.helpers import LONG, ROOT, SIMULATED, call_cli, fork_cli, present, refusal
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +66,7 @@ def lives(process: psutil.Process) -> bool:
 def test_workers_read_the_text_that_the_command_was_given(tmp_path):
     """They are forked from a process that began before the text was read."""
     text = "the quick brown fox jumps over the lazy dog\n" * 200
-    sweep = ("run", "-m", "corpus=file", "corpus.path=-", "seed=0,1", *QUICK[2:])
+    sweep = ("run", "-m", "corpus=file", "corpus.path=-", "seed=0,1", SIMULATED[0])
     done = fork_cli(*sweep, cwd=tmp_path, piped=text)
     assert done.returncode == 0, done.stderr
     assert results(tmp_path)["status"].tolist() == ["done", "done"]
@@ -109,7 +105,7 @@ def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking, start_
         4: ("os._exit(7)", "exit code 7"),
         5: ("import time; time.sleep(600)", "hydra.launcher.timeout=4"),
     }
-    sweep = ("run", "-m", "seed=range(8)", *QUICK)
+    sweep = ("run", "-m", "seed=range(8)", *SIMULATED)
     codes = {seed: code for seed, (code, _) in breaks.items()}
     process = start_python(*sweep, "hydra.launcher.timeout=4", cwd=tmp_path, **breaking(codes))
     _, err = process.communicate(timeout=120)
@@ -161,7 +157,7 @@ def test_nothing_outlives_the_parent(tmp_path, ending, start):
 
 def test_two_commands_share_one_sweep(tmp_path):
     seeds = ",".join(map(str, range(8)))
-    command = ("run", "-m", f"seed={seeds}", *QUICK[:2], "train.steps=80", "train.batch=4")
+    command = ("run", "-m", f"seed={seeds}", *SIMULATED, "train.steps=100", "train.simulated.step_ms=5")
     with ThreadPoolExecutor() as both:
         done = list(both.map(lambda _: fork_cli(*command, cwd=tmp_path, timeout_s=180), range(2)))
     assert [one.returncode for one in done] == [0, 0], done
@@ -170,24 +166,21 @@ def test_two_commands_share_one_sweep(tmp_path):
     assert sum(trained) == 8 and min(trained) > 0, trained
 
 
-MINE = ("run", "-m", "fusion=sum,mean", *QUICK, "name=mine")
+MINE = ("run", "-m", "fusion=sum,mean", *SIMULATED, "name=mine")
 
 
 @pytest.fixture(scope="module")
 def by_the_pool(tmp_path_factory) -> tuple[Path, Path]:
-    """A sweep that the pool has finished on three threads, and the same at its first seed only."""
+    """A sweep that the pool has finished, and the same at its first seed only."""
     both = (tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("begun"))
     for cwd, seeds in zip(both, ("0,1", "0"), strict=True):
-        done = fork_cli(*MINE, f"seed={seeds}", "hydra.launcher.threads=3", cwd=cwd)
+        done = fork_cli(*MINE, f"seed={seeds}", cwd=cwd)
         assert done.returncode == 0, done.stderr
     return both
 
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
-def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatch, start_python, by_the_pool):
-    """With the threads of the study, whatever PyTorch would take in their processes."""
-
-    monkeypatch.delenv("OMP_NUM_THREADS")
+def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, start_python, by_the_pool):
     whole, begun = by_the_pool
     other = tmp_path / launcher
     shutil.copytree(begun, other)
@@ -195,9 +188,8 @@ def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatc
     process = start_python(*command, cwd=other)
     _, err = process.communicate(timeout=200)
     assert process.returncode == 0 and "2 runs had finished before" in err, err
-    same = ["run_id", "status", "train_loss", "val_loss", "test_loss", "threads"]
+    same = ["run_id", "status", "train_loss", "val_loss", "test_loss"]
     pd.testing.assert_frame_equal(results(whole)[same], results(other)[same])
-    assert results(other)["threads"].tolist() == [3, 3, 3, 3]
     again = call_cli(*command, cwd=other)
     assert again.returncode == 0 and "4 runs had finished before" in again.stderr, again.stderr
 

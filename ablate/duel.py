@@ -120,9 +120,11 @@ class Duel:
 
     def _step(self, comparison: Comparison) -> list[str]:
         """A sentence on how long a training step of `one` takes relative to `other`, taking turns here; none
-        if nothing was compared."""
+        if nothing was compared, or no model was trained."""
         from ablate.execution.timing import StepTimer  # loads torch
 
+        if self._runs[0].is_simulated:
+            return []
         primary = comparison.family("primary").reset_index(drop=True)
         runs = {variant: comparison.runs[variant] for variant in primary["variant"]}
         timed = with_step_times(primary, StepTimer(runs, [Store()]))

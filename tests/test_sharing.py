@@ -5,6 +5,7 @@ import errno
 import json
 import multiprocessing
 import os
+import random
 import re
 import signal
 import socket
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ablate.execution.events import Event, Finished, Noticed, Skipped
+from ablate.execution.events import Event, Finished, Noticed, Skipped, ignore
 from ablate.execution.execute import execute, record_failure
 from ablate.execution.run import prepare
 from ablate.files import atomic, reading
@@ -33,7 +34,7 @@ from ablate.store.run_files import Busy, Checkpoint, RunWriter, is_sealed, read_
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
 from ablate.study.growth import grown
-from tests.helpers import QUICK, make_config, make_record, write_study
+from tests.helpers import QUICK, SIMULATED, make_config, make_record, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t", "seed": 0}
 METRICS = {"tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0, "seconds": 0.5}
@@ -74,7 +75,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, expires_s: float = -1) -> None:
     monkeypatch.setattr(lease, "EXPIRES_S", expires_s)
 
 
-def in_other_processes(work: Callable[..., Any], *arguments: Any, processes: int = 6) -> list[Any]:
+def in_other_processes(work: Callable[..., Any], *arguments: Any, processes: int = 16) -> list[Any]:
     """What each of them answers; they begin together."""
     start, answers = FORK.Barrier(processes), FORK.Queue()
 
@@ -197,7 +198,7 @@ def test_what_cant_be_read_at_this_moment_is_neither_dead_nor_damaged(tmp_path, 
 
 
 def test_of_several_processes_exactly_one_gets_a_run(tmp_path):
-    all_have_tried = FORK.Barrier(6)
+    all_have_tried = FORK.Barrier(16)
 
     def take() -> str:
         with contextlib.ExitStack() as stack:
@@ -209,7 +210,7 @@ def test_of_several_processes_exactly_one_gets_a_run(tmp_path):
             finally:
                 all_have_tried.wait(60)
 
-    assert sorted(in_other_processes(take)) == ["another's"] * 5 + ["mine"]
+    assert sorted(in_other_processes(take)) == ["another's"] * 15 + ["mine"]
 
 
 def make_all(root: Path, names: list[str]) -> list[str]:
@@ -230,7 +231,7 @@ def make_all(root: Path, names: list[str]) -> list[str]:
 
 def test_runs_are_made_once_and_never_moved_by_those_who_look(tmp_path):
     names = [f"run-{n:08x}" for n in range(40)]
-    made = in_other_processes(make_all, tmp_path, names, processes=4)
+    made = in_other_processes(make_all, tmp_path, names)
     assert sorted(name for names in made for name in names) == names
     assert sorted(path.name for path in (tmp_path / "store").glob("*run*")) == names
     assert not (tmp_path / "damaged").exists()
@@ -386,6 +387,63 @@ def test_killed_before_any_of_its_operations_nothing_is_lost(tmp_path, monkeypat
         assert [path.name for path in (tmp_path / str(call) / "store").iterdir()] == ["run"], call
 
 
+def results(root: Path) -> dict[str, bytes]:
+    """The files of the finished runs that say nothing of the process."""
+    names = ("config.yaml", "metrics.csv", "result.json")
+    return {
+        f"{path.parent.name}/{path.name}": path.read_bytes()
+        for path in root.glob("store/[!.]*/*")
+        if path.name in names
+    }
+
+
+@pytest.mark.slow
+def test_of_300_kills_none_changes_a_byte(tmp_path):
+    """Of one of two processes at once, at any moment, which is started again."""
+    quick = (
+        "train.steps=40",
+        "train.eval_every=10",
+        "train.checkpoint_every=2",
+        "train.simulated.step_ms=0.3",
+    )
+    runs = [prepare(make_config(*SIMULATED, *quick, f"seed={seed}")) for seed in range(10)]
+    moments, kills, sweeps, resumed = random.Random(0), 0, 0, 0
+
+    def begin(root: Path, backwards: bool) -> Any:
+        def make() -> None:
+            for run in reversed(runs) if backwards else runs:
+                with contextlib.suppress(Busy):
+                    execute(run, ignore, root)
+            os._exit(0)
+
+        process = FORK.Process(target=make)
+        process.start()
+        return process
+
+    for run in runs:
+        execute(run, ignore, tmp_path / "calm")
+    while kills < 300:
+        root, sweeps, finished = tmp_path / f"killed-{sweeps}", sweeps + 1, dict[str, int]()
+        herd = [begin(root, backwards) for backwards in (False, True)]
+        while kills < 300 and all(process.is_alive() for process in herd):
+            time.sleep(moments.uniform(0, 0.02))
+            place = moments.randrange(2)
+            herd[place].kill()
+            herd[place].join()
+            kills += 1
+            now = {path.parent.name: path.stat().st_mtime_ns for path in root.glob("store/[!.]*/result.json")}
+            assert now.items() >= finished.items()
+            finished, herd[place] = now, begin(root, bool(place))
+        for process in herd:
+            process.join()
+        for run in runs:
+            execute(run, ignore, root)
+        assert results(root) == results(tmp_path / "calm") and len(results(root)) == 3 * len(runs)
+        logs = [path.read_text() for path in root.glob("store/*/log.txt")]
+        resumed += sum(log.count("going on after") for log in logs)
+    assert resumed > 10
+
+
 def _steps(path: Path) -> list[int]:
     checkpoint = read_checkpoint(path.parent)
     return [checkpoint.step] if checkpoint else []
@@ -492,8 +550,8 @@ def test_commands_that_change_a_study_at_once_never_undo_each_other(tmp_path):
     expected = sorted(f"{part}{run[1:]}" for run in added for part in "abc")
     assert record and record.runs == expected
     path = tmp_path / "studies" / "mine"
-    assert json.loads((path / "study.json").read_text())["version"] == 18
-    assert [version.name for version in (path / ".versions").iterdir()] == ["18"]
+    assert json.loads((path / "study.json").read_text())["version"] == 48
+    assert [version.name for version in (path / ".versions").iterdir()] == ["48"]
 
 
 @pytest.fixture

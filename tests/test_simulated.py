@@ -167,3 +167,9 @@ def test_there_is_no_model(command, tmp_path: Path):
     name, *options = command
     done = call_cli(name, directory.name, *options, cwd=tmp_path)
     assert done.returncode == 2 and "no model was trained (train=simulated)" in done.stderr
+
+
+def test_of_no_model_no_step_can_be_timed(command):
+    assert command("run", *QUICK, "name=s")[0] == 0
+    code, _, line = command("compare", "s", "--cost")
+    assert code == 2 and "no model was trained (train=simulated); leave --cost out" in line

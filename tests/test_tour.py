@@ -115,12 +115,8 @@ def _typed(words: list[str], cwd) -> subprocess.CompletedProcess:
     _, command, *rest = words
     if command not in ("run", "duel"):
         return call_cli(command, *rest, cwd=cwd)
-    is_sweep = "-m" in rest or any(word.startswith("study=") for word in rest)
-    if is_sweep and "name=mine" not in rest and "--dry-run" not in rest:
-        quick = SIMULATED
-    else:
+    has_model = "name=mine" in rest or (command == "run" and not {"-m", "study="} & {w[:6] for w in rest})
+    if has_model:
         rest = [word for word in rest if not word.startswith("train.steps=")]
-        quick = QUICK if "study=sizes" not in rest else QUICK[1:]  # whose levels give the steps
-    small = ("model.d_model=16", "model.layers=1", "train.precision=float32") if command == "duel" else ()
     text = () if any(word.startswith("corpus=") for word in rest) else SHORT_TEXT
-    return call_cli(command, *rest, *quick, *small, *text, cwd=cwd)
+    return call_cli(command, *rest, *(QUICK if has_model else SIMULATED), *text, cwd=cwd)

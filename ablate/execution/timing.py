@@ -105,6 +105,8 @@ def _prepared(variant: str, run_id: str, stores: Sequence[Store]) -> tuple[Place
         except StoreError:
             continue
         stored = reopened(directory)
+        if stored.config.train.simulated:
+            raise ConfigError(f"--cost: {variant}: no model was trained (train=simulated); leave --cost out")
         return stored.prepared(stored.config.device), stored.row.get("threads")
     raise ConfigError(
         f"--cost: {variant}: no config of run {run_id} in {stores[0].root / 'store'}, and a step can only be"

@@ -237,6 +237,7 @@ def broken(monkeypatch):
     return broken_checks_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method, check, words",
     [

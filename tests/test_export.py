@@ -223,6 +223,7 @@ def test_a_missing_package_is_one_line_with_the_way_to_install_it(store, command
     assert not Path("runs/exports").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -156,6 +156,7 @@ def test_in_bfloat16_weights_follow_and_losses_are_alike():
         torch.testing.assert_close(losses_LM[:, member], alone_L1[:, 0], rtol=0, atol=0.01)
 
 
+@pytest.mark.slow
 def test_the_models_of_a_group_hold_their_weights():
     runs = runs_of("train.steps=3")
     group = group_of(runs)
@@ -220,6 +221,7 @@ def test_around_a_captured_step_nothing_relies_on_new_tensors(monkeypatch):
 # --- what ends one of them ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("poison", [math.nan, math.inf, 1e30])
 def test_a_member_that_diverges_is_as_if_it_had_not_been_there(poison):
     runs = runs_of("train.eval_every=5", "train.checkpoint_every=2", members=MEMBERS)
@@ -434,6 +436,7 @@ def test_a_member_has_its_share_of_the_time():
     assert last.tokens / last.tokens_per_s == pytest.approx(trained_s, rel=0.2)
 
 
+@pytest.mark.slow
 def test_one_that_diverges_or_is_finished_leaves_the_others(tmp_path):
     members = (("seed=0",), ("seed=1", "train.lr=1e30", "train.clip=null"), ("seed=2",))
     runs = runs_of("train.warmup=0", members=members)

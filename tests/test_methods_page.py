@@ -23,6 +23,7 @@ def test_the_page_is_what_the_code_says(monkeypatch):
     assert page() != written
 
 
+@pytest.mark.slow
 def test_the_table_of_costs_is_what_the_code_says():
     written = COSTS.read_text(encoding="utf-8")
     assert costs() == written, "docs/methods.csv is old: run python scripts/methods_page.py"

@@ -50,6 +50,7 @@ def gpt2_weights(model: Model, layers: int) -> dict[str, Tensor]:
     return theirs
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of another package's import
 @pytest.mark.parametrize("heads", [1, 4])
 def test_concat_with_out_proj_is_gpt2(heads):

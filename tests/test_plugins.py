@@ -124,6 +124,7 @@ def test_what_sees_what_it_should_predict_is_not_trained(tmp_path, body, words):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_its_options_are_known_where_one_is_misspelt(tmp_path):
     assert call_cli("new", "fusion", "own", cwd=tmp_path).returncode == 0
     refused = call_cli("run", "--plugin", "own.py", "fusion=own", "fusion.strat=2", *QUICK, cwd=tmp_path)

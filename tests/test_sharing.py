@@ -197,6 +197,7 @@ def test_what_cant_be_read_at_this_moment_is_neither_dead_nor_damaged(tmp_path, 
 # --- who gets it ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_of_several_processes_exactly_one_gets_a_run(tmp_path):
     all_have_tried = FORK.Barrier(16)
 
@@ -229,6 +230,7 @@ def make_all(root: Path, names: list[str]) -> list[str]:
     return made
 
 
+@pytest.mark.slow
 def test_runs_are_made_once_and_never_moved_by_those_who_look(tmp_path):
     names = [f"run-{n:08x}" for n in range(40)]
     made = in_other_processes(make_all, tmp_path, names)
@@ -544,6 +546,7 @@ def add(root: Path) -> str:
     return run
 
 
+@pytest.mark.slow
 def test_commands_that_change_a_study_at_once_never_undo_each_other(tmp_path):
     added = in_other_processes(add, tmp_path)
     record = Store(tmp_path).read_study("mine")

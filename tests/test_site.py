@@ -21,6 +21,7 @@ def site() -> Path:
     return SITE
 
 
+@pytest.mark.slow
 def test_every_page_of_the_navigation_is_built_and_the_reverse(site):
     entries = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
     named = [path.removesuffix(".md") for entry in entries for path in entry.values()]

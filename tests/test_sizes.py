@@ -76,6 +76,7 @@ def compared(study: Study) -> Comparison:
     return compare(frame(rows), records=[record])
 
 
+@pytest.mark.slow
 def test_each_size_has_heads_of_16_and_equally_many_tokens_a_parameter():
     study = sizes()
     tokens = []
@@ -90,6 +91,7 @@ def test_each_size_has_heads_of_16_and_equally_many_tokens_a_parameter():
     }
 
 
+@pytest.mark.slow
 def test_each_arm_has_a_rate_of_its_own_at_each_size():
     study = sizes("study.looks=[]", "seed=100,101")
     assert isinstance(study.design, TunedDesign)
@@ -109,6 +111,7 @@ def test_the_contrast_of_two_arms_is_one_at_each_size():
     assert [str(contrast.baseline["heads"]) for contrast in one_head] == [*HEADS.values()]
 
 
+@pytest.mark.slow
 def test_differences_are_of_each_size_and_never_pooled_over_sizes():
     comparison = compared(sizes("study.looks=[]", "seed=range(100,108)"))
     primary = comparison.family("primary").dropna(subset=["baseline"])
@@ -132,6 +135,7 @@ def test_differences_are_of_each_size_and_never_pooled_over_sizes():
     assert not [step for step in steps if "differ in size" in step.reason]
 
 
+@pytest.mark.slow
 def test_a_method_of_ones_own_is_compared_at_every_size():
     study = sizes("study.arms.mine={fusion: mean}", "study.primary=[mine - concat]")
     assert study.config and [contrast.arms for contrast in study.config.primary] == [

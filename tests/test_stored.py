@@ -69,6 +69,7 @@ def directory(made: Path, begins: str = "concat") -> Path:
 OTHERS = {"letters": letters(1), "vocabulary": letters(1, "abcdefgh "), "short": "abc"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [("probe", "concat", "--only", "loss_added"), ("compare", "book", "--cost")],

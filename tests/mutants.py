@@ -145,7 +145,7 @@ def record(number: int, prefix: str = "ablate/") -> None:
     """Draw mutants of the files that begin so until that many are in the record."""
     seen, known = reached(), written()
     drawn = [
-        (file, *random.Random(line).choice([*found]))
+        (file, line, random.Random(line).choice([*found])[1])
         for file, lines in seen["lines"].items()
         if file.startswith(prefix) and file.endswith(".py")
         for text in [(ROOT / file).read_text("utf-8")]
@@ -153,15 +153,14 @@ def record(number: int, prefix: str = "ablate/") -> None:
         if lines.get(str(text.split("\n").index(line) + 1))
     ]
     random.Random(73).shuffle(drawn)
-    for mutant in drawn:
-        file, line, _ = mutant
+    for file, line, mutant in drawn:
         if len(known) == number:
             break
         is_new = (file, line) not in [one[:2] for one in known]
-        if is_new and is_found(*mutant, seen) and not is_found(file, line, line, seen):
-            known = sorted([*known, mutant])
+        if is_new and is_found(file, line, mutant, seen) and not is_found(file, line, line, seen):
+            known = sorted([*known, (file, line, mutant)])
             write(known)
-            print(len(known), *mutant, sep="\t", flush=True)
+            print(len(known), file, line, mutant, sep="\t", flush=True)
 
 
 def replay() -> None:

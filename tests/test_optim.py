@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from ablate.training import optim
-from ablate.training.schedule import learning_rate
 
 
 def test_adamw_is_torchs_for_each_member():
@@ -52,7 +51,7 @@ def test_clipping_by_hand():
 
 def test_schedule_by_hand():
     def rate(step):
-        return learning_rate(step, steps=10, peak=1.0, warmup=0.2, min_ratio=0.1)
+        return optim.learning_rate(step, steps=10, peak=1.0, warmup=0.2, min_ratio=0.1)
 
     # two steps of warm-up reach 1/3 and 2/3; then cosine over 8 steps: 1 at its start, 0.55 half-way
     assert [rate(1), rate(2), rate(3), rate(7)] == pytest.approx([1 / 3, 2 / 3, 1.0, 0.55])
@@ -61,4 +60,4 @@ def test_schedule_by_hand():
 
 
 def test_one_step_has_its_full_rate():
-    assert learning_rate(1, steps=1, peak=0.3, warmup=0.05, min_ratio=0.1) == pytest.approx(0.3)
+    assert optim.learning_rate(1, steps=1, peak=0.3, warmup=0.05, min_ratio=0.1) == pytest.approx(0.3)

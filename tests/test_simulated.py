@@ -64,7 +64,7 @@ def test_what_is_assumed_is_what_the_loss_has():
     assert base == pytest.approx(math.log(run_of().spec.vocab) / 2)
     assert last(still, "train.lr=0.02") - base == pytest.approx(0.02)
     assert last(still, "train.lr=0.04", "train.simulated.octave=0.03") - base == pytest.approx(0.12)
-    effects = "train.simulated.effects=['fusion=sum:0.05','heads=4:-.01','fusion=sum,mean:1e-3']"
+    effects = "train.simulated.effects=['fusion=sum:0.05','heads>=4:-.01','fusion=sum,mean:1e-3']"
     assert last(still, effects, "fusion=sum") - base == pytest.approx(0.041)
     assert last(still, effects, "fusion=mean") - base == pytest.approx(-0.009)
     assert last(effects, "heads=2", "seed=3") == last("heads=2", "seed=3")  # with the same scatter
@@ -126,6 +126,18 @@ def test_the_settings_are_part_of_the_identity():
     assert len({*ids, trained.run_id}) == 3 and not trained.name.startswith("simulated")
 
 
+def test_a_dry_run_says_how_long_steps_take(tmp_path):
+    words = ("train.simulated.step_ms=36", "train.steps=1000", "fusion=concat,sum", "--dry-run")
+    done = call_cli("run", "-m", *QUICK, *words, "--format", "json", cwd=tmp_path)
+    said = json.loads(done.stdout)
+    assert said["seconds"] == pytest.approx(2 * 36 / said["workers"])
+
+
+def test_losses_below_nothing_are_counted_as_right(tmp_path):
+    row = execute(run_of("train.simulated.effects=['heads=4:-1e3']"), ignore, tmp_path)
+    assert row["test_loss"] < -900 and row["test_acc"] == 1
+
+
 @pytest.mark.parametrize("corpus", ["copy", "mqar"])
 def test_tasks_have_their_scores(corpus, tmp_path):
     row = execute(prepare(make_config("train=simulated", f"corpus={corpus}")), ignore, tmp_path)
@@ -145,6 +157,8 @@ def test_studies_keep_what_they_train_otherwise(tmp_path):
 BAD = {
     "train.simulated.sd=-1": "must be at least 0",
     "train.simulated.late=1.5": "must be at most 1",
+    "train.simulated.sd=1e300": "must be at most 100",
+    "train.simulated.effects=[fusion=sum:1e999]": "write a list of KEY=VALUE:NATS",
     "train.simulated.effects=[fusio=sum:0.05]": "fusio is no key; did you mean fusion?",
     "train.simulated.effects=[fusion=mean:0.05]": "fusion=mean: no run meets it",
     "train.simulated.effects=[fusion=sum]": "write a list of KEY=VALUE:NATS",

@@ -28,7 +28,7 @@ STUDENT = (
     ),
 )
 AUTHOR = (
-    ("weighted_sum", "a demonstration", "32 runs in runs/studies/fusion-demo/results.csv"),
+    ("weighted_sum", "no model was trained", "/studies/fusion/report.html"),
     ("32 runs", "about ", "from timing a few steps"),
     (),
     ("32 runs in runs/studies/ours/results.csv",),
@@ -60,7 +60,7 @@ SEEN = {
     "ablate check mine.py": ("all 11 checks hold",),
     "ablate duel mine.py concat": ("mine", "concat", "nats"),
     "ablate run study=why --dry-run": ("arms: concat, sum", "rates", "report", "least", "most"),
-    "ablate run study=fusion size=demo": ("in runs/studies/fusion-demo/results.csv",),
+    "ablate run study=fusion --rehearse": ("no model was trained", "/studies/fusion/report.html"),
     "ablate run study=fusion": ("in runs/studies/fusion/results.csv",),
     "ablate run corpus=file corpus.path=book.txt": ("runs in runs/studies/single/results.csv",),
     "ablate corpus show book.txt": ("counting",),

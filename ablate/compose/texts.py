@@ -21,7 +21,7 @@ _CONVERTED = re.compile(
 # range(0,3), which is of numbers, and x(1).txt, which is no text without quotes.
 _CALL = re.compile(r"\s*(?!(choice|shuffle|sort|tag)\()[^,\[\"']*\(")
 # An element of a list that has a sign which Hydra reads in quotes alone, as [fusion=sum:0.05] has.
-_EQUATION = re.compile(r"""(?<=[\[,])\s*([\w.]+=[^\[\],{}'"]+)""")
+_EQUATION = re.compile(r"""(?<=[\[,])\s*([\w.]+\s*[<>=!]=?[^\[\],{}'"]+)""")
 
 
 def as_written(override: str) -> str:

@@ -27,7 +27,7 @@ STANDARD_FUSION = "concat"
 STANDARD_SCORES = "softmax"
 STANDARD_HEADS = 4
 ENCODER_DECODER = "encoder-decoder"
-EFFECT = r".*[^:]:\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?"  # a condition, and nats
+EFFECT = r".*[^:]:\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,2})?"  # a condition, and nats
 # The options of corpora that take any text.
 TEXTS_OF_CORPORA = ("corpus.path", "corpus.target", "corpus.encoding")
 # The exchangeable parts of attention, each with the entry point group in which packages name their methods.
@@ -76,21 +76,24 @@ def standard_hidden(d_model: int, mlp: str) -> int:
     return 4 * d_model if MATRICES[mlp] == 2 else max(8, 8 * round(d_model / 3))
 
 
+Nats = Annotated[float, AtLeast(0), AtMost(100)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SimulatedConfig:
     """What is assumed of a run whose losses come from a formula (ablate.execution.simulated)."""
 
-    sd: NonNegative
+    sd: Nats
     correlation: Ratio
     effects: Annotated[
         tuple[Annotated[str, Spelled(EFFECT, "write KEY=VALUE:NATS, as fusion=sum:0.05")], ...],
         ErrorText("write a list of KEY=VALUE:NATS, as [fusion=sum:0.05]"),
     ]
     best_lr: Positive
-    octave: NonNegative
+    octave: Nats
     late: Ratio
     diverged: Ratio
-    step_ms: NonNegative
+    step_ms: Annotated[float, AtLeast(0), AtMost(1e6)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,7 @@ from ablate.model.costs import attention_params, flops_per_token, relative_cost,
 from ablate.model.function_class import function_class
 from ablate.model.shape import form
 from ablate.store.columns import CONFIG_COLUMNS, THIRD_COLUMNS, Row
-from ablate.training.events import Diverged, Evaluation, Final
-from ablate.training.score import Score
+from ablate.training.events import Diverged, Evaluation, Final, Score
 
 
 def before_training(run: Run) -> Row:

@@ -17,9 +17,8 @@ from ablate.store.columns import Row
 from ablate.store.run_files import Checkpoint
 from ablate.training.circuit import circuit
 from ablate.training.evaluate import scores
-from ablate.training.events import Event, Final, Kept, Resumable, State
+from ablate.training.events import Event, Final, Kept, Resumable, Score, State
 from ablate.training.group import Group, together
-from ablate.training.score import Score
 from ablate.training.train import Member, Training
 
 

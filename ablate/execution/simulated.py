@@ -21,9 +21,7 @@ from ablate.execution import formulas
 from ablate.execution.run import PlacedRun, Run
 from ablate.store.columns import Row, Status
 from ablate.store.run_files import Checkpoint
-from ablate.training.events import Checked, Diverged, Evaluation, Event, Final, Kept
-from ablate.training.schedule import learning_rate
-from ablate.training.score import Score
+from ablate.training.events import Checked, Diverged, Evaluation, Event, Final, Kept, Score
 
 DECAY = 6.0  # of the distance to the last loss, as a rate over all steps
 LATE = 0.5  # of the steps: where a run that forms late is at the end
@@ -143,15 +141,12 @@ def _slept(seconds: float) -> Iterator[Event]:
 
 def _evaluation(member: int, run: Run, losses: Losses, step: int, seconds: float) -> Evaluation:
     train, loss = run.config.train, losses.at(step / run.config.train.steps)
-    tokens, rate = round(step * run.tokens_a_step), None
-    if step:
-        shape = {"steps": train.steps, "warmup": train.warmup, "min_ratio": train.min_lr_ratio}
-        rate = learning_rate(step, peak=train.lr, **shape)
+    tokens = round(step * run.tokens_a_step)
     return Evaluation(
         member,
         step,
         tokens,
-        lr=rate,
+        lr=train.lr if step else None,
         train_loss=loss if step else None,
         grad_norm=1.0 if step else None,
         validation=_score(run, "validation", loss),
@@ -165,6 +160,6 @@ def _score(run: Run, split: str, loss: float) -> Score:
     """The score on a split with this loss at each target: of the targets the share e^(−loss) is right, and of
     the rows of examples as many."""
     of = run.corpus.splits[split]
-    targets, right = round((of.size or 0) * of.target_share), math.exp(-loss)
+    targets, right = round((of.size or 0) * of.target_share), math.exp(-max(loss, 0.0))
     rows = 0 if isinstance(of, Stream) else targets
     return Score(loss * targets, round(right * targets), targets, rows, round(right * rows), (loss,) * 3)

@@ -173,8 +173,8 @@ def as_one(run: PlacedRun, kinds: Sequence[tuple[PlacedRun, int]], members: int 
 def _time(run: PlacedRun, members: int) -> tuple[float, float]:
     """Seconds per training step, and per evaluated token, of each of so many runs as one. If that would take
     long, smaller runs are timed and their seconds scaled up by the ratio of their work."""
-    if simulated := run.config.train.simulated:
-        return simulated.step_ms / 1e3, 0.0
+    if assumed := run.config.train.simulated:
+        return assumed.step_ms / 1e3 / members, 0.0
     small = _smaller(run, members)
     steps, seconds = endless_steps(small, members), []
     group = build_group([small] * members)  # before the clock starts

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ablate import rng
 from ablate.data.splits import Split
+from ablate.training.events import Score
 from ablate.training.group import Group
-from ablate.training.score import Score
 
 # Size of the widest activation of an evaluation pass, in numbers: a CPU is fastest while it fits the cache of
 # a core (2 MiB; a fifth slower at four times that), a GPU needs many.

@@ -1,16 +1,52 @@
-"""What training tells while it goes on, and the state from which it resumes.
+"""What training tells while it goes on, and the state from which it resumes. Loads no torch.
 
-legend: M members of a group, P numbers in all parameters of one.
+legend: M members of a group, P numbers in all parameters of one, J all targets of a split.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ablate.lazy import Tensor
 from ablate.store.columns import Row
 from ablate.store.run_files import Checkpoint
-from ablate.training.score import Score
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score on a split or a part of it. nats: cross-entropy summed over the targets. rows: for examples,
+    the number of rows with targets; exact: how many of them are right at every target. loss_by_third: mean
+    loss in nats of the targets in the first, middle and last third of their rows; None without targets there.
+    nats_J: the cross-entropy of each target, in order, float32.
+    """
+
+    nats: float
+    correct: int
+    targets: int
+    rows: int = 0
+    exact: int = 0
+    loss_by_third: tuple[float | None, ...] = (None, None, None)
+    nats_J: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32), repr=False, compare=False)
+
+    @property
+    def loss(self) -> float:
+        return self.nats / self.targets
+
+    @property
+    def accuracy(self) -> float:
+        return self.correct / self.targets
+
+    @property
+    def exact_match(self) -> float | None:
+        return self.exact / self.rows if self.rows else None
+
+    @property
+    def exact_logit(self) -> float | None:
+        """The log-odds of `exact_match`, with half a row more on either side, so that they are finite."""
+        return math.log((self.exact + 0.5) / (self.rows - self.exact + 0.5)) if self.rows else None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What an update consists of, as functions on tensors: AdamW, gradient clipping.
+"""What an update consists of, as functions on tensors: AdamW, the learning rate schedule, gradient clipping.
 
 legend: M members, which are models that are trained as one; P numbers in all parameters of one.
 """
@@ -26,6 +26,19 @@ class Moments:
     def zeros(cls, weights_MP: Tensor) -> Self:
         updates = torch.zeros(len(weights_MP), 2, device=weights_MP.device)
         return cls(torch.zeros_like(weights_MP), torch.zeros_like(weights_MP), updates)
+
+
+def learning_rate(step: int, *, steps: int, peak: float, warmup: float, min_ratio: float) -> float:
+    """The rate of update `step` (1 to steps): linear warm-up, then a half cosine down to peak·min_ratio.
+
+    warmup: share of the steps. Equal to nanoGPT's get_lr at iteration step − 1, so the last update is one
+    step short of the floor.
+    """
+    iteration, warmup_steps = step - 1, round(warmup * steps)
+    if iteration < warmup_steps:
+        return peak * (iteration + 1) / (warmup_steps + 1)
+    progress = (iteration - warmup_steps) / (steps - warmup_steps)
+    return peak * (min_ratio + (1 - min_ratio) * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
 def clipping_divisor(norm_M: Tensor, most_M: Tensor) -> Tensor:

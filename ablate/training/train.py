@@ -24,7 +24,6 @@ from ablate.training.batches import batches
 from ablate.training.evaluate import restore, scores
 from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Resumable, State, Step
 from ablate.training.group import Group
-from ablate.training.schedule import learning_rate
 
 if TYPE_CHECKING:
     from ablate.training.capture import Compute
@@ -143,7 +142,7 @@ class Training:
         dtype = torch.float64 if self._device.type == "cpu" else torch.float32
         for at in range(0, len(steps), CHECK_EVERY):
             some = steps[at : at + CHECK_EVERY]
-            rates = [[learning_rate(step, peak=peak, **shape) for peak in peaks] for step in some]
+            rates = [[optim.learning_rate(step, peak=peak, **shape) for peak in peaks] for step in some]
             yield from zip(rates, torch.tensor(rates, dtype=dtype).to(self._device), strict=True)
 
     def _compute(self, rates_M: Tensor, *batch: Tensor | None) -> tuple[Tensor, Tensor]:

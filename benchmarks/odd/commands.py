@@ -112,7 +112,9 @@ OPTIONS_OF_HYDRA = apart(
     --experimental-rerun
     """
 )
-FLAGS_OF_HYDRA = apart("-m  --multirun  -r  --run  --resolve  --hydra-help  -sc  --  -h  --version")
+FLAGS_OF_HYDRA = apart(
+    "-m  --multirun  -r  --run  --resolve  --hydra-help  -sc  --  -h  --version  --rehearse"
+)
 VALUES_OF_HYDRA = apart(
     """
     job  hydra  all  defaults  defaults-tree  config  plugins  searchpath  own  mine  model  train  _global_

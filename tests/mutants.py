@@ -176,9 +176,9 @@ def replay() -> None:
         there += [(place, line, mutant) for place in places[:1] if file in places or len(places) == 1]
     write(sorted(there))
     print(f"{len(there)} of {len(before)} are there")
-    for one in there:
-        if not is_found(*one, seen):
-            print("lives", *one, sep="\t", flush=True)
+    for file, line, mutant in there:
+        if not is_found(file, line, mutant, seen):
+            print("lives", file, line, mutant, sep="\t", flush=True)
 
 
 def written() -> list[tuple[str, str, str]]:

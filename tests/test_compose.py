@@ -41,7 +41,10 @@ REFUSED = [
         for chosen in ([], ["fusion=sum"])
     ),
     # An option of a swept choice.
-    (["-m", "fusion=gated,sum", "fusion.per=head"], "fusion.per: no key of fusion=sum; leave it out"),
+    (
+        ["-m", "fusion=gated,sum", "fusion.per=head", "corpus=grammar"],
+        "fusion.per: no key of fusion=sum; leave it out",
+    ),
     (
         ["-m", "fusion=concat,sum", "fusion.per=head"],
         "fusion.per=head: a key of fusion=gated or fusion=weighted_sum; choose that alone",

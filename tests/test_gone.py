@@ -65,12 +65,7 @@ study:
         ("study/own.yaml", STUDY.format(factors="lost: [1, 2]"), ["study=own"], "lost"),
         ("study/own.yaml", STUDY.format(factors="train.lost: [1, 2]"), ["study=own"], "train.lost"),
         ("study/own.yaml", STUDY.format(factors="fusion: [sum, lost]"), ["study=own"], "fusion=lost"),
-        (
-            "study/own.yaml",
-            STUDY.format(factors="heads: [1, 2]") + "  lost: 1\n",
-            ["study=own"],
-            "study.lost",
-        ),
+        ("study/own.yaml", STUDY.format(factors="heads: [1]") + "  lost: 1\n", ["study=own"], "study.lost"),
         ("own.yaml", "defaults: [config, _self_]\ntrain: {lost: 1}\n", ["-cn", "own"], "train.lost"),
         ("own.yaml", "defaults: [config, _self_]\nlost: 1\n", ["-cn", "own"], "lost"),
     ],
@@ -79,5 +74,5 @@ def test_so_is_one_in_a_file_of_the_user(file, text, words, name, tmp_path):
     path = tmp_path / "mine" / file
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    line = refusal("run", "--dry-run", "-cd", "mine", *words, cwd=tmp_path)
+    line = refusal("run", "--dry-run", "-cd", "mine", *words, "corpus=grammar", cwd=tmp_path)
     assert line == f"ablate: {name} is gone; {INSTEAD}\n"

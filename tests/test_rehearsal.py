@@ -35,6 +35,7 @@ def rehearsed(tmp_path_factory) -> tuple[str, Path]:
     return done.stdout, store
 
 
+@pytest.mark.slow
 def test_it_says_what_is_decided_and_how_often(rehearsed):
     printed, store = rehearsed
     assert "\nRehearsal: no model was trained. On grammar" in printed and "decided at 8 of at most" in printed
@@ -43,6 +44,7 @@ def test_it_says_what_is_decided_and_how_often(rehearsed):
     assert "20 rehearsals: 16.0 runs each; 0.0% of them with a wrong verdict" in printed
 
 
+@pytest.mark.slow
 def test_its_runs_are_as_many_and_as_right_as_those_in_memory(rehearsed):
     """The first of those in memory is the one in the store, by its study.json and its comparison."""
     store = rehearsed[1]
@@ -53,6 +55,7 @@ def test_its_runs_are_as_many_and_as_right_as_those_in_memory(rehearsed):
     assert first.runs == len(pd.read_csv(store / "studies/fusion/results.csv"))
 
 
+@pytest.mark.slow
 def test_a_copied_table_tells(rehearsed, tmp_path):
     rows = pd.read_csv(rehearsed[1] / "studies/fusion/results.csv")
     assert {*rows["processor"]} == {"simulated"}
@@ -66,6 +69,7 @@ def test_a_copied_table_tells(rehearsed, tmp_path):
     assert planned.stderr.startswith("rehearsal: no model was trained\n")
 
 
+@pytest.mark.slow
 def test_rows_of_both_kinds_stand_in_no_comparison(rehearsed, tmp_path):
     rows = pd.read_csv(rehearsed[1] / "studies/fusion/results.csv")
     rows.loc[rows["seed"] > 3, "processor"] = "Some CPU (AVX2)"
@@ -84,6 +88,7 @@ def test_a_verdict_is_right_or_wrong_by_what_is_assumed():
     assert wrong.tolist() == [False, False, False, True, False, True, False]
 
 
+@pytest.mark.slow
 def test_without_an_effect_few_are_wrong_and_looks_save_runs():
     """The bound is 5 % and three standard errors of 200 studies; without looks all seeds are taken."""
     looks = rehearse(sweep_of(*STUDY), 200)
@@ -92,11 +97,13 @@ def test_without_an_effect_few_are_wrong_and_looks_save_runs():
     assert fixed.runs == 24 and {one.seeds for one in fixed.contrasts} == {12}
 
 
+@pytest.mark.slow
 def test_late_seeds_decide_less():
     plain, late = (rehearse(sweep_of(*STUDY, f"train.simulated.late={share}"), 40) for share in (0, 0.25))
     assert late.contrasts[0].right < plain.contrasts[0].right and late.runs > plain.runs
 
 
+@pytest.mark.slow
 def test_a_tuned_study_chooses_rates_and_reports():
     words = ("study=tuned", "fusion=concat,sum", *TEXT, "study.develop=[0,1]", "seed=range(100,106)")
     made = rehearse(sweep_of(*words, "study.looks=[]", "train.simulated.effects=[fusion=sum:0.2]"), 3)
@@ -119,6 +126,7 @@ def test_what_can_not_be_rehearsed_is_refused(words, tmp_path):
     assert BAD[words] in refusal("run", *words, cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_grid_is_rehearsed_once(tmp_path):
     grid = ("run", "-m", *TEXT, "fusion=concat,sum", "seed=range(6)", "--rehearse")
     assert "no model was trained" in call_cli(*grid, cwd=tmp_path).stdout

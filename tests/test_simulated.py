@@ -35,6 +35,7 @@ def last(*overrides: str) -> float:
     return losses_of(run_of(*overrides)).last
 
 
+@pytest.mark.slow
 def test_no_torch_is_loaded(tmp_path):
     """Neither by the command nor by its workers: with a torch that can't be imported, a matched grid runs."""
     (tmp_path / "none").mkdir()

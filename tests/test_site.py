@@ -29,6 +29,7 @@ def test_every_page_of_the_navigation_is_built_and_the_reverse(site):
     assert sorted(built) == sorted(named)
 
 
+@pytest.mark.slow
 def test_the_reference_holds_every_public_name(site):
     page = (site / "reference.html").read_text(encoding="utf-8")
     for name in ("ablate.api.run", "ablate.api.load_model", "ablate.methods.Fusion", "ablate.methods.Linear"):

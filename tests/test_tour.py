@@ -9,8 +9,7 @@ import pytest
 
 from tests.helpers import ROOT, call_cli
 
-# On a short text, of a few steps where a model is needed, and else without training; what a command does is
-# the same.
+# A short text, and a few steps where a model is needed; else nothing is trained.
 QUICK = ("train.steps=2", "train.eval_every=1", "train.batch=2", "train.eval_tokens=64", "model.context=16")
 SIMULATED = ("train/simulated=losses", "train.simulated.sd=0.15")
 SHORT_TEXT = ("corpus=grammar", "corpus.characters=9000", "corpus.tokenizer=byte")  # which knows any prompt

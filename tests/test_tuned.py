@@ -75,10 +75,7 @@ def test_values_are_chosen_at_one_level_for_all():
     assert design.later == {"report": [*design.arms]}
 
 
-@pytest.mark.parametrize(
-    ("level", "why"),
-    [("heads: 4", "no such factor"), ("train.lr: 0.1", "is tuned")],
-)
+@pytest.mark.parametrize(("level", "why"), [("heads: 4", "no such factor"), ("train.lr: 0.1", "is tuned")])
 def test_values_are_chosen_at_a_level_of_a_factor(level, why):
     key, value = level.split(": ")
     with pytest.raises(ConfigError, match=why):

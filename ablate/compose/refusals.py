@@ -5,6 +5,7 @@ import argparse
 import contextlib
 import functools
 import itertools
+import os
 import re
 import shlex
 import types
@@ -138,10 +139,13 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
         if key == "study" and override.is_sweep_override():
             raise ConfigError(f"{argument}: one study at a time")
         if override.is_sweep_override() and not sweeping:
-            raise ConfigError(
-                f"{argument}: several values make a sweep, so add -m; one list is written"
-                f" {key}=[{typed[len(key) + 1 :]}], one text with commas {_quoted(typed)}"
+            one = (
+                f"one list is written {key}=[{typed[len(key) + 1 :]}], one text with commas {_quoted(typed)}"
             )
+            single = "" if key in groups else f"; {one}"
+            raise ConfigError(f"{argument}: several values make a sweep, so add -m{single}")
+        if override.is_sweep_override() and key == "corpus.path" and os.path.exists(typed[len(key) + 1 :]):
+            raise ConfigError(f"{typed}: a path with commas needs quotes: {_quoted(typed)}")
         if override.is_sweep_override() and (parsed.cfg or parsed.info):
             raise ConfigError(
                 f"{argument}: {' '.join(_mode(parsed))} shows the config of one run; give one value"

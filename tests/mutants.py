@@ -95,19 +95,15 @@ def is_found(file: str, line: str, mutant: str, seen: dict[str, Any]) -> bool:
 def mutants(text: str) -> Iterator[tuple[str, str]]:
     """Lines that stand once in the text of a file, each with one that may stand in its place."""
     lines, tree = text.split("\n"), ast.parse(text)
-    conditions = {
-        id(node.test) for node in ast.walk(tree) if isinstance(node, ast.If | ast.While | ast.IfExp)
-    }
+    tests = {id(node.test) for node in ast.walk(tree) if isinstance(node, ast.If | ast.While | ast.IfExp)}
     for node in expressions(tree):
         number = getattr(node, "lineno", 0)
         if not number or number != node.end_lineno or lines.count(lines[number - 1]) != 1:
             continue
         line = lines[number - 1].encode()
-        for new in [*changed(node), *([f"not ({ast.unparse(node)})"] if id(node) in conditions else [])]:
-            yield (
-                line.decode(),
-                (line[: node.col_offset] + new.encode() + line[node.end_col_offset :]).decode(),
-            )
+        for new in [*changed(node), *([f"not ({ast.unparse(node)})"] if id(node) in tests else [])]:
+            mutant = line[: node.col_offset] + new.encode() + line[node.end_col_offset :]
+            yield line.decode(), mutant.decode()
 
 
 def expressions(node: ast.AST) -> Iterator[Any]:

@@ -11,7 +11,7 @@ import pytest
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.store import lease
-from tests.helpers import LONG, QUICK, SIMULATED, Command, call_cli, make_config, refusal, stopping
+from tests.helpers import LONG, QUICK, Command, call_cli, make_config, refusal, stopping
 from tests.test_pool import logs, results, training, wait_for
 
 pytestmark = pytest.mark.slow
@@ -89,7 +89,7 @@ def test_other_threads_go_on_from_no_checkpoint_and_delete_none(tmp_path, start)
 
 def test_a_sweep_leaves_a_run_to_machines_of_its_kind_for_a_while(tmp_path, monkeypatch, start):
     monkeypatch.chdir(tmp_path)
-    keys = (*SIMULATED, "train.eval_every=1", "train.checkpoint_every=1")
+    keys = (*QUICK[:4], "train.eval_every=1", "train.checkpoint_every=1")
     with pytest.raises(KeyboardInterrupt):
         execute(prepare(make_config(*keys, "seed=1")), stopping(2))
     (kept,) = training(tmp_path)
@@ -100,9 +100,7 @@ def test_a_sweep_leaves_a_run_to_machines_of_its_kind_for_a_while(tmp_path, monk
     sweep = ("run", "-m", "seed=0,1", *keys)
     done = call_cli(*sweep, cwd=tmp_path)
     assert done.returncode == 1 and done.stderr.count("processor was another, is ") == 2, done.stderr
-    assert "; waiting\n" in done.stderr and re.search(
-        "seed=1.*: simulated-concat-h4-d64x2-s1-.*: its ch", done.stderr
-    )
+    assert "; waiting\n" in done.stderr and re.search("seed=1.*: concat-h4-d64x2-s1-.*: its ch", done.stderr)
     assert kept.exists() and results(tmp_path)["status"].tolist().count("done") == 1
 
     waits = start(*sweep, cwd=tmp_path)

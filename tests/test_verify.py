@@ -46,7 +46,7 @@ def broken_ways() -> list[tuple[type, str, Any]]:
         return lambda old: lambda self, *given: change(old(self, *given))
 
     softmax, differential = (scores.methods()[name] for name in ("softmax", "differential"))
-    zero, swapped = changed(torch.zeros_like), changed(lambda y: y.flip(1))
+    zero = changed(torch.zeros_like)
     louder, quieter = changed(lambda y: 1.01 * y), changed(lambda y: 0.99 * y)
     of_equations = ("concat", "sum", "mean", "weighted_sum", "grouped", "gated", "exclusive", "head_scale")
     of_equations += ("softmax", "talking", "differential", "uniform")
@@ -67,9 +67,10 @@ def broken_ways() -> list[tuple[type, str, Any]]:
         (differential, "_difference", lambda old: lambda self, z: 0.8 * z.chunk(2, 1)[0]),
         (differential, "_difference", lambda old: lambda self, z: z.chunk(2, 1)[0]),
         (Rotary, "forward", lambda old: lambda self, x, first=0: x),
-        (Attention, "values", swapped),
-        (Attention, "compared", changed(lambda both: (both[0].flip(1), both[1]))),
-        (Attention, "_read", changed(lambda z: z.sum(2, keepdim=True).expand_as(z))),
+        (softmax, "forward", lambda old: lambda self, q, k, v, *more: old(self, q, k, v.flip(1), *more)),
+        (Attention, "_read", changed(lambda r: (r[0].flip(1), *r[1:]))),
+        (softmax, "forward", lambda old: lambda self, q, *more: old(self, q.flip(1), *more)),
+        (Attention, "_read", changed(lambda r: (*r[:3], r[3].sum(2, keepdim=True).expand_as(r[3])))),
         (fusion.methods()["sum"], "_turned", lambda old: lambda self, z: z),
     ]
 

@@ -137,16 +137,26 @@ def compare(
     """
     from ablate.analysis.compare import compare as compare_rows
     from ablate.analysis.load import read
-    from ablate.analysis.question import question
+    from ablate.analysis.question import ask
     from ablate.reporting.answers import lines
 
     results = read(rows, metric)
-    options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better, label)
-    result = compare_rows(results.rows, margin=margin, records=results.records, **options)
-    answer = lines(result, results.records)
+    question = ask(
+        metric=metric,
+        by=by,
+        pair_by=pair_by,
+        baseline=baseline,
+        where=where,
+        margin=margin,
+        higher_is_better=higher_is_better,
+        mixed=mixed,
+        label=label,
+    )
+    result = compare_rows(results.rows, question, results.records)
     parts = {field.name: getattr(result, field.name) for field in fields(result)}
-    notes = [*results.notes, *result.notes]
-    return ShownComparison(**{**parts, "notes": notes}, answer=answer, records=results.records)
+    parts["notes"] = [*results.notes, *result.notes]
+    answer = lines(result, results.records, results.notes)
+    return ShownComparison(**parts, answer=answer, records=results.records)
 
 
 @_reporting
@@ -171,11 +181,21 @@ def report(
     out: an HTML file, by default beside the results. charts: a directory for the charts as PNG, SVG and PDF.
     The other arguments are those of compare. Raises ConfigError.
     """
-    from ablate.analysis.question import question
+    from ablate.analysis.question import ask
     from ablate.reporting.html import write_report
 
-    options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better, label)
-    return write_report(target, out=out, charts=charts, margin=margin, **options)
+    question = ask(
+        metric=metric,
+        by=by,
+        pair_by=pair_by,
+        baseline=baseline,
+        where=where,
+        margin=margin,
+        higher_is_better=higher_is_better,
+        mixed=mixed,
+        label=label,
+    )
+    return write_report(target, question, out=out, charts=charts)
 
 
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:

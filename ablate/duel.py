@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from ablate.analysis.compare import Comparison, compare
-from ablate.analysis.controls import equal_forms
+from ablate.analysis.compare import PLANNED, Comparison, compare
+from ablate.analysis.contrasts import equal_forms
 from ablate.analysis.load import load
-from ablate.analysis.speed import with_step_times
+from ablate.analysis.speed import step_times
 from ablate.compose.configs import defaults_of
 from ablate.compose.sweep import Sweep
 from ablate.config.contrast import MARGIN
@@ -114,9 +114,9 @@ class Duel:
         ConfigError."""
         results = load([self.study])
         comparison = compare(results.rows, records=results.records)
-        parts = answer(comparison, results.records[0])
-        said = " ".join([*parts.findings, *parts.trust, *self._step(comparison)])
-        return comparison, [said, *map(str, parts.next)]
+        parts = answer(comparison, results.records, results.notes)
+        found = [*parts.findings, parts.trust, parts.robust, *self._step(comparison)]
+        return comparison, [" ".join(filter(None, found)), *map(str, parts.next)]
 
     def _step(self, comparison: Comparison) -> list[str]:
         """A sentence on how long a training step of `one` takes relative to `other`, taking turns here; none
@@ -125,9 +125,9 @@ class Duel:
 
         if self._runs[0].is_simulated:
             return []
-        primary = comparison.family("primary").reset_index(drop=True)
-        runs = {variant: comparison.runs[variant] for variant in primary["variant"]}
-        timed = with_step_times(primary, StepTimer(runs, [Store()]))
+        table = comparison.table_of(PLANNED)
+        runs = {variant: comparison.runs[variant] for variant in table["variant"]}
+        timed = step_times(table, StepTimer(runs, [Store()]))
         ratios = filter(None, map(step_ratio, timed.to_dict("records")))
         return [f"A training step of {self.one.name} takes {ratio} times as long." for ratio in ratios]
 

@@ -37,7 +37,11 @@ from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaul
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig
 
-from ablate.analysis.variants import best_first, collect
+from ablate.analysis.compare import Comparison, compare
+from ablate.analysis.contrasts import declared_pairs, equal_variants, tuned_columns
+from ablate.analysis.frames import reported
+from ablate.analysis.question import Question, ask, direction
+from ablate.analysis.variants import project
 from ablate.cli.app import main
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir, defaults_of
@@ -54,7 +58,7 @@ from ablate.files.reading import left_out
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import HeadShape, ModelSpec
 from ablate.store import lease, provenance
-from ablate.store.record import StudyRecord
+from ablate.store.record import PlannedContrast, Side, StudyRecord
 from ablate.store.store import Store
 
 ROOT = Path(__file__).parent.parent
@@ -122,7 +126,34 @@ def make_record(**given: Any) -> StudyRecord:
 
 
 def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = False) -> pd.DataFrame:
-    return best_first(collect(rows, metric, mixed=mixed))
+    better = direction(metric, None)
+    return project(rows, metric, Question(mixed=mixed), better=better).best_first()
+
+
+def compared(rows: pd.DataFrame, *, records: Sequence[StudyRecord] = (), **asked: Any) -> Comparison:
+    """The comparison of these rows that a command with these options makes. A record without the runs of its
+    contrasts gets those of these rows."""
+    return compare(rows, ask(**asked), [with_contrasts(one, rows, **asked) for one in records])
+
+
+def with_contrasts(record: StudyRecord, rows: pd.DataFrame, **asked: Any) -> StudyRecord:
+    """The record with the contrasts that it declares, each with the runs that these rows have of its arms."""
+    if record.contrasts or not record.primary:
+        return record
+    metric = asked.get("metric") or record.metric or "val_loss"
+    variants = project(reported(rows)[0], metric, Question(mixed=True))
+    free = tuned_columns(variants)
+    pairs = [pair for one in record.primary for pair in declared_pairs(variants, one, free=free)]
+    runs = [[run_id for run_id in ids if run_id] for ids in variants.run_ids.tolist()]
+    contrasts = [
+        PlannedContrast(
+            name=f"{variants.names[one]} - {variants.names[base]}",
+            sides=[Side(w, variants.names[at], runs[at]) for w, at in ((1.0, one), (-1.0, base))],
+            equal=same is not None,
+        )
+        for (one, base), same in zip(pairs, equal_variants(variants, pairs), strict=True)
+    ]
+    return dataclasses.replace(record, contrasts=contrasts)
 
 
 def but(words: Sequence[str], *others: str) -> tuple[str, ...]:

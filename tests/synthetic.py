@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ablate.analysis.frames import frame
 from ablate.analysis.probes import COLUMNS, FILE
 from ablate.config.identity import digest
 from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
-from tests.helpers import read_contrast
+from tests.helpers import read_contrast, with_contrasts
 
 FUSIONS = ("concat", "sum", "weighted_sum", "mean")
 HEADS = (1, 2, 4, 8)
@@ -78,7 +79,9 @@ def synthetic_study(
         margin=0.01,
         typed=[*typed],
     )
-    store.change_study(name, lambda _: record)
+    store.change_study(
+        name, lambda _: with_contrasts(record, frame([row for row in store.rows() if row["run_id"] in ids]))
+    )
     return store
 
 

@@ -5,15 +5,12 @@ import re
 import pandas as pd
 import pytest
 
-from ablate.analysis.compare import compare
 from ablate.analysis.load import load
-from ablate.config.contrast import MARGIN
-from ablate.reporting.answers import answer, findings
+from ablate.reporting.answers import LEAD, answer
 from ablate.reporting.commands import with_seeds
 from ablate.reporting.html import coded
-from ablate.reporting.words import more_seeds
 from ablate.store.record import Role, StudyRecord
-from tests.helpers import make_record
+from tests.helpers import compared, make_record
 from tests.synthetic import synthetic_study
 from tests.test_compare import hand_worked, table
 
@@ -41,70 +38,60 @@ def at(heads: int) -> pd.DataFrame:
 
 @pytest.mark.slow
 def test_a_finding_by_hand():
-    result = compare(rows(), records=[make_record(primary=PRIMARY)])
-    mean, worse = findings(result, TERMS)
+    record = make_record(primary=PRIMARY, answer=TERMS)
+    worse, mean = answer(compared(rows(), records=[record]), [record]).findings
     assert worse == (
-        "Summing the heads costs 0.250 nats (0.129 to 0.371) against concatenating the heads, about 28 % more"
-        " perplexity."
+        "On book.txt (2 layers, 64 wide, 1,000 steps): summing the heads costs 0.250 nats (0.129 to 0.371)"
+        " against concatenating the heads, about 28 % more perplexity."
     )
     assert mean == (
-        "Whether mean costs or saves anything against concatenating the heads is undecided: 0.000 nats"
-        " (−0.038 to 0.038)."
+        "Whether mean costs or saves anything against concatenating the heads is undecided"
+        " (−0.038 to 0.038 nats): its interval holds 0 and reaches beyond the margin."
     )
-    turned = compare(rows(), baseline={"fusion": "sum"}, where=["fusion!=mean"])
-    assert findings(turned) == [
-        "Concat saves 0.250 nats (0.158 to 0.342) against sum, about 22 % less perplexity."
-    ]
-    equal = compare(rows(), margin=0.05, where=["fusion!=sum"])
-    assert findings(equal) == ["Mean and concat differ by less than 0.05 nats: 0.000 (−0.029 to 0.029)."]
-
-
-def test_of_accuracy_more_is_gained():
-    result = compare(rows().assign(val_acc=lambda r: r["val_loss"]), metric="val_acc", where=["fusion!=mean"])
-    assert findings(result) == ["Sum gains 0.250 of val_acc (0.158 to 0.342) against concat."]
+    equal = answer(compared(rows(), margin=0.05), []).findings[1]
+    assert equal == "Mean and concat differ by less than 0.05 nats: 0.000 (−0.038 to 0.038)."
 
 
 @pytest.mark.slow
-def test_of_many_contrasts_their_verdicts_and_the_largest():
+def test_of_many_contrasts_each_is_named_by_its_verdict():
     many = pd.concat(map(at, (2, 4, 8)))
     many.loc[(many["fusion"] == "sum") & (many["heads"] == 2), "val_loss"] += 1.0
-    result = compare(many, records=[make_record(primary=PRIMARY)])
-    tally, largest = findings(result)
-    assert tally == "Of 6 comparisons, 3 are undecided; 3 are worse."
-    named = make_record(primary=[{"vary": "fusion", "baseline": "concat", "where": {"heads": [2, 4]}}])
-    assert len(findings(compare(many, records=[named]))) == 4  # what was named beforehand is told one by one
-    assert largest.startswith("The largest: sum costs 1.250 nats") and "(heads=2" in largest
+    record = make_record(primary=PRIMARY)
+    short = answer(compared(many, records=[record]), [record]).short
+    assert short == (
+        "On book.txt: against concat: worse: sum (heads=2, by 1.250 nats), sum (heads=4, by 0.250 nats) and"
+        " sum (heads=8, by 0.250 nats); undecided: mean (heads=2), mean (heads=4) and mean (heads=8)."
+    )
 
 
 @pytest.mark.slow
 def test_the_answer_says_how_sure_and_what_would_make_it_surer():
     typed = ["study=mine", "seed=0,1,2,3", "train.steps=100"]
     record = make_record(primary=PRIMARY, seeds=[0, 1, 2, 3], typed=typed, answer=TERMS)
-    found = answer(compare(rows(), records=[record]), record)
-    assert found.findings[0].startswith("On book.txt (2 layers, 64 wide, 1,000 steps): whether mean costs")
-    assert found.trust == [
-        "4 paired seeds; all 2 intervals hold together with 95 % confidence.",
-        f"Less than {MARGIN} nats counts as no difference.",
-    ]
+    found = answer(compared(rows(), records=[record]), [record])
+    assert found.trust == "4 paired seeds, 95 % confidence for both together."
     (more,) = found.next
-    (need,) = map(int, re.findall(r"About (\d+) more seeds would decide this", more.reason))
-    assert more.command == f"ablate run study=mine train.steps=100 'seed=range(0,{4 + need})'"
-    minutes = need * 3 * 30 / 2 / 60  # three variants, two at a time
-    assert more.time in (f"about {minutes:.0f} min here", f"about {minutes / 60:.1f} h here")
+    (need,) = map(int, re.findall(r"About (\d+) seeds would decide this: ask again", more.reason))
+    assert more.command == f"ablate run study=mine train.steps=100 'seed=range(4,{4 + need})' name=s-again"
     decided = rows().query("fusion != 'mean'")
-    found = answer(compare(decided, records=[record]), record)
-    assert found.next == []
-    assert "about 1 more seed would" in more_seeds(1) and "about 2 more seeds would" in more_seeds(2)
+    found = answer(compared(decided, records=[record]), [record])
+    assert found.next == [] and LEAD not in found.trust
+    assert LEAD in answer(compared(decided), []).trust
+    other = make_record(name="t", primary=PRIMARY)
+    twice = compared(rows(), records=[record, other])
+    assert answer(twice, [record, other]).trust.startswith(
+        "4 paired seeds, 95 % confidence for those of each study together."
+    )
 
 
 def test_one_seed_shows_nothing():
     one = rows().query("seed == seed.min()")
     record = make_record(seeds=[0], typed=["-m", "fusion=concat,sum", "seed=0"])
-    found = answer(compare(one), record)
+    found = answer(compared(one), [record])
     assert found.findings == ["One seed shows nothing: the same variant with another seed differs as well."]
     assert [*map(str, found.next)] == [
-        "6 seeds would be enough for a verdict: `ablate run -m fusion=concat,sum 'seed=range(0,6)'`,"
-        " about 4 min here."  # 5 seeds more of three variants, two at a time
+        "2 seeds would be enough for a verdict: `ablate run -m fusion=concat,sum 'seed=range(0,2)'`,"
+        " about 45 s here."  # a seed more of three variants, two at a time
     ]
 
 
@@ -118,16 +105,6 @@ def test_a_study_that_grew_is_asked_for_whole():
 
 def test_text_between_backticks_becomes_code_and_nothing_else_is_markup():
     assert coded("<b> nats, `a<b`") == "&lt;b&gt; nats, <code>a&lt;b</code>" and coded("a ` b") == "a ` b"
-
-
-def test_what_is_undecided_is_one_sentence():
-    mean = rows().query("fusion == 'mean'")
-    two = pd.concat([rows(), mean.assign(fusion="exclusive", form="exclusive", run_id=mean["run_id"] + "m")])
-    result = compare(two, records=[make_record(primary=PRIMARY)], where=["fusion!=sum"])
-    assert findings(result, {"exclusive": "taking the largest"}) == [
-        "Nothing is decided yet against concat about taking the largest, 0.000 nats (−0.038 to 0.038); mean,"
-        " 0.000 nats (−0.038 to 0.038)."
-    ]
 
 
 def test_an_answer_calls_arms_by_the_words_of_the_study(tmp_path, monkeypatch):
@@ -149,6 +126,6 @@ def test_an_answer_calls_arms_by_the_words_of_the_study(tmp_path, monkeypatch):
 
     store.change_study("synthetic", changed)
     results = load(["synthetic"])
-    (said,) = answer(compare(results.rows, records=results.records), results.record).findings
+    (said,) = answer(compared(results.rows, records=results.records), results.records).findings
     assert "summing them as they are costs " in said and " against putting them side by side" in said
     assert "heads=4" not in said

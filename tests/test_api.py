@@ -79,13 +79,13 @@ def test_a_merge_loses_nothing_of_what_was_named_beforehand(study):
     store = Store(study / "runs")
     record, rows = store.read_study("synthetic"), ablate.load("synthetic")
     assert record is not None and len(ablate.load()) == len(rows) == 32
-    assert ablate.compare(rows).families == ["primary", "exploratory"]
+    assert ablate.compare(rows).families == ["planned", "exploratory"]
     write_study(store, replace(record, metric="test_loss", margin=0.5))
     authors = pd.DataFrame({"fusion": ["concat", "sum", "mean", "weighted_sum"], "author": [*"abca"]})
     merged = ablate.load("synthetic").merge(authors, on="fusion")
     assert "target" not in merged.attrs
     found = ablate.compare(merged)
-    assert (found.families, found.metric, found.margin) == (["primary", "exploratory"], "test_loss", 0.5)
+    assert (found.families, found.metric, found.margin) == (["planned", "exploratory"], "test_loss", 0.5)
     assert not any("study.json" in note for note in texts(found.notes))
     one = ablate.compare(merged, baseline="heads=2", where=["fusion == sum", "heads < 99"]).table
     assert one["baseline"].notna().sum() == 1

@@ -5,17 +5,13 @@ from typing import Any
 
 import pytest
 
-from ablate.analysis.compare import compare
-from ablate.analysis.contrasts import primary_pairs
-from ablate.analysis.incomparable import Incomparable
 from ablate.compose.sweep import compose
-from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
-from ablate.execution.run import resolve
-from ablate.reporting.answers import findings
-from ablate.store.record import as_plain, read_record
-from ablate.study.study import Study, settings
-from tests.helpers import make_record
+from ablate.reporting.answers import answer
+from ablate.store.record import PlannedContrast, Side, StudyRecord, as_plain, read_record
+from ablate.study.growth import grown
+from ablate.study.study import Study
+from tests.helpers import compared, make_record
 from tests.test_compare import of_cells
 
 SMALL = ("corpus=grammar", "corpus.characters=5000", "model.context=16", "heads=8")
@@ -43,70 +39,60 @@ def study(*primary: Any, arms: Any = ARMS, **keys: Any) -> Study:
     return Study(replace(sweep, study=block))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "names",
-    [
-        *("sum_matched - concat", "sum_matched - sum", "rank - groups 4"),
-        *("nano - concat", "groups 4 - groups 2", "static - gated"),
-    ],
-)
-def test_a_contrast_by_names_is_of_these_two_arms_alone(names):
-    of = study(names)
-    assert of.config
-    (contrast,) = of.config.primary
-    assert str(contrast) == contrast.arms == names and contrast.baseline
-    arms = {
-        name: [f"{key}={value}" for key, value in arm.items()]
-        for name, arm in ARMS.items()
-        if name not in ("wide", "usual")
-    }
-    runs = [resolve(of.sweep.configs((*SMALL, *arm))) for arm in arms.values()]
-    variants = settings(runs)
-    pairs, missing = primary_pairs(variants, [contrast])
-    place = {run.run_id: name for name, run in zip(arms, runs, strict=True)}
-    ids = variants.table["run_id"]
-    assert [(place[ids[one]], place[ids[base]]) for one, base in pairs] == [tuple(names.split(" - "))]
-    assert not missing
+def named(of: Study) -> list[list[tuple[float, str]]]:
+    """The sides of each contrast, by the names of arms."""
+    plan = of.design.plan
+    assert plan
+    return [[(weight, plan.arms[arm]) for weight, arm in one.sides] for one in plan.contrasts]
 
 
 @pytest.mark.slow
-def test_what_a_contrast_by_names_is_written_out_to():
-    of = study("sum_matched - concat", {"vary": "fusion", "baseline": "concat", "where": {"match": "none"}})
-    assert of.config
-    by_names, other = of.config.primary
-    assert by_names == Contrast(
-        baseline={"fusion": "concat", "match": "none"},
-        variants=[{"fusion": ["sum"], "match": ["params"]}],
-        where={"model.d_model": [64], "out_rank": [None], "scale": ["inside"]},
-        arms="sum_matched - concat",
-    )
-    assert not other.arms and other.where == {"match": "none"}
+def test_a_contrast_by_names_is_of_these_arms_alone():
+    of = study("sum_matched - concat", "rank - groups 4", {"vary": "fusion", "baseline": "concat",
+               "variants": ["gated"], "where": {"match": "none"}})  # fmt: skip
+    assert named(of) == [
+        [(1, "sum_matched"), (-1, "concat")],
+        [(1, "rank"), (-1, "groups 4")],
+        [(1, "gated"), (-1, "concat")],
+        [(1, "static"), (-1, "concat")],
+    ]
     runs = of.ready(of.design.propose({}))
-    record = of.record(runs, {}, {overrides: run.run_id for overrides, run in runs.items()})
-    assert record.primary == [by_names, other] and read_record(as_plain(record)).primary == record.primary
-    assert as_plain(record)["primary"][0]["arms"] == "sum_matched - concat"
+    ids = {overrides: run.run_id for overrides, run in runs.items()}
+    record = of.record(runs, {}, ids)
+    assert read_record(as_plain(record)) == record and record.family == 4
+    first, second = record.contrasts[0].sides
+    assert (first.weight, first.arm, len(first.runs)) == (1, "sum_matched", 2)
+    of_concat = {ids[run] for run in ids if of.design.name(of.design.arm_of(run)) == "concat"}
+    assert {*second.runs} == of_concat
+    assert as_plain(record)["primary"][0] == {"arms": "sum_matched - concat"}
 
 
 @pytest.mark.slow
-def test_arms_may_differ_in_auto_where_rows_have_that_word():
-    arms = {**ARMS, "shared": {"key_heads": 1, "value_heads": 1}}
-    config = study("shared - concat", "sum - concat", arms=arms).config
-    assert config
-    one, other = config.primary
-    assert one.baseline == {"key_heads": "auto", "value_heads": "auto"}
-    assert other.where["key_heads"] == ["auto"]  # so that no run with shared keys is meant
+def test_a_sum_of_arms_is_a_contrast_like_others():
+    of = study("0.5*sum + 0.5*sum_matched - concat", "sum - concat - gated + static")
+    halves = [(0.5, "sum"), (0.5, "sum_matched"), (-1, "concat")]
+    assert named(of) == [halves, [(1, "sum"), (-1, "concat"), (-1, "gated"), (1, "static")]]
+    losses = {"sum": [2.0, 2.3], "sum_matched": [2.2, 2.1], "concat": [2.0, 2.1]}
+    rows = of_cells(({"fusion": name, "form": name}, values) for name, values in losses.items())
+    sides = [
+        Side(weight, name, rows.loc[rows["fusion"] == name, "run_id"].tolist()) for weight, name in halves
+    ]
+    planned = PlannedContrast(name="both - concat", sides=sides)
+    found = compared(rows, records=[make_record(metric="val_loss", contrasts=[planned])]).findings[0]
+    # The halves of 2.0 + 2.2 less 2.0, and of 2.3 + 2.1 less 2.1: 0.1 and 0.1.
+    assert (found.name, found.diff, found.pairs) == ("both - concat", pytest.approx(0.1), 2)
+    assert found.differences == pytest.approx([0.1, 0.1])
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
         ("sum_mached - concat", r"sum_mached is no arm; did you mean sum_matched\?"),
-        ("sum - sum", "sum - sum: the same arm twice; name another one"),
+        ("sum - sum", "sum - sum: write an entry as .* by the names of two arms, as sum - concat"),
         ("sum", "sum: write an entry as .* by the names of two arms, as sum - concat"),
+        ("0.5*sum - concat", "by the names of two arms"),
         ("- concat", "by the names of two arms"),
         ("usual - concat", "usual - concat: both arms are the same; name another one"),
-        ("wide - concat", r"wide - concat: model\.mlp_hidden=auto: a run has a number in its place"),
     ],
 )
 def test_what_is_no_contrast_by_names_is_refused_in_a_line(names, message):
@@ -119,15 +105,33 @@ def test_what_is_no_contrast_by_names_is_refused_in_a_line(names, message):
 def test_a_contrast_of_an_arm_that_can_not_be_built_is_left_out():
     arms = {**ARMS, "groups 3": {"fusion": "grouped", "fusion.groups": 3}}
     of = study("groups 3 - concat", "sum - concat", arms=arms)
-    runs = of.ready(of.design.propose({}))
-    of.check_primary(runs, None)
+    of.ready(of.design.propose({}))
+    of.check_primary()
     assert "groups=3" in of.left_out[0] and "2 of 26 runs left out" in of.left_out[0]
     assert of.left_out[1].startswith("study.primary: groups 3 - concat: no two runs of this study differ so")
     assert len(of.left_out) == 2
 
 
+def test_a_contrast_is_named_beforehand_if_it_stood_before_the_second_of_its_arms_had_results():
+    def record(*sides: list[str]) -> StudyRecord:
+        contrast = PlannedContrast(name="a - b", sides=[Side(1, "a", sides[0]), Side(-1, "b", sides[1])])
+        return make_record(metric="val_loss", contrasts=[contrast])
+
+    def beforehand(old: StudyRecord | None, new: StudyRecord, ended: set[str]) -> bool:
+        return grown(old, new, ended=lambda: ended).contrasts[0].beforehand
+
+    first = record(["1"], ["2"])
+    assert beforehand(None, first, set()) and beforehand(None, first, {"1"})
+    assert not beforehand(None, first, {"1", "2"})  # a sweep had made both
+    late = grown(None, first, ended=lambda: {"1", "2"})
+    assert not beforehand(late, record(["1", "3"], ["2", "4"]), set())
+    kept = grown(grown(None, first), record(["3"], ["4"]), ended=lambda: {"1", "2"})
+    assert kept.contrasts[0].beforehand and kept.contrasts[0].sides[0].runs == ["1", "3"]
+    unknown = record([], [])  # of a tuned study, before values are chosen
+    assert not beforehand(grown(None, unknown), first, {"1", "2"})
+
+
 def test_a_study_of_several_texts_compares_within_each():
-    """Of a study that varies the text; rows of several texts are refused otherwise."""
     rows = of_cells(
         (
             {
@@ -145,11 +149,9 @@ def test_a_study_of_several_texts_compares_within_each():
         )
         for fusion in ("concat", "sum")
     )
-    with pytest.raises(Incomparable, match="these rows come from 2 texts"):
-        compare(rows)
     study = make_record(factors={"fusion": ["concat", "sum"], "corpus": ["stdlib", "grammar"]})
-    found = compare(rows, records=[study])
+    found = compared(rows, records=[study])
     apart = {one.variant.levels["corpus"]: one for one in found.tested}
     assert apart.keys() == {"stdlib", "grammar"} and apart["stdlib"].diff > 0 > apart["grammar"].diff
     assert all(one.variant.differing(one.baseline) == ["fusion"] for one in found.tested)
-    assert "corpus=grammar" in " ".join(findings(found))
+    assert "corpus=grammar" in " ".join(answer(found, []).findings)

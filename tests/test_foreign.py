@@ -12,16 +12,14 @@ import pytest
 from scipy import stats as scipy_stats
 
 import ablate
-from ablate.analysis import stats
-from ablate.analysis.compare import compare
 from ablate.analysis.foreign import as_results
 from ablate.analysis.load import load
-from ablate.analysis.looks import Looks
+from ablate.analysis.looks import stand
 from ablate.config.conditions import same
 from ablate.config.rules import ConfigError
 from ablate.phrases import texts
 from ablate.store.columns import Status
-from tests.helpers import ROOT, make_record
+from tests.helpers import ROOT, compared, make_record
 from tests.test_compare import grid
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
@@ -29,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("two_seeds_decide")
 LOSSES = {"base": (2.0, 2.1, 2.2, 2.3), "ours": (1.9, 2.01, 2.09, 2.21)}
 reference: Any = scipy_stats  # its results have no types
 ASKED: dict[str, Any] = {"by": "method", "metric": "loss", "baseline": "method=base"}
+LESS: dict[str, Any] = {"higher_is_better": False}
 
 
 def frame(losses=LOSSES, **columns) -> pd.DataFrame:
@@ -62,14 +61,13 @@ def test_method_seed_and_loss_are_enough():
     differences = np.subtract(LOSSES["ours"], LOSSES["base"])
     expected = reference.ttest_1samp(differences, 0)
     low, high = expected.confidence_interval()
-    assert (row["pairs"], row["verdict"]) == (4, "better") and pd.isna(row["n_baseline"])
+    assert (row["pairs"], row["verdict"]) == (4, "better") and row["why"] == ""
     assert row[["diff", "p", "low", "high"]].tolist() == pytest.approx([-0.0975, expected.pvalue, low, high])
 
 
 def test_without_by_the_only_column_of_words_is_taken_and_said():
     found = ablate.compare(frame(), baseline="method=base")
-    assert "variants: by method, the only column of words; --by takes others" in texts(found.notes)
-    assert "metric: loss; --metric takes another" in str(found)
+    assert "taken: variants by method, metric loss; --by and --metric take others" in str(found)
     two = frame(fold=["a", "b"] * 4)  # columns are suggested in the order of the table
     with pytest.raises(ConfigError, match="name the column that was varied, as --by method: method, fold"):
         ablate.compare(two, metric="loss")
@@ -80,7 +78,7 @@ def test_without_by_the_only_column_of_words_is_taken_and_said():
 def test_without_a_baseline_the_line_says_how_to_name_one():
     found = ablate.compare(frame(), by="method", metric="loss")
     assert "no verdicts: no baseline is named; try --baseline method=base" in texts(found.notes)
-    assert found.table["verdict"].isna().all()
+    assert found.table["verdict"].eq("").all()
 
 
 @pytest.mark.slow
@@ -98,11 +96,68 @@ def test_rows_of_two_frames_put_together():
 
 @pytest.mark.slow
 def test_a_column_that_pairs_in_place_of_the_seed():
-    rows = frame().rename(columns={"seed": "fold"})
+    rows = frame().rename(columns={"seed": "task"})
     shuffled = rows.sample(frac=1, random_state=0)
-    assert contrast(shuffled, pair_by=["fold"])["p"] == contrast(frame())["p"]
-    with pytest.raises(ConfigError, match="--pair-by fold: 1 row without it"):
-        ablate.compare(rows.assign(fold=rows["fold"].where(rows.index > 0)), pair_by="fold", **ASKED)
+    assert contrast(shuffled, pair_by=["task"])["p"] == contrast(frame())["p"]
+    with pytest.raises(ConfigError, match="--pair-by task: 1 row without it"):
+        ablate.compare(rows.assign(task=rows["task"].where(rows.index > 0)), pair_by="task", **ASKED)
+    found = ablate.compare(rows, pair_by="task", **ASKED, **LESS)
+    assert "4 paired tasks" in str(
+        found
+    ) and "is about other values of task and not about other train" in str(found)
+    folds = rows.rename(columns={"task": "fold"})
+    row = contrast(folds, pair_by="fold", **LESS)
+    assert (row["verdict"], row["why"]) == (
+        "undecided",
+        "folds share their training data, so they are not independent",
+    )
+
+
+def documents(seeds: int = 3, of_each: int = 50, effect: float = 0.0) -> pd.DataFrame:
+    """Runs that differ by as much as their seeds make them, each on the same documents."""
+    rng = np.random.default_rng(0)
+    hard = rng.normal(size=of_each)
+    return pd.DataFrame(
+        {"method": method, "seed": seed, "doc": doc, "loss": of_run + hard[doc] + rng.normal(0, 0.01)}
+        for method in ("base", "ours")
+        for seed in range(seeds)
+        for of_run in (3 + effect * (method == "ours") + rng.normal(0, 0.1),)
+        for doc in range(of_each)
+    )
+
+
+def test_the_unit_is_what_was_trained_and_its_documents_are_averaged():
+    rows = documents(8)
+    for pairs in ("seed,doc", "doc"):
+        found = ablate.compare(rows, pair_by=pairs, **ASKED, **LESS)
+        (one,) = found.findings
+        means = rows.groupby(["method", "seed"])["loss"].mean().unstack(0)
+        expected = reference.ttest_rel(means["ours"], means["base"])
+        assert (one.pairs, one.p) == (8, pytest.approx(expected.pvalue))
+        assert "8 paired seeds, 50 docs each" in str(found)
+    lacking = rows.drop(index=rows.index[rows["method"].eq("ours") & rows["doc"].eq(7) & rows["seed"].eq(2)])
+    rest = rows[(rows["doc"] != 7) | (rows["seed"] != 2)]  # what one lacks counts for neither
+    one, other = (ablate.compare(of, pair_by="doc", **ASKED).findings[0] for of in (lacking, rest))
+    assert one.differences == pytest.approx(other.differences)
+    one_run = ablate.compare(rows.query("seed == 0"), pair_by="doc", **ASKED, **LESS)
+    assert "50 paired docs" in str(one_run) and "not about other trainings" in str(one_run)
+    mean, std = (
+        {"method": "base", "seed": "mean", "loss": 3.0},
+        {"method": "ours", "seed": "std", "loss": 0.1},
+    )
+    summed = pd.concat([frame().astype({"seed": str}), pd.DataFrame([mean, std])])
+    assert contrast(summed)["pairs"] == 4
+    assert "2 rows of seed=mean, std left out" in str(ablate.compare(summed, **ASKED))
+
+
+def test_runs_of_documents_without_an_effect_have_seldom_a_verdict():
+    """As 300 documents of three seeds once had, in 8 of 12 tables."""
+    rng, verdicts = np.random.default_rng(1), 0
+    for _ in range(40):
+        rows = documents(6, 5)
+        rows["loss"] += rng.normal(0, 0.1, 12).repeat(5)
+        verdicts += contrast(rows, pair_by="seed,doc", **LESS)["verdict"] != "undecided"
+    assert verdicts <= 6
 
 
 @pytest.mark.parametrize(
@@ -122,27 +177,9 @@ def test_two_groups_are_tested_by_welch(seeds, why):
     half = reference.t.isf(0.025, 32 / 19) * (0.04 / 3) ** 0.5
     assert [row["diff"], row["low"], row["high"]] == pytest.approx([-0.2, -0.2 - half, -0.2 + half])
     assert row["p"] == pytest.approx(reference.ttest_ind(ours, base, equal_var=False).pvalue)
-    assert (row["n_baseline"], row["verdict"]) == (3, "undecided")
+    assert (row["n"], row["verdict"]) == (2, "undecided") and pd.isna(row["pairs"])
     assert any(note.startswith(f"not paired, as {why}") for note in texts(found.notes))
     assert "2 to 3 runs a variant, not paired" in str(found)
-
-
-def test_pairs_and_groups_are_one_family():
-    rng = np.random.default_rng(0)
-    base, paired, apart = rng.normal(1, 0.1, (3, 8))
-    gap = np.full(8, np.nan)
-    ones, bases = np.array([[*paired, *gap], [*gap, *apart]]), np.array([[*base, *gap]] * 2)
-    found = stats.paired(ones, bases, margin=np.nan, apart=np.array([False, True]))
-    p = [reference.ttest_rel(paired, base).pvalue, reference.ttest_ind(apart, base, equal_var=False).pvalue]
-    assert found["p"] == pytest.approx(p) and found["p_holm"].max() == pytest.approx(
-        min(1, max(max(p), 2 * min(p)))
-    )
-    intervals = (
-        reference.ttest_rel(paired, base).confidence_interval(0.975),
-        reference.ttest_ind(apart, base, equal_var=False).confidence_interval(0.975),
-    )
-    assert found["low"] == pytest.approx([one.low for one in intervals])
-    assert found["high"] == pytest.approx([one.high for one in intervals])
 
 
 def test_equal_rows_without_a_seed_are_several_runs(tmp_path):
@@ -174,12 +211,7 @@ def test_two_spellings_of_a_number_and_a_small_metric_are_told(tmp_path):
     assert "loss is 2.3e-14 at most" in str(ablate.compare(tiny, **ASKED))
 
 
-def test_what_is_averaged_over_is_named_and_so_are_pairs_that_one_lacks():
-    rates = pd.concat([frame(rate=rate).assign(seed=None) for rate in (0.1, 0.01, 0.001)])
-    assert any(
-        line.startswith("rate (0.1, 0.01, 0.001) defines no variants here")
-        for line in texts(ablate.compare(rates, **ASKED).notes)
-    )
+def test_pairs_that_one_lacks_are_named():
     folds = frame().rename(columns={"seed": "fold"}).iloc[:-1]
     found = ablate.compare(folds, pair_by="fold", **ASKED)
     assert "missing: method=ours: no run of fold 3" in texts(found.notes)
@@ -190,12 +222,13 @@ def test_what_is_averaged_over_is_named_and_so_are_pairs_that_one_lacks():
 
 @pytest.mark.slow
 def test_a_foreign_metric_has_no_better_unless_it_is_said():
-    found = ablate.compare(frame(), **ASKED)
-    assert contrast(frame())["verdict"] == "lower" and not found.table["best"].any()
-    assert "method=ours is lower than method=base by 0.098 of loss" in str(found)
+    found, row = ablate.compare(frame(), **ASKED), contrast(frame())
+    why = "say which way is better: --lower-is-better or --higher-is-better"
+    assert (row["verdict"], row["why"], row["diff"]) == ("undecided", why, pytest.approx(-0.0975))
     assert not re.search("better|saves|costs", str(found).replace("is better", "").replace("-is-better", ""))
+    assert contrast(frame(), margin=0.2)["verdict"] == "equivalent"  # which has no direction
     assert contrast(frame(), higher_is_better=True)["verdict"] == "worse"
-    assert contrast(frame(), higher_is_better=False, margin=0.2)["verdict"] == "better but within the margin"
+    assert contrast(frame(), **LESS)["verdict"] == "better"
     more = ablate.compare(
         frame(LOSSES | {"base": LOSSES["ours"], "ours": LOSSES["base"]}), higher_is_better=True, **ASKED
     )
@@ -212,10 +245,6 @@ def test_a_metric_of_ablates_knows_which_way_it_is_better(metric, given, command
         2,
         "",
     ) and err == f"ablate: {option}: {metric} is better when {better}; leave it out\n"
-    known = ablate.compare(
-        rows, by="method", metric=metric, baseline="method=base", higher_is_better=not given
-    )
-    assert known.table["best"].sum() == 1
 
 
 @pytest.mark.slow
@@ -234,11 +263,11 @@ def test_the_margin_of_a_study_is_in_the_unit_of_its_metric():
     rows, record = grid(), make_record(metric="val_loss", margin=0.5)
     rows = rows.assign(val_acc=np.arange(len(rows)) / 100, test_loss=rows["val_loss"])
     assert (
-        compare(rows, records=[record]).margin
-        == compare(rows, records=[record], metric="test_loss").margin
+        compared(rows, records=[record]).margin
+        == compared(rows, records=[record], metric="test_loss").margin
         == 0.5
     )
-    assert np.isnan(compare(rows, records=[record], metric="val_acc").margin)
+    assert np.isnan(compared(rows, records=[record], metric="val_acc").margin)
 
 
 @pytest.mark.slow
@@ -270,7 +299,7 @@ def test_two_arms_that_agree_to_the_last_digit_are_identical(command):
     )
     code, out, err = command("compare", *asked)
     assert code == 0 and out.startswith(f"{words}\n") and not err
-    assert "Doubt" not in out and "more seed" not in out and re.search(r"\+0\.0000 +identical\n", out)
+    assert "Doubt" not in out and "more seed" not in out and "identical at all 4 seeds\n" in out
     without = rows.drop(columns="seed").sample(frac=1, random_state=1)
     assert contrast(without, by="clip", baseline="clip=1e6")["why"].startswith("identical in every run: clip")
 
@@ -279,25 +308,24 @@ def test_our_own_option_without_effect_needs_no_perhaps():
     row = grid().query("fusion == 'concat'").head(1)
     runs = [row.assign(seed=seed, val_loss=loss) for seed, loss in enumerate(LOSSES["base"])]
     rows = pd.concat([run.assign(clip=clip) for clip in (1e6, 1e7) for run in runs], ignore_index=True)
-    found = compare(rows, baseline={"clip": "1e6"})
+    found = compared(rows, baseline={"clip": "1e6"})
     (row,) = found.table[found.table["baseline"].notna()].to_dict("records")
     assert (row["verdict"], row["why"]) == (
-        "identical",
+        "",
         "identical at all 4 seeds: clip changes nothing here",
     )
     # Equal accuracies of runs that learned other things are no identity; nor is what never varies.
     rows["val_acc"] = rows["val_loss"].round(1)
     rows.loc[4:, "val_loss"] += 1e-6
-    assert compare(rows, baseline={"clip": "1e6"}, metric="val_acc").identical == []
-    assert not stats.identical(np.ones((1, 4)), np.ones((1, 4))).any()
+    (one,) = compared(rows, baseline={"clip": "1e6"}, metric="val_acc").findings
+    assert (one.verdict, one.why) == ("undecided", "no difference at every seed")
 
 
 def test_looks_stop_at_the_first_for_what_is_identical():
-    losses = np.array([LOSSES["base"] * 2])
-    looks, none = Looks(at=[4, 8], pairs=[(0, 1)], contrasts=1, margin=0.02), np.zeros((2, 8), bool)
-    now = looks.decide(np.concatenate([losses, losses]), none)
-    assert (now.seeds.tolist(), now.verdict.tolist(), now.decided.tolist()) == ([4], ["identical"], [True])
-    later = looks.decide(np.concatenate([losses, losses + 1e-9 * np.arange(8)]), none)
+    none = np.zeros((1, 8))
+    now = stand(none, none == 0, none, at=[4, 8], k=1, margin=0.02, scale=2.0)
+    assert (now.seeds.tolist(), now.decided.tolist()) == ([4], [True])
+    later = stand(1e-9 * np.arange(8)[None], none == 0, none, at=[4, 8], k=1, margin=0.02, scale=2.0)
     assert later.verdict.tolist() == ["equivalent"]
 
 
@@ -312,7 +340,7 @@ def test_numbers_are_compared_as_numbers():
     rows = rows.astype({"steps": float})
     for spelled in ("1e5", "100000.0"):
         assert len(ablate.compare(rows, by="steps", metric="loss", where=f"steps={spelled}").rows) == 4
-    assert contrast(rows, by="steps", baseline="steps=1e5")["verdict"] == "higher"
+    assert contrast(rows, by="steps", baseline="steps=1e5", **LESS)["verdict"] == "worse"
 
 
 # --- brought into shape, and said ------------------------------------------------------------------------
@@ -386,9 +414,7 @@ def test_none_is_a_value_of_what_was_varied(word, tmp_path):
 def test_a_missing_level_counts_as_none_and_is_said():
     rows = frame({"1": LOSSES["base"], "2": LOSSES["ours"]}).rename(columns={"method": "k"})
     found = ablate.compare(rows.assign(k=[np.nan] * 4 + [2.0] * 4), by="k", metric="loss", baseline="k=None")
-    assert "4 rows without k count as k=None" in str(found) and [
-        one.variant.name for one in found.tested
-    ] == ["k=2"]
+    assert [one.variant.name for one in found.tested] == ["k=2"]
 
 
 def test_nan_is_no_result_and_inf_is_diverged():
@@ -416,12 +442,12 @@ def test_values_that_deserve_a_doubt():
 def test_columns_with_our_names_and_other_meanings():
     rows = frame(phase=["train", "test"] * 4, role="teacher", error=0.5, study="mine", step=range(8))
     assert contrast(rows)["pairs"] == 4
-    assert contrast(rows.assign(error=rows["loss"]), metric="error")["verdict"] == "lower"
+    assert contrast(rows.assign(error=rows["loss"]), metric="error", **LESS)["verdict"] == "better"
     of_lists: Any = [[8, 8]] * 4 + [[8, 4]] * 4
     lists = rows.assign(method=of_lists)
     assert contrast(lists, baseline={"method": "[8, 8]"})["pairs"] == 4
     shares = rows.assign(overlap=rows["loss"], epochs=100)  # of masks, say
-    assert contrast(shares, metric="overlap")["verdict"] == "lower"
+    assert contrast(shares, metric="overlap", **LESS)["verdict"] == "better"
     assert not re.search("read its text|split lies", str(texts(ablate.compare(shares, **ASKED).notes)))
 
 
@@ -430,7 +456,7 @@ def test_a_report_of_a_foreign_table(command):
     frame().to_csv("t.csv", index=False)
     code, _, _ = command("report", "t.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base")
     page = Path("t-report.html").read_text(encoding="utf-8")
-    assert code == 0 and "is lower than method=base by 0.098 of loss" in page
+    assert code == 0 and "say which way is better" in page
     assert not re.search("counting tokens|learned to look|one learning rate|validation split, as", page)
 
 
@@ -448,8 +474,8 @@ def test_words_that_only_ablate_knows_say_nothing_in_a_table_of_others(column):
     baseline = f"{column}=base"
     if column == "lr":
         rows[column], baseline = [1.0] * 4 + [2.0] * 4, "lr=1"
-    row = contrast(rows, by=column, baseline=baseline)
-    assert (row["pairs"], row["verdict"]) == (4, "lower")
+    row = contrast(rows, by=column, baseline=baseline, **LESS)
+    assert (row["pairs"], row["verdict"]) == (4, "better")
     assert row["diff"] == pytest.approx(-0.0975)
 
 
@@ -477,21 +503,16 @@ def test_a_cell_of_the_metric_that_is_no_number_is_named(tmp_path, cell):
 
 @pytest.mark.parametrize("name", ["precision", "average", "scale"])
 def test_a_metric_may_be_called_like_a_key_of_ours(name):
-    row = contrast(frame().rename(columns={"loss": name}), metric=name)
-    assert (row["pairs"], row["verdict"], row["diff"]) == (4, "lower", pytest.approx(-0.0975))
+    row = contrast(frame().rename(columns={"loss": name}), metric=name, **LESS)
+    assert (row["pairs"], row["verdict"], row["diff"]) == (4, "better", pytest.approx(-0.0975))
 
 
-@pytest.mark.parametrize(
-    ("asked", "advice"),
-    [
-        ({}, "drop one, or --by method,dataset if dataset makes a variant"),
-        ({"pair_by": "dataset"}, "--pair-by dataset,seed pairs by the seed, too"),
-    ],
-)
-def test_advice_on_duplicates_keeps_what_was_given_and_never_names_the_metric(asked, advice):
+def test_advice_on_duplicates_keeps_what_was_given_and_never_names_the_metric():
     rows = pd.concat([frame(dataset=name, loss=frame()["loss"] + at) for at, name in enumerate("ab")])
-    with pytest.raises(ConfigError, match=f"; {advice}$"):
-        ablate.compare(rows, **{**ASKED, **asked})
+    advice = "; tell them apart with --by method,dataset or --pair-by seed,dataset"
+    with pytest.raises(ConfigError, match=rf"\(method=base seed=0: loss 2 and 3\){advice}$"):
+        ablate.compare(rows, **ASKED)
+    assert contrast(rows, pair_by="dataset", **LESS)["pairs"] == 4  # of seeds, over both
 
 
 @pytest.mark.parametrize("name", ["lr", "learning_rate"])
@@ -506,10 +527,10 @@ def test_a_setting_that_each_method_has_for_itself_is_told_whatever_its_name(nam
         ]
     )
     read, _ = as_results(given, "t")
-    found = compare(read, by=["method"], baseline={"method": "base"})
+    found = compared(read, by=["method"], baseline={"method": "base"})
     verdicts = dict(zip(found.table["variant"], found.table["verdict"], strict=True))
     assert (verdicts["method=ours"], verdicts["method=rival"]) == ("better", "equivalent")
-    assert [note.brief for note in found.notes if "differs along" in note.text] == [f"{name} differs, too"]
+    assert [note.brief for note in found.notes if "its doing" in note.text] == [f"{name} differs, too"]
 
 
 @pytest.mark.parametrize("name", ["SEED", "random_seed"])

@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 import ablate
-from ablate.analysis.compare import compare
 from ablate.analysis.load import load
-from ablate.config.former import config_without_gone, contrast_without_gone
+from ablate.config.former import config_without_gone
 from ablate.config.gone import FORMER_DEFAULTS
 from ablate.config.rules import ConfigError
 from ablate.execution.events import ignore
@@ -21,7 +20,7 @@ from ablate.execution.trained import load_model
 from ablate.files.atomic import file_digest
 from ablate.files.reading import left_out
 from ablate.store.columns import csv_text
-from tests.helpers import QUICK, call_cli, make_config, read_contrast, reseal
+from tests.helpers import QUICK, call_cli, compared, make_config, reseal
 from tests.synthetic import small_study
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -117,23 +116,12 @@ def test_a_config_keeps_what_is_not_gone():
         config_without_gone({"train": {"translate": True}})
 
 
-def test_a_contrast_of_before_is_one_of_today_or_none():
-    other = {"vary": "fusion", "baseline": "concat", "variants": ["sum"]}
-    plain = read_contrast(other)
-    assert contrast_without_gone(plain) == plain
-    same = read_contrast({**other, "where": {"query_heads": ["auto"], "match_by": "mlp"}})
-    assert contrast_without_gone(same) == plain
-    shared = {"baseline": {"query_heads": "auto", "match": "none"}, "variants": [{"query_heads": [1]}]}
-    for gone in (shared, {**other, "where": {"query_heads": [1, 2]}}, {**shared, "baseline": {"kv_rank": 8}}):
-        assert contrast_without_gone(read_contrast(gone)) is None
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.name for path in RESULTS.iterdir()))
 def test_committed_results_are_read_and_compared(name):
     left_out()
     results = load([str(RESULTS / name)])
-    result = compare(results.rows, records=results.records)
+    result = compared(results.rows, records=results.records)
     lines = left_out()
     of_gone = ["left out: 28 rows of query_heads=1, which ablate no longer has"]
     assert lines == (of_gone if name == "diversity" else [])

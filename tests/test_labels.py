@@ -3,14 +3,11 @@
 import pandas as pd
 import pytest
 
-from ablate.analysis.compare import compare
-from ablate.analysis.question import question
 from ablate.config.rules import ConfigError
 from ablate.reporting import answers, cells, paper
-from ablate.reporting.figures import Labels
-from ablate.reporting.html import called
+from ablate.reporting.figures import label
 from ablate.store.record import Role
-from tests.helpers import make_record
+from tests.helpers import compared, make_record
 from tests.test_compare import of_cells
 
 SEEDS = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
@@ -32,7 +29,7 @@ def crossed() -> pd.DataFrame:
 
 
 def test_each_row_says_what_is_asked_about_and_each_baseline_is_a_row():
-    short = cells.short_table(compare(crossed(), baseline={"fusion": "concat"}))
+    short = cells.short_table(compared(crossed(), baseline={"fusion": "concat"}))
     names, verdicts = short["variant"].tolist(), short["verdict"].tolist()
     assert len({*names}) == len(names) == 24
     assert all(name.startswith(("sum heads=", "concat heads=")) for name in names)
@@ -41,17 +38,17 @@ def test_each_row_says_what_is_asked_about_and_each_baseline_is_a_row():
 
 def test_levels_are_called_as_a_reader_asks():
     rows = crossed().query("lr == 0.01 and out_proj and heads > 1")
-    found = compare(rows, label=WORDS)
+    found = compared(rows, label=WORDS)
     assert cells.short_table(found)["variant"].tolist() == [
         *("concat heads=2", "summed heads heads=2", "concat four heads", "summed heads four heads")
     ]
-    assert "summed heads costs" in " ".join(answers.findings(found)).lower()
+    assert "summed heads costs" in " ".join(answers.answer(found, []).findings).lower()
     full = cells.full_table(found, found.families[0])
     assert {*full["fusion"]} == {"concat", "summed heads"} and {*full["heads"]} == {"2", "four heads"}
     assert "summed heads & four heads" in paper.latex(paper.by_variant(found))
     assert [*paper.pivot(found, ["fusion", "heads"]).frame.columns] == ["fusion", "2", "four heads"]
     sum_ = next(name for name in found.variants if name.startswith("fusion=sum heads=4"))
-    assert Labels(found)(sum_) == called(found.variants[sum_], found.varying) == "summed heads · four heads"
+    assert label(found, sum_) == "summed heads · four heads"
     assert found.table["fusion"].isin(["concat", "sum"]).all()  # for programs
 
 
@@ -68,7 +65,7 @@ def test_levels_are_called_as_a_reader_asks():
 def test_a_label_for_nothing_is_refused(given, words):
     rows = crossed().query("lr == 0.01 and out_proj and heads == 1")
     with pytest.raises(ConfigError) as refused:
-        compare(rows, **question(None, None, None, None, False, label=[given]))
+        compared(rows, label=[given])
     assert words in str(refused.value)
 
 
@@ -81,7 +78,7 @@ def test_arms_are_called_by_their_names():
         for run, projection in zip(rows["run_id"], rows["out_proj"], strict=True)
     }
     record = make_record(runs=[*rows["run_id"]], roles=roles, primary=["bare_sum - plain"], arms={})
-    found = compare(rows, records=[record], baseline={"fusion": "concat", "out_proj": "true"})
+    found = compared(rows, records=[record], baseline={"fusion": "concat", "out_proj": "true"})
     assert [one.arm for one in found.variants.values()] == ["plain", "bare_sum"]
     assert cells.short_table(found)["variant"].tolist() == ["plain", "bare_sum"]
     table = paper.by_variant(found)

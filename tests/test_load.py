@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ablate.analysis.compare import compare
 from ablate.analysis.foreign import read_table
 from ablate.analysis.frames import frame
 from ablate.analysis.load import find_source, load
@@ -18,7 +17,7 @@ from ablate.phrases import texts
 from ablate.store.columns import csv_text
 from ablate.store.record import Role
 from ablate.version import NUMERICS
-from tests.helpers import call_cli, write_study
+from tests.helpers import call_cli, compared, write_study
 from tests.synthetic import small_study, synthetic_study
 
 HEADER = "fusion,heads,out_proj,seed,val_loss"
@@ -197,7 +196,7 @@ def test_a_run_that_two_studies_share_is_one_row_and_a_result_like_any(store):
         rows = load(targets).rows.set_index("run_id")
         assert rows.index.is_unique and len(rows) == len(record.runs)
         assert rows["phase"].fillna("").to_dict() == {run: "" for run in record.runs} | {alone: "develop"}
-        assert compare(rows.reset_index()).table["n"].sum() == len(record.runs) - 1
+        assert compared(rows.reset_index()).table["n"].sum() == len(record.runs) - 1
     assert load(["tuned"]).rows["phase"].tolist() == ["develop"] * 2
 
 
@@ -238,7 +237,7 @@ def test_results_that_do_not_fit_their_record_are_refused(travelled):
     def refusal(*rows: str) -> str:
         table.write_text("".join(rows), encoding="utf-8")
         with pytest.raises(ConfigError) as refused:
-            compare(load([str(travelled)]).rows)
+            compared(load([str(travelled)]).rows)
         return str(refused.value)
 
     assert "results.csv lacks 2 of the 6 runs that study.json lists; copy both" in refusal(*lines[:-2])
@@ -246,7 +245,10 @@ def test_results_that_do_not_fit_their_record_are_refused(travelled):
     assert "results.csv has 1 that it does not list" in refusal(*lines, foreign)
     header, last = lines[0].rstrip().split(","), lines[-1].rstrip().split(",")
     last[header.index("numerics") - len(header)] = "7"
-    assert f"numerics {NUMERICS} / 7" in refusal(*lines[:-1], ",".join(last))
+    table.write_text("".join([*lines[:-1], ",".join(last)]), encoding="utf-8")
+    results = load([str(travelled)])
+    notes = texts(compared(results.rows, records=results.records).notes)
+    assert any(f"numerics ({NUMERICS}, 7) differs in 1 of " in line for line in notes)
     table.unlink()
     with pytest.raises(ConfigError, match=r"study\.json without results\.csv; copy both"):
         load([str(travelled)])

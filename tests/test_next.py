@@ -8,10 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ablate.analysis.compare import compare
 from ablate.reporting.answers import lines
 from ablate.reporting.next import MOST, next_steps
-from tests.helpers import make_record
+from tests.helpers import compared, make_record, with_contrasts
 from tests.test_compare import table
 
 PRIMARY = {"primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "val_loss", "margin": 0.02}
@@ -41,7 +40,8 @@ def concat_and_sum(seeds: int, apart: float, noise: Sequence[float] = NOISE, **c
 
 def asked(rows: pd.DataFrame, **of: Any) -> list[str]:
     record = make_record(**{"name": "s", "seeds": [*range(rows["seed"].nunique())], "typed": TYPED, **of})
-    return [*map(str, next_steps(rows, record, compare(rows, records=[record])))]
+    record = with_contrasts(record, rows)
+    return [*map(str, next_steps(rows, record, compared(rows, records=[record])))]
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_one_rate_for_all_is_the_first_reason():
         "All variants share one learning rate, 0.01, which was tuned for none: `ablate run study=tuned"
         " corpus=docs train=default heads=2 out_proj=true fusion=concat,sum train.steps=1000 name=s-tuned`."
     )
-    assert "would decide this: `ablate run -m fusion=concat,sum" in second
+    assert "seeds would decide this: ask again: `ablate run -m fusion=concat,sum" in second
     (named,) = asked(rows, arms={"a": {"fusion": "sum"}, "b": {}}, **PRIMARY)[:1]
     assert named == "All variants share one learning rate, 0.01, which was tuned for none."
     assert "one learning rate" not in " ".join(asked(rows.assign(lr=[0.01] * 8 + [0.02] * 8)))
@@ -82,7 +82,7 @@ def test_more_seeds_of_a_plain_grid_with_their_time():
     assert "about 2 min here" in asked(lacking)[0]
     (more,) = asked(concat_and_sum(8, 0.0005), margin=1e-9)
     assert more.startswith("About ") and "more than one trains" in more and "`" not in more
-    assert next_steps(rows, make_record(), compare(rows))[0].command == ""
+    assert next_steps(rows, make_record(), compared(rows))[0].command == ""
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_the_number_of_seeds_of_a_study_stays_and_fresh_ones_are_another():
 def test_no_more_seeds_where_runs_that_diverged_withhold_the_verdict():
     rows = concat_and_sum(8, -0.5)
     rows.loc[rows["fusion"].eq("sum") & rows["seed"].lt(4), "val_loss"] = float("inf")
-    (one,) = compare(rows).tested
+    (one,) = compared(rows).tested
     assert one.is_undecided and one.why == "it diverged on 4 more seeds than its baseline"
     assert asked(rows) == []
 
@@ -105,8 +105,8 @@ def test_no_more_seeds_where_runs_that_diverged_withhold_the_verdict():
 @pytest.mark.slow
 def test_a_difference_as_large_as_the_margin_is_decided_by_more_seeds():
     rows = concat_and_sum(8, 0.02, [noise * 0.9 for noise in NOISE])
-    (one,) = compare(rows, margin=0.02).tested
-    assert one.diff == pytest.approx(0.02) and 0.04 < one.sd_diff < 0.06
+    (one,) = compared(rows, margin=0.02).tested
+    assert one.diff == pytest.approx(0.02) and 0.04 < one.sd < 0.06
     assert one.more_seeds is not None and 30 < one.more_seeds < 60
 
 
@@ -119,7 +119,7 @@ def test_models_worse_than_counting_are_trained_for_longer_first():
         "These models are worse than counting: train for longer before more seeds: `ablate run -m"
         " fusion=concat,sum train.steps=4000 name=s-longer`."
     )
-    assert "more seeds" in more
+    assert "seeds would decide this: ask again" in more
     for others in ({**behind, "epochs": 2.0}, {"ngram_val_loss": 5.0, "ngram_order": 4}):
         assert "longer" not in " ".join(asked(concat_and_sum(8, 0.03, **others)))
 
@@ -130,9 +130,10 @@ def test_an_unfinished_study_is_finished_first():
     planned = [*rows["run_id"], "f" * 16]
     again = asked(rows, seeds=[0, 1, 2, 3, 4], runs=planned, **PRIMARY)
     assert again == ["The study goes on with what is undecided: `ablate run " + " ".join(TYPED) + "`."]
+    rows = concat_and_sum(8, 0.5)
     failed = rows.assign(status=["failed", *rows["status"][1:]])  # which has ended
-    whole = make_record(seeds=[0, 1, 2, 3], runs=[*rows["run_id"]], **PRIMARY)
-    assert compare(failed, records=[whole]).tested[0].verdict == "worse"
+    whole = make_record(seeds=[*range(8)], runs=[*rows["run_id"]], **PRIMARY)
+    assert compared(failed, records=[whole]).tested[0].verdict == "worse"
 
 
 @pytest.mark.slow
@@ -167,4 +168,4 @@ def test_a_demonstration_leads_to_its_study():
 
 def test_runs_that_share_no_seed_do_not_pair():
     rows = table({"val_loss": 3.0, "seed": 0}, {"fusion": "sum", "val_loss": 3.1, "seed": 1})
-    assert "no two share a seed" in " ".join(lines(compare(rows), []))
+    assert "no two share a seed" in " ".join(lines(compared(rows), []))

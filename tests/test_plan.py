@@ -1,16 +1,28 @@
 """Seeds that a difference needs: hand-worked noise, the table of known sizes, refusals."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
 from scipy.stats import chi2
 
-from ablate.analysis.power import seeds_needed
+from ablate.analysis import power
+from ablate.analysis.question import ask
 from ablate.config.rules import ConfigError
-from tests.helpers import make_record
+from ablate.store.record import PlannedLooks, StudyRecord
+from tests.helpers import make_record, with_contrasts
 from tests.test_compare import CONCAT, SUM, hand_worked, table, variant
+
+
+def seeds_needed(
+    rows: pd.DataFrame, records: Sequence[StudyRecord] = (), **options: Any
+) -> tuple[pd.DataFrame, list[str]]:
+    own = {key: options.pop(key) for key in ("difference", "power", "contrasts") if key in options}
+    records = [with_contrasts(one, rows) for one in records]
+    return power.seeds_needed(rows, ask(**options), records, **own)
 
 
 def pilot(**columns) -> pd.DataFrame:
@@ -54,11 +66,21 @@ def test_the_noise_has_an_interval_of_its_own():
 @pytest.mark.slow
 def test_it_never_plans_fewer_seeds_than_a_verdict_takes():
     table, lines = seeds_needed(pilot(), difference=20 * SD)
-    assert table["seeds"].tolist() == [6, 6, 6] and "no verdict of fewer" in "\n".join(lines)
-    named = make_record(
-        primary=[{"arms": "", "baseline": {"fusion": "concat"}, "variants": [{"fusion": ["sum"]}]}]
+    assert table["seeds"].tolist() == [6, 6, 6] and "fewer give no verdict" in "\n".join(lines)
+
+
+def test_the_noise_of_a_study_with_looks_is_that_of_its_first():
+    """Which contrasts went on depends on their scatter: those that were decided early scatter less."""
+    rows = pilot().query("fusion != 'mean'")
+    more = [{"fusion": f, "seed": s, "val_loss": 5.0 * (s % 2)} for f in ("concat", "sum") for s in (4, 5)]
+    record = make_record(metric="val_loss", margin=0.001, primary=[{"vary": "fusion", "baseline": "concat"}])
+    record = replace(record, looks=PlannedLooks(at=[4, 6], seeds=[*range(6)]))
+    rows = pd.concat(
+        [rows, table(*({**CONCAT, **row, "form": row["fusion"]} for row in more)).assign(run_id="x")]
     )
-    assert seeds_needed(pilot(), difference=20 * SD, records=[named])[0]["seeds"].max() < 6
+    rows["run_id"] = [f"run{i}" for i in range(len(rows))]
+    noise, lines = seeds_needed(rows, [record], difference=SD)
+    assert noise["sd"].iloc[0] == pytest.approx(0.1 / math.sqrt(3)) and "up to 4 seeds" in lines[0]
 
 
 def test_the_primary_contrasts_of_a_study_are_what_is_planned_for():
@@ -67,14 +89,14 @@ def test_the_primary_contrasts_of_a_study_are_what_is_planned_for():
     rows = pilot(test_loss=0).assign(test_loss=lambda rows: 2 * rows["val_loss"])
     table, lines = seeds_needed(rows, difference=0.1, records=[planned])
     sd = 2 * math.sqrt(0.001 / 3)  # of mean − concat, in test_loss
-    assert table["sd"].iloc[0] == pytest.approx(sd) and "1 primary comparison, up to 4 seeds" in lines[0]
+    assert table["sd"].iloc[0] == pytest.approx(sd) and "1 planned comparison, up to 4 seeds" in lines[0]
     assert (table["runs"] == 2 * table["seeds"]).all() and "at 0.05/1" in lines[2]
 
 
 def test_one_variant_alone_is_taken_as_unpaired():
     table, lines = seeds_needed(pilot().query("fusion == 'concat'"), difference=0.3)
     assert table["sd"].tolist()[0] == pytest.approx(math.sqrt(2) * math.sqrt(0.05 / 3))
-    assert "no two variants to pair" in lines[0]
+    assert "no two variants to pair" in lines[1]
     table, _ = seeds_needed(pilot().query("fusion == 'concat'"), difference=20 * SD)
     assert table["seeds"].min() == 6  # as compare takes
 

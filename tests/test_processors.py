@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from ablate.analysis.compare import compare
-from ablate.analysis.incomparable import Incomparable
 from ablate.compute.device import peak_memory_mb, processor, reset_peak_memory
+from ablate.config.rules import ConfigError
 from ablate.execution.execute import describe
 from ablate.execution.run import prepare
 from ablate.phrases import Note
-from tests.helpers import make_config
+from tests.helpers import compared, make_config
 from tests.test_compare import table, variant
 
 LOSSES = [3.1, 3.3, 3.2, 3.5]
@@ -33,7 +32,7 @@ def rows(of_concat: list[str | None], of_sum: list[str | None]):
 
 
 def lines(of_concat: list[str | None], of_sum: list[str | None], **options) -> list[Note]:
-    return [one for one in compare(rows(of_concat, of_sum), **options).notes if "processor" in one.text]
+    return [one for one in compared(rows(of_concat, of_sum), **options).notes if "processor" in one.text]
 
 
 def test_a_run_records_the_processor_and_its_instruction_set():
@@ -52,25 +51,24 @@ def test_one_kind_needs_no_word_and_rows_without_one_are_of_one():
 @pytest.mark.slow
 def test_pairs_over_two_kinds_are_counted():
     (line,) = lines([AMD, AMD, INTEL, AMD], [AMD, INTEL, INTEL, INTEL])
-    assert f"{AMD}: 4 runs; {INTEL}: 4 runs" in line.text and "2 of 4 pairs are over two kinds" in line.text
-    assert line.is_doubt and line.brief == "2 of 4 pairs over two kinds of processors"
+    assert line.text == (
+        f"processor ({AMD}, {INTEL}) differs in 2 of 4 pairs between what is compared: a difference may be"
+        " its doing"
+    )
+    assert line.is_doubt and line.brief == "processor differs, too"
     (line,) = lines([AMD, AMD, None, None], [AMD, AMD, None, AMD])
-    assert "unknown: 3 runs" in line.text and "1 of 4 pairs" in line.text
-    assert compare(rows([AMD, AMD, INTEL, AMD], [AMD, INTEL, INTEL, INTEL])).table["pairs"].max() == 4
-
-
-def test_kinds_that_meet_in_no_pair_are_told_without_a_doubt():
-    (line,) = lines([AMD, INTEL] * 2, [AMD, INTEL] * 2)
-    assert "each pair is of one kind" in line.text and not line.is_doubt
+    assert "1 of 4 pairs" in line.text
+    assert compared(rows([AMD, AMD, INTEL, AMD], [AMD, INTEL, INTEL, INTEL])).table["pairs"].max() == 4
+    assert lines([AMD, INTEL] * 2, [AMD, INTEL] * 2) == []  # each pair is of one kind
 
 
 @pytest.mark.parametrize("other", [INTEL, None])
 def test_a_variant_and_its_baseline_on_different_kinds_are_refused(other):
-    with pytest.raises(Incomparable) as refusal:
-        compare(rows([AMD] * 4, [other] * 4))
-    assert AMD in str(refusal.value) and (other or "unknown") in str(refusal.value)
+    with pytest.raises(ConfigError) as refusal:
+        compared(rows([AMD] * 4, [other] * 4))
+    assert f"under processor {other or 'unknown'}, fusion=concat" in str(refusal.value)
     assert "--mixed" in str(refusal.value) and len(str(refusal.value).splitlines()) == 1
-    assert "4 of 4 pairs" in lines([AMD] * 4, [other] * 4, mixed=True)[0].text
+    assert "differs between what is compared" in lines([AMD] * 4, [other] * 4, mixed=True)[0].text
 
 
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="Linux measures it anew")

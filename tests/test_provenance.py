@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ablate.analysis.frames import frame
-from ablate.analysis.incomparable import Incomparable
+from ablate.config.rules import ConfigError
 from ablate.execution.execute import describe
 from ablate.execution.run import prepare
 from ablate.store import provenance
@@ -143,7 +143,7 @@ def test_a_corrected_plugin_stands_beside_the_others_when_all_of_it_is_run_again
     assert summarize(frame(program.store.rows()))["n"].tolist() == [2, 2]  # all of before
     program.train("sum", 1, val_loss=1.25)
     versions = frame(program.store.rows()).set_index("run_id")["parts"]
-    with pytest.raises(Incomparable, match=r"^fusion=sum heads=4 .*: its rows .*force=stale.*--mixed") as why:
+    with pytest.raises(ConfigError, match=r"^fusion=sum heads=4 .*: its rows .*force=stale.*--mixed") as why:
         summarize(frame(program.store.rows()))
     assert versions["2000000000000000"] in str(why.value) and "\n" not in str(why.value)
     assert summarize(frame(program.store.rows()), mixed=True)["n"].tolist() == [2, 2]

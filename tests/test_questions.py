@@ -11,10 +11,9 @@ import pytest
 import scipy.stats
 
 from ablate.analysis import probes
-from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.verify.identities import IDENTITIES
-from tests.helpers import call_cli
+from tests.helpers import call_cli, compared
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
@@ -39,7 +38,7 @@ def measured(page: str) -> set[str]:
             numbers |= {f"{abs(row[end]):.3f}" for row in rows for end in ("diff", "low", "high")}
             continue
         results = load([str(ROOT / target) for target in targets.split()])
-        result = compare(results.rows, records=results.records)
+        result = compared(results.rows, records=results.records)
         values = [
             *result.table["mean"],
             *(end for one in result.findings for end in (one.diff, one.low, one.high)),
@@ -59,7 +58,7 @@ def test_every_number_is_one_of_a_comparison_that_the_page_names(page):
 
 def test_what_a_wide_sum_saves_on_validation():
     results = load([str(ROOT / "docs" / "results" / "why_cpu")])
-    table = compare(results.rows, metric="val_loss", records=results.records).table
+    table = compared(results.rows, metric="val_loss", records=results.records).table
     assert f", {-table['diff'].min():.3f} on validation (" in " ".join(PAGE.split())
 
 

@@ -40,7 +40,7 @@ def test_it_says_what_is_decided_and_how_often(rehearsed):
     printed, store = rehearsed
     assert "\nRehearsal: no model was trained. On grammar" in printed and "decided at 8 of at most" in printed
     assert str(store / "studies/fusion/report.html").endswith(re.findall(r"runs/\S+report.html", printed)[0])
-    assert re.search(r"fusion=sum against fusion=concat +\+0.100  100.0%  0.0%   8.0", printed)
+    assert re.search(r"fusion=sum - fusion=concat +\+0.100  100.0%  0.0%   8.0", printed)
     assert "20 rehearsals: 16.0 runs each; 0.0% of them with a wrong verdict" in printed
 
 
@@ -80,8 +80,8 @@ def test_rows_of_both_kinds_stand_in_no_comparison(rehearsed, tmp_path):
 
 
 def test_a_verdict_is_right_or_wrong_by_what_is_assumed():
-    verdicts = [stats.BETTER, stats.WORSE_WITHIN, stats.EQUIVALENT, stats.EQUIVALENT, stats.UNDECIDED]
-    verdicts += [stats.BETTER, stats.IDENTICAL]
+    verdicts = [stats.BETTER, stats.WORSE, stats.EQUIVALENT, stats.EQUIVALENT, stats.UNDECIDED]
+    verdicts += [stats.BETTER, stats.EQUIVALENT]
     effects = np.array([-0.03, 0.01, 0.01, 0.03, 0.03, 0.0, 0.0])
     right, wrong = judged(np.array(verdicts, object), effects, 0.02, "test_loss")
     assert right.tolist() == [True, True, True, False, False, False, True]

@@ -1,4 +1,5 @@
-"""What `ablate compare` prints at first: short, complete, and without the words of statistics."""
+"""What `ablate compare` prints at first: what is wrong, the answer, the table, whether it stands, a
+command."""
 
 from dataclasses import replace
 
@@ -6,16 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.analysis.compare import compare
-from ablate.reporting.answers import brief_lines
-from ablate.reporting.cells import in_width, short_table
+from ablate.reporting.answers import LEAD, around
+from ablate.reporting.cells import short_table
 from ablate.reporting.tables import lines_of
 from ablate.store.record import PlannedLooks
-from tests.helpers import ROOT, make_record
+from tests.helpers import ROOT, compared, make_record, with_contrasts
 from tests.test_answers import SIZE
 from tests.test_compare import CONCAT, hand_worked, table, variant
 
-LEARNED_LATER = ("simultaneous", "exploratory", "holm", "parametrization")
+LEARNED_LATER = ("simultaneous", "holm", "parametrization", "p_")
 DIGITS = "difference [low, high]"
 
 
@@ -51,64 +51,80 @@ DOUBTFUL = {"ngram_val_loss": 1.0, "ngram_order": 6, "overlap": 0.3, "epochs": 9
     "rows, most",
     [
         (study(*fusions(1)), 8),
-        (study(*fusions(1), effect=0.025, sd=0.01, **DOUBTFUL), 8),
-        (study(*fusions(1), effect=0.01, sd=0.02, **DOUBTFUL), 8),
-        (study(*fusions(8), **DOUBTFUL), 16),
-        (study(*fusions(8), effect=0.024, sd=0.004, **DOUBTFUL), 16),
-        (study(*GRID, **DOUBTFUL), 20),  # with each of eight baselines
+        (study(*fusions(1), effect=0.025, sd=0.01, **DOUBTFUL), 9),
+        (study(*fusions(1), effect=0.01, sd=0.02, **DOUBTFUL), 9),
+        (study(*fusions(8), **DOUBTFUL), 18),
+        (study(*fusions(8), effect=0.024, sd=0.004, **DOUBTFUL), 18),
+        (study(*GRID, **DOUBTFUL), 26),  # with each of eight baselines
     ],
 )
 def test_it_is_short(rows: pd.DataFrame, most: int):
-    result = compare(rows)
-    shown, left_out = lines_of(in_width(short_table(result), 80), 80)
-    text = "\n".join([*brief_lines(result, [], result.notes), shown])
+    result = compared(rows)
+    shown, left_out = lines_of(short_table(result), 80)
+    above, below = around(result, [])
+    text = "\n".join([*above, shown, *below])
     assert height(text) <= most and not left_out, text
     assert not [word for word in LEARNED_LATER if word in text.lower()]
 
 
+def test_undecided_differences_are_no_numbers_to_quote_and_verdicts_name_who():
+    result = compared(study(*fusions(3), effect=0.001, sd=0.03), margin=0.001)
+    shown = short_table(result)
+    undecided = shown[shown["verdict"] == "undecided"]
+    assert len(undecided) and undecided[DIGITS].str.fullmatch(r"~ \[-?\d\.\d{4}, -?\d\.\d{4}\]").all()
+    above, _ = around(result, [])
+    for name in undecided["variant"]:
+        assert name.lower() in above[-1].partition("undecided: ")[2].lower()
+    assert "95 % confidence for" in above[-1]
+
+
 @pytest.mark.slow
-def test_why_has_the_rest(command):
-    study(*fusions(1)).to_csv("rows.csv", index=False)
-    code, out, err = command("compare", "rows.csv")
-    assert code == 0 and not err and "start as different" not in out
+def test_doubts_come_first_and_why_explains_them(command):
+    rows = study(*fusions(1), **DOUBTFUL)
+    rows.loc[rows.index[-2:], ["status", "val_loss", "error"]] = ["diverged", None, "not finite at step 7"]
+    rows.to_csv("rows.csv", index=False)
+    _, out, err = command("compare", "rows.csv")
+    assert not err and out.startswith(
+        "Doubts: worse than counting, a text that repeats itself, a text read 9"
+    )
+    assert "6 + 2 diverged" in out and LEAD in out
     _, out, err = command("compare", "rows.csv", "--why")
-    assert not [word for word in LEARNED_LATER if word not in (out + err).lower()]
-    start = "start as different functions; part of the difference may come from that start"
-    assert (out + err).count(start) == 1 and f"\nConcat and method_0 {start}" in f"\n{err}"
-
-
-@pytest.mark.slow
-def test_so_is_a_study_of_the_repository(command):
-    code, out, err = command("compare", str(ROOT / "docs" / "looks"))
-    assert code == 0 and height(out + err) <= 16 and "\nvariant  " in out
-    assert not [word for word in LEARNED_LATER if word in out.lower()]
-    assert "95 % confidence for all 3 together, decided at 6 to 8 of at most 32 seeds." in out
-
-
-@pytest.mark.slow
-def test_worse_is_perhaps_within_the_margin_where_the_interval_reaches_into_it(command):
-    study(*fusions(1), effect=0.013, sd=0.01).to_csv("rows.csv", index=False)
-    for words in ((), ("--why",)):
-        _, out, _ = command("compare", "rows.csv", *words)
-        assert "worse, perhaps within the margin" in out
-        assert "against concat" in out and "perhaps within the margin of 0.02" in out
-    _, out, _ = command("compare", "rows.csv", "--margin", "0.001")
-    assert "perhaps" not in out and "worse" in out
+    assert err.count("not finite at step 7") == 2 and "worse than counting 6 tokens by" in err
+    assert "intervals of 95 % together" in out and "p_" not in out
+    _, latex, err = command("compare", "rows.csv", "--format", "latex")
+    assert latex.startswith("% needs") and err.startswith("Doubts: worse than counting")
     _, as_csv, _ = command("compare", "rows.csv", "--format", "csv")
-    assert "perhaps" not in as_csv and ",worse," in as_csv
+    assert ",p,p_adjusted," in as_csv
 
 
-def test_many_verdicts_are_counted_in_a_sentence():
-    result = compare(study(*fusions(8), effect=0.024, sd=0.004))
-    (first,) = brief_lines(result, [], [])
-    assert first.startswith("On book.txt: of 8 comparisons, ")
-    verdicts = short_table(result)["verdict"].value_counts()
-    for verdict, count in verdicts.drop("baseline").items():
-        assert f"{count} {'is' if count == 1 else 'are'} {verdict}" in first
+@pytest.mark.slow
+def test_whether_a_verdict_stands_is_one_line(command):
+    study(*fusions(1)).assign(test_loss=lambda rows: rows["val_loss"]).to_csv("rows.csv", index=False)
+    _, out, _ = command("compare", "rows.csv")
+    assert "\nThe same without the farthest seed and by sign flips.\n" in out
+    _, out, _ = command("compare", "rows.csv", "--metric", "test_loss")
+    assert "\nThe same on validation, without the farthest seed and by sign flips.\n" in out
+    rows = study(*fusions(1), effect=0.004, sd=0.001)
+    rows["test_loss"] = rows["val_loss"]
+    rows.loc[rows["fusion"] != "concat", "val_loss"] += 0.5
+    rows.to_csv("rows.csv", index=False)
+    _, out, _ = command("compare", "rows.csv", "--metric", "test_loss", "--margin", "0.0001")
+    assert "sign flips; not" not in out and "The same on validation" in out
+    rows.loc[rows["fusion"] != "concat", "val_loss"] -= 1.0
+    rows.to_csv("rows.csv", index=False)
+    _, out, _ = command("compare", "rows.csv", "--metric", "test_loss", "--margin", "0.0001")
+    assert "The same without the farthest seed and by sign flips; not on validation (method_0).\n" in out
+
+
+@pytest.mark.slow
+def test_a_study_of_the_repository_is_as_short(command):
+    code, out, err = command("compare", str(ROOT / "docs" / "results" / "cross"))
+    assert code == 0 and height(out + err) <= 14 and "\nvariant  " in out
+    assert "12 to 16 paired seeds, 95 % confidence for all 3 together." in out
 
 
 def test_each_contrast_is_below_its_baseline():
-    result = compare(study(*(arm for arm in GRID if arm["heads"] < 3)))
+    result = compared(study(*(arm for arm in GRID if arm["heads"] < 3)))
     shown = short_table(result)
     assert [*shown.columns] == ["variant", "n", "mean", DIGITS, "verdict"]
     names = [f"{f} heads={h}" for h in (1, 2) for f in ("concat", "weighted_sum")]
@@ -118,37 +134,12 @@ def test_each_contrast_is_below_its_baseline():
         assert base.split()[1] == other.split()[1]
 
 
-def test_a_table_too_wide_for_its_terminal_has_a_shorter_verdict():
-    result = compare(study({"fusion": "concat"}, {"fusion": "weighted_sum"}, effect=0.013, sd=0.01))
-    shown = short_table(result)
-    assert shown["verdict"].tolist() == ["baseline", "worse, perhaps within the margin"]
-    assert in_width(shown, 200).equals(shown)
-    narrow = in_width(shown, 80)
-    assert narrow["verdict"].tolist() == ["baseline", "worse, perhaps"]
-    assert max(map(len, lines_of(narrow, None)[0].splitlines())) <= 80
-
-
-@pytest.mark.slow
-def test_doubts_are_named_in_a_few_words_each(command):
-    rows = study(*fusions(1), **DOUBTFUL)
-    rows.loc[rows.index[-2:], ["status", "val_loss", "error"]] = ["diverged", None, "not finite at step 7"]
-    rows.to_csv("rows.csv", index=False)
-    _, out, _ = command("compare", "rows.csv")
-    doubts = "Doubts: not named beforehand, worse than counting, a text that repeats itself, 2 more; --why"
-    assert doubts in out, out
-    assert "6 + 2 diverged" in out
-    _, _, err = command("compare", "rows.csv", "--why")
-    assert err.count("not finite at step 7") == 2 and "worse than counting: fusion=concat" in err
-    _, latex, err = command("compare", "rows.csv", "--format", "latex")
-    assert latex.startswith("% needs") and err.startswith("Doubts: worse than counting")
-
-
 def test_a_study_with_looks_left_names_the_command_that_goes_on():
     few = table(*hand_worked()).query("fusion != 'sum'").assign(**SIZE)
     record = replace(
         make_record(primary=[{"vary": "fusion", "baseline": "concat"}], typed=["study=fusion", "heads=4"]),
-        looks=PlannedLooks(at=[4, 8], seeds=[*range(8)], contrasts=1),
+        looks=PlannedLooks(at=[4, 8], seeds=[*range(8)]),
     )
-    first, line = brief_lines(compare(few, records=[record]), [record], [])
-    assert "95 % confidence, so far 4 of at most 8 seeds." in first
-    assert line == "The study goes on with what is undecided: `ablate run study=fusion heads=4`."
+    record = with_contrasts(record, few)
+    _, below = around(compared(few, records=[record]), [record])
+    assert below == ["The study goes on with what is undecided: `ablate run study=fusion heads=4`."]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ablate.analysis.compare import Comparison, compare
+from ablate.analysis.compare import Comparison
 from ablate.analysis.frames import frame
 from ablate.analysis.load import read
 from ablate.compose.sweep import compose
@@ -22,7 +22,7 @@ from ablate.store.record import NO_STUDY
 from ablate.study.config import Overrides
 from ablate.study.study import Study
 from ablate.study.tuned import TunedDesign
-from tests.helpers import call_cli
+from tests.helpers import call_cli, compared
 
 TEXT = ("corpus=grammar", "corpus.characters=5000", "train.precision=float32")
 SIZES = ("rung/r2", "rung/r4", "rung/r6")
@@ -62,7 +62,7 @@ def finished(study: Study) -> dict[Overrides, Row]:
     return rows
 
 
-def compared(study: Study) -> Comparison:
+def of_study(study: Study) -> Comparison:
     """What `compare` makes of a finished study."""
     losses = finished(study)
     runs = study.ready([*losses])
@@ -73,7 +73,7 @@ def compared(study: Study) -> Comparison:
         role = record.roles[run.run_id]
         of_run = {"run_id": run.run_id, "phase": role.phase, "role": role.role, "tuned": role.tuned}
         rows.append({**json.loads(json.dumps(before_training(run))), **of_run, **losses[overrides]})
-    return compare(frame(rows), records=[record])
+    return compared(frame(rows), records=[record])
 
 
 @pytest.mark.slow
@@ -102,19 +102,19 @@ def test_each_arm_has_a_rate_of_its_own_at_each_size():
 
 
 def test_the_contrast_of_two_arms_is_one_at_each_size():
-    study = sizes()
-    assert study.config
-    assert [contrast.arms for contrast in study.config.primary] == [
+    plan = sizes().design.plan
+    assert plan and [contrast.name for contrast in plan.contrasts] == [
         f"{arm} - concat at model={size}" for arm in ("sum", "one_head") for size in SIZES
     ]
-    one_head = [contrast for contrast in study.config.primary if contrast.arms.startswith("one_head")]
-    assert [str(contrast.baseline["heads"]) for contrast in one_head] == [*HEADS.values()]
+    of_heads = [contrast for contrast in plan.contrasts if contrast.name.startswith("one_head")]
+    bases = [sets(contrast.sides[1][1])["heads"] for contrast in of_heads]
+    assert bases == [str(heads) for heads in HEADS.values()]
 
 
 @pytest.mark.slow
 def test_differences_are_of_each_size_and_never_pooled_over_sizes():
-    comparison = compared(sizes("study.looks=[]", "seed=range(100,108)"))
-    primary = comparison.family("primary").dropna(subset=["baseline"])
+    comparison = of_study(sizes("study.looks=[]", "seed=range(100,108)"))
+    primary = comparison.table_of("planned").dropna(subset=["baseline"])
     of_sum = primary[primary["fusion"] == "sum"].set_index("d_model")
     assert of_sum["n"].to_dict() == {"80": 8, "128": 8, "192": 8}
     assert of_sum["verdict"].to_dict() == {"80": "worse", "128": "equivalent", "192": "better"}
@@ -137,8 +137,8 @@ def test_differences_are_of_each_size_and_never_pooled_over_sizes():
 
 @pytest.mark.slow
 def test_a_method_of_ones_own_is_compared_at_every_size():
-    study = sizes("study.arms.mine={fusion: mean}", "study.primary=[mine - concat]")
-    assert study.config and [contrast.arms for contrast in study.config.primary] == [
+    plan = sizes("study.arms.mine={fusion: mean}", "study.primary=[mine - concat]").design.plan
+    assert plan and [contrast.name for contrast in plan.contrasts] == [
         f"mine - concat at model={size}" for size in SIZES
     ]
 
@@ -185,7 +185,7 @@ def test_a_study_of_sizes_is_trained_compared_and_repeated(tmp_path):
     done = call_cli(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = json.loads(call_cli("compare", "s", "--format", "json", cwd=tmp_path).stdout)["rows"]
-    pairs = [(row["d_model"], row["heads"]) for row in rows if row["baseline"] and row["family"] == "primary"]
+    pairs = [(row["d_model"], row["heads"]) for row in rows if row["baseline"] and row["family"] == "planned"]
     assert sorted(pairs) == [(80, 5), (128, 8)]
     assert "sum model=rung/r4" in call_cli("compare", "s", cwd=tmp_path).stdout
     (repeated,) = commands(read(tmp_path / "runs" / "studies" / "s"))

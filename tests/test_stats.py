@@ -1,14 +1,12 @@
 """Statistics of paired seeds: answers worked by hand, and the same from scipy and statsmodels."""
 
 import math
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats as reference
-from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
-from statsmodels.stats.weightstats import ttost_paired
 
 from ablate.analysis import stats
 from ablate.analysis.stats import bimodal, limit, widest_gap
@@ -24,61 +22,63 @@ def noisy(seed: int, k: int = 4, n: int = 7, effect: float = 0.01) -> tuple[np.n
     return variants, np.broadcast_to(2 + 0.01 * (shared + rng.normal(size=n)), (k, n)).copy()
 
 
+def judged(a: np.ndarray, b: np.ndarray, margin: float = 0.01, k: int = 4, better: bool | None = False):
+    scale = np.nanmax(np.abs(a), 1)
+    estimate = stats.paired(a - b, 0.0, scale)
+    return estimate, stats.judge(estimate, 1 - 0.05 / k, margin, better)
+
+
 @pytest.mark.parametrize(
-    "low, high, verdict, if_higher_is_better",
+    "low, high, verdict, if_higher_is_better, if_neither",
     [
-        (-0.03, -0.002, "better", "worse"),
-        (-0.03, -0.02, "better", "worse"),
-        (-0.008, -0.002, "better but within the margin", "worse but within the margin"),
-        (-0.008, 0.009, "equivalent", "equivalent"),
-        (-0.008, 0.011, "undecided", "undecided"),
-        (-0.010, 0.001, "undecided", "undecided"),
-        (0.002, 0.008, "worse but within the margin", "better but within the margin"),
-        (0.002, 0.030, "worse", "better"),
-        (NAN, NAN, "undecided", "undecided"),
+        (-0.03, -0.002, "better", "worse", "undecided"),
+        (-0.008, -0.002, "equivalent", "equivalent", "equivalent"),
+        (-0.008, 0.009, "equivalent", "equivalent", "equivalent"),
+        (-0.008, 0.011, "undecided", "undecided", "undecided"),
+        (-0.0101, 0.001, "undecided", "undecided", "undecided"),
+        (0.002, 0.030, "worse", "better", "undecided"),
+        (NAN, NAN, "undecided", "undecided", "undecided"),
     ],
 )
-def test_one_interval_decides_among_six(low, high, verdict, if_higher_is_better):
-    low, high = np.array([low]), np.array([high])
-    assert stats.verdicts(low, high, 0.01).tolist() == [verdict]
-    assert stats.verdicts(low, high, 0.01, higher_is_better=True).tolist() == [if_higher_is_better]
+def test_one_interval_decides_among_four(low, high, verdict, if_higher_is_better, if_neither):
+    """Of 2 degrees of freedom, at the level where t is √2 · 3: 1 − α = 1 − 2(1 − F(√18)) = 3/√10."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    one = np.ones(1)
+    estimate = stats.Estimate(3 * one, middle * one, one, half / math.sqrt(18) * one, 2 * one)
+    for better, expected in ((False, verdict), (True, if_higher_is_better), (None, if_neither)):
+        found = stats.judge(estimate, 3 / math.sqrt(10), 0.01, better)
+        assert found.verdict.tolist() == [expected]
+        assert [found.low[0], found.high[0]] == pytest.approx([low, high], nan_ok=True)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_same_as_scipy_and_statsmodels(seed):
+def test_the_same_as_scipy(seed):
     a, b = noisy(seed)
-    result = stats.paired(a, b, margin=0.013)
-    p = reference.ttest_rel(a, b, axis=1).pvalue
-    assert result["p"] == pytest.approx(p, rel=1e-9)
-    assert result["p_holm"] == pytest.approx(multipletests(p, method="holm")[1], rel=1e-9)
-    tost = [ttost_paired(x, y, -0.013, 0.013)[0] for x, y in zip(a, b, strict=True)]
-    assert result["p_tost"] == pytest.approx(tost, rel=1e-9)
-    assert result["p_tost_holm"] == pytest.approx(multipletests(tost, method="holm")[1], rel=1e-9)
-    welch = [reference.ttest_ind(x, y, equal_var=False)[1] for x, y in zip(a, b, strict=True)]
-    assert result["p_welch"] == pytest.approx(welch)
-    assert result["skew"] == pytest.approx(reference.skew(a - b, axis=1))
-    correlation = [np.corrcoef(x, y)[0, 1] for x, y in zip(a, b, strict=True)]
-    assert result["correlation"] == pytest.approx(correlation)
-    interval = reference.ttest_rel(a, b, axis=1).confidence_interval(1 - 0.05 / 4)
-    assert result["low"] == pytest.approx(interval.low) and result["high"] == pytest.approx(interval.high)
+    _, found = judged(a, b)
+    reference_: Any = reference.ttest_rel(a, b, axis=1)
+    assert found.p == pytest.approx(reference_.pvalue, rel=1e-9)
+    assert found.p_adjusted == pytest.approx(np.minimum(4 * reference_.pvalue, 1), rel=1e-9)
+    interval = reference_.confidence_interval(1 - 0.05 / 4)
+    assert found.low == pytest.approx(interval.low) and found.high == pytest.approx(interval.high)
+    groups = stats.of_groups([(1.0, a), (-1.0, b[:, :5])])
+    welch: Any = reference.ttest_ind(a, b[:, :5], axis=1, equal_var=False)
+    assert stats.judge(groups, 0.95, 1.0).p == pytest.approx(welch.pvalue, rel=1e-9)
+    assert groups.df == pytest.approx(welch.df) and (groups.n == 5).all()
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_claim_is_never_without_its_p(seed):
+def test_a_verdict_is_never_without_its_p(seed):
     rng = np.random.default_rng(seed)
     a, b = noisy(seed, n=int(rng.integers(3, 30)), effect=rng.choice([0.0, 0.004, 0.01, 0.03]))
-    result = stats.paired(a, b, margin=0.01)
-    excludes = (result["low"] > 0) | (result["high"] < 0)
-    within = (result["low"] > -0.01) & (result["high"] < 0.01)
-    assert (excludes == (4 * result["p"] < 0.05)).all()
-    assert (result["p_holm"][excludes] < 0.05).all() and (result["p_tost_holm"][within] < 0.05).all()
-    assert ((result["verdict"] == "undecided") == ~(excludes | within)).all()
-    mirrored = stats.paired(b, a, margin=0.01)
+    _, found = judged(a, b)
+    excludes = (found.low > 0) | (found.high < 0)
+    within = (found.low > -0.01) & (found.high < 0.01)
+    assert (excludes == (found.p_adjusted < 0.05)).all()
+    assert ((found.verdict == "undecided") == ~(excludes | within)).all()
+    assert ((found.verdict == "equivalent") == within).all()
+    _, mirrored = judged(b, a)
     swap = {"better": "worse", "worse": "better"}
-    words = [str(verdict).split(" ") for verdict in result["verdict"]]
-    turned = [" ".join(swap.get(word, word) for word in verdict) for verdict in words]
-    assert mirrored["verdict"].tolist() == turned
-    assert mirrored["p"] == pytest.approx(result["p"])
+    assert mirrored.verdict.tolist() == [swap.get(one, one) for one in found.verdict]
 
 
 def test_missing_seeds_leave_the_pair():
@@ -86,31 +86,45 @@ def test_missing_seeds_leave_the_pair():
     gaps_a, gaps_b = a.copy(), b.copy()
     gaps_a[0, 1], gaps_b[0, 4] = NAN, NAN
     kept = [0, 2, 3, 5, 6]
-    with_gaps = pd.DataFrame(stats.paired(gaps_a, gaps_b, margin=0.01))
-    without = pd.DataFrame(stats.paired(a[:, kept], b[:, kept], margin=0.01))
-    assert with_gaps["n"].tolist() == [5]
-    pd.testing.assert_frame_equal(with_gaps, without, rtol=1e-9)
+    (estimate, found), (_, without) = judged(gaps_a, gaps_b), judged(a[:, kept], b[:, kept])
+    assert estimate.n.tolist() == [5]
+    assert found.low == pytest.approx(without.low) and found.p == pytest.approx(without.p)
 
 
 def test_what_does_not_vary_or_has_one_seed_never_reaches_a_test():
-    a = np.array([[2.3, 2.4, 2.5], [2.1, NAN, NAN], [2.0, 2.2, 2.5], [NAN, NAN, NAN]])
-    b = np.array([[2.1, 2.2, 2.3]] * 4)  # 2.3 − 2.1 and 2.4 − 2.2 differ in their last bits
-    result = stats.paired(a, b, margin=0.01)
-    assert result["family"].tolist() == [False, False, True, False]
-    assert np.isnan(result["p"]).tolist() == [True, True, False, True]
-    assert result["p_holm"][2] == result["p"][2]  # alone in its family
-    assert result["verdict"].tolist() == ["undecided"] * 4
-    assert result["diff"][:2] == pytest.approx([0.2, 0.0])
+    a = np.array([[2.3, 2.4, 2.5], [2.1, NAN, NAN], [2.0, 2.2, 2.5]])
+    b = np.array([[2.1, 2.2, 2.3]] * 3)  # 2.3 − 2.1 and 2.4 − 2.2 differ in their last bits
+    estimate, found = judged(a, b)
+    assert np.isnan(found.p).tolist() == [True, True, False]
+    assert found.verdict.tolist() == ["undecided"] * 3
+    assert estimate.diff[:2] == pytest.approx([0.2, 0.0])
 
 
-def test_who_is_left_out_of_the_family_changes_nobodys_p():
-    a, b = noisy(1)
-    only = np.array([True, False, True, False])
-    result = stats.paired(a, b, margin=0.01, in_family=only)
-    alone = stats.paired(a[only], b[only], margin=0.01)
-    assert result["p_holm"][only] == pytest.approx(alone["p_holm"])
-    assert result["low"][only] == pytest.approx(alone["low"])
-    assert np.isnan(result["p"][~only]).all()
+def test_a_verdict_that_favours_the_side_that_diverged_more_is_withheld():
+    verdicts = np.array(["better", "worse", "equivalent", "undecided"])
+    assert stats.withheld(verdicts, np.full(4, 1)).tolist() == [
+        "undecided",
+        "worse",
+        "undecided",
+        "undecided",
+    ]
+    assert stats.withheld(verdicts, np.full(4, -1)).tolist() == [
+        "better",
+        "undecided",
+        "undecided",
+        "undecided",
+    ]
+    assert stats.withheld(verdicts, np.zeros(4)).tolist() == verdicts.tolist()
+
+
+def test_sign_flips_by_hand():
+    """Of 2⁴ ways to flip 1, 2, 3, −1, ten have a sum of 5 or more in size; of 1 to 6, two have all."""
+    assert stats.by_sign_flips(np.array([1.0, 2.0, 3.0, -1.0, NAN])) == (6 / 16, 2 / 16)
+    assert stats.by_sign_flips(np.arange(1.0, 7.0)) == (2 / 64, 2 / 64)
+    p, least = stats.by_sign_flips(np.r_[np.ones(20), -np.ones(10)])
+    assert least == 2e-4 and p == pytest.approx(2 * reference.binom.sf(19, 30, 0.5), abs=0.01)
+    kept = stats.without_farthest(np.array([[1.0, 2.0, 9.0, NAN]]))
+    assert kept[0].tolist() == pytest.approx([1.0, 2.0, NAN, NAN], nan_ok=True)
 
 
 def test_power_is_that_of_statsmodels_and_seeds_those_of_the_table():
@@ -126,7 +140,7 @@ def test_power_is_that_of_statsmodels_and_seeds_those_of_the_table():
 
 def test_power_of_equivalence_as_simulated():
     rng = np.random.default_rng(5)
-    low, high = stats.t_interval(rng.normal(0.003, 0.01, (20_000, 30)), 0.05)
+    low, high = stats.t_interval(rng.normal(0.003, 0.01, (20_000, 30)), 0.95)
     seen = ((low > -0.01) & (high < 0.01)).mean()
     said = stats.power_equivalence(np.array(30), np.array(0.003), np.array(0.01), 0.05, 0.01)
     assert float(said) == pytest.approx(seen, abs=0.01)
@@ -144,7 +158,7 @@ def test_false_alarms_stay_in_the_family_and_intervals_cover():
     rng = np.random.default_rng(11)
     loss = 0.01 * (rng.normal(size=(4000, 1, 5)) + rng.normal(size=(4000, 4, 5)))
     difference = (loss[:, 1:] - loss[:, :1]).reshape(-1, 5)
-    low, high = stats.t_interval(difference, 0.05 / 3)
+    low, high = stats.t_interval(difference, 1 - 0.05 / 3)
     alarms = ((low > 0) | (high < 0)).reshape(-1, 3).any(1).mean()
     assert 0.02 < alarms < 0.05 + 2 * math.sqrt(0.05 * 0.95 / 4000)
     low, high = stats.t_interval(difference)
@@ -164,6 +178,13 @@ def test_one_kind_of_seeds_is_rarely_taken_for_two(n):
     draws = np.random.default_rng(n).standard_normal((4000, n))
     found = np.mean([bimodal(row) is not None for row in draws])
     assert abs(found - 0.01) < 3 * (0.01 * 0.99 / len(draws)) ** 0.5 + 0.002
+
+
+def test_of_many_variants_two_kinds_are_as_rare_as_of_one():
+    """The 13 of a study's variants are clean together in 99 of 100 studies."""
+    draws = np.random.default_rng(7).standard_normal((2000, 13, 8))
+    found = np.mean([any(bimodal(row, 13) is not None for row in study) for study in draws])
+    assert found < 0.01 + 3 * (0.01 * 0.99 / len(draws)) ** 0.5
 
 
 def test_bimodal_seeds_are_named_by_the_smaller_group():

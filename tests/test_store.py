@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.analysis.incomparable import Incomparable
 from ablate.analysis.load import load
-from ablate.analysis.notes import doubts
+from ablate.analysis.notes import of_studies
 from ablate.compose.sweep import compose
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
@@ -303,7 +302,7 @@ def test_rows_that_two_targets_share_count_once_and_those_that_differ_are_refuse
     assert len(load(["a.csv", "b.csv"]).rows) == 1
     assert load(["c.csv"]).rows[["code", "parts"]].to_numpy().tolist() == [["12345678e012", "87654321e012"]]
     for order in (["a.csv", "c.csv"], ["c.csv", "a.csv"]):
-        with pytest.raises(Incomparable, match="numerics"):
+        with pytest.raises(ConfigError, match="two rows of one variant and seed: runs 0123"):
             summarize(load(order).rows)
 
 
@@ -344,10 +343,12 @@ def test_a_record_comes_back_as_it_was_written(store):
 def test_a_study_grows_and_keeps_what_it_declared(store):
     write_study(store, NOW)
     assert NOW.tuned_key == "train.lr" and NOW.development_seeds == ["0"]
-    assert texts(doubts(NOW)) == ["fusion=sum: train.lr=0.008: not bracketed: train.lr=0.008"]
+    assert texts(of_studies([NOW], [], pd.DataFrame({"run_id": [*NOW.runs]}))) == [
+        "fusion=sum: train.lr=0.008: not bracketed: train.lr=0.008"
+    ]
     write_study(store, grown(NOW, replace(NOW, seeds=[0, 101], runs=["a" * 16], roles={}, chosen={})))
     both = store.read_study("tuned-demo")
-    assert both == replace(NOW, seeds=[0, 100, 101], runs=[*NOW.runs, "a" * 16], grew=[1, 2])
+    assert both == replace(NOW, seeds=[0, 100, 101], runs=[*NOW.runs, "a" * 16])
     for key, other in {"develop": ["1"], "extend": 2}.items():
         with pytest.raises(StoreError, match=f"{key} was .* when the study began"):
             grown(NOW, replace(NOW, declared={**NOW.declared, key: other}))

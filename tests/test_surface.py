@@ -6,7 +6,7 @@
 - compare columns: of the table of `ablate compare docs/results/why`, without the variant, its config and
   params, and without the four of --cost
 - remarks: places in ablate/ that make a Note, or an instance of a subclass of it
-- verdict words: the texts that stand as a verdict, and each suffix
+- verdict words: the texts that stand as a verdict
 - exports: what tests/public.txt lists
 - lines: of Python; in benchmarks/ and scripts/ of all files. words of docs: README.md, and Markdown in docs/
 
@@ -23,8 +23,6 @@ from typer.main import get_command
 
 import ablate
 from ablate.analysis import stats
-from ablate.analysis.compare import BASELINE
-from ablate.analysis.contrasts import EQUAL
 from ablate.cli.app import COMMANDS, build
 from ablate.compose.keys import sections
 from ablate.config.read import dotted
@@ -51,8 +49,6 @@ def counts() -> dict[str, int]:
         "params",
         "variant",
     }
-    verdicts = {*stats.CLAIMS, stats.EQUIVALENT, stats.UNDECIDED, stats.IDENTICAL, EQUAL, BASELINE}
-    perhaps = 1  # "perhaps within", behind one of these
     return {
         "commands": len(COMMANDS),
         "options": len([*options(get_command(build()))]),
@@ -61,7 +57,7 @@ def counts() -> dict[str, int]:
         "result columns": len(COLUMNS),
         "compare columns": len(compared),
         "remarks": sum(call in notes for call in calls),
-        "verdict words": len(verdicts) + perhaps,
+        "verdict words": len(stats.VERDICTS),
         "study kinds": len(KINDS),
         "classes": len(classes),
         "exports": len([*surface()]),

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.analysis.compare import compare
 from ablate.analysis.variant import distinguishing
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
@@ -29,7 +28,7 @@ from ablate.study.config import Overrides
 from ablate.study.growth import grown
 from ablate.study.kinds import read_declared
 from ablate.study.tuning import minimum
-from tests.helpers import QUICK, call_cli, make_config, make_record
+from tests.helpers import QUICK, call_cli, compared, make_config, make_record
 from tests.test_compare import ROW
 
 LEFT_OUT: Row = {"status": "left out"}
@@ -336,9 +335,9 @@ def noisy(one: Overrides) -> Row:
 def test_each_arm_at_its_own_value_is_the_primary_contrast():
     s = study(seeds=[100, 101, 102])
     rows = results(s, run(s, noisy))
-    result = compare(rows, records=[tuned_record()])
-    assert result.metric == "test_loss" and result.families == ["primary"]
-    own = result.family("primary").set_index("fusion")
+    result = compared(rows, records=[tuned_record()])
+    assert result.metric == "test_loss" and result.families == ["planned"]
+    own = result.table_of("planned").set_index("fusion")
     assert result.rows.groupby("fusion")["lr"].unique().map(list).to_dict() == {
         "sum": [0.0028],
         "concat": [0.002],
@@ -353,14 +352,12 @@ def test_each_arm_at_its_own_value_is_the_primary_contrast():
 def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
     s = study(seeds=[100, 101, 102])
     rows = results(s, run(s, noisy))
-    result = compare(rows)
+    result = compared(rows)
     assert result.families == ["exploratory"]
     assert {*result.rows.query("fusion == 'sum'")["lr"]} == {0.0028}
     old = rows[rows["role"] == "tuned"].assign(role="", lr=0.0099, run_id="old")
-    again = compare(pd.concat([rows, old]))
-    assert any(
-        line.startswith("left out: 6 rows at values that are not an arm's own") for line in texts(again.notes)
-    )
+    again = compared(pd.concat([rows, old]))
+    assert any("and 6 rows at values that are not an arm's own (role)" in line for line in texts(again.notes))
     assert again.table["variant"].tolist() == result.table["variant"].tolist()
 
 
@@ -370,9 +367,9 @@ def test_doubts_and_what_cannot_be_built_are_said():
         chosen={"fusion=sum": Choice("0.0028", "not bracketed: …")},
         left_out={"fusion=mean": "too wide", "fusion=grouped": "too wide"},
     )
-    notes = texts(compare(results(s, run(s, noisy)), records=[record]).notes)
+    notes = texts(compared(results(s, run(s, noisy)), records=[record]).notes)
     assert "fusion=sum: train.lr=0.0028: not bracketed: …" in notes
-    assert "can't be built: fusion=mean, fusion=grouped: too wide" in notes
+    assert "can't be built: fusion=mean: too wide" in notes
 
 
 # --- fair arms --------------------------------------------------------------------------------------
@@ -397,14 +394,14 @@ def test_an_arm_meets_its_own_baseline_or_the_one_that_matching_does_not_change(
         *matched("sum", "none", (2.1, 2.3, 2.4)),
         *matched("sum", "params", (2.1, 2.2, 2.4), mlp_hidden=304, match_error=0.001),
     ]
-    table = compare(pd.DataFrame(rows)).table.set_index(["fusion", "match"])
+    table = compared(pd.DataFrame(rows)).table.set_index(["fusion", "match"])
     assert table.loc[("sum", "params"), "diff"] == pytest.approx(0.1)
     assert table.loc[("sum", "params"), "match_error"] == 0.001
     # without the projection matching changes concat too: only its own arm will do
     off = [row | {"out_proj": False} for row in rows]
-    assert compare(pd.DataFrame(off)).table["verdict"].tolist().count("no baseline") == 1
+    assert compared(pd.DataFrame(off)).table["why"].tolist().count("no baseline") == 1
     own = matched("concat", "params", (1.0, 1.1, 1.3), mlp_hidden=290, out_proj=False)
-    table = compare(pd.DataFrame([*off, *own])).table.set_index(["fusion", "match"])
+    table = compared(pd.DataFrame([*off, *own])).table.set_index(["fusion", "match"])
     assert table.loc[("sum", "params"), "diff"] == pytest.approx(1.1)
 
 
@@ -415,8 +412,8 @@ def test_two_matches_that_came_to_one_width_are_one_variant():
         *matched("sum", "params", losses, mlp_hidden=304),
         *matched("sum", "flops", losses, mlp_hidden=304),
     ]
-    verdicts = compare(pd.DataFrame(rows)).table["verdict"].tolist()
-    assert verdicts.count("equal by construction") == 1 and len(verdicts) == 3
+    whys = compared(pd.DataFrame(rows)).table["why"].tolist()
+    assert len(whys) == 3 and sum(why.startswith("the same function as") for why in whys) == 1
 
 
 # --- through the command ----------------------------------------------------------------------------
@@ -463,7 +460,7 @@ def test_a_tuned_study_that_was_interrupted(tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(rows_of(cut), rows)
 
     json_ = call_cli("compare", "tuned", "--format", "json", cwd=whole)
-    primary = [row for row in json.loads(json_.stdout)["rows"] if row["family"] == "primary"]
+    primary = [row for row in json.loads(json_.stdout)["rows"] if row["family"] == "planned"]
     assert {row["fusion"]: row["n"] for row in primary} == {"concat": 2, "sum": 2}
     assert all(row["metric"] == "test_loss" for row in primary)
 

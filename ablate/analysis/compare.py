@@ -1,68 +1,71 @@
-"""Compare variants with their baselines: families of comparisons with verdicts, as one table."""
+"""From rows to findings: project the rows, look up or make the contrasts, judge them, and say what weakens
+the result."""
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Unpack
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from ablate.analysis import controls, notes, stats
-from ablate.analysis.caveats import caveats
-from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
-from ablate.analysis.finding import Finding, finding
-from ablate.analysis.frames import reported
-from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
-from ablate.analysis.looks import Decisions
-from ablate.analysis.question import Question, direction, labelled, margin_of, metric_of, varied
-from ablate.analysis.variant import Variant, varying
-from ablate.analysis.variants import Variants, collect
-from ablate.analysis.verdicts import (
-    NUMBERS,
-    WHOLE,
-    contrast_table,
-    decisions,
-    that_count,
+from ablate.analysis import notes, stats
+from ablate.analysis.contrasts import (
+    Weighed,
+    differing,
+    pair_up,
+    planned,
+    same_classes,
+    tuned_columns,
+    unplanned,
+    why_nothing,
 )
-from ablate.config.contrast import Contrast
+from ablate.analysis.finding import Finding
+from ablate.analysis.frames import reported, select
+from ablate.analysis.looks import stand
+from ablate.analysis.question import NOTHING_ASKED, Question, direction, labelled, margin_of, settled
+from ablate.analysis.variant import Variant, varying
+from ablate.analysis.variants import Variants, counted_only, mixed_marks, project, settings_of
+from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import Note, first_few
-from ablate.store.columns import RESULTS, Status, column_named
+from ablate.phrases import Note, counted
+from ablate.store.columns import RESULTS, Status
 from ablate.store.record import NO_STUDY, StudyRecord
 
-ALPHA = 0.05
-BASELINE, NO_BASELINE = "baseline", "no baseline"
-OF_ROWS = ("n", "mean", "sd", "best", "family", "baseline", "verdict", "why", "differs")
+POWER = 0.8
+NUMBERS = (
+    *("pairs", "diff", "low", "high", "level", "p", "p_adjusted", "sd_diff", "more_seeds"),
+    *("look", "last_look", "verdict", "why", "differs", "same_class"),
+)
+WHOLE = ("pairs", "more_seeds", "look", "last_look")
+BASELINE, NO_BASELINE = "baseline", "no baseline"  # why a row has no verdict
+PLANNED, EXPLORATORY = "planned", "exploratory"  # the two families
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`. table: one row per variant and family: variant, the `shown` columns, params,
-    n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline (NUMBERS; without
-    pairs n_baseline is how many values the baseline has), verdict, why, differs, same_class
-    (whether both can represent the same functions), metric, margin. look, last_look: of a study with looks,
-    the numbers of seeds at which the contrast stands, and at most. owed: how many seeds each contrast of a
-    fixed design is to have, while runs of it are missing; 0 for any other. variants: by name, as in the
-    table. runs: for each variant the run_id of one of its runs. nothing: why nothing is compared; empty if
-    anything is. notes: remarks about the rows, one line each. rows: those
-    that were compared. caveats: whether their text and their budget can carry a verdict.
-    higher_is_better: None if that is not known of the metric; margin: NaN if it has none.
+    """The result of `compare`. rows: those that were compared. variants: by name. summary: a row each, with
+    n, diverged, mean and sd, best first. findings: planned ones first. runs: for each variant the run_id of
+    one of its runs. nothing: why nothing is compared; empty if anything is. notes: what weakens the result,
+    and what was taken for what. higher_is_better: None if that is not known of the metric; margin: NaN if it
+    has none. waits: whether runs of the study are missing. items: what each value is a mean over; empty for
+    single rows.
     """
 
     rows: pd.DataFrame
-    table: pd.DataFrame
     variants: Mapping[str, Variant]
+    summary: pd.DataFrame
+    findings: Sequence[Finding]
     metric: str
     higher_is_better: bool | None
     margin: float
-    alpha: float
     runs: Mapping[str, str]
     nothing: str
     notes: list[Note]
-    owed: int
-    caveats: list[Note]
+    waits: bool
+    items: str
 
     @property
     def shown(self) -> list[str]:
@@ -74,238 +77,443 @@ class Comparison:
         """The shown columns in which variants differ."""
         return varying(self.variants.values())
 
-    def family(self, name: str) -> pd.DataFrame:
-        return self.table[self.table["family"] == name]
+    @cached_property
+    def tested(self) -> list[Finding]:
+        """The findings that an answer is about: the planned ones that were tested or, without any, all."""
+        tested = [one for one in self.findings if one.is_tested]
+        return [one for one in tested if one.is_planned] or tested
+
+    def family(self, name: str) -> list[Finding]:
+        return [one for one in self.findings if one.is_planned == (name == PLANNED)]
 
     @property
     def families(self) -> list[str]:
-        return list(dict.fromkeys(self.table["family"]))
+        """The names of those that have any finding; the second, if nothing is compared."""
+        return [name for name in (PLANNED, EXPLORATORY) if self.family(name)] or [EXPLORATORY]
 
     @cached_property
-    def _by_contrast(self) -> dict[tuple[str, str, str], Finding]:
-        """What each contrast came to, by family, variant and baseline, in the order of the table."""
-        return {
-            (row["family"], row["variant"], row["baseline"]): finding(row, self.variants)
-            for row in self.table.to_dict("records")
-            if row["baseline"] is not None
-        }
+    def table(self) -> pd.DataFrame:
+        """A view of the findings: one row per variant and family, best first: the summary, family, baseline,
+        then NUMBERS, metric, margin; docs/compare_columns.csv explains them. Baselines, and variants that are
+        compared with nothing, have rows of their own."""
+        return pd.concat([self.table_of(family) for family in self.families], ignore_index=True)
 
-    @property
-    def findings(self) -> list[Finding]:
-        """All contrasts, in the order of the table."""
-        return [*self._by_contrast.values()]
+    def table_of(self, family: str) -> pd.DataFrame:
+        """The rows of one family."""
+        findings = self.family(family)
+        compared = {side.name for one in self.findings for side in (one.variant, one.baseline)}
+        bases = dict.fromkeys(one.baseline.name for one in findings)
+        alone = [name for name in self.variants if name not in compared]
+        rows = [(name, _row(None, BASELINE)) for name in bases]
+        rows += [(name, _row(None, NO_BASELINE)) for name in alone if family == self.families[-1]]
+        rows += [(one.variant.name, _row(one)) for one in findings]
+        summary = self.summary.set_index("variant", drop=False).loc[[name for name, _ in rows]]
+        columns = ["baseline", *NUMBERS]
+        table = summary.reset_index(drop=True).join(pd.DataFrame([row for _, row in rows], columns=columns))
+        table = table.assign(family=family, metric=self.metric, margin=self.margin)
+        table = table.astype(dict.fromkeys(WHOLE, "Int64"))
+        table["baseline"] = table["baseline"].astype(object).where(table["baseline"].notna(), None)
+        table["order"] = [self.summary["variant"].tolist().index(name) for name, _ in rows]
+        table = table.sort_values("order", kind="stable", ignore_index=True)
+        return table[[*summary.columns, "family", "baseline", *NUMBERS, "metric", "margin"]]
 
-    def findings_of(self, rows: pd.DataFrame) -> list[Finding | None]:
-        """The finding of each of these rows of the table; None for a row without a baseline."""
-        contrasts = zip(rows["family"], rows["variant"], rows["baseline"], strict=True)
-        return [self._by_contrast.get(contrast) for contrast in contrasts]
 
-    @property
-    def identical(self) -> list[Finding]:
-        """The contrasts of two variants that agree to the last digit, each once."""
-        each: dict[tuple[Variant, Variant], Finding] = {}
-        for one in self.findings:
-            if one.verdict == stats.IDENTICAL:
-                each.setdefault((one.variant, one.baseline), one)
-        return [*each.values()]
-
-    @cached_property
-    def tested(self) -> list[Finding]:
-        """The contrasts that an answer is about: the primary ones that were tested or, without any, all."""
-        tested = [one for one in self.findings if one.is_tested]
-        return [one for one in tested if one.is_primary] or tested
+def _row(one: Finding | None, why: str = "") -> dict[str, Any]:
+    """The cells of a finding, or of a row without one."""
+    if one is None:
+        numbers = dict.fromkeys(NUMBERS, np.nan) | dict.fromkeys(WHOLE)
+        return numbers | {"baseline": None, "verdict": "", "why": why, "differs": "", "same_class": False}
+    of = {name: getattr(one, "sd" if name == "sd_diff" else name) for name in NUMBERS}
+    return of | {"baseline": one.baseline.name}
 
 
 def compare(
-    rows: pd.DataFrame,
-    *,
-    margin: float | None = None,
-    alpha: float = ALPHA,
-    records: Sequence[StudyRecord] = (),
-    **asked: Unpack[Question],
+    rows: pd.DataFrame, question: Question = NOTHING_ASKED, records: Sequence[StudyRecord] = ()
 ) -> Comparison:
-    """Compare each variant with the one that has the values of `baseline` and is otherwise equal.
-
-    baseline: by default fusion=concat. records: of the studies; their `primary`, `metric` and `margin` are
-    used unless the arguments give others. margin: in the metric's unit. The primary contrasts and all
-    others are two families, each corrected separately. Raises ConfigError, Incomparable.
-    """
-    rows, left_out = reported(rows, asked.get("where", ()))
-    every, chosen = _variants(rows, records, asked, [*(asked.get("baseline") or ())])
-    metric = every.metric
-    margin = margin_of(records, margin, metric)
-    baseline, contrasts = _baseline(every, records, asked.get("baseline"))
-    pairs, missing = _pairs(every, records, contrasts, baseline)
-    now = decisions(every, records, pairs, margin, alpha)
-    variants = that_count(every, now)
-    bases = sorted({base for of in pairs.values() for _, base in of})
-    owed = 0 if asked.get("where") else _seeds_owed(rows, records)
-    families = _families(variants, pairs, now, margin, alpha, owed)
-    table = pd.concat(families, ignore_index=True)
-    table = table.assign(metric=metric, margin=margin)
-    nothing = "" if any(pairs.values()) else why_nothing(variants, baseline)
-    if nothing and not baseline:
-        table["verdict"] = None
-    runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
+    """Compare variants: as the studies declared, and each with the one that has the values of the baseline
+    (by default fusion=concat) and is otherwise equal. records: of the studies. Raises ConfigError."""
+    every, left_out = reported(rows)
+    chosen = select(every, question.where)
+    question, taken = settled(question, chosen, records)
+    metric = question.metric or ""
+    margin = margin_of(records, question.margin, metric)
+    variants = project(chosen, metric, question, better=direction(metric, question.higher_is_better))
+    if clash := [name for name in variants.shown if name in (*NUMBERS, "n", "mean", "sd", "baseline")]:
+        raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
+    contrasts, missing = _contrasts(variants, question, records, chosen, every)
+    waiting = _waiting(every, records)
+    judged = _judged(variants, contrasts, records, margin, _unplanned_before(every, question, variants))
+    counted_ones = _that_count(variants, judged, records)
+    findings = _findings(variants, judged, margin, waiting, records)
+    nothing = "" if contrasts else why_nothing(variants, _baseline(variants, question))
+    names, runs = variants.names, dict(zip(variants.names, variants.table["run_id"], strict=True))
     arms = {run_id: name for record in records for run_id, name in record.arm_of.items()}
-    called = labelled(variants.each, asked.get("label", {}))
+    of_run = {c: arms[run] for c, ids in enumerate(variants.run_ids) for run in ids if run in arms}
+    called = [replace(one, arm=of_run.get(c, "")) for c, one in enumerate(_called(variants, question))]
+    each = dict(zip(names, called, strict=True))
+    findings = [
+        replace(one, variant=each[one.variant.name], baseline=each[one.baseline.name]) for one in findings
+    ]
     comparison = Comparison(
-        rows=rows,
-        table=table,
-        variants={
-            name: replace(one, arm=arms.get(runs[name], ""))
-            for name, one in zip(variants.names, called, strict=True)
-        },
+        rows=chosen,
+        variants=each,
+        summary=counted_ones.best_first(),
+        findings=findings,
         metric=metric,
         higher_is_better=variants.higher_is_better,
         margin=margin,
-        alpha=alpha,
         runs=runs,
         nothing=nothing,
         notes=[],
-        owed=owed,
-        caveats=[*caveats(variants, bases)],
+        waits=bool(waiting),
+        items=variants.items,
     )
-    pair_by = [*variants.seeds.columns] if asked.get("pair_by") else ["seed"]
+    sides = [[at for _, at in one.sides] for one in contrasts]
     lines = [
-        *(one for one in comparison.caveats if one.is_doubt),  # the gravest first
-        *notes.only_where(asked.get("where", ()), rows, metric),
-        *chosen,
+        *notes.weak_models(counted_ones, sorted({one.baseline for one in contrasts})),
+        *notes.one_rate(counted_ones, sides, records),
+        *notes.chosen_rows(question.where, chosen, metric),
+        *taken,
         *left_out,
-        *map(Note, missing),
-        *([] if any(record.declared.get("per_level") for record in records) else notes.budgets(variants)),
-        *controls.unknown_forms(variants),
-        *kinds_of_pairs(every, sorted({*itertools.chain(*pairs.values())}), mixed=asked.get("mixed", False)),
-        *_of_results(comparison, variants, records),
-        *([] if now else notes.missing_seeds(rows, variants.shown, pair_by)),
-        *notes.at_looks(every, variants, now, records),
-        *([] if variants.is_foreign else controls.parametrization(comparison.tested)),
+        *notes.of_studies(records, missing, every),
+        *mixed_marks(counted_ones, sides, mixed=question.mixed),
+        *notes.of_units(counted_ones, findings, nothing),
+        *notes.of_values(counted_ones),
+        *notes.of_rows(chosen, metric, variants.shown),
+        *([] if any(record.looks for record in records) else notes.missing_units(variants)),
     ]
     return replace(comparison, notes=lines)
 
 
-def _of_results(comparison: Comparison, variants: Variants, records: Sequence[StudyRecord]) -> Iterator[Note]:
-    """The notes on the metric, on values, and on rows that count less or not at all."""
-    rows, metric, table = comparison.rows, comparison.metric, comparison.table
-    is_measured = column_named(metric).role == "resource"
-    yield from notes.foreign_columns(rows, variants)
-    if is_measured:
-        yield Note(f"{metric} was measured with whatever else ran then; --cost times variants side by side")
-    if comparison.nothing:
-        yield Note(f"no verdicts: {comparison.nothing}")
-    elif alone := [*table.loc[table["verdict"] == NO_BASELINE, "variant"]]:
-        called = [comparison.variants[name].arm or name for name in alone]
-        what = f"compared with nothing, as no baseline is otherwise equal: {first_few(called)}"
-        yield Note(what, "taken")
-    for record in records:
-        yield from notes.doubts(record)
-    yield from notes.unpaired(table, variants)
-    yield from notes.doubtful_values(variants)
-    if not is_measured:
-        yield from notes.bimodal_seeds(variants)
-    yield from notes.stale(rows)
-    yield from notes.weaknesses(table)
-    yield from notes.unusable(rows, metric, variants.shown)
-    yield from notes.worse_than_guessing(rows)
+def _called(variants: Variants, question: Question) -> list[Variant]:
+    return labelled(variants.each, question.label)
 
 
-def _pairs(
+# --- which contrasts ----------------------------------------------------------------------------------------
+
+
+def _contrasts(
     variants: Variants,
+    question: Question,
     records: Sequence[StudyRecord],
-    contrasts: Sequence[Contrast],
-    baseline: Mapping[str, Any] | None,
-) -> tuple[dict[str, list[Pair]], list[str]]:
-    """The pairs of each family, and a line for each primary contrast without pairs. With another metric than
-    the studies declared, none is primary."""
-    pairs, missing = family_pairs(variants, contrasts, baseline)
-    if any(record.metric not in (None, variants.metric) for record in records):
-        pairs["exploratory"] = [*pairs.pop("primary"), *pairs["exploratory"]]
-    return pairs, missing
+    chosen: pd.DataFrame,
+    every: pd.DataFrame,
+) -> tuple[list[Weighed], list[str]]:
+    """The contrasts that are asked about, and the names of planned ones without results."""
+    found, missing = list[Weighed](), list[str]()
+    for record in records:
+        of_study, lacking = planned(variants, record, chosen["run_id"].dropna(), every["run_id"].dropna())
+        found, missing = found + of_study, missing + lacking
+    if asked := question.baseline:
+        pairs = pair_up(variants, asked, free=tuned_columns(variants))
+        found, missing = [one for one in found if (one.variant, one.baseline) in pairs], []
+    # Two studies may have declared the same: then each has its own.
+    return [*found, *unplanned(variants, _baseline(variants, question), found)], missing
 
 
-def _seeds_owed(rows: pd.DataFrame, records: Sequence[StudyRecord]) -> int:
-    """How many seeds each contrast of a study without looks is to have, while some of its runs have not
-    ended; 0 for any other. rows: of the report."""
-    (record,) = records if len(records) == 1 else (NO_STUDY,)
-    if record.looks or record.metric is None or record.is_copy:
+def _baseline(variants: Variants, question: Question) -> Mapping[str, Any] | None:
+    """What variants are compared with that no study pairs; None if nothing says so."""
+    several = {*variants.table["fusion"]} > {STANDARD_FUSION}
+    return question.baseline or ({"fusion": STANDARD_FUSION} if several else None)
+
+
+def _unplanned_before(every: pd.DataFrame, question: Question, variants: Variants) -> int:
+    """How many pairs the baseline makes among all rows, where some were chosen: choosing rows makes no family
+    smaller."""
+    baseline = _baseline(variants, question)
+    if not question.where or variants.is_foreign or not baseline:
         return 0
-    ended = {*rows.loc[rows["status"].isin((*RESULTS, Status.FAILED)), "run_id"]}
-    reporting = {run for run in record.runs if run not in record.roles or record.roles[run].phase == "report"}
-    return len(record.reporting_seeds) if reporting - ended else 0
+    with contextlib.suppress(ConfigError):
+        return len(pair_up(settings_of(every), baseline))
+    return 0
 
 
-def _families(
+def _waiting(every: pd.DataFrame, records: Sequence[StudyRecord]) -> dict[str, str]:
+    """Of each study with a fixed number of seeds some of whose runs have not ended: how many have."""
+    ended = {*every.loc[every["status"].isin((*RESULTS, Status.FAILED)), "run_id"]}
+    waiting = {}
+    for record in records:
+        runs = record.reporting_runs
+        if runs - ended and record.metric is not None and not record.looks and not record.is_one_by_one:
+            waiting[record.name] = f"{len(runs & ended)} of {counted(len(runs), 'run')}"
+    return waiting
+
+
+# --- what they come to ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Case:
+    """A contrast with what counts for it. sides: weights and (S,) values. (S,) each: difference; twin, of the
+    metric on validation; more, on how many more arms of the variant's side a run diverged; ended. judged:
+    what it comes to, at its place `at` there; groups: of values that do not pair. last: the look at which it
+    ends; 0 without looks."""
+
+    contrast: Weighed
+    sides: list[tuple[float, stats.Array]]
+    difference: stats.Array
+    twin: stats.Array | None
+    more: stats.Array
+    ended: stats.Array
+    judged: stats.Judged | None = None
+    at: int = 0
+    groups: bool = False
+    last: int = 0
+
+    def number(self, name: str) -> float:
+        return float(getattr(self.judged, name)[self.at])
+
+    @property
+    def verdict(self) -> str:
+        assert self.judged is not None
+        return str(self.judged.verdict[self.at])
+
+    @property
+    def scale(self) -> float:
+        return max(float(np.nanmax(np.abs(values), initial=0)) for _, values in self.sides)
+
+
+def _case(variants: Variants, one: Weighed, order: stats.Array | None = None) -> _Case:
+    """order: the places of units to take, −1 for one that has none; by default all."""
+
+    def of_sides(of_CS: stats.Array, missing: Any) -> list[stats.Array]:
+        each = zip(one.sides, one.counts(variants), strict=True)
+        values = [np.where(counts_S, of_CS[at], missing) for (_, at), counts_S in each]
+        return values if order is None else [np.where(order >= 0, of[order], missing) for of in values]
+
+    weights = [weight for weight, _ in one.sides]
+    values, lost = of_sides(variants.values, np.nan), of_sides(variants.diverged, False)
+
+    def weighed(values: Sequence[stats.Array]) -> stats.Array:
+        return np.sum([weight * of for weight, of in zip(weights, values, strict=True)], 0)
+
+    return _Case(
+        one,
+        [*zip(weights, values, strict=True)],
+        weighed(values),
+        None if variants.twin is None else weighed(of_sides(variants.twin, np.nan)),
+        np.sum([np.sign(weight) * of for weight, of in zip(weights, lost, strict=True)], 0),
+        np.all([np.isfinite(of) | gone for of, gone in zip(values, lost, strict=True)], 0),
+    )
+
+
+def _judged(
     variants: Variants,
-    pairs: Mapping[str, Sequence[Pair]],
-    now: Mapping[str, Decisions],
+    contrasts: Sequence[Weighed],
+    records: Sequence[StudyRecord],
     margin: float,
-    alpha: float,
-    owed: int,
-) -> Iterator[pd.DataFrame]:
-    """The rows of each family that has any; variants without a contrast are among the exploratory ones."""
-    alone = {*range(len(variants.table))} - {side for of in pairs.values() for pair in of for side in pair}
-    for name, of in pairs.items():
-        rest = sorted(alone) if name == "exploratory" else []
-        if of or rest:
-            compared = contrast_table(variants, name, of, margin, alpha, now.get(name), owed)
-            yield _family(variants, name, of, rest, compared)
+    before: int,
+) -> list[_Case]:
+    """Each contrast with its interval: those of a study as one family, whose size its record says, all others
+    as one that is at least as large. before: how many of the others there were before rows were chosen."""
+    family = sum(record.family for record in records)
+    only = records[0] if len(records) == 1 else NO_STUDY
+    cases = []
+    for record in (*records, None):
+        of_family = [one for one in contrasts if one.record is record]
+        has_looks = (record or only).looks and "seed" in variants.seeds and not variants.crossed
+        k = record.family if record else 0
+        if record is None:
+            there = [one for one in of_family if one.equal is None and _has_values(variants, one)]
+            k = family + max(len(there), before)
+        if of_family and has_looks:
+            cases += _at_looks(variants, of_family, record or only, k, margin)
+        elif of_family:
+            cases += _at_once(variants, of_family, k, margin)
+    return cases
 
 
-def _baseline(
-    variants: Variants, records: Sequence[StudyRecord], asked: Mapping[str, Any] | None
-) -> tuple[Mapping[str, Any] | None, list[Contrast]]:
-    """What variants are compared with, None if nothing says so; and the primary contrasts with such a
-    baseline. What is asked takes precedence over the studies."""
-    contrasts = [contrast for record in records for contrast in record.primary]
-    if asked is not None:
-        return asked, [contrast for contrast in contrasts if contrast.has_baseline(asked)]
-    several = set(variants.table["fusion"]) > {STANDARD_FUSION}
-    return ({"fusion": STANDARD_FUSION} if several else None), contrasts
+def _has_values(variants: Variants, one: Weighed) -> bool:
+    return all((np.isfinite(variants.values[at])).sum() >= 2 for _, at in one.sides)
 
 
-def _variants(
-    rows: pd.DataFrame, records: Sequence[StudyRecord], asked: Question, compared: Sequence[str] = ()
-) -> tuple[Variants, list[Note]]:
-    """The variants that are asked about, and lines on what was left open. compared: keys beside --by in which
-    single runs may differ."""
-    by, pair_by, mixed = asked.get("by", ()), asked.get("pair_by", ()), asked.get("mixed", False)
-    if not mixed:
-        require_equal_settings(rows, records, [*by, *compared])
-    by, lines = varied(rows, by, [*pair_by, asked.get("metric")])
-    metric, why = metric_of(rows, records, asked.get("metric"), [*by, *pair_by])
-    better = direction(metric, asked.get("higher_is_better"))
-    texts = any(record.varies_text for record in records)
-    variants = collect(rows, metric, by=by, pair_by=pair_by, mixed=mixed, texts=texts)
-    if clash := [name for name in variants.shown if name in (*NUMBERS, *OF_ROWS)]:
-        raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
-    return replace(variants, higher_is_better=better), [*why, *lines]
+def _at_once(variants: Variants, contrasts: Sequence[Weighed], k: int, margin: float) -> list[_Case]:
+    """The contrasts judged on all their values, as pairs or, where none are, as groups."""
+    cases = [_case(variants, one) for one in contrasts]
+    pairs = np.array([np.isfinite(of.difference).sum() for of in cases])
+    fewest = np.array([min(np.isfinite(values).sum() for _, values in of.sides) for of in cases])
+    groups = (fewest >= 2) & ((pairs < 2) | (not variants.paired))
+    scale = np.array([of.scale for of in cases])
+    estimate = stats.paired(np.array([of.difference for of in cases]), 0.0, scale)
+    parts = {name: np.array(of, float) for name, of in vars(estimate).items()}
+    for at in np.flatnonzero(groups):
+        welch = stats.of_groups([(weight, values[None]) for weight, values in cases[at].sides])
+        for name, of in parts.items():
+            of[at] = getattr(welch, name)[0]
+    level = 1 - stats.ALPHA / max(k, 1)
+    judged = stats.judge(stats.Estimate(**parts), level, margin, variants.higher_is_better)
+    more = np.array([of.more.sum() for of in cases])
+    judged = replace(judged, verdict=stats.withheld(judged.verdict, more))
+    return [replace(of, judged=judged, at=at, groups=bool(groups[at])) for at, of in enumerate(cases)]
 
 
-def _family(
-    variants: Variants, name: str, pairs: Sequence[Pair], alone: Sequence[int], compared: pd.DataFrame
-) -> pd.DataFrame:
-    """The rows of one family, best first: baselines, variants without one (alone), and compared variants.
-    compared: a row per pair."""
-    bases = sorted({base for _, base in pairs})
-    summary = variants.summary()
-    table = summary.iloc[[*bases, *alone, *(variant for variant, _ in pairs)]].reset_index(drop=True)
-    compared.index += len(bases) + len(alone)
-    table = table.join(compared).assign(family=name)
-    table["same_class"] = table["same_class"].eq(True)
-    for column in ("baseline", "why"):
-        table[column] = table[column].astype(object).where(table[column].notna(), None)
-    table = table.astype(dict.fromkeys(WHOLE, "Int64"))
-    table["verdict"] = [*[BASELINE] * len(bases), *[NO_BASELINE] * len(alone), *compared["verdict"]]
-    ascending = not variants.higher_is_better
-    table = table.sort_values(["mean", "variant"], ascending=[ascending, True], kind="stable")
-    front = [*summary.columns, "family", "baseline", *NUMBERS, "verdict", "why", "differs", "same_class"]
-    return table[front]
+def _at_looks(
+    variants: Variants, contrasts: Sequence[Weighed], record: StudyRecord, k: int, margin: float
+) -> list[_Case]:
+    """The contrasts judged at the looks of their study, as the study itself does."""
+    looks = record.looks
+    assert looks is not None
+    places = {seed: at for at, seed in enumerate(variants.seeds["seed"])}
+    order = np.array([places.get(str(seed), -1) for seed in looks.seeds[: looks.at[-1]]], int)
+    cases = [_case(variants, one, order) for one in contrasts]
+    compared = {run_id for one in record.contrasts for run_id in one.runs}
+    once = [
+        bool(compared) and any(not compared & {*variants.run_ids[at]} for _, at in one.sides)
+        for one in contrasts
+    ]
+    judged = stand(
+        *(np.array([getattr(of, name) for of in cases]) for name in ("difference", "ended", "more")),
+        at=looks.at,
+        k=k,
+        margin=margin,
+        higher_is_better=variants.higher_is_better,
+        scale=np.array([of.scale for of in cases]),
+        untested=np.array([one.equal is not None for one in contrasts]),
+        once=np.array(once),
+    )
+    return [
+        replace(
+            of,
+            sides=[(weight, values[:n]) for weight, values in of.sides],
+            difference=of.difference[:n],
+            twin=None if of.twin is None else of.twin[:n],
+            more=of.more[:n],
+            judged=judged,
+            at=at,
+            last=looks.at[0] if once[at] else looks.at[-1],
+        )
+        for at, (of, n) in enumerate(zip(cases, judged.seeds.tolist(), strict=True))
+    ]
 
 
-def counted_variants(variants: Variants, record: StudyRecord) -> Variants:
-    """The variants of a study, without results beyond the look at which each stands."""
-    if record.looks is None:
+def _that_count(variants: Variants, cases: Sequence[_Case], records: Sequence[StudyRecord]) -> Variants:
+    """The variants without results beyond the last look at which a contrast of each stands or, of one without
+    a contrast, at which any does; before the first look, beyond that one."""
+    looks = records[0].looks if len(records) == 1 else None
+    if looks is None or not any(one.last for one in cases):
         return variants
-    pairs, _ = family_pairs(variants, record.primary, None)
-    margin = margin_of([record], None, variants.metric)
-    return that_count(variants, decisions(variants, [record], pairs, margin, ALPHA))
+    reach = np.zeros(len(variants.table), int)
+    for one in cases:
+        for _, c in one.contrast.sides:
+            reach[c] = max(reach[c], int(one.number("seeds")), looks.at[0])
+    places = {str(seed): at for at, seed in enumerate(looks.seeds)}
+    place_S = np.array([places.get(seed, looks.at[-1]) for seed in variants.seeds["seed"]])
+    return counted_only(variants, place_S < np.where(reach, reach, reach.max(initial=looks.at[0]))[:, None])
+
+
+def _findings(
+    variants: Variants,
+    cases: Sequence[_Case],
+    margin: float,
+    waiting: Mapping[str, str],
+    records: Sequence[StudyRecord],
+) -> list[Finding]:
+    pairs = [(one.contrast.variant, one.contrast.baseline) for one in cases]
+    apart, alike = differing(variants, pairs), same_classes(variants, pairs)
+    findings = []
+    for one, differs, same in zip(cases, apart, alike, strict=True):
+        contrast = one.contrast
+        verdict, why = _verdict(variants, one, differs, margin, waiting, records)
+        n, diff, sd, level, p = map(one.number, ("n", "diff", "sd", "level", "p"))
+        is_tested = p == p and bool(verdict)
+        is_open = is_tested and verdict == stats.UNDECIDED and not (one.last or waiting or one.more.sum())
+        needed = np.inf
+        if is_open and variants.higher_is_better is not None:
+            needed = stats.seeds_to_claim(diff, sd, 1 - level, power=POWER, margin=margin)
+        of = {
+            above: [np.isfinite(v).sum() for w, v in one.sides if (w > 0) == above] for above in (True, False)
+        }
+        numbers = {name: one.number(name) for name in ("low", "high", "level", "p", "p_adjusted")}
+        findings.append(
+            Finding(
+                name=contrast.name,
+                variant=variants.each[contrast.variant],
+                baseline=variants.each[contrast.baseline],
+                study=contrast.record.name if contrast.record else "",
+                metric=variants.metric,
+                margin=margin,
+                higher_is_better=variants.higher_is_better,
+                n=int(min(of[True])),
+                n_baseline=int(min(of[False])),
+                pairs=None if one.groups else int(np.isfinite(one.difference).sum()),
+                diff=diff,
+                sd=sd,
+                **(numbers if is_tested else dict.fromkeys(numbers, np.nan)),
+                verdict=verdict,
+                why=why,
+                differs=differs,
+                same_class=same,
+                look=int(one.number("seeds")) if one.last else None,
+                last_look=one.last or None,
+                more_seeds=int(max(max(needed, FEWEST) - n, 1)) if np.isfinite(needed) else None,
+                unit=variants.unit,
+                differences=one.difference,
+                on_validation=one.twin,
+            )
+        )
+    return findings
+
+
+def _verdict(
+    variants: Variants,
+    one: _Case,
+    differs: str,
+    margin: float,
+    waiting: Mapping[str, str],
+    records: Sequence[StudyRecord],
+) -> tuple[str, str]:
+    """The verdict, empty where there is nothing to judge, and why there is none or why it is undecided."""
+    contrast, unit, more = one.contrast, variants.unit, int(one.more.sum())
+    sides = [values for _, values in one.sides]
+    count = min(np.isfinite(v).sum() for v in sides) if one.groups else np.isfinite(one.difference).sum()
+    low, high = one.number("low"), one.number("high")
+    decides = not low <= 0 <= high or (-margin < low and high < margin)
+    if contrast.equal is not None:  # at one head a learned weight changes the training, but not the function
+        return "", f"the same function as {variants.names[contrast.equal]}"
+    if why := _identical(variants, one, differs):
+        return "", why
+    study = contrast.record.name if contrast.record else next(iter(waiting), "")
+    first = next((record.looks.at[0] for record in records if record.looks), 0)
+    reaches = "" if margin != margin else " and reaches beyond the margin"
+    side, other = ("it", "its baseline") if more > 0 else ("its baseline", "it")
+    shared = f"{variants.folds}s share their training data" if variants.folds else "its seeds are crossed"
+    constant = f"{'the same' if one.number('diff') else 'no'} difference"
+    for holds, why in (
+        (one.last and not one.number("seeds"), f"the first look is at {first} seeds"),
+        (study in waiting, f"the study is not finished: {waiting.get(study)}"),
+        (
+            more and decides and low == low and one.verdict == stats.UNDECIDED,
+            f"{side} diverged on {counted(abs(more), 'more seed')} than {other}",
+        ),
+        (count < 2, f"{'one' if count else 'no'} paired {unit}"),
+        (variants.crossed or variants.folds, f"{shared}, so they are not independent"),
+        (low != low, f"{constant} {f'at every {unit}' if variants.paired else 'in every run'}"),
+        (count < FEWEST, f"too few {unit}s for a verdict, {count} of at least {FEWEST}"),
+        (one.verdict != stats.UNDECIDED, ""),
+        (decides, "say which way is better: --lower-is-better or --higher-is-better"),
+        (True, f"its interval holds 0{reaches}"),
+    ):
+        if holds:
+            return (stats.UNDECIDED, why) if why else (one.verdict, "")
+    raise AssertionError("the last one holds")
+
+
+def _identical(variants: Variants, one: _Case, differs: str) -> str:
+    """The words for two variants that agree to the last digit, in every metric; empty if they do not. Values
+    that are all one agree by themselves, as where both solve a task wholly."""
+    (_, v), (_, b) = one.sides[0], one.sides[-1]
+    if len(one.sides) != 2 or one.more.sum():
+        return ""
+    if one.groups:
+        v, b = (np.sort(side[np.isfinite(side)]) for side in (v, b))
+    both = np.isfinite(v) & np.isfinite(b) if len(v) == len(b) else np.zeros(len(v), bool)
+    if both.sum() < 2 or not np.array_equal(v[both], b[both]) or len({*v[both]}) < 2:
+        return ""
+    c, base = one.contrast.variant, one.contrast.baseline
+    of = variants.ran[c] & variants.ran[base]
+    if not one.groups and (variants.learned[c] != variants.learned[base])[of].any():
+        return ""
+    runs = f"at all {both.sum()} {variants.unit}s" if not one.groups else "in every run"
+    perhaps = "; perhaps the option never reached the program" if variants.is_foreign else ""
+    changes = "change" if " " in differs else "changes"
+    return f"identical {runs}: {differs} {changes} nothing here{perhaps}"

@@ -1,38 +1,104 @@
-"""Pair variants with their baselines: of a command, and of a study's contrasts."""
+"""Contrasts: weighted sums of variants. Those of a study are looked up in its record, by the runs of its
+arms; those of a command pair each variant with its baseline."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ablate.analysis.frames import matching
+from ablate.analysis.stats import Array
 from ablate.analysis.variants import Settings, Variants
-from ablate.config.conditions import as_level, column_of, key_in, spelled
+from ablate.config.conditions import as_level, column_of, spelled
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, standard_hidden
 from ablate.phrases import option
-from ablate.store.columns import WIDTHS, column_named
+from ablate.store.columns import WIDTHS, column_named, config_about
+from ablate.store.record import StudyRecord
 
-EQUAL = "equal by construction"  # the verdict on two variants that are the same function
 Pair = tuple[int, int]  # a variant and its baseline, as indices
-
 MATCH = ("match",)
 # What configs say where nothing is changed.
 USUAL = {STANDARD_FUSION, STANDARD_SCORES, "auto", "none", "true"}
 TRIED = 100  # variants at most, two by two, for a baseline to propose
+# Columns that, besides attention, determine which functions a model can represent; and columns that do not.
+OF_THE_MODEL, OF_TRAINING = config_about("model", "text"), config_about("training")
 
 
-def parse_baseline(text: str) -> dict[str, str]:
-    """K=V[,K=V] as a mapping. Raises ConfigError."""
-    parts = [part.partition("=") for part in text.split(",")]
-    if not all(key.strip() and sign and value.strip() for key, sign, value in parts):
-        raise ConfigError(
-            f"--baseline {text}: write K=V[,K=V], such as fusion=concat or heads=1,out_proj=true"
-        )
-    return {key.strip(): value.strip() for key, _, value in parts}
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """A contrast of variants. name: as its study has it; empty for one that nobody declared. sides: weights
+    of variants, by their indices. runs: those that count; None for all. record: of the study that planned it,
+    None for an unplanned one. equal: the variant that has the same function by construction, if any has."""
+
+    name: str
+    sides: Sequence[tuple[float, int]]
+    runs: frozenset[str] | None = None
+    record: StudyRecord | None = None
+    equal: int | None = None
+
+    @property
+    def variant(self) -> int:
+        """The first with a weight above 0; the baseline is the first below."""
+        return next(at for weight, at in self.sides if weight > 0)
+
+    @property
+    def baseline(self) -> int:
+        return next(at for weight, at in self.sides if weight < 0)
+
+    def counts(self, variants: Variants) -> list[Array]:
+        """(S,) of each side, which runs count."""
+        ids = [variants.run_ids[at] for _, at in self.sides]
+        if self.runs is None:
+            return [np.ones(len(of), bool) for of in ids]
+        return [np.array([run_id in self.runs for run_id in of], bool) for of in ids]
+
+
+def planned(
+    variants: Variants, record: StudyRecord, kept: Iterable[str], before: Iterable[str]
+) -> tuple[list[Weighed], list[str]]:
+    """The contrasts of a study that these variants show, and the names of those that they do not. kept: the
+    ids of the rows; before: those that there were before any were chosen. A contrast that was written down
+    after its results, is judged by another metric, or has lost rows, counts as unplanned."""
+    place = {run_id: c for c, ids in enumerate(variants.run_ids) for run_id in ids[variants.ran[c]] if run_id}
+    lost, found, missing = {*before} - {*kept}, list[Weighed](), list[str]()
+    for one in record.contrasts:
+        sides = []
+        for side in one.sides:
+            at = {place[run_id] for run_id in side.runs if run_id in place}
+            sides += [(side.weight / len(at), c) for c in sorted(at)]
+        arms = {side.arm for side in one.sides if not {*side.runs} & place.keys()}
+        if arms or len({c for _, c in sides}) < len(one.sides):
+            missing.append(one.name)
+            continue
+        is_planned = one.beforehand and record.metric in (None, variants.metric) and not one.runs & lost
+        runs = frozenset(one.runs) if is_planned else None
+        weighed = Weighed(one.name, sides, runs, record if is_planned else None)
+        found.append(replace(weighed, equal=weighed.baseline) if one.equal else weighed)
+    same = equal_variants(variants, [(one.variant, one.baseline) for one in found])
+    pairs = zip(found, same, strict=True)
+    return [one if one.equal is None or at is None else replace(one, equal=at) for one, at in pairs], missing
+
+
+def unplanned(
+    variants: Variants, baseline: Mapping[str, Any] | None, others: Sequence[Weighed]
+) -> list[Weighed]:
+    """Each variant against its baseline, but for what the others compare already. Raises ConfigError."""
+    pairs = pair_up(variants, baseline, free=tuned_columns(variants)) if baseline else []
+    known = {(one.variant, one.baseline) for one in others}
+    pairs = [pair for pair in pairs if pair not in known]
+    equal = equal_variants(variants, pairs)
+    return [
+        Weighed("", [(1.0, one), (-1.0, base)], equal=same)
+        for (one, base), same in zip(pairs, equal, strict=True)
+    ]
+
+
+# --- pairs ------------------------------------------------------------------------------------------------
 
 
 def pair_up(
@@ -51,8 +117,8 @@ def pair_up(
     that may differ, such as a learning rate that each variant has its own value of. Raises ConfigError.
     """
     table = variants.table if among is None else variants.table.iloc[list(among)]
-    option = f"--baseline {spelled(baseline)}"
-    wanted = {column_of(key, variants.columns, option): as_level(value) for key, value in baseline.items()}
+    source = f"--baseline {spelled(baseline)}"
+    wanted = {column_of(key, variants.columns, source): as_level(value) for key, value in baseline.items()}
     is_baseline = _meeting(variants, table, {column: [value] for column, value in wanted.items()})
     if not is_baseline.any():
         levels = {column: sorted(table[column].unique()) for column in wanted}
@@ -60,7 +126,7 @@ def pair_up(
         near = (
             did_you_mean(*wanted.values(), *levels.values()) if len(wanted) == 1 else f"; choices: {of_each}"
         )
-        raise ConfigError(f"{option}: no such variant{near}")
+        raise ConfigError(f"{source}: no such variant{near}")
     varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
     following = (followers(variants, wanted) | {*free}) - wanted.keys()
     if variants.is_foreign:
@@ -88,6 +154,18 @@ def pair_up(
     return pairs
 
 
+def declared_pairs(variants: Settings, contrast: Contrast, *, free: Sequence[str] = ()) -> list[Pair]:
+    """The pairs of a contrast that a YAML declares by the keys that vary. free: as for `pair_up`. Raises
+    ConfigError."""
+    table = variants.table[_meeting(variants, variants.table, contrast.where)]
+    has_baseline = _meeting(variants, table, contrast.is_baseline).any()
+    found = pair_up(variants, contrast.baseline, [*table.index], free=free) if has_baseline else []
+    if contrast.variants:
+        meets = np.any([_meeting(variants, table, one) for one in contrast.variants], axis=0)
+        found = [pair for pair in found if pair[0] in table.index[meets]]
+    return found
+
+
 def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
     """The columns that may change with these if no variant keeps them: widths, options of parts, and what
     these bring."""
@@ -97,54 +175,6 @@ def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
     return following
 
 
-def primary_pairs(
-    variants: Settings, contrasts: Sequence[Contrast], *, free: Sequence[str] = ()
-) -> tuple[list[Pair], list[str]]:
-    """The pairs of the contrasts that a study declared in advance, and a line for each without pairs. free:
-    as for `pair_up`. Raises ConfigError."""
-    pairs: list[Pair] = []
-    lines = []
-    for contrast in contrasts:
-        table = variants.table[_meeting(variants, variants.table, contrast.where)]
-        has_baseline = _meeting(variants, table, contrast.is_baseline).any()
-        found = pair_up(variants, contrast.baseline, [*table.index], free=free) if has_baseline else []
-        if contrast.variants:
-            meets = np.any([_meeting(variants, table, one) for one in contrast.variants], axis=0)
-            found = [pair for pair in found if pair[0] in table.index[meets]]
-        if not found:
-            lines.append(f"missing: the primary contrast with {contrast} has no finished runs")
-        pairs += [pair for pair in found if pair not in pairs]
-    return pairs, lines
-
-
-def not_shown(
-    variants: Settings, contrasts: Sequence[Contrast], levels: Mapping[str, Sequence[str]], *, all_built: bool
-) -> list[str]:
-    """A line for each contrast that a study can't show because some of its runs can't be built. Raises
-    ConfigError for a contrast that it could not show in any case.
-
-    variants: of the runs that can be built. all_built: whether none is missing. levels: by override key.
-    """
-    lines = []
-    for contrast in contrasts:
-        try:
-            pairs, _ = primary_pairs(variants, [contrast])
-            columns = {key: column_of(key, variants.columns, "primary") for key, _ in contrast.values}
-        except ConfigError as error:
-            raise ConfigError(f"study.primary: {contrast}: {error}") from error
-        if pairs:
-            continue
-        present = {key: [*variants.table[column].unique()] for key, column in columns.items()}
-        shown = "; ".join(f"{columns[key]}={','.join(values)}" for key, values in present.items())
-        lines.append(f"study.primary: {contrast}: no two runs of this study differ so; choices: {shown}")
-        for key, values in levels.items():
-            present |= {k: [*present[k], *map(as_level, values)] for k in present if key_in(k, [key])}
-        could = contrast.arms or all(as_level(value) in present[key] for key, value in contrast.values)
-        if all_built or not could:
-            raise ConfigError(lines[-1])
-    return lines
-
-
 def tuned_columns(variants: Variants) -> list[str]:
     """The columns of the tuned keys, in which the variants of a tuned study may differ, each at its own
     value."""
@@ -152,15 +182,13 @@ def tuned_columns(variants: Variants) -> list[str]:
     return sorted({column_of(key, variants.columns, "tune") for key in keys})
 
 
-def family_pairs(
-    variants: Variants, contrasts: Sequence[Contrast], baseline: Mapping[str, Any] | None
-) -> tuple[dict[str, list[Pair]], list[str]]:
-    """The pairs of each family, primary and, for what no contrast names, exploratory: each variant against
-    its baseline. And a line for each primary contrast without pairs. Raises ConfigError."""
-    free = tuned_columns(variants)
-    primary, lines = primary_pairs(variants, contrasts, free=free)
-    others = pair_up(variants, baseline, free=free) if baseline else []
-    return {"primary": primary, "exploratory": [pair for pair in others if pair not in primary]}, lines
+def otherwise_equal(variants: Variants, wanted: Mapping[str, Any]) -> dict[int, int]:
+    """For each variant that has one, the variant that has these values and is otherwise equal; of a tuned
+    study, both at their own value."""
+    try:
+        return dict(pair_up(variants, wanted, free=tuned_columns(variants)))
+    except ConfigError:  # none has them
+        return {}
 
 
 def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
@@ -201,7 +229,10 @@ def _another(variants: Variants, given: Mapping[str, str]) -> str:
     return next((text for text in nearest if pair_up(variants, pairing[text], free=free)), "")
 
 
-def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:
+# --- what two variants have in common ------------------------------------------------------------------
+
+
+def differing(variants: Settings, pairs: Sequence[Pair]) -> list[str]:
     """For each pair, the columns in which its variants differ, separated by spaces."""
     varying = [column for column in variants.columns if variants.table[column].nunique() > 1]
     rows = list(variants.table[varying].itertuples(index=False, name=None))
@@ -209,6 +240,47 @@ def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:
         " ".join(c for c, a, b in zip(varying, rows[v], rows[base], strict=True) if a != b)
         for v, base in pairs
     ]
+
+
+def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
+    """For each pair, whether both variants can learn the same functions although they are parametrized
+    differently: equal function_class, and no other difference in what can be learned."""
+    rest = (variants.table[column] for column in OF_THE_MODEL if column in variants.columns)
+    keys = list(zip(variants.known("function_class"), *rest, strict=True))
+    return [
+        bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})
+        for (one, base), apart in zip(pairs, differing(variants, pairs), strict=True)
+    ]
+
+
+def equal_forms(variants: Settings) -> list[tuple[str, ...]]:
+    """(C,) keys, which are equal if two variants are the same function by construction: they have the same
+    form, and are equal in every column that the form does not cover. A match counts by the resulting width:
+    when matched by the MLP, equal parameters mean equal FLOPs. Without a form, a method equals itself alone.
+    """
+    method = ("fusion", "normalize", *variants.options["fusion"])
+    rest = [column for column in variants.columns if column not in (*method, *MATCH)]
+    return [
+        (row["form"] or " ".join(row.get(column, "") for column in method), *(row[column] for column in rest))
+        for row in variants.table.to_dict("records")
+    ]
+
+
+def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None]:
+    """For each pair, its baseline, or another variant with this baseline, that the variant equals by
+    construction; None for most."""
+    equal: list[int | None] = [None] * len(pairs)
+    if variants.is_foreign:
+        return equal
+    forms = equal_forms(variants)
+    seen: dict[tuple[Any, int], int] = {}
+    # Of two equal variants, keep the one named after the form: sum, not the normalized mean.
+    named = [variants.table.at[one, "fusion"] == forms[one][0].partition(" ")[0] for one, _ in pairs]
+    for i in sorted(range(len(pairs)), key=lambda i: not named[i]):
+        variant, base = pairs[i]
+        first = seen.setdefault((forms[variant], base), variant)
+        equal[i] = base if forms[variant] == forms[base] else first if first != variant else None
+    return equal
 
 
 def _is_reference(row: "pd.Series[Any]") -> bool:

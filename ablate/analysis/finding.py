@@ -1,78 +1,77 @@
-"""A finding: what one contrast of a comparison came to. Every sentence about a result is made from it."""
+"""A finding: what one contrast of a comparison came to. Every number and sentence of a result is made of
+it."""
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
-
-import pandas as pd
+from dataclasses import dataclass, field, replace
 
 from ablate.analysis import stats
 from ablate.analysis.variant import Variant
-from ablate.config.contrast import FEWEST
 
-BEYOND = (stats.BETTER, stats.WORSE, stats.HIGHER, stats.LOWER)
+BY_FLIPS = "by sign flips"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Finding:
-    """The contrast variant − baseline.
+    """The contrast variant − baseline, or a weighted sum of more variants, whose name says which.
 
-    All other fields are columns of `Comparison.table`, of its unit and under its names. Numbers that are not
-    known are NaN, whole numbers and words None.
+    study: of the study that planned it; empty for an unplanned one. n, n_baseline: values of each side;
+    pairs: how many pair, None where none do (Welch). diff, low, high, sd (of a difference): in the metric's
+    unit, NaN if not known. level: of the interval. p: of no difference, by itself; p_adjusted: in its family
+    and look. verdict: one of stats.VERDICTS; empty if there is nothing to judge. why: it has none, or is
+    undecided. differs: the columns in which the two differ. same_class: whether both represent the same
+    functions. look, last_look: of a study with looks, the number of seeds at which it stands, and at most.
+    more_seeds: about how many more would decide it. unit: what is counted. differences, on_validation: of
+    each unit.
     """
 
+    name: str
     variant: Variant
     baseline: Variant
-    family: str
+    study: str
     metric: str
     margin: float
+    higher_is_better: bool | None
     n: int
-    n_baseline: int | None
+    n_baseline: int
     pairs: int | None
     diff: float
     low: float
     high: float
-    sd_diff: float
+    sd: float
+    level: float
     p: float
-    p_holm: float
-    p_tost_holm: float
-    ratio: float
-    verdict: str | None
-    why: str | None
+    p_adjusted: float
+    verdict: str
+    why: str
     differs: str
     same_class: bool
     look: int | None
     last_look: int | None
     more_seeds: int | None
+    unit: str
+    differences: stats.Array = field(repr=False)
+    on_validation: stats.Array | None = field(repr=False)
 
     @property
     def is_tested(self) -> bool:
-        return self.p == self.p
+        return self.p == self.p and bool(self.verdict)
 
     @property
-    def is_primary(self) -> bool:
-        return self.family == "primary"
+    def both(self) -> tuple[Variant, Variant]:
+        return self.variant, self.baseline
+
+    @property
+    def is_planned(self) -> bool:
+        return bool(self.study)
 
     @property
     def is_undecided(self) -> bool:
         return self.verdict == stats.UNDECIDED
 
     @property
-    def is_too_few(self) -> bool:
-        """Whether it has no verdict as it has fewer seeds than one takes that no study named beforehand."""
-        is_planned = self.family != "exploratory" or self.look is not None
-        return self.is_undecided and self.is_tested and not is_planned and self.seeds < FEWEST
-
-    @property
-    def is_perhaps_within(self) -> bool:
-        """Whether a decided difference may be within the margin, as its interval reaches into it."""
-        return self.verdict in BEYOND and min(abs(self.low), abs(self.high)) < self.margin
-
-    @property
     def seeds(self) -> int:
         """The number of pairs or, without pairs, that of the smaller of the two groups."""
-        return min(self.n, self.n_baseline) if self.n_baseline is not None else self.pairs or 0
+        return min(self.n, self.n_baseline) if self.pairs is None else self.pairs
 
     @property
     def shared(self) -> list[str]:
@@ -92,13 +91,21 @@ class Finding:
         one, other = self.variant.without(column), self.baseline.without(column)
         return replace(self, variant=one, baseline=other)
 
-
-FROM_TABLE = [
-    field.name for field in dataclasses.fields(Finding) if field.name not in ("variant", "baseline")
-]
-
-
-def finding(row: Mapping[Any, Any], variants: Mapping[str, Variant]) -> Finding:
-    """The finding in a row of a comparison's table. variants: by name."""
-    values: dict[str, Any] = {name: None if row[name] is pd.NA else row[name] for name in FROM_TABLE}
-    return Finding(variant=variants[row["variant"]], baseline=variants[row["baseline"]], **values)
+    def otherwise(self) -> dict[str, bool]:
+        """Whether other ways to judge it come to the same verdict: another split, one seed less, a test that
+        takes no distribution for granted. Without those that can't tell: sign flips of a few seeds, or of
+        what is not decided."""
+        if self.pairs is None or not self.is_tested or self.is_undecided:
+            return {}
+        others = {"without the farthest seed": stats.without_farthest(self.differences[None])}
+        if self.on_validation is not None:
+            others = {"on validation": self.on_validation[None], **others}
+        how = {"margin": self.margin, "higher_is_better": self.higher_is_better}
+        same = {
+            name: stats.judge(stats.paired(of), self.level, **how).verdict[0] == self.verdict
+            for name, of in others.items()
+        }
+        p, least = stats.by_sign_flips(self.differences)
+        if self.verdict in (stats.BETTER, stats.WORSE) and least < 1 - self.level:
+            same[BY_FLIPS] = bool(p < 1 - self.level)
+        return same

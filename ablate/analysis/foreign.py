@@ -86,6 +86,8 @@ def as_results(
     if len(seeds) == 1 and seeds != ["seed"]:
         table = table.rename(columns={seeds[0]: "seed"})
         lines = [*lines, Note(f"{name}: {seeds[0]} is the seed", "taken")]
+    table, summed = _without_summaries(table, name)
+    lines = [*lines, *summed]
     results = table[table["status"].isin(RESULTS)]  # the row of a damaged run may have only its id
     for column in REQUIRED:
         is_given = column in table and table[column].notna().any()
@@ -153,6 +155,20 @@ def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[Not
     line = "; left out: ".join([f"{name}: {column}: {taken} taken", *lines_if(out, ", ".join(out))])
     strange = lines_if(None in known.values(), Note("rows of an unknown status", "doubt"))
     return table, [Note(line, "taken"), *strange]
+
+
+def _without_summaries(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[Note]]:
+    """The table without rows whose seed is a word among numbers, such as mean, and a line on them."""
+    is_ours = "fusion" in table and table["fusion"].notna().any()
+    seeds = as_texts(table["seed"]) if "seed" in table and not is_ours else pd.Series("", table.index)
+    given, numbers = seeds != "", pd.to_numeric(seeds, errors="coerce").notna()
+    words = given & ~numbers
+    if not words.any() or words.sum() >= numbers.sum():
+        return table, []
+    line = (
+        f"{name}: {counted(int(words.sum()), 'row')} of seed={first_few([*seeds[words].unique()])} left out"
+    )
+    return table[~words], [Note(f"{line}: they are of several runs", "taken")]
 
 
 def _with_points(table: pd.DataFrame, keys: Iterable[str], name: str, *, commas: bool) -> list[Note]:

@@ -170,21 +170,20 @@ def select(rows: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
     return rows
 
 
-def reported(rows: pd.DataFrame, where: Sequence[str] = ()) -> tuple[pd.DataFrame, list[Note]]:
-    """The rows to report on that meet `where`, with_options, and lines on those left out: rows of development
-    seeds, which were used to choose values, and rows at values that the study has since replaced. Raises
-    ConfigError."""
+def reported(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
+    """The rows to report on, with_options, and a line on those left out: rows of development seeds, which
+    were used to choose values, and rows at values that the study has since replaced. Raises ConfigError."""
     if rows.empty or is_foreign(rows):
-        return select(with_options(rows), where), []
+        return with_options(rows), []
     kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
     if not kept.any():
         raise ConfigError("every row is of development seeds (phase); there is nothing to report on yet")
-    left = int((~kept).sum())
-    lines = lines_if(left, Note(f"left out: {counted(left, 'row')} of development seeds (phase)"))
-    rows = at_own_value(every := rows[kept])
-    if old := len(every) - len(rows):
-        lines.append(Note(f"left out: {counted(old, 'row')} at values that are not an arm's own (role)"))
-    return select(with_options(rows), where), lines
+    own = at_own_value(rows[kept])
+    gone = [(int((~kept).sum()), "of development seeds (phase)")]
+    gone += [(int(kept.sum()) - len(own), "at values that are not an arm's own (role)")]
+    parts = [f"{counted(count, 'row')} {of}" for count, of in gone if count]
+    line = f"left out: {' and '.join(parts)}"
+    return with_options(own), lines_if(parts, Note(line))
 
 
 def matching(rows: pd.DataFrame, where: Where, option: str, columns: Iterable[object]) -> np.ndarray:

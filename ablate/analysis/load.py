@@ -14,7 +14,6 @@ import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_table
 from ablate.analysis.frames import REHEARSAL, SIMULATED, as_texts, frame, is_foreign, without_gone
-from ablate.config.former import contrast_without_gone
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
@@ -55,9 +54,8 @@ class Source:
         """The record, without the command that it holds if that is not ablate's."""
         if self.stored is None:
             return None
-        primary = [one for one in map(contrast_without_gone, self.stored.primary) if one]
         runs = [run_id for run_id in self.stored.runs if run_id not in self.gone]
-        known = replace(self.stored, is_copy=self.store is None, primary=primary, runs=runs)
+        known = replace(self.stored, is_copy=self.store is None, runs=runs)
         return known if _is_ours(known) else replace(known, command="", typed=[], config_dir=None)
 
 

@@ -1,59 +1,234 @@
-"""Remarks that go with a table of results, one line each: what is missing, stale or doubtful."""
+"""What weakens a result, one line each, and what was taken for what: remarks that go with findings.
+
+A model that a table of n-grams beats, or heads that read fixed places, has not learned what attention is for;
+a text that repeats itself, or is read often, rewards memory. A difference between two such models is about
+that.
+"""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.caveats import FIXED_PLACES
-from ablate.analysis.contrasts import EQUAL, pair_up
+from ablate.analysis.contrasts import otherwise_equal, pair_up
+from ablate.analysis.finding import Finding
 from ablate.analysis.frames import as_texts, is_empty, is_foreign
-from ablate.analysis.incomparable import row_in_words
-from ablate.analysis.looks import Decisions
-from ablate.analysis.variant import FACTORS, distinguishing, names
-from ablate.analysis.variants import (
-    USABLE,
-    Variants,
-    identified,
-    settings_of,
-    variant_columns,
-)
+from ablate.analysis.variant import FACTORS
+from ablate.analysis.variants import USABLE, Variants, row_in_words, settings_of
 from ablate.config.conditions import Condition, as_text
 from ablate.config.rules import ConfigError
-from ablate.phrases import Note, counted, first_few, joined, lines_if, option
-from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, WIDTHS, Status, of_role
+from ablate.phrases import Note, counted, first_few, joined, lines_if
+from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, of_role
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
+COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
+FIXED_PLACES = "offsets"  # scores=offsets: head i reads the token i places back
+WORSE = "worse than counting"  # the brief of that doubt
+MOST_OVERLAP = 0.05  # of a held-out split
+MOST_EPOCHS = 4
 SMALL = 0.01  # the largest value of a metric that tables round away
-ENOUGH = 16  # pairs, below which |skew| > 1 says little: at four, 9 % of normal samples have it
 
 
-def not_begun(rows: pd.DataFrame, record: StudyRecord) -> list[Note]:
-    """A line if runs of the study have no row. rows: all rows of the study."""
-    planned = {*record.runs}
-    count = len(planned - {*rows["run_id"]})
-    line = f"not begun: {count} of {len(planned)} runs; the command of the study goes on from there"
-    return lines_if(count, Note(line, "doubt", f"{count} of {len(planned)} runs not begun"))
+def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
+    """Doubts about the baselines, given by their indices, and about the text; none of another program, whose
+    words for these columns mean something else."""
+    if variants.is_foreign:
+        return
+    columns = ["overlap", "epochs", "ngram_order", *COUNTING.values()]
+    figures = variants.table.reindex(columns=columns).apply(pd.to_numeric, errors="coerce").astype(float)
+    mean = stats.moments(variants.values)[1]
+    fixed = otherwise_equal(variants, {"scores": FIXED_PLACES})
+    counting, apart = dict[int, float](), {at: mean[at] - mean[fixed[at]] for at in bases if at in fixed}
+    if variants.metric in COUNTING:
+        loss = figures[COUNTING[variants.metric]].to_numpy()
+        counting = {at: mean[at] - loss[at] for at in bases}
+    for brief, how, mended, by in (
+        (
+            *(WORSE, f"counting {figures['ngram_order'].max():.0f} tokens"),
+            "a difference may be in what a table of n-grams would fill in: --metric mix_loss says what"
+            " remains; more train.steps or a larger model get beyond it",
+            counting,
+        ),
+        (
+            *(
+                "worse than heads that read fixed places",
+                f"heads that read fixed places (scores={FIXED_PLACES})",
+            ),
+            "attention has not learned to look: more train.steps or a higher train.lr may mend that",
+            apart,
+        ),
+    ):
+        if worse := {at: size for at, size in by.items() if size > 0}:
+            names = first_few([variants.names[at] for at in worse])
+            text = f"worse than {how} by {max(worse.values()):.3g} of {variants.metric} or less: {names}"
+            yield Note(f"{text}; {mended}", "doubt", brief)
+    overlap, epochs = figures["overlap"].max(), figures["epochs"].max()
+    for brief, text in (
+        *lines_if(
+            overlap > MOST_OVERLAP,
+            (
+                "a text that repeats itself",
+                f"{100 * overlap:.1f} % of a held-out split lies in stretches of 50 characters or more that"
+                " another split has, too: what remembers best wins there; corpus.unique=paragraph takes"
+                " repeats away",
+            ),
+        ),
+        *lines_if(
+            epochs > MOST_EPOCHS,
+            (
+                f"a text read {epochs:.0f} times",
+                f"a run reads its text {epochs:.1f} times, so differences may be of memory: fewer train.steps"
+                " or a longer text (corpus) mend that",
+            ),
+        ),
+    ):
+        yield Note(text, "doubt", brief)
 
 
-def stale(rows: pd.DataFrame) -> list[Note]:
-    """A line if some rows were made by another version of the numerics or another torch."""
-    count = int((rows["status"] == Status.STALE).sum())
-    line = (
-        f"{counted(count, 'stale row')}: by another version of the numerics or another torch; force=stale"
-        " makes new attempts"
+def one_rate(
+    variants: Variants, contrasts: Sequence[Sequence[int]], records: Sequence[StudyRecord]
+) -> list[Note]:
+    """A doubt if what is compared shares one learning rate, tuned for none of it."""
+    compared = sorted({at for sides in contrasts for at in sides})
+    rates = {*variants.table["lr"].iloc[compared]} - {""} if "lr" in variants.columns else set()
+    if variants.is_foreign or len(rates) != 1 or variants.known("tuned").iloc[compared].any():
+        return []
+    line = f"all variants share one learning rate, {rates.pop()}, which was tuned for none of them"
+    return lines_if(
+        not any(record.tuned_key for record in records),
+        Note(
+            f"{line}: a difference may be how well it suits each; study=tuned tunes each", "doubt", "one rate"
+        ),
     )
-    return lines_if(count, Note(line, "doubt", counted(count, "stale row")))
 
 
-def unusable(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] = ()) -> list[Note]:
-    """A line for each run that is in no mean, with the reason. Of a table of another program, only for
-    those with a result: how many have none is said where it is read. shown: further columns that name a
-    run."""
-    lines = []
+def chosen_rows(where: Sequence[str], rows: pd.DataFrame, metric: str) -> list[Note]:
+    """A line on the rows that were asked for: a doubt if they were chosen by their seed or their result."""
+    columns = [*map(str, rows.columns)]
+    keys = {key for one in where for key in Condition(one, columns, "--where").keys}
+    by = sorted(keys & {metric, "run_id", *SEED_COLUMNS, *of_role("metric")})
+    line = f"only rows where {' and '.join(where)}"
+    brief = f"runs chosen by {joined(by)}" if by else ""
+    return lines_if(where, Note(line, "doubt" if by else "remark", brief))
+
+
+def of_studies(records: Sequence[StudyRecord], missing: Sequence[str], rows: pd.DataFrame) -> Iterator[Note]:
+    """What the studies did not have, or did. missing: planned contrasts without results. rows: those that
+    report."""
+    doubts = [(f"no results of {name}", f"{name} without results") for name in missing]
+    for record in records:
+        lacking = {*record.runs} - {*rows["run_id"]} if len(records) == 1 and not record.roles else set()
+        if lacking:
+            few = f"{len(lacking)} of {counted(len(record.runs), 'run')} not begun"
+            doubts.append((f"{few}; the command of the study goes on from there", few))
+        for variant, reason in record.left_out.items():
+            doubts.append((f"can't be built: {variant}: {reason}", f"{variant} can't be built"))
+        for arm, choice in record.chosen.items():
+            value = f" {record.tuned_key}={choice.value}:" if choice.value else ""
+            doubts += lines_if(
+                choice.doubt, (f"{arm}:{value} {choice.doubt}", f"the {record.tuned_key} of {arm}")
+            )
+        doubts += lines_if(
+            record.grew,
+            (
+                f"{record.name}: grew from {' to '.join(map(str, record.grew))} seeds although there were"
+                " results, so its intervals no longer hold together; study.looks names numbers beforehand",
+                f"{record.name} grew after results",
+            ),
+        )
+        doubts += lines_if(
+            record.looks and len(records) > 1,
+            (
+                f"{record.name} stops arms at its looks: what compares it with another study is judged as if"
+                " its numbers of seeds had been fixed",
+                "looks of several studies",
+            ),
+        )
+    yield from (Note(text, "doubt", brief) for text, brief in doubts)
+
+
+def of_units(variants: Variants, findings: Sequence[Finding], nothing: str) -> Iterator[Note]:
+    """What was taken for what: baselines, pairs, the unit, the direction of the metric."""
+    metric, lines = variants.metric, lines_if(nothing, f"no verdicts: {nothing}")
+    compared = {side.name for one in findings for side in (one.variant, one.baseline)}
+    alone = [name for name in variants.names if name not in compared]
+    no_baseline = f"compared with nothing, as no baseline is otherwise equal: {first_few(alone)}"
+    lines += lines_if(alone and not nothing and variants.is_foreign, no_baseline)
+    if apart := [one.variant.name for one in findings if one.pairs is None]:
+        why = "there is no seed and no --pair-by" if not variants.paired else "no two seeds are in both"
+        lines.append(
+            f"not paired, as {why} ({first_few([*dict.fromkeys(apart)])}): the interval is Welch's, of two"
+            " groups; --pair-by COL pairs runs by a column"
+        )
+    lines += lines_if(
+        variants.sampled,
+        f"a unit is one {variants.sampled}, as no seed says what was trained: a verdict is about other values"
+        f" of {variants.sampled} and not about other trainings",
+    )
+    lines += lines_if(variants.items, f"a value is the mean over {variants.items} of one run")
+    if variants.higher_is_better is None:
+        lines.append(f"{metric}: --higher-is-better or --lower-is-better says what is better")
+    values = np.abs(variants.values[np.isfinite(variants.values)])
+    if variants.is_foreign and 0 < values.max(initial=0) < SMALL:
+        lines.append(
+            f"{metric} is {values.max():.1e} at most, and tables have four digits after the point: give it in"
+            " a smaller unit"
+        )
+    yield from (Note(line, "taken") for line in lines)
+
+
+def of_values(variants: Variants) -> Iterator[Note]:
+    """Doubts about losses that are exactly 0, as where a crash was logged, about values of a coarse grid,
+    which hides differences, and about seeds of two kinds. Not of resources."""
+    values, metric = variants.values[np.isfinite(variants.values)], variants.metric
+    doubts = []
+    if not variants.higher_is_better and (values % 1).any():  # not one that counts
+        zeros = int((values == 0).sum())
+        crash = f"{metric} is exactly 0 in {counted(zeros, 'run')}, as where a crash is logged so"
+        doubts += lines_if(
+            zeros, (f"{crash}; --where '{metric} != 0' leaves it out", f"{metric} of exactly 0")
+        )
+        distinct = [len({*row[np.isfinite(row)]}) for row in variants.values]
+        coarse = f"{metric} has {len({*values})} different values in {len(values)} runs"
+        is_coarse = len(values) >= 6 and len(values) >= 2 * sum(distinct) > 2 * len(distinct)
+        doubts += lines_if(
+            is_coarse,
+            (
+                f"{coarse}, as where bfloat16 is printed: smaller differences are lost",
+                f"{metric} on a coarse grid",
+            ),
+        )
+    if column_named(metric).role != "resource":
+        doubts += _bimodal(variants)
+    yield from (Note(text, "doubt", brief) for text, brief in doubts)
+
+
+def _bimodal(variants: Variants) -> Iterator[tuple[str, str]]:
+    for name, values, ids in zip(variants.names, variants.values, variants.run_ids, strict=True):
+        if (apart := stats.bimodal(values, len(variants.values))) is None:
+            continue
+        rest = np.isfinite(values) & ~apart
+        yield (
+            f"seeds in two groups: {name}: {_range(values[rest])}, and {_range(values[apart])}"
+            f" ({first_few(ids[apart].tolist())}); a t-interval is not valid for two groups, and another"
+            " learning rate or a longer warm-up may have one kind only",
+            "one seed far from the others" if apart.sum() == 1 else "seeds in two groups",
+        )
+
+
+def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] = ()) -> Iterator[Note]:
+    """Doubts about rows that count less or not at all: those of another version; each run that is in no mean,
+    with the reason; and runs that end above ln(vocab), the loss of guessing, and so have learned nothing. Of
+    a table of another program, how many rows have no result is said where it is read. shown: further columns
+    that name a run."""
+    doubts = []
+    if count := int((rows["status"] == Status.STALE).sum()):
+        stale = counted(count, "stale row")
+        of = "by another version of the numerics or another torch"
+        doubts.append((f"{stale}: {of}; force=stale makes new attempts", stale))
     unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
     lost = rows[~(rows["status"].isin(USABLE) & rows[metric].notna())]
     lost = lost[lost["status"].isin(RESULTS)] if is_foreign(rows) else lost
@@ -66,25 +241,35 @@ def unusable(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] 
         which = run if is_empty(row["seed"]) and run else f"{what} ({run})" if run else what
         runs = counted(int(of_status[row["status"]]), "run")
         brief = f"{runs} {row['status']}" if row["status"] not in USABLE else f"{runs} without {metric}"
-        lines.append(Note(f"{row['status']}: {which}: {reason}", "doubt", brief))
-    return lines
-
-
-def worse_than_guessing(rows: pd.DataFrame) -> list[Note]:
-    """A line if finished runs end above ln(vocab), the loss of guessing, and so have learned nothing."""
+        doubts.append((f"{row['status']}: {which}: {reason}", brief))
     cells = rows.reindex(columns=["val_loss", "vocab", "lr"]).apply(pd.to_numeric, errors="coerce")
     cells = cells.astype(float).assign(guessing=lambda numbers: np.log(numbers["vocab"]))
     lost = cells[rows["status"].isin(USABLE) & (cells["val_loss"] > UNTRAINED * cells["guessing"])]
-    if lost.empty:
+    if len(lost):
+        worst, brief = lost.sort_values("val_loss").iloc[-1], f"{counted(len(lost), 'run')} learned nothing"
+        line = (
+            f"{brief}: val_loss up to {worst['val_loss']:.4g} is above ln(vocab) = {worst['guessing']:.4g},"
+            f" what guessing gives; usually train.lr is too high (here {worst['lr']:g})"
+        )
+        doubts.append((line, brief))
+    yield from (Note(text, "doubt", brief) for text, brief in doubts)
+
+
+def missing_units(variants: Variants) -> list[Note]:
+    """A line for each variant without a unit that another variant has."""
+    if not variants.paired:
         return []
-    worst = lost.sort_values("val_loss").iloc[-1]
-    brief = f"{counted(len(lost), 'run')} learned nothing"
-    line = (
-        f"{brief}: val_loss up to {worst['val_loss']:.4g} is above"
-        f" ln(vocab) = {worst['guessing']:.4g}, what guessing gives; usually train.lr is too high (here"
-        f" {worst['lr']:g})"
-    )
-    return [Note(line, "doubt", brief)]
+    units = variants.seeds.agg(", ".join, axis=1).to_numpy()
+    if variants.seeds.shape[1] > 1 and "seed" in variants.seeds:
+        units = variants.seeds["seed"].to_numpy()
+    what = "seed" if "seed" in variants.seeds else ", ".join(variants.seeds.columns)
+    there = variants.run_ids != ""
+    there = there if there.any() else variants.ran
+    return [
+        Note(f"missing: {name}: no run of {what} {', '.join(units[~has])}", "doubt", "missing seeds")
+        for name, has in zip(variants.names, there, strict=True)
+        if not has.all()
+    ]
 
 
 def loss_context(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
@@ -110,208 +295,7 @@ def loss_context(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
     ]
 
 
-def missing_seeds(
-    rows: pd.DataFrame, shown: Sequence[str] = (), pair_by: Sequence[str] = ("seed",)
-) -> list[Note]:
-    """A line for each variant without a seed that another variant has. shown: the columns that define
-    the variants of a foreign table. pair_by: the columns that pair its runs."""
-    rows, foreign = identified(rows), is_foreign(rows)
-    if rows[[*pair_by]].isna().all(axis=None):
-        return []
-    what = ", ".join(pair_by)
-    seeds_N = rows["seed"] if what == "seed" else rows[[*pair_by]].apply(as_texts).agg(", ".join, axis=1)
-    settings = settings_of(rows)
-    names_N = names(rows, shown if foreign else distinguishing(settings.table, settings.columns))
-    every = {*seeds_N}
-    lacking = seeds_N.groupby(names_N, sort=False).agg(lambda seeds: sorted(every - {*seeds}))
-    return [
-        Note(f"missing: {name}: no run of {what} {', '.join(map(str, seeds))}", "doubt", "missing seeds")
-        for name, seeds in lacking.items()
-        if seeds
-    ]
-
-
-def doubts(record: StudyRecord) -> list[Note]:
-    """Lines on variants that a study could not build, and on chosen values that are doubtful."""
-    reasons: dict[str, list[str]] = {}
-    for variant, reason in record.left_out.items():
-        reasons.setdefault(reason, []).append(variant)
-    brief = f"{counted(len(record.left_out), 'variant')} that can't be built"
-    lines = [
-        Note(f"can't be built: {', '.join(variants)}: {reason}", "doubt", brief)
-        for reason, variants in reasons.items()
-    ]
-    for arm, choice in record.chosen.items():
-        if choice.doubt:
-            value = f" {record.tuned_key}={choice.value}:" if choice.value else ""
-            lines.append(Note(f"{arm}:{value} {choice.doubt}", "doubt", f"the {record.tuned_key} of {arm}"))
-    return lines
-
-
-def foreign_columns(rows: pd.DataFrame, variants: Variants) -> Iterator[Note]:
-    """Lines on what ablate does not know of a foreign table: which way its metric is better, its columns, and
-    its empty cells."""
-    metric, foreign = variants.metric, is_foreign(rows)
-    if variants.higher_is_better is None:
-        what = "has no better side" if metric in COLUMNS else "is no metric of ablate's"
-        line = f"{metric} {what}: --higher-is-better or --lower-is-better says what is better"
-        yield Note(line, "taken")
-    values = np.abs(variants.values[np.isfinite(variants.values)])
-    if foreign and 0 < values.max(initial=0) < SMALL:
-        size = f"{metric} is {values.max():.1e} at most, and tables have four digits after the point"
-        yield Note(f"{size}: give it in a smaller unit", "taken")
-    for column in variants.shown if foreign else []:
-        if empty := int(rows[column].isna().sum()):
-            yield Note(f"{counted(empty, 'row')} without {column} count as {column}=None", "taken")
-    for column in variants.columns if foreign and variants.shown else []:
-        levels = variants.table[column].unique()
-        if column not in variants.shown and len(levels) > 1:
-            yield _differs_too(column, levels, variants)
-    ours = {*COLUMNS, *variant_columns(rows), *variants.shown, *variants.seeds, metric}
-    each = rows.groupby([*variants.shown], dropna=False) if foreign and variants.shown else None
-    has_seeds = each is not None and each.size().max() > 1
-    for column in rows.columns.difference([*ours], sort=False):
-        kinds = rows[column].dropna().unique()
-        if each is not None and has_seeds and len(kinds) > 1 and each[column].nunique().max() == 1:
-            yield _differs_too(column, kinds, variants)
-        elif 1 < len(kinds) <= len(rows) // (3 if pd.api.types.is_float_dtype(rows[column]) else 2):
-            way_out = option("--by", *variants.shown if foreign else ["fusion"], column)
-            yield Note(f"{column} ({first_few(kinds)}) defines no variants here; {way_out} makes it do so")
-
-
-def only_where(where: Sequence[str], rows: pd.DataFrame, metric: str = "") -> list[Note]:
-    """A line on the rows that were asked for: a doubt if they were chosen by their seed or their result."""
-    columns = [*map(str, rows.columns)]
-    keys = {key for one in where for key in Condition(one, columns, "--where").keys}
-    by = sorted(keys & {metric, "run_id", *SEED_COLUMNS, *of_role("metric")})
-    line = f"only rows where {' and '.join(where)}"
-    brief = f"runs chosen by {joined(by)}" if by else ""
-    return lines_if(where, Note(line, "doubt" if by else "remark", brief))
-
-
-def _differs_too(column: str, levels: Iterable[object], variants: Variants) -> Note:
-    line = f"{column} ({first_few([*map(as_text, levels)])}) differs along with {', '.join(variants.shown)}"
-    return Note(f"{line}: a difference may be its doing", "doubt", f"{column} differs, too")
-
-
-def unpaired(table: pd.DataFrame, variants: Variants) -> list[Note]:
-    """A line if there are contrasts of two groups, in which nothing pairs."""
-    apart = table[table["n_baseline"].notna()]
-    why = "there is no seed and no --pair-by" if not variants.paired else "no two seeds are in both"
-    line = (
-        f"not paired, as {why} ({first_few([*apart['variant'].unique()])}): test and interval are Welch's, of"
-        " two groups; --pair-by COL pairs runs by a column"
-    )
-    return lines_if(len(apart), Note(line, "taken"))
-
-
-def doubtful_values(variants: Variants) -> Iterator[Note]:
-    """Lines on losses that are exactly 0, as where a crash was logged, and on values of a coarse grid, which
-    hides differences. Not of a metric of which more is better, such as an accuracy."""
-    values, metric = variants.values[np.isfinite(variants.values)], variants.metric
-    if variants.higher_is_better or not (values % 1).any():  # or one that counts
-        return
-    if zeros := int((values == 0).sum()):
-        crash = f"{metric} is exactly 0 in {counted(zeros, 'run')}, as where a crash is logged so"
-        yield Note(f"{crash}; --where '{metric} != 0' leaves it out", "doubt", f"{metric} of exactly 0")
-    distinct = [len({*row[np.isfinite(row)]}) for row in variants.values]
-    if len(values) >= 6 and len(values) >= 2 * sum(distinct) > 2 * len(distinct):
-        coarse = f"{metric} has {len({*values})} different values in {len(values)} runs"
-        why = "as where bfloat16 is printed: smaller differences are lost"
-        yield Note(f"{coarse}, {why}", "doubt", f"{metric} on a coarse grid")
-
-
-def budgets(variants: Variants) -> list[Note]:
-    """A line if variants are trained on different numbers of tokens."""
-    count = variants.budgets.nunique()
-    line = f"variants are trained on {count} different numbers of tokens; each number has its own best"
-    return lines_if(count > 1, Note(line, "doubt", "unequal numbers of tokens"))
-
-
-def bimodal_seeds(variants: Variants) -> list[Note]:
-    """A line for each variant whose seeds fall into two groups, with the runs of the smaller group."""
-    lines = list[Note]()
-    for name, values, ids in zip(variants.names, variants.values, variants.run_ids, strict=True):
-        if (apart := stats.bimodal(values)) is None:
-            continue
-        rest = np.isfinite(values) & ~apart
-        line = (
-            f"bimodal seeds: {name}: {_range(values[rest])}, and {_range(values[apart])}"
-            f" ({first_few(ids[apart].tolist())}); a t-interval is not valid for two groups, and another"
-            " learning rate or a longer warm-up may have one kind only"
-        )
-        brief = "one seed far from the others" if apart.sum() == 1 else "seeds in two groups"
-        lines.append(Note(line, "doubt", brief))
-    return lines
-
-
 def _range(values: stats.Array) -> str:
     """The number of values and their range, in words."""
     low, high = (f"{value:.4g}" for value in (values.min(), values.max()))
     return f"{len(values)} at {low}" + (f" to {high}" if high != low else "")
-
-
-def weaknesses(table: pd.DataFrame) -> list[Note]:
-    """Lines on weaknesses of the comparisons in the table."""
-    tested = table[table["p"].notna()]
-
-    def line(rows: pd.DataFrame, words: str, each: str, most: int = 1) -> list[Note]:
-        named = first_few([each.format(row) for row in rows.to_dict("records")], most)
-        return lines_if(len(rows), Note(words.format(f"{len(rows)} of {len(tested)} comparisons", named)))
-
-    equal = table[table["verdict"] == EQUAL]
-    are = "is" if len(equal) == 1 else "are"
-    return [
-        *line(
-            tested[[bool({*text.split()} & {*WIDTHS}) for text in tested["differs"]]],
-            "{} change a width too, which follows from the factor: {} (column differs)",
-            "{0[variant]}",
-        ),
-        *line(
-            tested[(tested["skew"].abs() > 1) & (tested["pairs"] >= ENOUGH)],
-            "{} have skewed differences (|skew| > 1), where 95 % intervals may cover about 90 %: {}",
-            "{0[variant]}",
-        ),
-        *line(
-            tested[tested["correlation"] < stats.UNCORRELATED],
-            "in {} seeds hardly correlate, so pairing gains nothing; Welch's p, uncorrected: {}",
-            "{0[variant]} {0[p_welch]:.2g} (r = {0[correlation]:.2f})",
-            3,
-        ),
-        *line(
-            tested[tested["same_class"]],
-            "in {} the same functions can be learned, so this is parametrization: {}",
-            "{0[variant]} and {0[baseline]}",
-        ),
-        *line(
-            equal[::-1],
-            f"{counted(len(equal), 'variant')} {are} equal by construction, and in no family: {{1}}",
-            "{0[variant]} is {0[why]}",
-        ),
-    ]
-
-
-def at_looks(
-    before: Variants, after: Variants, now: Mapping[str, Decisions], records: Sequence[StudyRecord]
-) -> Iterator[Note]:
-    """Lines on results that do not count, and on promises that are off. before, after: with and without the
-    results beyond their looks."""
-    if now:
-        if beyond := int((before.ran & ~after.ran).sum()):
-            runs = counted(beyond, "run")
-            yield Note(f"not judged: {runs} beyond the look at which the contrasts of its arm stand")
-        return
-    if any(record.looks for record in records):
-        line = (
-            "looks are a promise of one study by itself: these rows are of several, so each interval is as if"
-            " its number of seeds had been fixed"
-        )
-        yield Note(line, "doubt", "looks of several studies")
-    for record in records:
-        if record.grew:
-            line = (
-                f"{record.name}: grew from {' to '.join(map(str, record.grew))} seeds although there were"
-                " results, so its intervals no longer hold together; study.looks names the numbers of seeds"
-                " beforehand"
-            )
-            yield Note(line, "doubt", f"{record.name} grew after results")

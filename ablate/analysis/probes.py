@@ -48,8 +48,8 @@ def read(path: Path) -> pd.DataFrame:
 def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
     """Summary over runs: variant, probe, layer, n, then for each of SORTED its mean over runs with _low
     and _high, the 95 % t-interval; untrained, the mean of the largest untrained head; null, the mean by
-    chance; beyond, how many runs have their largest head outside of the range of untrained models (for
-    SCORES, above it; NaN if the range is not known).
+    chance; beyond, how many runs have their largest head of this layer above the range of untrained models
+    (NaN if that is not known), whose ends are of the largest head of all layers.
 
     values: as from `read`. variant: its name by run_id; other runs are left out.
     """
@@ -64,7 +64,8 @@ def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
         low=("low", "first"),
         high=("high", "first"),
     )
-    per_run["beyond"] = _outside(per_run).astype(float).where(per_run["low"].notna())
+    above = per_run["largest"] > per_run["high"]
+    per_run["beyond"] = above.astype(float).where(per_run["low"].notna())
     summary = []
     for key, runs in per_run.groupby(level=keys, sort=False):
         row = dict(zip(keys, key, strict=True)) | {"n": len(runs)}

@@ -1,50 +1,60 @@
 """What is asked of a table: its metric, the margin, what was varied, what pairs. It loads no torch."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.contrasts import parse_baseline
 from ablate.analysis.frames import LARGEST, is_foreign, is_numeric
-from ablate.analysis.incomparable import metrics_of
 from ablate.analysis.variant import Variant
-from ablate.analysis.variants import variant_columns
 from ablate.config.conditions import Where, column_for, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import Note, option
-from ablate.store.columns import METRICS, column_named, of_role
+from ablate.phrases import Note, lines_if, option
+from ablate.store.columns import (
+    COLUMNS,
+    CONFIG_COLUMNS,
+    METRICS,
+    SEED_COLUMNS,
+    column_named,
+    of_role,
+)
 from ablate.store.record import StudyRecord
 
 NOT_VARIED = (*of_role("identity", "seed", "metric", "resource"), "git", "code", "parts")
 
 
-class Question(TypedDict, total=False):
-    """Arguments of `compare`: which rows are compared, by which metric, grouped into which variants, what
-    pairs their runs, and what levels are called, as {"fusion=sum": "summed heads"}."""
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Which rows are compared (where), by which metric and margin, grouped into which variants (by), with
+    which of them (baseline), what pairs their runs (pair_by), and what levels are called (label), as
+    {"fusion=sum": "summed heads"}. What is None or empty is left to the studies and to the rows.
+    higher_is_better: of a metric that ablate does not know. mixed: allow sides of different programs."""
 
-    metric: str | None
-    by: Sequence[str]
-    pair_by: Sequence[str]
-    baseline: Mapping[str, Any] | None
-    where: Sequence[str]
-    higher_is_better: bool | None
-    mixed: bool
-    label: Mapping[str, str]
+    metric: str | None = None
+    by: Sequence[str] = ()
+    pair_by: Sequence[str] = ()
+    baseline: Mapping[str, Any] | None = None
+    where: Sequence[str] = ()
+    margin: float | None = None
+    higher_is_better: bool | None = None
+    mixed: bool = False
+    label: Mapping[str, str] = field(default_factory=dict)
 
 
-def question(
-    metric: str | None,
-    by: Sequence[str] | str | None,
-    baseline: Mapping[str, Any] | str | None,
-    where: Sequence[Where] | Where | None,
-    mixed: bool,
-    pair_by: Sequence[str] | str | None = None,
-    higher_is_better: bool | None = None,
-    label: Mapping[str, str] | Sequence[str] | None = None,
+NOTHING_ASKED = Question()
+
+
+def ask(
+    *,
+    by: Sequence[str] | str | None = (),
+    pair_by: Sequence[str] | str | None = (),
+    baseline: Mapping[str, Any] | str | None = None,
+    where: Sequence[Where] | Where | None = (),
+    label: Mapping[str, str] | Sequence[str] | None = (),
+    **others: Any,
 ) -> Question:
     """The question as people ask it: columns as a list or as COL,COL, the baseline as a mapping or as
     K=V,K=V, one condition or several, and labels as a mapping or as K=V:WORDS each. Raises ConfigError."""
@@ -56,16 +66,24 @@ def question(
     def columns(given: Sequence[str] | str | None) -> Sequence[str]:
         return [name for name in given.split(",") if name] if isinstance(given, str) else given or ()
 
-    return {
-        "metric": metric,
-        "by": columns(by),
-        "pair_by": columns(pair_by),
-        "baseline": parse_baseline(baseline) if isinstance(baseline, str) else baseline,
-        "where": [spelled(one) for conditions in several for one in conditions],
-        "higher_is_better": higher_is_better,
-        "mixed": mixed,
-        "label": label if isinstance(label, Mapping) else dict(map(_label, label or ())),
-    }
+    return Question(
+        by=columns(by),
+        pair_by=columns(pair_by),
+        baseline=_baseline(baseline) if isinstance(baseline, str) and baseline else baseline or None,
+        where=[spelled(one) for conditions in several for one in conditions],
+        label=label if isinstance(label, Mapping) else dict(map(_label, label or ())),
+        **others,
+    )
+
+
+def _baseline(text: str) -> dict[str, str]:
+    """K=V[,K=V] as a mapping. Raises ConfigError."""
+    parts = [part.partition("=") for part in text.split(",")]
+    if not all(key.strip() and sign and value.strip() for key, sign, value in parts):
+        raise ConfigError(
+            f"--baseline {text}: write K=V[,K=V], such as fusion=concat or heads=1,out_proj=true"
+        )
+    return {key.strip(): value.strip() for key, _, value in parts}
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -98,23 +116,41 @@ def labelled(variants: Iterable[Variant], label: Mapping[str, str]) -> list[Vari
     ]
 
 
-def metric_of(
-    rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | None, keys: Sequence[str]
-) -> tuple[str, list[Note]]:
-    """The metric, and a line if it was chosen here; of a foreign table without val_loss, the only column
-    that can be one. keys: columns that were varied or pair."""
-    if metric is not None:
-        return metric, []
+def settled(
+    question: Question, rows: pd.DataFrame, records: Sequence[StudyRecord]
+) -> tuple[Question, list[Note]]:
+    """The question with its metric, and of a table of another program what was varied; and a line on what was
+    chosen here. Raises ConfigError."""
+    by, taken = question.by, list[str]()
+    if not by and is_foreign(rows):
+        by = _varied(rows, [*question.pair_by, question.metric])
+        taken = lines_if(by, f"variants by {', '.join(by)}")
+    metric = question.metric or _metric(rows, records, [*by, *question.pair_by])
+    if question.metric is None and metric not in ("val_loss", *(record.metric for record in records)):
+        taken.append(f"metric {metric}")
+    line = f"taken: {', '.join(taken)}; --by and --metric take others"
+    return replace(question, by=by, metric=metric), lines_if(taken, Note(line, "taken"))
+
+
+def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], keys: Sequence[str]) -> str:
+    """The metric of the studies; else that on which all rows report; else, of a table of another program, the
+    only column that can be one. keys: columns of another use."""
     planned = {record.metric for record in records}
     if len(planned) == 1 and (chosen := planned.pop()):
-        return chosen, [Note(f"metric: {chosen}, on which this study reports; --metric takes another")]
+        return chosen
     if (rows["phase"] == "report").all() and rows["test_loss"].notna().any():
-        line = "metric: test_loss, on which every row reports (phase); --metric takes another"
-        return "test_loss", [Note(line)]
+        return "test_loss"
     choices = [name for name in metrics_of(rows) if name not in keys and column_named(name).role == "metric"]
-    if is_foreign(rows) and len(choices) == 1 and choices != ["val_loss"]:
-        return choices[0], [Note(f"metric: {choices[0]}; --metric takes another", "taken")]
-    return "val_loss", []
+    return choices[0] if is_foreign(rows) and len(choices) == 1 else "val_loss"
+
+
+def metrics_of(rows: pd.DataFrame, asked: str = "") -> list[str]:
+    """The columns that can be compared: those with one number a run, some of them not empty. asked: a metric
+    of another program, which may be called like a key of ablate."""
+    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if is_foreign(rows) else {*COLUMNS} - {*METRICS}
+    possible = rows[rows.columns.difference([*taken], sort=False)]
+    numeric = possible.select_dtypes(["number", "bool", "boolean"]).dropna(axis=1, how="all")
+    return [*map(str, numeric.columns)]
 
 
 def direction(metric: str, higher_is_better: bool | None) -> bool | None:
@@ -142,20 +178,16 @@ def margin_of(records: Sequence[StudyRecord], margin: float | None, metric: str)
     return margin or (planned.pop() if len(planned) == 1 else None) or usual
 
 
-def varied(
-    rows: pd.DataFrame, by: Sequence[str], used: Sequence[str | None]
-) -> tuple[Sequence[str], list[Note]]:
-    """The columns that define variants: those of --by; of a foreign table without it, the only column of
-    words that varies, with a line. used: columns of another use. Raises ConfigError."""
-    if by or not is_foreign(rows):
-        return by, []
+def _varied(rows: pd.DataFrame, used: Sequence[str | None]) -> list[str]:
+    """What was varied in a table of another program: its only column of words that varies, or what of it is
+    called like a key of ours. Raises ConfigError."""
     free = rows[rows.columns.difference([*NOT_VARIED, *used], sort=False)]
     several = [str(name) for name in free if 1 < free[name].nunique(dropna=False) < len(free)]
     words = [name for name in several if not is_numeric(rows[name])]
     if len(words) == 1:
-        return words, [Note(f"variants: by {words[0]}, the only column of words; --by takes others", "taken")]
-    if words or not {*several} & {*variant_columns(rows)}:
-        names = ", ".join(words or several) or "none has a value twice"
-        by = option("--by", [*words, *several, "COL"][0])
-        raise ConfigError(f"name the column that was varied, as {by}: {names}")
-    return by, []
+        return words
+    if ours := [name for name in several if name in CONFIG_COLUMNS and not words]:
+        return ours
+    names = ", ".join(words or several) or "none has a value twice"
+    by = option("--by", [*words, *several, "COL"][0])
+    raise ConfigError(f"name the column that was varied, as {by}: {names}")

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from ablate.execution.timing import StepTimer
 
 
-def with_step_times(table: pd.DataFrame, timer: "StepTimer") -> pd.DataFrame:
-    """Add to a table of compare the columns step_ms, step_ratio, step_ratio_low and step_ratio_high: medians
-    over rounds, and the range of the ratio, which is empty if there is no baseline, or if it takes the same
-    steps."""
+COLUMNS = ("step_ms", "step_ratio", "step_ratio_low", "step_ratio_high")
+
+
+def step_times(table: pd.DataFrame, timer: "StepTimer") -> pd.DataFrame:
+    """For each row of a table of compare the columns step_ms, step_ratio, step_ratio_low and step_ratio_high:
+    medians over rounds, and the range of the ratio, which is empty if there is no baseline, or if it takes
+    the same steps."""
     alone: dict[Hashable, float] = {}
     ratios: dict[Hashable, list[float]] = {}
     rows = []
@@ -28,5 +31,4 @@ def with_step_times(table: pd.DataFrame, timer: "StepTimer") -> pd.DataFrame:
                 ratios[pair] = [a / b for a, b in zip(ours, theirs, strict=True)]
             ratio = ratios[pair]
         rows.append((alone[key], statistics.median(ratio), min(ratio), max(ratio)))
-    columns = ["step_ms", "step_ratio", "step_ratio_low", "step_ratio_high"]
-    return table.join(pd.DataFrame(rows, columns=columns, index=table.index))
+    return pd.DataFrame(rows, columns=[*COLUMNS], index=table.index)

@@ -1,20 +1,16 @@
-"""Statistics of paired seeds, and of two groups: arrays in, arrays out. No files, no tables, no torch.
+"""Statistics of differences: arrays in, arrays out. No files, no tables, no torch.
 
-Shapes: K comparisons, S seeds; NaN for a missing seed. Differences are variant − baseline, in the metric's
-unit (nats). SciPy is imported only where it is used, to keep `--help` fast.
+Shapes: K contrasts, S seeds; NaN for a missing seed. Differences are in the metric's unit. scipy.special is
+imported only where it is used, to keep `--help` fast; scipy.stats, which takes half a second more, nowhere.
 
-Which claims hold jointly: one interval decides each verdict: the paired t-interval at 1 − α/k, where k is the
-number of tested comparisons in the family (Bonferroni). With probability ≥ 1 − α all k intervals contain
-their true differences, and then every statement read off them is true at once: better, worse, equivalent,
-within the margin. So the family-wise error of *all* claims is at most α, whichever differences are zero or on
-the margin. Holm's p is given as well: an interval without 0 has p < α/k, so each claim of a difference has a
-Holm p < α. An interval within the margin has both one-sided p's < α/(2k), so each claim of equivalence has a
-Holm-corrected TOST p < α. The converse fails by design: Holm passes the α of a rejected hypothesis on to the
-others, but rejecting "no difference" leaves "not equivalent" of the same comparison open. Holm on the
-differences and Holm on the equivalences may together err up to 2α.
+One interval decides a verdict (`judge`): the t-interval at 1 − α/k, where k is the number of contrasts of the
+family (Bonferroni). With probability ≥ 1 − α all k intervals contain their true differences, and then every
+statement read off them is true at once: better, worse, equivalent. So the family-wise error of *all* verdicts
+is at most α, whichever differences are zero or on the margin.
 """
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,151 +18,101 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[Any]
 
-BETTER, BETTER_WITHIN = "better", "better but within the margin"
-WORSE, WORSE_WITHIN = "worse", "worse but within the margin"
-HIGHER, HIGHER_WITHIN = "higher", "higher but within the margin"  # of a metric without a known direction
-LOWER, LOWER_WITHIN = "lower", "lower but within the margin"
-EQUIVALENT, UNDECIDED = "equivalent", "undecided"
-IDENTICAL = "identical"  # to the last digit, at every seed
-WITHIN = (BETTER_WITHIN, WORSE_WITHIN, HIGHER_WITHIN, LOWER_WITHIN)
-CLAIMS = (BETTER, WORSE, HIGHER, LOWER, *WITHIN)  # of a difference
-# Verdicts withheld if the variant diverged on more seeds than its baseline; and if the baseline did on more.
-CLAIMS_FOR = (BETTER, HIGHER, LOWER, *WITHIN, EQUIVALENT)
-CLAIMS_AGAINST = (WORSE, HIGHER, LOWER, *WITHIN, EQUIVALENT)
+ALPHA = 0.05
+BETTER, WORSE, EQUIVALENT, UNDECIDED = "better", "worse", "equivalent", "undecided"
+VERDICTS = (BETTER, WORSE, EQUIVALENT, UNDECIDED)
 
 MOST_SEEDS = 100_000
 ROUNDING = 1e-12  # relative
-UNCORRELATED = 0.2  # below it, pairing seeds gains nothing
+FLIPS = 10_000  # draws of a test by sign flips, where there are more ways than that
 
 
-def paired(
-    variant_KS: Array,
-    baseline_KS: Array,
-    *,
-    margin: float,
-    alpha: float = 0.05,
-    higher_is_better: bool | None = False,
-    in_family: Array | None = None,
-    share: float | Array = 1.0,
-    least_sd: float | Array = 0.0,
-    contrasts: int = 0,
-    apart: Array | None = None,
-) -> dict[str, Array]:
-    """All statistics of K comparisons, with the tested ones corrected as one family.
+@dataclass(frozen=True)
+class Estimate:
+    """K estimated differences. n: of pairs or, of groups, of the smallest one. sd: of one difference. se, df:
+    of the t-interval; se is NaN where there is nothing to estimate it from."""
 
-    in_family: (K,) which comparisons may be tested. One with fewer than two pairs, or with constant
-    differences, is never tested: it has no p and does not count in corrections. contrasts: how many the
-    family has, if not as many as are tested. share: (K,) of α, what the look of each comparison spends
-    (looks.py): its intervals are at that level, and its p's are divided by it. least_sd: (K,) which intervals
-    and p's of pairs take at least. apart: (K,) which ones are of two groups without pairs: Welch's test and
-    interval over all values. Returns arrays of K: n, diff, sd (of a difference), `family` (bool: tested),
-    level, low and high (simultaneous, 1 − α/k), p, p_holm, p_tost,
-    p_tost_holm, skew, correlation, p_welch, verdict.
+    n: Array
+    diff: Array
+    sd: Array
+    se: Array
+    df: Array
+
+
+@dataclass(frozen=True)
+class Judged:
+    """K judged differences. level: of the interval, low to high. p: two-sided, of no difference, by itself;
+    p_adjusted: for its family and look, below ALPHA exactly if the interval excludes 0. verdict: one of
+    VERDICTS. seeds, decided: of a study with looks (looks.stand)."""
+
+    n: Array
+    diff: Array
+    sd: Array
+    level: Array
+    low: Array
+    high: Array
+    p: Array
+    p_adjusted: Array
+    verdict: Array
+    seeds: Array
+    decided: Array
+
+
+def judge(
+    differences: Estimate, level: ArrayLike, margin: float, higher_is_better: bool | None = False
+) -> Judged:
+    """Judge K differences, each by its interval at `level`, which is 1 − α/k in a family of k.
+
+    equivalent: the interval lies within ±margin (never if that is NaN); else better or worse, if it excludes
+    0; else undecided, also where there is no interval, or where it is not known what is better (None).
     """
-    from scipy import stats
+    from scipy.special import stdtr, stdtrit
 
-    apart = np.zeros(len(variant_KS), bool) if apart is None else apart
-    difference_KS = np.where(apart[:, None], np.nan, variant_KS - baseline_KS)
-    n, diff, sd = moments(difference_KS)
-    tested = scatters(variant_KS, baseline_KS)
-    se, df = np.fmax(sd, least_sd) / np.sqrt(np.maximum(n, 1)), n - 1
-    if apart.any():
-        pairs = zip(two_groups(variant_KS, baseline_KS), (diff, sd, se, df), strict=True)
-        diff, sd, se, df = (np.where(apart, of_groups, of_pairs) for of_groups, of_pairs in pairs)
-        tested = np.where(apart, se > ROUNDING * scale(variant_KS, baseline_KS), tested)
-    if in_family is not None:
-        tested &= in_family
-    k = contrasts or max(int(tested.sum()), 1)
-    se, df = np.where(tested, se, np.nan), np.where(tested, df, 1)
-    half = stats.t.isf(alpha * share / k / 2, df) * se
-    p = np.minimum(2 * stats.t.sf(np.abs(diff / se), df) / share, 1.0)
-    # TOST (Schuirmann, 1987): the larger of the p's against diff ≤ −margin and diff ≥ margin.
-    p_tost = np.maximum(stats.t.sf((diff + margin) / se, df), stats.t.cdf((diff - margin) / se, df))
-    p_tost = np.minimum(p_tost / share, 1.0)
-    correlation, p_welch = _unpaired(variant_KS, baseline_KS, tested & ~apart)
-    return {
-        "n": n,
-        "diff": diff,
-        "sd": sd,
-        "family": tested,
-        "level": np.where(tested, 1 - alpha * share / k, np.nan),
-        "low": diff - half,
-        "high": diff + half,
-        "p": p,
-        "p_holm": holm(p),
-        "p_tost": p_tost,
-        "p_tost_holm": holm(p_tost),
-        "skew": np.where(tested, skewness(difference_KS), np.nan),
-        "correlation": correlation,
-        "p_welch": p_welch,
-        "verdict": verdicts(diff - half, diff + half, margin, higher_is_better),
-    }
-
-
-def verdicts(low: Array, high: Array, margin: float, higher_is_better: bool | None = False) -> Array:
-    """One of six verdicts for each interval of variant − baseline; undecided if there is no interval (NaN).
-
-    If 0 is outside: better or worse, "but within the margin" if the whole interval is; higher or lower if it
-    is not known what is better (None). If 0 is inside: equivalent if the whole interval is within the margin,
-    else undecided. With a margin of NaN, nothing is within it.
-    """
-    within = (low > -margin) & (high < margin)
-    above, below = (BETTER_WITHIN, BETTER), (WORSE_WITHIN, WORSE)
-    if higher_is_better is None:
-        above, below = (HIGHER_WITHIN, HIGHER), (LOWER_WITHIN, LOWER)
-    elif not higher_is_better:
-        above, below = below, above
-    return np.select(
-        [(low > 0) & within, low > 0, (high < 0) & within, high < 0, within],
-        [*above, *below, EQUIVALENT],
-        UNDECIDED,
-    )
-
-
-def identical(variant_KS: Array, baseline_KS: Array) -> Array:
-    """(K,) whether both sides agree to the last digit at two seeds or more, and at every one. Not if all
-    values are one, as where both solve a task wholly."""
-    both = ~np.isnan(variant_KS - baseline_KS)
-    at_all = np.all(~both | (variant_KS == baseline_KS), 1)
-    _, _, sd = moments(np.where(both, variant_KS, np.nan))
-    return at_all & (sd > 0)
-
-
-def two_groups(variant_KS: Array, baseline_KS: Array) -> tuple[Array, Array, Array, Array]:
-    """Of two groups without pairs: the difference of the means, the standard deviation of a difference of two
-    values, its standard error, and the degrees of freedom (Welch, 1947); NaN for a group of one."""
-    (n, mean, sd), (m, base, sd_base) = moments(variant_KS), moments(baseline_KS)
+    diff, se, df = differences.diff, differences.se, np.maximum(differences.df, 1)
+    spent = 1 - np.broadcast_to(np.asarray(level, float), np.shape(diff))
+    half = -stdtrit(df, spent / 2) * se
+    low, high = diff - half, diff + half
     with np.errstate(divide="ignore", invalid="ignore"):
-        a, b = sd**2 / n, sd_base**2 / m
-        df = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (m - 1))
-    return mean - base, np.hypot(sd, sd_base), np.sqrt(a + b), df
+        p = 2 * stdtr(df, -np.abs(diff / se))
+    above, below = (BETTER, WORSE) if higher_is_better else (WORSE, BETTER)
+    known = higher_is_better is not None
+    cases = [(low > -margin) & (high < margin), (low > 0) & known, (high < 0) & known]
+    verdict = np.select(cases, [EQUIVALENT, above, below], UNDECIDED)
+    adjusted = np.minimum(p * ALPHA / spent, 1.0)
+    of = (differences.n, diff, differences.sd, 1 - spent, low, high, p, adjusted, verdict)
+    return Judged(*of, differences.n, verdict != UNDECIDED)
+
+
+def paired(differences_KS: Array, least_sd: ArrayLike = 0.0, scale: ArrayLike = 0.0) -> Estimate:
+    """Of pairs. least_sd: (K,) which standard errors take at least. scale: (K,) the size of the values, whose
+    rounding is no scatter: differences that are all the same otherwise have no standard error."""
+    n, diff, sd = moments(differences_KS)
+    constant = ~(sd > ROUNDING * np.asarray(scale, float))
+    se = np.where(constant, np.nan, np.fmax(sd, least_sd)) / np.sqrt(np.maximum(n, 1))
+    return Estimate(n, diff, sd, se, n - 1)
+
+
+def of_groups(groups: list[tuple[float, Array]]) -> Estimate:
+    """Of groups whose values do not pair, each with its weight and (K, S) values (Welch, 1947)."""
+    parts = [(weight, *moments(values_KS)) for weight, values_KS in groups]
+    n = np.min([n for _, n, _, _ in parts], 0)
+    diff = np.sum([w * mean for w, _, mean, _ in parts], 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = [(w * sd) ** 2 / m for w, m, _, sd in parts]
+        variance = np.sum(each, 0)
+        df = variance**2 / np.sum([v**2 / (m - 1) for v, (_, m, _, _) in zip(each, parts, strict=True)], 0)
+    scale = np.max([ROUNDING * np.abs(mean) for _, _, mean, _ in parts], 0)
+    se = np.where(np.sqrt(variance) > scale, np.sqrt(variance), np.nan)
+    sd = np.sqrt(np.sum([(w * sd) ** 2 for w, _, _, sd in parts], 0))
+    return Estimate(n, diff, sd, se, np.where(np.isfinite(df), df, 1))
 
 
 def withheld(verdict: Array, more: Array) -> Array:
     """The verdicts, but undecided where one would speak for the side that diverged on more seeds. more: on
     how many more seeds than its baseline the variant did; negative the other way round."""
-    favours = (more > 0) & np.isin(verdict, CLAIMS_FOR) | (more < 0) & np.isin(verdict, CLAIMS_AGAINST)
+    favours = (more > 0) & np.isin(verdict, (BETTER, EQUIVALENT))
+    favours |= (more < 0) & np.isin(verdict, (WORSE, EQUIVALENT))
     return np.where(favours, UNDECIDED, verdict)
-
-
-def scatters(variant_KS: Array, baseline_KS: Array) -> Array:
-    """(K,) whether there are two pairs, and not all with one difference: 2.3 − 2.1 and 2.4 − 2.2 differ only
-    by rounding."""
-    n, _, sd = moments(variant_KS - baseline_KS)
-    return (n >= 2) & (sd > ROUNDING * scale(variant_KS, baseline_KS))
-
-
-def scale(*values_KS: Array) -> Array:
-    """(K,) the largest absolute value; 0 without values."""
-    return np.nanmax(np.abs(np.concatenate([*values_KS, np.zeros((len(values_KS[0]), 1))], 1)), 1)
-
-
-def skewness(values_KS: Array) -> Array:
-    """m₃ / m₂^1.5 of each row; NaN below three values, or if they are equal."""
-    n, mean, _ = moments(values_KS)
-    centred = values_KS - mean[:, None]
-    m2, m3 = (np.nansum(centred**power, 1) / np.maximum(n, 1) for power in (2, 3))
-    return np.where(n >= 3, m3 / np.where(m2 > 0, m2, np.nan) ** 1.5, np.nan)
 
 
 def moments(values_KS: Array) -> tuple[Array, Array, Array]:
@@ -177,24 +123,38 @@ def moments(values_KS: Array) -> tuple[Array, Array, Array]:
     return n, mean, np.sqrt(squares / np.where(n > 1, n - 1, np.nan))
 
 
-def holm(p: Array) -> Array:
-    """p-values corrected by Holm (1979) over those that are not NaN; NaN stays NaN."""
-    corrected, known = p.copy(), ~np.isnan(p)
-    tested = p[known]
-    smallest_first = np.argsort(tested)
-    times = tested[smallest_first] * np.arange(tested.size, 0, -1)
-    tested[smallest_first] = np.minimum(np.maximum.accumulate(times), 1)
-    corrected[known] = tested
-    return corrected
-
-
-def t_interval(values_KS: Array, alpha: float = 0.05) -> tuple[Array, Array]:
-    """The marginal 1 − α t-interval of the mean of each row."""
-    from scipy import stats
+def t_interval(values_KS: Array, level: float = 1 - ALPHA) -> tuple[Array, Array]:
+    """The t-interval of the mean of each row by itself; NaN for one value."""
+    from scipy.special import stdtrit
 
     n, mean, sd = moments(values_KS)
-    half = stats.t.isf(alpha / 2, np.maximum(n - 1, 1)) * sd / np.sqrt(np.maximum(n, 1))
+    half = -stdtrit(np.maximum(n - 1, 1), (1 - level) / 2) * sd / np.sqrt(np.maximum(n, 1))
     return mean - half, mean + half
+
+
+# --- the same verdict by other means ------------------------------------------------------------------
+
+
+def without_farthest(differences_KS: Array) -> Array:
+    """The differences without the one of each row that lies farthest from the mean of its row."""
+    n, mean, _ = moments(differences_KS)
+    away = np.where(np.isnan(differences_KS), -1.0, np.abs(differences_KS - mean[:, None]))
+    kept = differences_KS.copy()
+    kept[np.arange(len(kept)), away.argmax(1)] = np.nan
+    return np.where(n[:, None] > 0, kept, np.nan)
+
+
+def by_sign_flips(differences_S: Array) -> tuple[float, float]:
+    """The two-sided p of no difference by flipping the signs of differences (Fisher, 1935), and the least p
+    that so many can have: of all ways or, if those are more, of FLIPS of them, drawn."""
+    d = differences_S[~np.isnan(differences_S)]
+    if (ways := 2.0 ** len(d)) <= FLIPS:
+        flips = 1 - 2 * (np.arange(int(ways))[:, None] >> np.arange(len(d)) & 1)
+    else:
+        flips = np.random.default_rng(0).choice([-1, 1], (FLIPS, len(d)))
+        flips[0] = 1
+    sums = np.abs(flips @ d)
+    return float((sums >= sums[0] * (1 - 1e-9)).mean()), 2 / min(ways, FLIPS)
 
 
 # --- power ------------------------------------------------------------------------------------------
@@ -205,10 +165,10 @@ def power_difference(n: Array, difference: Array, sd: Array, alpha: float | Arra
 
     From the noncentral t distribution with n − 1 degrees of freedom, as statsmodels' TTestPower. Elementwise.
     """
-    from scipy import stats
+    from scipy.special import stdtrit
 
     df, shift = np.maximum(n - 1, 1), np.abs(difference) / sd * np.sqrt(n)
-    critical = stats.t.isf(alpha / 2, df)
+    critical = -stdtrit(df, np.asarray(alpha) / 2)
     return np.where(n >= 2, _nct_cdf(-critical, df, -shift) + _nct_cdf(-critical, df, shift), 0.0)
 
 
@@ -218,10 +178,10 @@ def power_equivalence(n: Array, difference: Array, sd: Array, alpha: float | Arr
     P(high < margin) + P(low > −margin) − 1, which ignores intervals that reach beyond both ends: it is never
     too high, and exact where power is of interest. Elementwise.
     """
-    from scipy import stats
+    from scipy.special import stdtrit
 
     df, root = np.maximum(n - 1, 1), np.sqrt(n) / sd
-    critical = stats.t.isf(alpha / 2, df)
+    critical = -stdtrit(df, np.asarray(alpha) / 2)
     below = _nct_cdf(-critical, df, (difference - margin) * root)
     above = _nct_cdf(-critical, df, -(difference + margin) * root)
     return np.where(n >= 2, np.maximum(below + above - 1, 0.0), 0.0)
@@ -268,25 +228,25 @@ def least_difference(n: ArrayLike, sd: ArrayLike, alpha: float | Array, *, power
 # A small model learns to look back at some point of its training. Seeds in which that happens late, or never,
 # are of a different kind.
 FEWEST = 6  # seeds needed; with fewer, nearly any set of numbers has a gap
-LEVEL = 0.99
+LEVEL = 0.99  # of all variants together
 DRAWS = 20_000
 MOST = 256  # the most seeds to simulate; for more, the limit for this number is used
 
 
-def bimodal(values_S: Array) -> Array | None:
+def bimodal(values_S: Array, variants: int = 1) -> Array | None:
     """(S,) booleans: which results are in the smaller group, or in the upper one of two equal groups. None
     for fewer than FEWEST results, and if one normal distribution explains them. values_S: NaN for a missing
-    seed.
+    seed. variants: how many are looked at.
 
     Seeds are bimodal if the largest gap between neighbours, divided by the pooled standard deviation of
-    both sides, is wider than in LEVEL of samples of the same size from one normal distribution.
+    both sides, is wider than in LEVEL of as many samples of the same size from one normal distribution.
     """
     finite = np.isfinite(values_S)
     if (n := int(finite.sum())) < FEWEST:
         return None
     ordered = np.sort(values_S[finite])
     at, ratio = widest_gap(ordered[None])
-    if not ratio[0] > limit(n):
+    if not (ratio[0] > limit(n) and ratio[0] > limit(n, variants)):
         return None
     upper = finite & (values_S > ordered[at[0]])
     return upper if 2 * upper.sum() <= n else finite & ~upper
@@ -314,12 +274,16 @@ def _squares(values_KS: Array, chosen_KS: Array) -> Array:
 
 
 @functools.cache
-def limit(n: int) -> float:
-    """The LEVEL quantile of the widest gap in DRAWS samples of n normal numbers."""
-    if n > MOST:
-        return limit(MOST)
-    draws = np.random.default_rng(0).standard_normal((DRAWS, n))
-    return float(np.quantile(widest_gap(np.sort(draws))[1], LEVEL))
+def limit(n: int, variants: int = 1) -> float:
+    """What the widest gap of no sample exceeds in LEVEL of the draws of so many samples of n normal
+    numbers."""
+    gaps = _gaps(min(n, MOST), DRAWS * min(variants, 5))
+    return float(np.quantile(gaps, LEVEL ** (1 / variants)))
+
+
+@functools.cache
+def _gaps(n: int, draws: int) -> Array:
+    return widest_gap(np.sort(np.random.default_rng(0).standard_normal((draws, n))))[1]
 
 
 # --- helpers ----------------------------------------------------------------------------------------
@@ -327,20 +291,7 @@ def limit(n: int) -> float:
 
 def _nct_cdf(at: Array, df: Array, shift: Array) -> Array:
     """P(T ≤ at) of the noncentral t. SciPy returns NaN far out in a tail, where this returns 0 or 1."""
-    from scipy import stats
+    from scipy.special import nctdtr
 
-    probability = stats.nct.cdf(at, df, shift)
+    probability = nctdtr(df, shift, at)
     return np.where(np.isnan(probability), shift < at, probability)
-
-
-def _unpaired(variant_KS: Array, baseline_KS: Array, tested: Array) -> tuple[Array, Array]:
-    """The correlation of the paired seeds, and Welch's p, which ignores the pairing, on the same seeds."""
-    from scipy import stats
-
-    both = ~np.isnan(variant_KS - baseline_KS) & tested[:, None]
-    a, b = np.where(both, variant_KS, np.nan), np.where(both, baseline_KS, np.nan)
-    (n, mean_a, sd_a), (_, mean_b, sd_b) = moments(a), moments(b)
-    spread = np.where((n >= 3) & (sd_a > 0) & (sd_b > 0), sd_a * sd_b, np.nan)
-    products = np.nansum((a - mean_a[:, None]) * (b - mean_b[:, None]), 1)
-    diff, _, se, df = two_groups(a, b)
-    return products / np.maximum(n - 1, 1) / spread, 2 * stats.t.sf(np.abs(diff / se), df)

@@ -1,7 +1,15 @@
-"""Group rows into variants with a value per seed."""
+"""The projection of rows: by the roles of its columns each row has a place, a variant and a unit.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+A column is a setting, which defines a variant; a seed, which says what was trained; a measurement; or a
+remark. Of rows of ablate's own `store.columns` says which. Of those of another program it is what the user
+said (`--by`, `--pair-by`, `--metric`), and what is left over is a doubt if it varies with the variant.
+
+The unit is what was trained. If runs have several rows each, as of documents or tasks (items), a value is
+their mean within the run. Without any seed the rows are what was sampled, as tasks are.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,40 +20,41 @@ from ablate.analysis.frames import (
     LARGEST,
     as_texts,
     is_foreign,
+    is_numeric,
     is_simulated,
     option_names,
     with_options,
 )
-from ablate.analysis.incomparable import (
-    OF_EVALUATION,
-    TEXT_COLUMNS,
-    Incomparable,
-    metrics_of,
-    refuse_duplicates,
-    refuse_mixed,
-    refuse_mixed_parts,
-    refuse_no_metric,
-    refuse_pooling,
-    row_in_words,
-)
+from ablate.analysis.question import NOTHING_ASKED, Question, metrics_of
 from ablate.analysis.stats import Array, moments
 from ablate.analysis.variant import Variant, distinguishing, variants_of
-from ablate.config.conditions import column_of
+from ablate.config.conditions import as_text, column_of
+from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS
-from ablate.phrases import counted, joined
+from ablate.phrases import Note, counted, first_few, joined, option
 from ablate.store.columns import (
+    COLUMNS,
     CONFIG_COLUMNS,
+    METRICS,
     RESULTS,
     SEED_COLUMNS,
     Status,
     column_named,
+    config_about,
     of_role,
+    on_validation,
 )
 
-BUDGET = ("steps", "batch", "context")  # their product is the number of tokens that a run is trained on
 USABLE = (Status.DONE, Status.STALE)
-MOST_CELLS = 10_000_000  # of variants times seeds: about half a gigabyte
+TEXT_COLUMNS = config_about("text")
+# How often a run is evaluated does not change what it learns, so these columns define no variants, except for
+# metrics that depend on them.
+OF_EVALUATION = config_about("evaluation")
+PROGRAM = ("numerics", "torch", "processor")  # a run has other losses under each
+PARTS_OF_DATA = ("fold", "split", "cv")  # items that share training data, so they sample nothing
+MOST_CELLS = 10_000_000  # of variants times units: about half a gigabyte
 CARRIED = (
+    *("fusion", "heads"),
     *("form", "function_class", "params", "match_error", "tuned", "run_id", "processor"),
     *("epochs", "overlap", "ngram_order", "ngram_val_loss", "ngram_loss"),
 )
@@ -73,30 +82,47 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Variants(Settings):
-    """C variants with S seeds.
+    """C variants with S units.
 
     table: also with the CARRIED columns, each from the first run that has a value, finished runs first.
     shown: the columns that suffice to tell the variants apart. values: (C, S), the metric; NaN without a
     finished run. learned: (C, S), a digest of every metric of a run. diverged: (C, S), also true for infinite
-    results. run_ids, processors: (C, S), text. seeds: S rows, the seed of each stream as text. paired:
-    whether equal places in S are equal seeds; else they mean nothing. higher_is_better: None if not known.
+    results. run_ids: (C, S), text. seeds: S rows, what a unit is called, as text in each of its columns.
+    paired: whether equal places in S are equal units; else they mean nothing. items: what a value is a mean
+    over, as in `100 documents`; empty for single rows. sampled: the columns whose values were sampled, if no
+    seed says what was trained. twin: (C, S), the same metric of the validation split, if it has one. marks:
+    (C, S) each, columns that say how a row came about: PROGRAM and what is
+    left over.
     """
 
     metric: str
     higher_is_better: bool | None
-    paired: bool
     shown: list[str]
     values: Array
     learned: Array
     diverged: Array
     run_ids: Array
-    processors: Array
     seeds: pd.DataFrame
+    paired: bool
+    items: str
+    sampled: str
+    twin: Array | None
+    marks: Mapping[str, Array]
 
     @property
     def ran(self) -> Array:
         """(C, S) which runs have ended with a number, or diverged."""
         return np.isfinite(self.values) | self.diverged
+
+    @property
+    def unit(self) -> str:
+        """What is counted: a seed, or what was sampled."""
+        return self.sampled or "seed"
+
+    @property
+    def folds(self) -> str:
+        """What shares training data, where that is all that tells runs apart; else empty."""
+        return next((column for column in self.seeds if column in PARTS_OF_DATA), "") if self.paired else ""
 
     @cached_property
     def crossed(self) -> bool:
@@ -116,125 +142,166 @@ class Variants(Settings):
     def names(self) -> list[str]:
         return [one.name for one in self.each]
 
-    @cached_property
-    def budgets(self) -> pd.Series:
-        """(C,) the number of tokens that each variant is trained on; NaN if unknown."""
-        factors = self.table.reindex(columns=[*BUDGET]).apply(pd.to_numeric, errors="coerce")
-        return factors.prod(axis=1, skipna=False)
-
     def summary(self) -> pd.DataFrame:
         """One row per variant, in order: variant, the shown columns, params, match_error if anything is
-        matched, n, diverged, mean, sd, best (the best of several variants trained on equally many tokens;
-        none with one seed, and of a metric of which that is not known)."""
+        matched, n, diverged, mean, sd."""
         n, mean, sd = moments(self.values)
-        rivals = pd.Series(mean).groupby(self.budgets, dropna=False)
-        first = rivals.transform("max" if self.higher_is_better else "min")
-        best = (mean == first) & (rivals.transform("count") > 1) & (n.max() > 1)
-        best &= self.higher_is_better is not None
         extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
         table = self.table[[*dict.fromkeys([*self.shown, *extra])]].drop(columns="variant", errors="ignore")
         table.insert(0, "variant", self.names)
-        return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd, best=best)
+        return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd)
+
+    def best_first(self) -> pd.DataFrame:
+        """The summary, sorted by the mean."""
+        ascending = [not self.higher_is_better, True]
+        return self.summary().sort_values(["mean", "variant"], ascending=ascending, ignore_index=True)
 
 
-def mean_interval(table: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
-    """`table`, which has n, mean and sd, with low and high, the t-interval of each mean; NaN for one seed."""
-    from scipy.stats import t
-
-    n = table["n"].astype(float).where(table["n"] > 1)
-    half = t.ppf((1 + level) / 2, n - 1) * table["sd"] / np.sqrt(n)
-    return table.assign(low=table["mean"] - half, high=table["mean"] + half)
-
-
-def collect(
-    rows: pd.DataFrame,
-    metric: str,
-    by: Sequence[str] = (),
-    pair_by: Sequence[str] = (),
-    mixed: bool = False,
-    texts: bool = False,
+def project(
+    rows: pd.DataFrame, metric: str, question: Question = NOTHING_ASKED, *, better: bool | None = None
 ) -> Variants:
-    """The variants of these rows, which have all columns of results, except those of which no run finished or
-    diverged.
+    """The variants of these rows, except those of which no run finished or diverged. better: whether more of
+    the metric is. Raises ConfigError."""
+    is_simulated(rows := _with_results(rows, metric))  # all or none
+    foreign = is_foreign(rows)
+    there = rows.columns[rows.notna().any()]  # a table of another program lacks most
+    if foreign and rows["status"].nunique() == 1:  # which it has from us
+        there = there.drop("status")
+    by, pair_by = (
+        [column_of(key, rows.columns, f"{name} {key}", there) for key in dict.fromkeys(keys)]
+        for name, keys in (("--by", question.by), ("--pair-by", question.pair_by))
+    )
+    apart = OF_EVALUATION if column_named(metric).by_evaluation else ()
+    settings = by if foreign and by else [*setting_columns(rows), *apart, *by]
+    settings = [key for key in dict.fromkeys(settings) if key != metric]
+    trained, items, sampled = _units(rows, pair_by)
+    keyed = rows.assign(
+        **{column: as_texts(rows[column]) for column in [*settings, *trained, *items, *OF_EVALUATION]}
+    )
+    if foreign and by:  # a level is missing where a CSV file, or pandas, has None
+        keyed[by] = keyed[by].replace("", "None")
+    for column in pair_by:
+        if lacking := int((keyed[column] == "").sum()):
+            raise ConfigError(f"--pair-by {column}: {counted(lacking, 'row')} without it; complete or drop")
+    differing = [column for column in settings if keyed[column].nunique() > 1] or settings[:1]
+    variant = keyed.groupby(differing, sort=False).ngroup()
+    unit = keyed.groupby(trained).ngroup() if trained else variant.groupby(variant).cumcount()
+    named = [*dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])]
+    keyed = keyed.assign(value=_numbers(keyed, metric, named), variant_=variant, unit_=unit)
+    keyed = keyed[~_evaluated_again(keyed, metric)]
+    _refuse_duplicates(keyed, ["variant_", "unit_", *items], metric, question, named)
+    if (C := int(variant.max()) + 1) * (S := int(unit.max()) + 1) > MOST_CELLS:
+        cells = f"{C:,} variants times {S:,} seeds are more cells than the {MOST_CELLS:,}"
+        raise ConfigError(f"{cells} that fit; choose rows with --where, or other columns with --pair-by")
+    keyed = keyed.assign(
+        usable=keyed["status"].isin(USABLE) & np.isfinite(keyed["value"]),
+        lost=diverged(keyed, keyed["value"]),
+    )
+    if not keyed["usable"].any():
+        raise ConfigError(_no_result(rows, metric))
+    if not question.mixed:
+        _refuse_mixed_parts(keyed[keyed["usable"] | keyed["lost"]], settings)
+    over = _over_items(keyed, items)
+    if items:
+        keyed = _means(keyed, items)
 
-    by: further columns that define variants, shown instead of those that differ. pair_by: the columns by
-    which runs pair, in place of their seeds. mixed: allow rows of several corpora, versions of the code or of
-    torch. texts: whether a study varies the text, which then tells variants apart by its name. Raises
-    Incomparable, and ConfigError for a missing column.
-    """
-    is_simulated(rows := _usable_rows(rows, metric))  # all or none
-    if not mixed:
-        refuse_mixed(rows.drop(columns=metric), texts)
-    placed = _place(rows, metric, by, pair_by, texts)
-    keyed, value = placed.rows, _numbers(placed, metric)
-    usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
-    if not usable.any():
-        raise Incomparable(_no_result(rows, metric))
-    lost = diverged(keyed, value)
-    if not mixed:
-        refuse_mixed_parts(keyed[usable | lost], placed.differing, placed.columns)
-    values = placed.array(np.where(usable, value, np.nan), np.nan)
-    lost_CS = placed.array(lost, False)
-    table = _table(placed, usable)
-    kept = np.flatnonzero((~np.isnan(values) | lost_CS).any(1))
-    table = table.take(kept).reset_index(drop=True)
-    if placed.by:
-        refuse_pooling(table, placed.by, placed.differing)
+    def array(values: Iterable[Any], missing: Any) -> Array:
+        values_N = np.asarray(values)
+        placed = np.full((C, S), missing, np.result_type(values_N.dtype, np.asarray(missing).dtype))
+        placed[keyed["variant_"], keyed["unit_"]] = values_N
+        return placed
+
+    values = array(keyed["value"].where(keyed["usable"]), np.nan)
+    lost = array(keyed["lost"], False)
+    kept = np.flatnonzero((~np.isnan(values) | lost).any(1))
+    table = _table(keyed, settings).take(kept).reset_index(drop=True)
+    _refuse_pooling(table, by, differing)
     numbers = keyed.filter([*of_role("metric")]).select_dtypes("number")
-    learned = pd.util.hash_pandas_object(numbers, index=False).to_numpy()
-    ids = keyed["run_id"].astype(str).to_numpy(object)
-    kinds = keyed["processor"].astype(object).where(keyed["processor"].notna(), "unknown").to_numpy(object)
+    marks = _left_over(rows, {*settings, *pair_by, metric}) if foreign else PROGRAM
+    has_twin = (
+        not foreign and not items and (of := on_validation(metric)) != metric and rows[of].notna().any()
+    )
     return Variants(
         metric=metric,
-        higher_is_better=column_named(metric).higher_is_better,
-        paired=bool(placed.seeds),
-        columns=placed.columns,
-        shown=placed.by or distinguishing(table, placed.columns) or placed.columns[:1],
+        higher_is_better=better,
+        columns=settings,
+        shown=by or distinguishing(table, settings) or settings[:1],
         options=_options(rows),
         table=table,
         values=values[kept],
-        learned=placed.array(learned, np.uint64(0))[kept],
-        diverged=lost_CS[kept],
-        run_ids=placed.array(ids, "")[kept],
-        processors=placed.array(kinds, "")[kept],
-        seeds=keyed[placed.seeds or ["seed"]].groupby([placed.seed]).first(),
+        learned=array(pd.util.hash_pandas_object(numbers, index=False), np.uint64(0))[kept],
+        diverged=lost[kept],
+        run_ids=array(_as_they_are(keyed["run_id"]), "")[kept],
+        seeds=keyed[trained or ["seed"]].groupby(keyed["unit_"]).first(),
+        paired=bool(trained),
+        items=over,
+        sampled=sampled,
+        twin=array(pd.to_numeric(keyed[of], errors="coerce").astype(float), np.nan)[kept]
+        if has_twin
+        else None,
+        marks={column: array(_as_they_are(keyed[column]), "")[kept] for column in marks},
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Placed:
-    """Rows with their places among C variants and S seeds. rows: with the text of the columns by which they
-    are placed: columns, which define a variant, of which `differing` suffice; by, those that --by names; and
-    seeds. named: those that name a row in a message. variant, seed: (N,) the places."""
-
-    rows: pd.DataFrame
-    columns: list[str]
-    differing: list[str]
-    by: list[str]
-    seeds: list[str]
-    named: list[str]
-    variant: Array
-    seed: Array
-
-    def array(self, values_N: Array, missing: Any) -> Array:
-        """(C, S), `missing` where there is no row."""
-        shape = (int(self.variant.max()) + 1, int(self.seed.max()) + 1)
-        array = np.full(shape, missing, np.result_type(values_N.dtype, np.asarray(missing).dtype))
-        array[self.variant, self.seed] = values_N
-        return array
+def settings_of(rows: pd.DataFrame) -> Settings:
+    """The variants of these rows by what they set, whether or not there are results."""
+    rows = with_options(rows)
+    columns = setting_columns(rows)
+    table = rows.assign(**{column: as_texts(rows[column]) for column in columns}).drop_duplicates(columns)
+    return Settings(columns=columns, options=_options(rows), table=table.reset_index(drop=True))
 
 
-def _usable_rows(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The rows that may have a result in this metric. Raises Incomparable if there is none."""
-    foreign = is_foreign(rows)
+def setting_columns(rows: pd.DataFrame) -> list[str]:
+    """The columns that define a variant: those of the config, with a column for each option of its parts. A
+    text is known by its name, where this says as much as its fingerprint."""
+    config = [column for column in CONFIG_COLUMNS if column not in OF_EVALUATION]
+    options = {f"{kind}_options": names for kind, names in _options(rows).items()}
+    columns = [*dict.fromkeys(name for column in config for name in options.get(column, [column]))]
+    texts = rows[["corpus", *TEXT_COLUMNS]].drop_duplicates().astype(str).drop_duplicates()
+    if len(texts) > 1 and texts["corpus"].is_unique:
+        columns = [*(column for column in columns if column not in TEXT_COLUMNS), "corpus"]
+    return columns
+
+
+def diverged(rows: pd.DataFrame, value: pd.Series) -> pd.Series:
+    """Which runs diverged: by status; stale ones without a result but with a reason; and those with an
+    infinite result, which another program may call done."""
+    gone = rows["status"].eq(Status.STALE) & np.isnan(value) & rows["error"].notna()
+    return rows["status"].eq(Status.DIVERGED) | gone | np.isinf(value)
+
+
+def identified(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that say what was run; the row of a damaged run may have only its id."""
+    return rows[rows["seed"].notna() | rows["status"].isin(RESULTS)]
+
+
+def row_in_words(row: Mapping[Hashable, Any], columns: Iterable[str]) -> str:
+    """The values of a row in these columns, as far as there are any: fusion=sum heads=4."""
+    texts = {column: as_text(row.get(column)) for column in columns}
+    return " ".join(f"{column}={text}" for column, text in texts.items() if text)
+
+
+# --- what a row is ------------------------------------------------------------------------------------
+
+
+def _with_results(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The rows that may have a result in this metric. Raises ConfigError if there is none."""
     rows = with_options(identified(rows))
     # Another program may list an attempt that crashed beside its finished repetition.
-    kept = rows[rows["status"].isin(RESULTS)] if foreign else rows
+    kept = rows[rows["status"].isin(RESULTS)] if is_foreign(rows) else rows
     if kept.empty:
-        raise Incomparable(_no_result(rows, metric))
-    refuse_no_metric(kept, metric)
-    if foreign and kept[metric].isna().all():
-        raise Incomparable(_no_result(kept, metric))
+        raise ConfigError(_no_result(rows, metric))
+    numeric = metrics_of(kept, metric)
+    choices = f"choices: {', '.join(sorted(numeric))}"
+    if metric not in numeric and metric not in ("val_loss", "test_loss"):
+        why = f"no column of results{did_you_mean(metric, numeric)}"
+        if metric in METRICS and metric in kept and kept[metric].isna().all():
+            why = f"empty in every row; these runs have none, or were made before the column was; {choices}"
+        raise ConfigError(f"--metric {metric}: {why}")
+    if metric not in kept:
+        raise ConfigError(f"--metric {metric}: no such column; {choices}")
+    if is_foreign(kept) and kept[metric].isna().all():
+        raise ConfigError(_no_result(kept, metric))
     return kept
 
 
@@ -248,127 +315,198 @@ def _no_result(rows: pd.DataFrame, metric: str) -> str:
     return f"{none} ({counts}); --metric takes another column{others}"
 
 
-def _place(
-    rows: pd.DataFrame, metric: str, by: Sequence[str], pair_by: Sequence[str], texts: bool
-) -> _Placed:
-    """Raises Incomparable if two rows have one place, or if there are more places than fit."""
-    there = rows.columns[
-        rows.notna().any()
-    ]  # a table of another program lacks most, and has a status from us
-    there = there.drop("status") if is_foreign(rows) and rows["status"].nunique() == 1 else there
-    by = [column_of(key, rows.columns, f"--by {key}", there) for key in dict.fromkeys(by)]
-    pair_by = [column_of(key, rows.columns, f"--pair-by {key}", there) for key in dict.fromkeys(pair_by)]
-    apart = OF_EVALUATION if column_named(metric).by_evaluation else ()
-    config = variant_columns(rows)
-    if texts:
-        config = [*(column for column in config if column not in TEXT_COLUMNS), "corpus"]
-    columns = [key for key in dict.fromkeys([*config, *apart, *by]) if key != metric]
-    seeds = pair_by or [column for column in SEED_COLUMNS if rows[column].notna().any()]
-    keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *OF_EVALUATION]})
-    if is_foreign(rows) and by:  # a level is missing where a CSV file, or pandas, has None
-        keyed[by] = keyed[by].replace("", "None")
-    for column in pair_by:
-        if lacking := int((keyed[column] == "").sum()):
-            raise Incomparable(f"--pair-by {column}: {counted(lacking, 'row')} without it; complete or drop")
-    differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]
-    variant = keyed.groupby(differing, sort=False).ngroup().to_numpy()
-    of_seed = keyed.groupby(seeds).ngroup() if seeds else pd.Series(variant).groupby(variant).cumcount()
-    seed = of_seed.to_numpy()
-    once = ~_evaluated_again(keyed, [variant, seed], metric)
-    keyed, variant, seed = keyed[once], variant[once], seed[once]
-    named = [*dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])]
-    refuse_duplicates(keyed, variant, seed, metric, named, by, pair_by)
-    if (C := int(variant.max()) + 1) * (S := int(seed.max()) + 1) > MOST_CELLS:
-        cells = f"{C:,} variants times {S:,} seeds are more cells than the {MOST_CELLS:,}"
-        raise Incomparable(f"{cells} that fit; choose rows with --where, or other columns with --pair-by")
-    return _Placed(
-        rows=keyed,
-        columns=columns,
-        differing=differing,
-        by=by,
-        seeds=seeds,
-        named=named,
-        variant=variant,
-        seed=seed,
-    )
+def _units(rows: pd.DataFrame, pair_by: Sequence[str]) -> tuple[list[str], list[str], str]:
+    """The columns by which a unit is known, those of its items, and what was sampled in place of
+    trainings."""
+    seeds = [column for column in SEED_COLUMNS if rows[column].notna().any() and column not in pair_by]
+    given = [column for column in pair_by if column in SEED_COLUMNS]
+    others = [column for column in pair_by if column not in given]
+    trained = given or (seeds if pair_by and rows[seeds].drop_duplicates().shape[0] > 1 else [])
+    if not pair_by:
+        return seeds, [], ""
+    one_run = trained and rows[trained].drop_duplicates().shape[0] == 1
+    if others and (not trained or one_run) and not {*others} & {*PARTS_OF_DATA}:
+        return others, [], ", ".join(others)
+    return (trained, others, "") if trained else (others, [], "")
 
 
-def _numbers(placed: _Placed, metric: str) -> Array:
-    """(N,) the metric of each row; NaN where there is none. Raises Incomparable for a word in its place, or a
+def _over_items(keyed: pd.DataFrame, items: Sequence[str]) -> str:
+    if not items:
+        return ""
+    counts = keyed[keyed["usable"]].groupby(["variant_", "unit_"]).size()
+    low, high = int(counts.min()), int(counts.max())
+    noun = items[0] if len(items) == 1 else "row"
+    return f"{f'{low} to ' if low < high else ''}{counted(high, noun)}"
+
+
+def _means(keyed: pd.DataFrame, items: Sequence[str]) -> pd.DataFrame:
+    """A row a unit: the mean over the items that all variants have of it."""
+    of_item = keyed[keyed["usable"]].groupby(["unit_", *items])["variant_"].transform("size")
+    most = of_item.groupby(keyed["unit_"]).transform("max")
+    keyed = keyed.assign(value=keyed["value"].where(of_item == most))
+    places = keyed.groupby(["variant_", "unit_"], sort=False)
+    first = places.head(1).set_index(["variant_", "unit_"])
+    lost = places["lost"].any()
+    value = places["value"].mean()
+    return first.assign(value=value, lost=lost, usable=value.notna() & ~lost).reset_index()
+
+
+def _numbers(keyed: pd.DataFrame, metric: str, named: Sequence[str]) -> Array:
+    """(N,) the metric of each row; NaN where there is none. Raises ConfigError for a word in its place, or a
     number that is too large."""
-    cells = placed.rows[metric]
+    cells = keyed[metric]
     value = pd.to_numeric(cells, errors="coerce").to_numpy(float)
     huge = np.isfinite(value) & (np.abs(value) > LARGEST)
-    if len(wrong := placed.rows[huge | (np.isnan(value) & cells.notna().to_numpy())]):
+    if len(wrong := keyed[huge | (np.isnan(value) & cells.notna().to_numpy())]):
         row = wrong.iloc[0]
-        which = row_in_words(row.to_dict(), placed.named)
-        why = f"{str(row[metric])!r} is no usable number ({which})"
-        raise Incomparable(f"{metric}: {why}; correct the row or leave it out")
+        why = f"{str(row[metric])!r} is no usable number ({row_in_words(row.to_dict(), named)})"
+        raise ConfigError(f"{metric}: {why}; correct the row or leave it out")
     return value
 
 
-def _table(placed: _Placed, usable: Array) -> pd.DataFrame:
+def _evaluated_again(keyed: pd.DataFrame, metric: str) -> Array:
+    """Which rows repeat a run that another row, evaluated differently, reports as well or better."""
+    place = ["variant_", "unit_"]
+    agree = keyed.groupby(place)[metric].transform("nunique") < 2
+    rows = keyed[[*OF_EVALUATION, *place]].iloc[np.argsort(keyed[metric].isna(), kind="stable")]
+    again = rows.duplicated(place) & ~rows.duplicated()
+    return (agree & again.reindex(keyed.index)).to_numpy()
+
+
+def _table(keyed: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
     """A row for each variant, with the first value that its rows have in each column, finished runs first."""
-    columns = [*dict.fromkeys([*placed.columns, *CARRIED])]
-    finished_first = np.argsort(~usable, kind="stable")
-    table = placed.rows.reindex(columns=columns).take(finished_first)
-    table = table.groupby([placed.variant[finished_first]]).first()
+    finished_first = np.argsort(~keyed["usable"], kind="stable")
+    table = keyed.reindex(columns=[*dict.fromkeys([*settings, *CARRIED])]).take(finished_first)
+    table = table.groupby(keyed["variant_"].take(finished_first).to_numpy()).first()
     for column in ("form", "function_class", "tuned"):
-        if column not in placed.columns:  # by which others may name variants
+        if column not in settings:  # by which others may name variants
             table[column] = as_texts(table[column])
     return table
 
 
-def settings_of(rows: pd.DataFrame) -> Settings:
-    """The variants of these rows by what they set, whether or not there are results."""
-    rows = with_options(rows)
-    columns = variant_columns(rows)
-    table = rows.assign(**{column: as_texts(rows[column]) for column in columns}).drop_duplicates(columns)
-    return Settings(columns=columns, options=_options(rows), table=table.reset_index(drop=True))
-
-
-def best_first(variants: Variants) -> pd.DataFrame:
-    """One row a variant: variant, its factors, params, n, diverged, mean, sd (over seeds, n − 1), best."""
-    summary, ascending = variants.summary(), not variants.higher_is_better
-    return summary.sort_values(["mean", "variant"], ascending=[ascending, True]).reset_index(drop=True)
-
-
-def for_reading(summary: pd.DataFrame) -> pd.DataFrame:
-    """The summary without the variant's name, which repeats the factors, and without empty columns."""
-    empty = {"diverged": not summary["diverged"].any(), "sd": summary["sd"].isna().all()}
-    empty["best"] = not summary["best"].any()
-    return summary.drop(columns=["variant", *(column for column, is_so in empty.items() if is_so)])
-
-
-def variant_columns(rows: pd.DataFrame) -> list[str]:
-    """The columns that define a variant: those of the config, with a column for each option of its parts, but
-    neither seeds nor OF_EVALUATION."""
-    config = [column for column in CONFIG_COLUMNS if column not in OF_EVALUATION]
-    options = {f"{kind}_options": names for kind, names in _options(rows).items()}
-    return list(dict.fromkeys(name for column in config for name in options.get(column, [column])))
+def _as_they_are(cells: pd.Series) -> Array:
+    """The cells as text, digit by digit, as an id or a version is; empty where there is none."""
+    return cells.astype(object).where(cells.notna(), "").astype(str).to_numpy(object)
 
 
 def _options(rows: pd.DataFrame) -> dict[str, list[str]]:
     return {kind: option_names(rows, kind) for kind in PARTS}
 
 
-def identified(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that say what was run; the row of a damaged run may have only its id."""
-    return rows[rows["seed"].notna() | rows["status"].isin(RESULTS)]
+def _left_over(rows: pd.DataFrame, placed: set[str]) -> list[str]:
+    """The columns of another program that vary and that nobody has placed: of words that are no
+    name of a single row, and of numbers that are no measurement, which has another value in most rows."""
+    known = (
+        {*COLUMNS} if rows["fusion"].notna().any() else {*of_role("identity", "metric", "seed", "resource")}
+    )
+    columns = []
+    for column in rows.columns.difference([*placed, *known], sort=False):
+        kinds = rows[column].astype(str).nunique()
+        if 1 < kinds < len(rows) and not (is_numeric(rows[column]) and kinds > len(rows) // 2):
+            columns.append(str(column))
+    return columns
 
 
-def diverged(rows: pd.DataFrame, value: Array) -> Array:
-    """Which runs diverged: by status; stale ones without a result but with a reason; and those with an
-    infinite result, which another program may call done."""
-    gone = rows["status"].eq(Status.STALE) & np.isnan(value) & rows["error"].notna()
-    return (rows["status"].eq(Status.DIVERGED) | gone).to_numpy() | np.isinf(value)
+# --- what can't stand in one table -----------------------------------------------------------------------
 
 
-def _evaluated_again(keyed: pd.DataFrame, run: list[Array], metric: str) -> Array:
-    """Which rows repeat a run that another row, evaluated differently, reports as well or better."""
-    empty = keyed[metric].isna().to_numpy()
-    agree = pd.Series(keyed[metric].to_numpy()).groupby(run).transform("nunique").to_numpy() < 2
-    rows = keyed[[*OF_EVALUATION]].reset_index(drop=True).assign(variant=run[0], seed=run[1])
-    rows = rows.iloc[np.argsort(empty, kind="stable")]
-    again = rows.duplicated(["variant", "seed"]) & ~rows.duplicated()
-    return agree & again.sort_index().to_numpy()
+def _refuse_duplicates(
+    keyed: pd.DataFrame, place: Sequence[str], metric: str, question: Question, named: Sequence[str]
+) -> None:
+    """Raises ConfigError if two rows have one variant and unit."""
+    place = [*place]
+    if not keyed.duplicated(place).any():
+        return
+    row = keyed[keyed.duplicated(place, keep=False)].iloc[0]
+    same = keyed[(keyed[place] == row[place]).all(axis=1)]
+    by, pair_by = question.by, question.pair_by
+    free = same.select_dtypes(exclude="float").columns.difference([*COLUMNS, metric, *by, *place], sort=False)
+    others = [str(column) for column in free if same[column].astype(str).nunique() > 1]
+    ways = [option("--by", *by, others[0])] if others else []
+    if others and not (pair_by and "seed" not in pair_by):
+        ways.append(option("--pair-by", *(pair_by or ["seed"]), others[0]))
+    elif pair_by and same["seed"].nunique() > 1:
+        ways.append(option("--pair-by", *pair_by, "seed"))
+    if looked := [column for column in OF_EVALUATION if same[column].nunique() > 1]:
+        ways = [option("--where", f"{looked[0]}={row[looked[0]]}")]
+    ids = " and ".join(map(str, same["run_id"].dropna()[:2]))
+    values = " and ".join(f"{value:.10g}" for value in same["value"][:2])
+    way_out = f"tell them apart with {' or '.join(ways)}" if ways else "--where chooses one, or leave one out"
+    raise ConfigError(
+        f"{'two' if len(same) == 2 else len(same)} rows of one variant and seed"
+        f"{f': runs {ids}' if ids else ''}"
+        f" ({row_in_words(row.to_dict(), named)}: {metric} {values}); {way_out}"
+    )
+
+
+def _refuse_pooling(table: pd.DataFrame, by: Sequence[str], differing: Sequence[str]) -> None:
+    """Raises ConfigError if --by would average rows of different variants."""
+    pooled = table[table.duplicated(list(by), keep=False)] if by else table.iloc[:0]
+    if len(pooled):
+        row = pooled.iloc[0]
+        same = pooled[(pooled[list(by)] == row[list(by)]).all(axis=1)]
+        column = next(column for column in differing if same[column].nunique() > 1)
+        what = " ".join(f"{key}={row[key]}" for key in by)
+        raise ConfigError(
+            f"--by {','.join(by)}: rows of {what} differ in {column} ({' / '.join(same[column].unique())}),"
+            f" and variants are never averaged; add {column} to --by, or choose with --where {column}=…"
+        )
+
+
+def _refuse_mixed_parts(keyed: pd.DataFrame, settings: Sequence[str]) -> None:
+    """Raises ConfigError if one variant has rows from several versions of its methods' code."""
+    versions = (
+        pd.Series(_as_they_are(keyed["parts"])).groupby(keyed["variant_"].to_numpy(), sort=False).unique()
+    )
+    for at, values in versions.items():
+        if len(values) > 1:
+            first = keyed.drop_duplicates("variant_")
+            shown = variants_of(first, distinguishing(first, settings))
+            name = dict(zip(first["variant_"], shown, strict=True))[at].name
+            short = " / ".join(value[:12] or "unknown" for value in values)
+            raise ConfigError(
+                f"{name}: its rows come from {len(values)} versions of its code, so they make no mean: parts"
+                f" {short}; force=stale runs the older ones again, or allow it with --mixed"
+            )
+
+
+def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]], *, mixed: bool = False) -> list[Note]:
+    """Doubts about marks that differ between the sides of contrasts, each given by its variants. Words count
+    wherever the two runs of a pair differ, numbers only if each side has one of its own. Raises ConfigError,
+    unless mixed, where two sides have no kind of PROGRAM in common."""
+    notes = []
+    for column, kinds_CS in variants.marks.items():
+        apart, pairs = 0, 0
+        of_numbers = (
+            pd.to_numeric(pd.Series(np.unique(kinds_CS[variants.ran])), errors="coerce").notna().all()
+        )
+        for one, other in ((a, b) for first, *rest in contrasts for a in (first,) for b in rest):
+            sides = [{*kinds_CS[at][variants.ran[at]]} for at in (one, other)]
+            disjoint = not sides[0] & sides[1]
+            kinds = [first_few([kind or "unknown" for kind in sorted(side)]) for side in sides]
+            if disjoint and column in PROGRAM and not mixed:
+                raise ConfigError(
+                    f"{variants.names[one]} was trained under {column} {kinds[0]},"
+                    f" {variants.names[other]} under {kinds[1]}, so their difference is also one of these;"
+                    " train one of them again where the other was (force=true), or allow it with --mixed"
+                )
+            both = variants.ran[one] & variants.ran[other]
+            differ = both & (kinds_CS[one] != kinds_CS[other])
+            if not variants.paired:
+                both = differ = np.array([disjoint])
+            if column in PROGRAM or not of_numbers or (disjoint and max(map(len, sides)) == 1):
+                apart, pairs = apart + int(differ.sum()), pairs + int(both.sum())
+        if apart:
+            every = first_few(sorted({*kinds_CS[variants.ran]} - {""}))
+            where = "" if apart == pairs else f" in {apart} of {counted(pairs, 'pair')}"
+            text = (
+                f"{column} ({every}) differs{where} between what is compared: a difference may be its doing"
+            )
+            notes.append(Note(text, "doubt", f"{column} differs, too"))
+    return notes
+
+
+def counted_only(variants: Variants, counts_CS: Array) -> Variants:
+    """The variants without what does not count."""
+    values = np.where(counts_CS, variants.values, np.nan)
+    return replace(variants, values=values, diverged=variants.diverged & counts_CS)

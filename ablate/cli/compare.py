@@ -1,7 +1,6 @@
 """`ablate compare`, `ablate report` and `ablate plan`: variants and their baselines over paired seeds."""
 
 import shlex
-import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,7 +29,7 @@ from ablate.cli.shared import (
     use_plugins,
 )
 from ablate.config.contrast import MARGIN
-from ablate.phrases import lines_if, texts
+from ablate.phrases import texts
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
@@ -76,74 +75,80 @@ def compare(
 ) -> None:
     """Compare variants with their baselines over paired seeds.
 
-    Prints the answer, how sure it is, the next command, and a row per variant: n, mean, difference with its
-    interval, and a verdict: better, worse (either of them perhaps within the margin), equivalent, identical
-    or undecided. --why adds how they were reached, which docs/statistics.md explains.
+    Prints what is wrong with the rows, the answer, a row per variant (n, mean, difference with its interval,
+    and a verdict: better, worse, equivalent or undecided), whether it stands by other means, and the next
+    command. --why adds how the verdicts were reached, which docs/statistics.md explains.
 
     A table of another program needs a column that was varied, a metric, and a seed or another column by which
     runs pair (docs/elsewhere.md):
 
-    \b
-      method,seed,loss   ablate compare table.csv --by method --metric loss
-      base,0,3.214           --baseline method=base --lower-is-better
-      ours,0,3.170
-      base,1,3.209
-      ours,1,3.168           and so on, for six seeds or more
+    \b method,seed,loss   ablate compare table.csv --by method --metric loss base,0,3.214           --baseline
+    method=base --lower-is-better ours,0,3.170 base,1,3.209 ours,1,3.168           and so on, for six seeds or
+    more
     """
-    from dataclasses import replace
-
     from ablate.analysis.compare import compare
     from ablate.analysis.load import load
-    from ablate.analysis.notes import not_begun
-    from ablate.analysis.question import question
+    from ablate.analysis.question import ask
     from ablate.reporting import answers, cells
 
     if pivot is not None and cost:
         raise typer.BadParameter("shows means alone; leave --cost out", param_hint="--pivot")
     results = load(targets or [], metric)
-    chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better, label)
-    asked = list[str]()  # lines on what an option adds
-    missing = [line for record in results.records for line in not_begun(results.rows, record)]
-    result = compare(results.rows, records=results.records, margin=margin, **chosen)
+    question = ask(
+        metric=metric,
+        by=by,
+        pair_by=pair_by,
+        baseline=baseline,
+        where=where,
+        margin=margin,
+        higher_is_better=higher_is_better,
+        mixed=mixed,
+        label=label,
+    )
+    result, records = compare(results.rows, question, results.records), results.records
+    table, steps, asked = result.table, None, list[str]()  # lines on what an option adds
     if cost:
-        from ablate.analysis.speed import with_step_times
+        from ablate.analysis.speed import step_times
         from ablate.execution.timing import StepTimer  # loads torch
 
         use_plugins(plugin)
         timer = StepTimer(result.runs, results.stores)
-        result = replace(result, table=with_step_times(result.table, timer))
+        steps = step_times(table, timer)
+        table = table.join(steps)
         asked.append(timer.line)
-    notes = [*results.notes, *result.notes, *missing]
-    is_short, shown = format in READ and not why, list[str]()
+    notes = [*results.notes, *result.notes]
+    is_short = format in READ and not why
+    said = texts(notes)
     if pivot is not None or format == "latex":
         _for_a_paper(result, pivot, format, wide=wide)
-        shown += lines_if(is_short and answers.doubts(notes), f"{answers.doubts(notes)}.")
-        shown += texts(note for note in notes if is_short and note.kind == "taken")
+        if is_short:
+            said = [*filter(None, [answers.doubts(notes)]), *texts(n for n in notes if n.kind == "taken")]
     elif format == "json":
-        from ablate.reporting.tables import records
+        from ablate.reporting.tables import records as as_json
 
-        answer = answers.lines(result, results.records)
-        put_json(answer=answer, rows=records(result.table, result.shown), notes=texts(notes))
+        answer = answers.lines(result, records, results.notes)
+        put_json(answer=answer, rows=as_json(table, result.shown), notes=texts(notes))
     elif format not in READ:
-        print_table(result.table, format, wide=wide)
+        print_table(table, format, wide=wide)
     elif is_short:
-        for line in answers.brief_lines(result, results.records, notes):
+        above, below = answers.around(result, records, results.notes)
+        for line in above:
             remark(line, format)
         put()
-        tuned = results.records[0].tuned_column if results.records else ""
-        table = cells.short_table(result, tuned)
-        if format == "table" and not wide:
-            table = cells.in_width(table, shutil.get_terminal_size().columns)
-        print_table(table, format, wide=wide)
+        tuned = records[0].tuned_column if records else ""
+        print_table(cells.short_table(result, tuned, steps), format, wide=wide)
+        for line in below:
+            remark(line, format)
+        said = []
     else:
-        for line in answers.lines(result, results.records):
+        for line in answers.lines(result, records, results.notes):
             remark(line, format)
         put()
         for family in result.families:
             remark(cells.caption(result, family), format)
-            print_table(cells.full_table(result, family), format, wide=wide)
+            print_table(cells.full_table(result, family, steps), format, wide=wide)
             put()
-    for line in (*asked, *(shown if is_short else texts(notes))):
+    for line in (*asked, *said):
         say(line)
 
 
@@ -188,15 +193,25 @@ def report(
     runs_dir: RunsOption = None,
 ) -> None:
     """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
-    from ablate.analysis.question import question
+    from ablate.analysis.question import ask
     from ablate.config.rules import ConfigError
     from ablate.reporting.html import write_report
 
     if len(targets) > 1:
         several = " ".join(map(shlex.quote, targets))
         raise ConfigError(f"a report is about one study; ablate compare {several} compares several")
-    chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better, label)
-    put(write_report(targets[0], out=out, charts=charts, margin=margin, **chosen))
+    question = ask(
+        metric=metric,
+        by=by,
+        pair_by=pair_by,
+        baseline=baseline,
+        where=where,
+        margin=margin,
+        higher_is_better=higher_is_better,
+        mixed=mixed,
+        label=label,
+    )
+    put(write_report(targets[0], question, out=out, charts=charts))
 
 
 def _between(low: float, high: float) -> Callable[[float | None], float | None]:
@@ -246,19 +261,28 @@ def plan(
     """Say how many seeds it takes to detect a difference, given the noise of a pilot study."""
     from ablate.analysis.load import load
     from ablate.analysis.power import seeds_needed
-    from ablate.analysis.question import question
+    from ablate.analysis.question import ask
     from ablate.compute.limits import available_cores
     from ablate.reporting.commands import with_seeds
 
     results = load(targets, metric)
+    question = ask(
+        metric=metric,
+        by=by,
+        pair_by=pair_by,
+        baseline=baseline,
+        where=where,
+        higher_is_better=higher_is_better,
+        mixed=mixed,
+    )
     table, lines = seeds_needed(
         results.rows,
+        question,
+        results.records,
         difference=difference,
         power=power,
         contrasts=contrasts,
-        records=results.records,
         cores=available_cores(),
-        **question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better),
     )
     print_table(table, format)
     for line in (*texts(results.notes), *lines):

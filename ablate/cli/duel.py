@@ -7,6 +7,7 @@ import typer
 
 from ablate.cli.shared import JsonOption, RunsOption, put_json, remark, resumable, say_loading, use_plugins
 from ablate.cli.train import say_lines, show_estimate
+from ablate.config.contrast import FEWEST
 from ablate.config.rules import as_value
 from ablate.phrases import advised, texts
 from ablate.printing import put, say
@@ -23,7 +24,7 @@ def duel(
         str | None,
         typer.Option(metavar="FILE", help="The text; by default corpus=study."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=4, help="The number of paired seeds.")] = 8,
+    seeds: Annotated[int, typer.Option(min=FEWEST, help="The number of paired seeds.")] = 8,
     a: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,7 +51,7 @@ def duel(
     verdict is on fresh seeds and the test split. The same command goes on where it was interrupted; with
     another number of seeds it is another duel, with seeds of its own.
     """
-    from ablate.analysis.notes import unusable
+    from ablate.analysis.notes import of_rows
     from ablate.duel import Duel, side
     from ablate.reporting import answers
     from ablate.reporting.html import require_charts, write_report
@@ -82,14 +83,14 @@ def duel(
     say_lines(outcome)
     rows = outcome.rows()
     if missing := len(outcome.run_ids) - int(rows["status"].isin(RESULTS).sum()):
-        for line in texts(unusable(rows)):
+        for line in texts(of_rows(rows)):
             say(line)
         say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
         raise typer.Exit(1)
     comparison, answer = between.result()
     why = advised(["ablate", "compare", between.study, "--why"])
     if doubts := answers.doubts(comparison.notes, f"{why} explains"):
-        say(f"{doubts}.")
+        say(doubts)
     page = write_report(between.study)
     if format == "json":
         from ablate.reporting.tables import records

@@ -191,9 +191,9 @@ def _silence(quiet: bool) -> contextlib.AbstractContextManager[object]:
 
 
 def _failures(outcome: "Outcome") -> list[str]:
-    from ablate.analysis.notes import unusable
+    from ablate.analysis.notes import of_rows
 
-    return [*outcome.refused, *texts(unusable(outcome.rows()))]
+    return [*outcome.refused, *texts(of_rows(outcome.rows()))]
 
 
 def _show(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
@@ -216,7 +216,7 @@ def _put_json(outcome: "Outcome") -> None:
 
 def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
     """Print the results; returns how many runs failed or have not begun. typed: the words of the command."""
-    from ablate.analysis.notes import stale, unusable, worse_than_guessing
+    from ablate.analysis.notes import of_rows
     from ablate.store.columns import RESULTS, Status
     from ablate.store.provenance import code
     from ablate.store.store import Store
@@ -224,8 +224,7 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
     rows, store = outcome.rows(), Store()
     record = store.read_study(outcome.study)
     assert record is not None, "it is written before a run begins"
-    notes = [*stale(rows), *unusable(rows), *worse_than_guessing(rows)]
-    lines = [*outcome.remarks, *outcome.refused, *texts(notes)]
+    lines = [*outcome.remarks, *outcome.refused, *texts(of_rows(rows))]
     if len(rows) == 1:
         lines = [*_show_one(rows, store), *lines]
         if rows.iloc[0]["status"] in RESULTS:
@@ -255,9 +254,8 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
 
 def _show_one(rows: "pd.DataFrame", store: "Store") -> list[str]:
     """Print a single run; returns lines on what its loss compares with."""
-    from ablate.analysis.caveats import FIXED_PLACES
     from ablate.analysis.frames import frame
-    from ablate.analysis.notes import loss_context
+    from ablate.analysis.notes import FIXED_PLACES, loss_context
     from ablate.analysis.variants import USABLE
     from ablate.reporting.tables import render_row
 
@@ -269,18 +267,18 @@ def _show_one(rows: "pd.DataFrame", store: "Store") -> list[str]:
 
 def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) -> list[str]:
     """Print a table of the variants; returns lines on it."""
-    from ablate.analysis.incomparable import Incomparable
-    from ablate.analysis.notes import bimodal_seeds
-    from ablate.analysis.variants import best_first, for_reading
+    from ablate.analysis.notes import of_values
+    from ablate.config.rules import ConfigError
 
     try:
         variants = _variants(rows, record)
-    except Incomparable as error:
+    except ConfigError as error:
         print_table(rows[SINGLE_RUN_COLUMNS], "table", wide=wide)
         return [str(error)]
-    summary = best_first(variants)
-    print_table(for_reading(summary), "table", wide=wide)
-    lines = texts(bimodal_seeds(variants))
+    summary = variants.best_first()
+    empty = [column for column in ("diverged", "sd") if not summary[column].fillna(0).any()]
+    print_table(summary.drop(columns=["variant", *empty]), "table", wide=wide)
+    lines = texts(of_values(variants))
     if len(summary) > 1 and summary["n"].max() == 1:
         from ablate.reporting.answers import ONE_SEED
         from ablate.reporting.next import next_steps
@@ -307,19 +305,14 @@ def next_step(row: "pd.Series", typed: Sequence[str], *, has_weights: bool) -> l
 
 
 def _variants(rows: "pd.DataFrame", record: "StudyRecord") -> "Variants":
-    """The variants of these runs; of a tuned study, those at each arm's chosen value; of one with looks, the
-    results that a look counts."""
+    """The variants of these runs; of a tuned study, those at each arm's chosen value."""
     from ablate.analysis.frames import at_own_value
-    from ablate.analysis.variants import collect
+    from ablate.analysis.question import direction
+    from ablate.analysis.variants import project
 
     reports = at_own_value(rows[rows["phase"] == "report"])
-    shown, metric = (rows, None) if reports.empty else (reports, record.metric)
-    variants = collect(shown, metric or "val_loss", texts=record.varies_text)
-    if not record.looks:
-        return variants
-    from ablate.analysis.compare import counted_variants
-
-    return counted_variants(variants, record)
+    shown, metric = (rows, "val_loss") if reports.empty else (reports, record.metric or "val_loss")
+    return project(shown, metric, better=direction(metric, None))
 
 
 def say_lines(outcome: "Outcome") -> None:

@@ -1,18 +1,20 @@
 """A contrast: which variants are compared with which baseline, as a study chooses in advance."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from ablate.config.conditions import same, spelled
+from ablate.config.conditions import spelled
 from ablate.config.rules import ConfigError, ErrorText, Rule
 
 # The largest difference that does not matter, in nats a token, by default (docs/statistics.md).
 MARGIN = 0.02
-# The fewest seeds for a verdict that no study named beforehand: the earliest first look of the shipped ones.
-FEWEST = 6
+FEWEST = 6  # the fewest runs of each arm for a verdict: the earliest first look of the shipped studies
 EXAMPLE = "{vary: fusion, baseline: concat}"
 BY_NAMES = "sum - concat"  # the same by the names of two arms
+_SIGN = re.compile(r"\s+([+-])\s+")
+_TERM = re.compile(r"(?:(\d*\.?\d+)\s*\*\s*)?(\S.*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,12 +23,11 @@ class Contrast:
 
     baseline: the keys that vary, each with its one value, which may be a list. variants: what the variants
     have, any of these; empty for all others. where: what both have. A list in these two means any of its
-    values, as in every condition that is a mapping. arms: the names of a variant and its baseline, if the
-    contrast was written so, as `sum - concat`; the rest is empty until the study is made
-    (study/contrasts.py).
+    values, as in every condition that is a mapping. arms: a sum of arms by their names in place of all that,
+    as `sum - concat` or `0.5*sum + 0.5*mean - concat`.
     """
 
-    baseline: Mapping[str, Any]
+    baseline: Mapping[str, Any] = field(default_factory=dict)
     variants: list[Mapping[str, Any]] = field(default_factory=list)
     where: Mapping[str, Any] = field(default_factory=dict)
     arms: str = ""
@@ -41,18 +42,22 @@ class Contrast:
         """The condition on a baseline."""
         return {key: [value] for key, value in self.baseline.items()}
 
-    def has_baseline(self, baseline: Mapping[str, Any]) -> bool:
-        """Whether its baseline has these values, plain or as text."""
-        return self.baseline.keys() == baseline.keys() and all(
-            same(value, baseline[key]) for key, value in self.baseline.items()
-        )
-
     @property
-    def values(self) -> Iterator[tuple[str, Any]]:
-        """Every key with each of its values."""
-        for condition in (self.is_baseline, *self.variants, self.where):
-            for key, value in condition.items():
-                yield from ((key, one) for one in (value if isinstance(value, list) else [value]))
+    def terms(self) -> list[tuple[float, str]]:
+        """The arms with their weights."""
+        return _terms(self.arms)
+
+
+def _terms(text: str) -> list[tuple[float, str]]:
+    """The weights and names of a sum of arms; empty for what is none, or whose weights do not add up to 0."""
+    first, *rest = _SIGN.split(text.strip())
+    terms = []
+    for sign, term in (("+", first), *zip(rest[::2], rest[1::2], strict=True)):
+        if not (found := _TERM.fullmatch(term)):
+            return []
+        terms.append(((-1 if sign == "-" else 1) * float(found[1] or 1), found[2]))
+    is_sum = len(terms) > 1 and abs(sum(weight for weight, _ in terms)) < 1e-9
+    return terms if is_sum and len({name for _, name in terms}) == len(terms) else []
 
 
 class AContrast(Rule):
@@ -60,12 +65,12 @@ class AContrast(Rule):
     these are mappings themselves; or the names of two arms, as `sum - concat`."""
 
     def read(self, value: Any, path: str) -> dict[str, Any]:
-        names = [name.strip() for name in value.split(" - ")] if isinstance(value, str) else []
-        if len(names) == 2 and all(names):
-            return {"baseline": {}, "arms": " - ".join(names)}
+        arms = value.get("arms") if isinstance(value, Mapping) and [*value] == ["arms"] else value
+        if isinstance(arms, str) and _terms(arms):
+            return {"arms": " ".join(arms.split())}
         if (
             not (isinstance(value, Mapping) and value.get("baseline", {}) != {})
-            or not value.keys() <= {"vary", "baseline", "variants", "where", "arms"}
+            or not value.keys() <= {"vary", "baseline", "variants", "where"}
             or not isinstance(value.get("where", {}), Mapping)
             or not isinstance(value.get("variants", []), list)
         ):
@@ -81,7 +86,6 @@ class AContrast(Rule):
             "baseline": baseline if isinstance(baseline, Mapping) else {vary: baseline},
             "variants": [one if isinstance(one, Mapping) else {vary: [one]} for one in variants],
             "where": value.get("where", {}),
-            "arms": value.get("arms", ""),
         }
 
 

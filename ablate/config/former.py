@@ -2,11 +2,9 @@
 default, and stands for what can no longer be trained at any other value."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ablate.config.conditions import as_text, column_for
-from ablate.config.contrast import Contrast
 from ablate.config.gone import FORMER_DEFAULTS, GONE, line_on
 from ablate.config.rules import ConfigError, as_override
 
@@ -27,29 +25,3 @@ def config_without_gone(config: Mapping[str, Any], path: str = "") -> dict[str, 
         elif (column := column_for(name)) in FORMER_DEFAULTS and not is_former_default(column, value):
             raise ConfigError(f"{name}={as_override(value)}: {line_on(name)}")
     return kept
-
-
-def contrast_without_gone(contrast: Contrast) -> Contrast | None:
-    """The contrast without conditions on keys that are gone; None if one of its sides can no longer be
-    trained."""
-    baseline, where = _kept(contrast.is_baseline), _kept(contrast.where)
-    variants = [kept for one in contrast.variants if (kept := _kept(one)) is not None]
-    if baseline is None or where is None or len(variants) < min(1, len(contrast.variants)):
-        return None
-    of_baseline = {key: value for key, value in contrast.baseline.items() if key in baseline}
-    return replace(contrast, baseline=of_baseline, variants=variants, where=where)
-
-
-def _kept(condition: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The condition without keys that are gone; None if it asks for another value than its former default."""
-    kept = {}
-    for key, values in condition.items():
-        if (column := column_for(key)) not in FORMER_DEFAULTS:
-            kept[key] = values
-        elif not any(is_former_default(column, one) for one in _list(values)):
-            return None
-    return kept
-
-
-def _list(values: Any) -> list[Any]:
-    return values if isinstance(values, list) else [values]

@@ -38,7 +38,7 @@ GONE: dict[str, str] = {
     "corpus.column": "pipe the column in by a line of pandas, as docs/corpora.md shows",
     "corpus.revision": "pipe the text in by a line of pandas, as docs/corpora.md shows",
     "new --builtin": "copy the files of a method that is there: docs/architecture.md lists them",
-    "compare --marginal": "intervals hold jointly; --where fusion=concat,sum leaves one comparison",
+    "compare --marginal": "intervals hold jointly; p in --format csv is of one comparison by itself",
     "verify --run": "to ask whether one head does what many do, ablate run -m heads=1,4 'seed=range(6)'",
     "fusion=max": "write it as a plugin (docs/plugins.md): z_BTHV.amax(-2) is a line",
     "kv_norm": "keys and values are projected from the input, without a latent to normalize",

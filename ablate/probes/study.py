@@ -10,8 +10,9 @@ import pandas as pd
 from ablate.analysis.frames import select, with_options
 from ablate.analysis.load import load
 from ablate.analysis.probes import COLUMNS, FILE, read
+from ablate.analysis.question import Question
 from ablate.analysis.variant import names_of_runs
-from ablate.analysis.variants import USABLE, collect
+from ablate.analysis.variants import USABLE, project
 from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
 from ablate.execution.stored import reopened
@@ -44,7 +45,7 @@ def find(target: str, where: Sequence[str] = ()) -> Probed:
     if len(rows) and not (rows["status"].isin(USABLE) & rows["val_loss"].notna()).any():
         how = " and ".join(dict.fromkeys(rows["status"]))
         raise ConfigError(f"{target}: {how}, so there is nothing to probe; take a run that is done")
-    shown = collect(rows, "val_loss", mixed=True).shown
+    shown = project(rows, "val_loss", Question(mixed=True)).shown
     rows = rows[rows["status"].isin(USABLE) & rows["val_loss"].notna()]
     variant = names_of_runs(rows, shown)
     directories = {run_id: at for run_id, at in results.directories.items() if run_id in variant.index}

@@ -1,14 +1,14 @@
 """Figures of a report: charts as Vega-Lite specifications with their data, the parts that charts are made of,
 and the names of variants in them.
 
-The same specification serves everywhere: the page draws it (its colours are mid-tones, visible on white and
-on black; the style sheet sets those of text and lines), and vl-convert renders it to PNG, SVG and PDF.
+The same specification serves everywhere: vl-convert draws it into the page (its colours are mid-tones,
+visible on white and on black; the style sheet sets those of text and lines), and renders it to PNG, SVG and
+PDF.
 """
 
 import json
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ import altair as alt
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.variant import Variant, varying
 from ablate.files.atomic import write_atomically
 from ablate.store.columns import column_named
 
@@ -25,12 +24,17 @@ COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a0
 GREY = "#888888"
 TICKS = alt.ExprRef("max(2, ceil(width / 70))")  # so few that none loses its label
 SPARSE = alt.Axis(tickCount=TICKS)
-MOST_LABELS = 5.5  # of a numeric factor, on an axis in a column of a paper
 MANY_COLUMNS = 10  # a heat map with more columns has no room for numbers
 POINTS_AN_INCH, DOTS_AN_INCH = 72, 300
 COLUMN = (
     3.3 * POINTS_AN_INCH
 )  # width of charts in files: a column of a paper; in a page it follows the window
+NEEDLESS = (  # in a page, whose style sheet and captions say as much
+    r' (aria-[a-z]+|role|pointer-events|font-family|xmlns:xlink|version)="[^"]*"',
+    r' (opacity|stroke-width|fill-opacity)="1"| transform="translate\(0,0\)"| fill="#000"',
+    r'<path class="(background|foreground)"[^>]*/>',
+)
+PAGE = 620  # width of charts in a page, which shows them as wide as there is room
 LOWER = 0.7  # the height of a chart in a file, times that in a page, as its text is smaller
 PAPER_SIZES = {  # of text in points; labelLimit: the longest label
     **dict.fromkeys(("labelFontSize", "titleFontSize", "fontSize"), 8),
@@ -60,38 +64,18 @@ CONFIG: dict[str, Any] = {
 @dataclass(frozen=True)
 class Figure:
     """charts: by the stem of their file names. about: a description of what can be seen, also for readers who
-    can't see it. data: the numbers drawn, as a table. first: whether it belongs near the top of a page."""
+    can't see it. data: the numbers drawn, as a table."""
 
     key: str
     title: str
     about: str
     charts: dict[str, dict[str, Any]]
     data: pd.DataFrame
-    first: bool = False
 
 
 def slug(text: str) -> str:
     """A text as part of an HTML id or a file name: letters, digits and hyphens."""
     return re.sub(r"\W+", "-", text.replace("'", "")).strip("-")
-
-
-def tooltips(data: pd.DataFrame, *columns: str) -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip(column, type="quantitative", format=_format(data[column]))
-        if pd.api.types.is_numeric_dtype(data[column])
-        else alt.Tooltip(column, type="nominal")
-        for column in columns
-    ]
-
-
-def _format(column: pd.Series) -> str:
-    return (
-        ",d"
-        if pd.api.types.is_integer_dtype(column)
-        else ".4~g"
-        if column.name in ("lr", "p_holm")
-        else ".4f"
-    )
 
 
 def spec(chart: Any, height: int, title: str = "") -> dict[str, Any]:
@@ -120,22 +104,6 @@ def measured(channel: Any, column: str, title: str, **more: Any) -> Any:
     return channel(f"{column}:Q", title=column_named(title).words, scale=alt.Scale(zero=False), **more)
 
 
-def graded(column: str, levels: Iterable[float], title: str) -> alt.X:
-    """The logarithmic axis of a numeric factor, with a tick at each level for which there is room."""
-    axis = alt.Axis(format="~g", values=_apart(sorted({*levels})), labelOverlap=False)
-    return alt.X(f"{column}:Q", title=title, scale=alt.Scale(type="log", nice=False), axis=axis)
-
-
-def _apart(levels: Sequence[float]) -> list[float]:
-    """The levels, of these ascending ones, that lie far enough apart for their labels."""
-    least = math.log(levels[-1] / levels[0]) / MOST_LABELS
-    kept = [levels[0]]
-    for level in levels[1:]:
-        if math.log(level / kept[-1]) >= least:
-            kept.append(level)
-    return kept
-
-
 def colours(column: str, order: Sequence[str], *, legend: bool = True) -> alt.Color:
     """A colour for each text, with a legend: of one column if a text is too long for two on a phone."""
     long = max(map(len, order), default=0) > 22
@@ -152,29 +120,16 @@ def ranges(base: Any, data: pd.DataFrame, channel: Any, title: str) -> list[Any]
     return [base.mark_rule(opacity=0.6).encode(**ends)] if data["low"].notna().any() else []
 
 
-def points_joined(
-    base: Any, data: pd.DataFrame, metric: str, line: Mapping[str, Any] = {}, point: Mapping[str, Any] = {}
-) -> list[Any]:
-    """Points at `mean` with their ranges, joined by lines. line, point: further encodings of each."""
-    y = measured(alt.Y, "mean", metric)
-    return [
-        *ranges(base, data, alt.Y, metric),
-        base.mark_line().encode(y=y, **line),
-        base.mark_point(filled=True, size=45, opacity=1).encode(y=y, **point),
-    ]
-
-
 def heat_map(cells: pd.DataFrame, scheme: Any, across: str) -> dict[str, Any]:
     """A heat map of `mean` by `column` and `row`, with numbers in its cells if there is room. across: what
     stands below the columns."""
     light, dark = float(cells["mean"].min()), float(cells["mean"].max())
-    tip = tooltips(cells, "variant", "layer", "rank", "mean", "low", "high", "n")
     base = alt.Chart(cells.assign(text=cells["mean"].map("{:.2f}".format))).encode(
         x=alt.X("column:N", title=across, axis=alt.Axis(labelAngle=0)),
         y=alt.Y("row:N", sort=None, title=None),
     )
     scale = alt.Scale(scheme=scheme, domain=[light, dark])
-    layers = [base.mark_rect().encode(color=alt.Color("mean:Q", scale=scale, legend=None), tooltip=tip)]
+    layers = [base.mark_rect().encode(color=alt.Color("mean:Q", scale=scale, legend=None))]
     if cells["column"].nunique() <= MANY_COLUMNS:
         is_dark = f"(datum.mean - {light}) / {dark - light} > 0.7"
         ink = alt.condition(is_dark, alt.value("white"), alt.value("black"))
@@ -185,43 +140,10 @@ def heat_map(cells: pd.DataFrame, scheme: Any, across: str) -> dict[str, Any]:
 # --- names of variants -----------------------------------------------------------------------------------
 
 
-class Labels:
-    """Names variants by their arms or the levels of the varying columns. title: the names of these columns.
-
-    without: a column to leave out, and then arms have no names. among: the names of the variants in the
-    chart; by default all. variants: by name, if not those of the comparison.
-    """
-
-    def __init__(
-        self,
-        comparison: Comparison,
-        *,
-        without: str = "",
-        among: Iterable[str] | None = None,
-        variants: Mapping[str, Variant] | None = None,
-    ) -> None:
-        self.variants = {**comparison.variants, **(variants or {})}
-        among = {*comparison.variants} if among is None else {*among}
-        drawn = [variant for name, variant in comparison.variants.items() if name in among]
-        self.named = Variant.label if without else Variant.title
-        self.columns = [column for column in varying(drawn) if column != without]
-        self.title = self.join(*self.columns)
-
-    def __call__(self, variant: str) -> str:
-        return self.named(self.variants[variant], self.columns, between=" · ", pattern="{1}")
-
-    def full(self, variant: str) -> str:
-        """A name such as `sum · heads 4`, for charts in which no axis says what the numbers are."""
-        return self.named(self.variants[variant], self.columns, between=" · ", pattern="{} {}")
-
-    def of_layers(self, data: pd.DataFrame) -> list[str]:
-        """A name such as `sum · layer 1` for each row, by its variant and its layer."""
-        pairs = zip(data["variant"], data["layer"], strict=True)
-        return [self.join(self(variant), layer_name(layer)) for variant, layer in pairs]
-
-    @staticmethod
-    def join(*parts: str) -> str:
-        return " · ".join(part for part in parts if part)
+def label(comparison: Comparison, variant: str, pattern: str = "{1}") -> str:
+    """What a chart calls a variant: its arm or the levels of the varying columns. pattern: of a column with
+    its level, as `{} {}` where no axis says what the numbers are."""
+    return comparison.variants[variant].title(comparison.varying, between=" · ", pattern=pattern)
 
 
 def layer_name(layer: object) -> str:
@@ -230,13 +152,25 @@ def layer_name(layer: object) -> str:
 
 
 def in_colour(comparison: Comparison) -> list[str]:
-    """The variants drawn in colour: those of the primary contrasts, else the best."""
-    primary = comparison.family("primary")
-    table = primary if len(primary) else comparison.table
-    return list(dict.fromkeys(table["variant"]))[: len(COLORS)]
+    """The variants drawn in colour: those of the planned contrasts, else the best."""
+    sides = [name for one in comparison.tested for name in (one.variant.name, one.baseline.name)]
+    planned = any(one.is_planned for one in comparison.tested)
+    ordered = [name for name in comparison.summary["variant"] if not planned or name in sides]
+    return ordered[: len(COLORS)]
 
 
 # --- files for papers ------------------------------------------------------------------------------------
+
+
+def drawn(spec: Mapping[str, Any]) -> str:
+    """The chart as SVG for a page, which scales with it."""
+    import vl_convert
+
+    svg = vl_convert.vegalite_to_svg(json.dumps({**spec, "width": PAGE}))
+    svg = re.sub(r' (width|height)="[\d.]+"', "", svg, count=2)
+    for needless in NEEDLESS:
+        svg = re.sub(needless, "", svg)
+    return re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", svg)
 
 
 def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from ablate.analysis.compare import Comparison
 from ablate.analysis.probes import (
     FILE,
     PROBES,
@@ -19,14 +20,14 @@ from ablate.analysis.variant import names_of_runs
 from ablate.reporting.figures import (
     GREY,
     Figure,
-    Labels,
     colours,
     heat_map,
+    label,
+    layer_name,
     measured,
     over_runs,
     ranges,
     spec,
-    tooltips,
 )
 from ablate.reporting.page import Page
 
@@ -40,15 +41,15 @@ def figures(page: Page) -> Iterator[Figure]:
     path = page.subject.page.with_name(FILE)
     if not path.is_file():
         return
-    variant, label = names_of_runs(page.comparison.rows, page.comparison.shown), Labels(page.comparison)
+    variant = names_of_runs(page.comparison.rows, page.comparison.shown)
     values = read(path)
     values = values[values["run_id"].isin(variant.index)]
     if len(values):
-        yield from _sorted(values, variant, label)
-        yield from _ranked(values, variant, label)
+        yield from _sorted(values, variant, page.comparison)
+        yield from _ranked(values, variant, page.comparison)
 
 
-def _sorted(values: pd.DataFrame, variant: pd.Series, label: Labels) -> Iterator[Figure]:
+def _sorted(values: pd.DataFrame, variant: pd.Series, comparison: Comparison) -> Iterator[Figure]:
     """The largest, the median and the smallest head of each layer: what is kept of them, where they look, and
     how much the loss needs them."""
     last = over_seeds(values, variant)
@@ -80,7 +81,7 @@ def _sorted(values: pd.DataFrame, variant: pd.Series, label: Labels) -> Iterator
             continue
         charts = {
             f"heads-{key if len(probes) == 1 else probe}": _sorted_chart(
-                data[data["probe"] == probe], label, PROBES[probe], tick
+                data[data["probe"] == probe], comparison, PROBES[probe], tick
             )
             for probe in probes
             if probe in {*data["probe"]} - {*quiet}
@@ -89,10 +90,10 @@ def _sorted(values: pd.DataFrame, variant: pd.Series, label: Labels) -> Iterator
         yield Figure(f"heads-{key}", title, about, charts, table)
 
 
-def _sorted_chart(data: pd.DataFrame, label: Labels, title: str, tick: str) -> dict[str, Any]:
+def _sorted_chart(data: pd.DataFrame, comparison: Comparison, title: str, tick: str) -> dict[str, Any]:
     """One row per variant and layer, with a point for each of SORTED. tick: a column to mark for comparison;
     "" for none."""
-    rows = data.assign(row=label.of_layers(data))
+    rows = data.assign(row=_of_layers(comparison, data))
     parts = [
         rows[["row", "variant", "layer", "n"]].assign(
             head=which, mean=rows[which], low=rows[f"{which}_low"], high=rows[f"{which}_high"]
@@ -106,7 +107,6 @@ def _sorted_chart(data: pd.DataFrame, label: Labels, title: str, tick: str) -> d
         y=y,
         yOffset=alt.YOffset("head:N", sort=[*SORTED]),
         color=colours("head", SORTED),
-        tooltip=tooltips(drawn, "variant", "layer", "head", "mean", "n"),
     )
     points = base.mark_point(filled=True, size=60, opacity=1)
     layers = [
@@ -119,14 +119,14 @@ def _sorted_chart(data: pd.DataFrame, label: Labels, title: str, tick: str) -> d
     return spec(alt.layer(*layers), 8 * len(drawn))
 
 
-def _ranked(values: pd.DataFrame, variant: pd.Series, label: Labels) -> Iterator[Figure]:
+def _ranked(values: pd.DataFrame, variant: pd.Series, comparison: Comparison) -> Iterator[Figure]:
     """The loss added by rank within the layer and run, since ranks can be averaged over seeds."""
     values = named(values[values["probe"] == "loss_added"], variant)
     ranks = values.groupby(["run_id", "layer"])["value"].rank(method="first", ascending=False)
     data = over_runs(values.assign(rank=ranks.astype(int)), ["variant", "layer", "rank"])
     if data.empty or data["rank"].max() < 2:
         return
-    cells = data.assign(row=label.of_layers(data), column=data["rank"])
+    cells = data.assign(row=_of_layers(comparison, data), column=data["rank"])
     yield Figure(
         "heads-map",
         "How many heads matter",
@@ -135,3 +135,10 @@ def _ranked(values: pd.DataFrame, variant: pd.Series, label: Labels) -> Iterator
         {"heads-map": heat_map(cells, "oranges", "head, the most needed first")},
         data,
     )
+
+
+def _of_layers(comparison: Comparison, data: pd.DataFrame) -> list[str]:
+    """A name such as `sum · layer 1` for each row, by its variant and its layer."""
+    pairs = zip(data["variant"], data["layer"], strict=True)
+    named = ((label(comparison, variant), layer_name(layer)) for variant, layer in pairs)
+    return [" · ".join(filter(None, parts)) for parts in named]

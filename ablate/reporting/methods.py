@@ -1,14 +1,15 @@
-"""What was done, for a paper: a paragraph and a table of hyper-parameters. Loads no torch."""
+"""What was done, for a paper, in a paragraph. Loads no torch."""
 
 import pandas as pd
 
+from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.frames import as_texts, is_foreign
 from ablate.analysis.variants import USABLE
+from ablate.config.contrast import FEWEST
 from ablate.phrases import joined
 from ablate.reporting.backbone import parts
-from ablate.reporting.words import confidence
-from ablate.store.columns import TABLE, column_named, on_validation
+from ablate.store.columns import column_named, on_validation
 from ablate.store.record import StudyRecord
 
 TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")
@@ -19,31 +20,17 @@ MODELS = {
 LEVELS = 8  # more levels than this are shown as a range
 
 
-def hyperparameters(rows: pd.DataFrame) -> pd.DataFrame:
-    """The table hyperparameter, value, with all levels of those that vary."""
-    values = {
-        column.label: levels_in_words(rows[column.name])
-        for column in sorted(TABLE, key=lambda column: column.role == "seed")
-        if column.label
-        and column.role in ("config", "derived", "seed")
-        and not (rows[column.name] == column.unsaid).all()
-    }
-    return pd.DataFrame(
-        [(words, value) for words, value in values.items() if value], columns=["hyperparameter", "value"]
-    )
-
-
 def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataFrame) -> str:
     """A paragraph on what was done. development: the rows that were used to choose values."""
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
     of = {str(column): levels_in_words(rows[column]) for column in rows.columns}
-    table = comparison.table
+    tested, summary = [one for one in comparison.findings if one.is_tested], comparison.summary
     tuned = record.tuned_column
     if tuned:
         of[tuned] = "each variant's own (below)"
     factors = [column for column in comparison.shown if column != tuned]
     varying = [column for column in comparison.varying if column != tuned] or factors[:1]
-    variants = len(table.drop_duplicates(factors))
+    variants = len(summary.drop_duplicates(factors))
     split = column_named(comparison.metric).split or "validation"
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
     one_text = of["architecture"] in ("", "decoder")
@@ -68,19 +55,25 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
         sentences += _tuning(on_validation(comparison.metric), record, development)
     where = "" if is_foreign(rows) else f" at the last step, over the whole {split} split,"
     sentences.append(f"We report {comparison.metric}{where} as the mean over seeds.")
-    if table["p"].notna().any():
-        level = confidence(comparison)
-        two = "better, worse" if comparison.higher_is_better is not None else "higher, lower"
-        within = f", equivalent within {comparison.margin:g}," if comparison.margin > 0 else ""
-        apart = table[table["p"].notna()]["n_baseline"].notna()
-        kinds = {"paired t-tests": not apart.all(), "Welch's t-tests of two groups": apart.any()}
-        tests = joined([kind for kind, is_used in kinds.items() if is_used])
-        sentences.append(
-            f"Differences are tested by {tests}, corrected by Holm within each family; intervals are"
-            f" simultaneous {level} t-intervals (Bonferroni over the family), and decide between {two}"
-            f"{within} and undecided."
+    if tested:
+        level = f"{100 * (1 - stats.ALPHA):g} %"
+        within = (
+            f" An interval within ±{comparison.margin:g} is called equivalent,"
+            if comparison.margin > 0
+            else ""
         )
-        if record.looks and table["look"].notna().any():
+        kinds = {
+            "paired t-intervals": any(one.pairs is not None for one in tested),
+            "Welch's t-intervals of two groups": any(one.pairs is None for one in tested),
+        }
+        how = joined([kind for kind, is_used in kinds.items() if is_used])
+        sentences.append(
+            f"Differences have {how}, simultaneous at {level} within each family (Bonferroni)."
+            f"{within or ' An interval'} {'any other ' if within else ''}"
+            "that excludes 0 better or worse; all others are undecided, as are contrasts of fewer than"
+            f" {FEWEST} runs an arm."
+        )
+        if record.looks:
             taken = joined([*map(str, record.looks.at)])
             sentences.append(
                 f"The study looked at {taken} seeds, as named beforehand. The"
@@ -89,9 +82,9 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
                 " take at least the median standard deviation of the family's differences. A contrast that is"
                 " decided gets no more seeds; a difference decided at an early look is overstated on average."
             )
-        named = "The primary contrasts were named beforehand, all others" if record.primary else "All"
+        named = "The planned contrasts were named beforehand, all others" if record.contrasts else "All"
         sentences.append(f"{named} are exploratory.")
-    if int(table["diverged"].sum()):
+    if int(summary["diverged"].sum()):
         sentences.append("Diverged runs are in no mean; they are counted beside it.")
     if of["code"]:
         sentences.append(f"Software: ablate {of['ablate']} (code {of['code']}), PyTorch {of['torch']}.")

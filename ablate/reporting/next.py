@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from ablate.analysis.caveats import MOST_EPOCHS
 from ablate.analysis.compare import Comparison
 from ablate.analysis.frames import as_texts, seconds_a_run
+from ablate.analysis.notes import MOST_EPOCHS, WORSE
 from ablate.analysis.variants import USABLE
 from ablate.compute.limits import available_cores
 from ablate.config.contrast import FEWEST
@@ -20,7 +20,6 @@ from ablate.store.record import StudyRecord
 
 MOST = 3
 MOST_SEEDS = 1_000  # that anybody would add
-WORSE = "worse than counting"  # the brief of that doubt
 LONGER = 4  # times the steps of a longer training
 
 
@@ -54,17 +53,17 @@ def _of_comparison(rows: pd.DataFrame, record: StudyRecord, comparison: Comparis
     undecided = [one for one in tested if one.is_undecided]
     if len(comparison.variants) > 1:
         yield from _one_rate(rows, record)
-    if comparison.owed or any((one.look or 0) < (one.last_look or 0) for one in undecided):
+    if comparison.waits or any((one.look or 0) < (one.last_look or 0) for one in undecided):
         yield Next("The study goes on with what is undecided", again(record))
     elif undecided:
         yield from _to_decide(rows, record, comparison)
-    params = comparison.table.groupby("variant")["params"].first().astype(float)
+    params = comparison.summary.set_index("variant")["params"].astype(float)
     pairs = [sorted([params[one.variant.name], params[one.baseline.name]]) for one in tested]
     unequal = [size for small, large in pairs if large > 1.01 * small for size in (small, large)]
     if unequal and (rows["match"] == "none").any():
         sizes = f"Variants differ in size, {min(unequal):,.0f} to {max(unequal):,.0f} parameters"
         yield Next(f"{sizes}: a difference may be one of size", changed(record, "matched", "match=params"))
-    is_lead = len(undecided) < len(tested) and not any(one.is_primary for one in comparison.findings)
+    is_lead = len(undecided) < len(tested) and not any(one.is_planned for one in comparison.findings)
     if is_lead and record.typed:
         fresh = with_fresh_seeds(record, len(record.reporting_seeds))
         yield Next("No contrast was named beforehand: ask again, with fresh seeds", fresh)
@@ -79,26 +78,28 @@ def _one_rate(rows: pd.DataFrame, record: StudyRecord) -> Iterator[Next]:
 
 def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison) -> Iterator[Next]:
     """What would decide the contrasts that are undecided, though no run is missing; nothing where runs that
-    diverged are the reason."""
-    undecided = [one for one in comparison.tested if one.is_undecided and "diverged" not in (one.why or "")]
+    diverged are the reason. What would be blamed afterwards is not advised: a study, and a sweep that had
+    enough seeds for a verdict, is asked again with fresh ones."""
+    undecided = [one for one in comparison.tested if one.is_undecided]
     if record.is_copy or (rows["status"] == Status.STALE).any():
         yield Next(
             "These runs are of another machine or version, and more take all of them anew", again(record)
         )
         return
-    if any(one.brief == WORSE for one in comparison.caveats):
+    if any(note.brief == WORSE for note in comparison.notes):
         steps, epochs = rows["steps"].unique(), pd.to_numeric(rows["epochs"]).max()
         if len(steps) == 1 and not LONGER * epochs > MOST_EPOCHS:
             longer = changed(record, "longer", f"train.steps={LONGER * int(steps[0])}")
             yield Next("These models are worse than counting: train for longer before more seeds", longer)
     needed = max((one.more_seeds for one in undecided if one.more_seeds is not None), default=0)
-    seeds = needed + max(one.seeds for one in comparison.tested)
-    if record.looks and undecided:
+    most = max(one.seeds for one in comparison.tested)
+    seeds = needed + most
+    if record.looks:
         why = "Its last look left this undecided: ask again, with fresh seeds"
         yield Next(why, with_fresh_seeds(record, len(record.looks.seeds)))
     elif needed > MOST_SEEDS:
         yield Next(f"About {needed:,} more seeds would decide this, more than one trains")
-    elif needed and record.metric:  # declared beforehand, with its number of seeds
+    elif needed and (record.metric or most >= FEWEST) and (record.typed or record.command):
         yield Next(f"About {seeds:,} seeds would decide this: ask again", with_fresh_seeds(record, seeds))
     elif needed:
         why = f"About {counted(needed, 'more seed')} would decide this"

@@ -5,17 +5,15 @@ column of a paper in the size of type that its contents allow.
 """
 
 import re
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
-from ablate.analysis.contrasts import EQUAL
+from ablate.analysis.finding import Finding
 from ablate.analysis.variant import Variant
-from ablate.analysis.variants import mean_interval
 from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted_between, joined, lines_if, option
@@ -23,10 +21,10 @@ from ablate.reporting import tables
 from ablate.reporting.answers import place
 from ablate.reporting.cells import as_called
 from ablate.reporting.tables import escaped
-from ablate.reporting.words import confidence, interval
+from ablate.reporting.words import interval
 from ablate.store.columns import column_named
 
-MARK, SAME = "†", "‡"
+MARKS = {stats.BETTER: "†", stats.WORSE: "†", stats.EQUIVALENT: "‡"}
 COLUMN = 3.3 * 72  # points: the width of a column of a paper
 SIZES = {"small": 9, "footnotesize": 8, "scriptsize": 7}  # of type in LaTeX, in points, the largest first
 SMALLEST = "scriptsize"
@@ -64,8 +62,7 @@ def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
         table[column] = pd.Categorical(table[column], _in_order(table[column]), ordered=True)
     frame = table.pivot(index=down, columns=across, values="cell").fillna("")
     frame.columns = [*map(str, frame.columns)]
-    marked = table if _otherwise_equal(comparison) else table.iloc[:0]
-    return PaperTable(_caption(comparison, table, marked), frame.reset_index(), len(down), across)
+    return PaperTable(_caption(comparison, table), frame.reset_index(), len(down), across)
 
 
 def by_variant(comparison: Comparison) -> PaperTable:
@@ -81,32 +78,34 @@ def _as_rows(comparison: Comparison, table: pd.DataFrame, stub: Sequence[str]) -
     named = pd.DataFrame({"arm": arms}, table.index) if all(arms) else as_called(comparison, table, stub)
     seeds = {"seeds": table["n"].astype(str)} if table["n"].nunique() > 1 else {}
     frame = named.assign(**seeds, mean=table["cell"])
-    if _otherwise_equal(comparison):
-        rows = table
-        frame["difference"] = [*map(_difference, rows.to_dict("records"))]
+    found = [_of(comparison, name) for name in table["variant"]]
+    if _shared(comparison):
+        frame["difference"] = [_difference(of[0]) if of else "" for of in found]
     else:
-        rows = _contrasts(comparison, table)
-        frame = frame.loc[rows.index].mask(rows.duplicated("variant"), "").reset_index(drop=True)
-        frame["difference"] = [_difference(row) + _mark(row) for row in rows.to_dict("records")]
+        rows = [(at, one) for at, of in zip(table.index, found, strict=True) for one in of or [None]]
+        again = [at == before for (at, _), (before, _) in zip(rows, [(None, None), *rows], strict=False)]
+        frame = frame.loc[[at for at, _ in rows]].reset_index(drop=True).mask(pd.Series(again), "")
+        frame["difference"] = [_difference(one) + _mark(one) if one else "" for _, one in rows]
         titles = {name: one.title(comparison.varying) for name, one in comparison.variants.items()}
-        frame["baseline"] = rows["baseline"].map(titles).fillna("").to_list()
-    about = _about_differences(comparison, rows) if frame["difference"].any() else ""
-    caption = " ".join([_caption(comparison, table, rows), *lines_if(about, about)])
-    return PaperTable(caption, frame, len(named.columns))
+        frame["baseline"] = [titles[one.baseline.name] if one else "" for _, one in rows]
+    about = _about_differences(comparison) if frame["difference"].any() else ""
+    return PaperTable(
+        " ".join([_caption(comparison, table), *lines_if(about, about)]), frame, len(named.columns)
+    )
 
 
-def _about_differences(comparison: Comparison, rows: pd.DataFrame) -> str:
+def _about_differences(comparison: Comparison) -> str:
     """What the differences are to, and what their intervals are."""
-    tested = rows[rows["p"].notna()]
-    several = rows["baseline"].nunique() > 1
-    shared = f"{_shared(comparison, rows)}{', otherwise equal' if several else ''}"
-    to = f"to {shared if _otherwise_equal(comparison) else 'the baseline beside it'}"
-    if tested.empty:
+    tested = [one for one in _findings(comparison) if one.is_tested]
+    shared = _shared(comparison)
+    several = len({one.baseline.name for one in _findings(comparison)}) > 1
+    to = f"to {shared}{', otherwise equal' if several else ''}" if shared else "to the baseline beside it"
+    if not tested:
         return f"difference: {to}."
-    least, most = (f"{100 * level:.4g} %" for level in (tested["level"].min(), tested["level"].max()))
-    each = least if least == most else f"{least} to {most}"
-    pairs = tested["pairs"].dropna().astype(int)
-    over = f" over {counted_between(pairs.min(), pairs.max(), 'paired seed')}" if len(pairs) else ""
+    levels = [f"{100 * level:.4g} %" for level in sorted({one.level for one in tested})]
+    each = " to ".join([*dict.fromkeys([levels[0], levels[-1]])])
+    pairs = [one.pairs for one in tested if one.pairs is not None]
+    over = f" over {counted_between(min(pairs), max(pairs), 'paired seed')}" if pairs else ""
     return f"difference: {to}{over}, with its simultaneous interval (each at {each})."
 
 
@@ -154,68 +153,67 @@ def tidy(comparison: Comparison, keys: Sequence[str]) -> pd.DataFrame:
     return table[[*columns, "n", "mean", "half", "best", "verdict"]]
 
 
+def _findings(comparison: Comparison) -> list[Finding]:
+    """Those that were named beforehand or, without any, all."""
+    return comparison.family(comparison.families[0])
+
+
+def _of(comparison: Comparison, variant: str) -> list[Finding]:
+    return [one for one in _findings(comparison) if one.variant.name == variant]
+
+
 def _variants(comparison: Comparison) -> pd.DataFrame:
-    """Each variant once, preferably from a row in which it was compared, with half the width of its
-    interval, and with its mean as a cell."""
-    table = comparison.table.sort_values("p", na_position="last", kind="stable")
-    high = mean_interval(table[["n", "mean", "sd"]])["high"]
-    table = table.assign(half=high - table["mean"])
+    """Each variant once, with half the width of the 95 % interval of its mean, its verdict where it has one
+    contrast, whether it is the best by all comparisons with it, and its mean as a cell."""
+    table = comparison.summary.reset_index(drop=True)
     apart, unsure = set[str](), set[str]()  # variants that a comparison tells apart, or leaves open
-    for one in comparison.findings:
-        of = unsure if one.is_undecided else apart if one.verdict in stats.CLAIMS else set[str]()
+    for one in _findings(comparison):
+        of = (
+            unsure
+            if one.is_undecided
+            else apart
+            if one.verdict in (stats.BETTER, stats.WORSE)
+            else set[str]()
+        )
         of |= {one.variant.name, one.baseline.name}
-    table["best"] &= table["variant"].isin(apart - unsure)
-    is_told = _otherwise_equal(comparison)
-    table["cell"] = [_cell(row, _mark(row) if is_told else "") for row in table.to_dict("records")]
-    return table.drop_duplicates("variant").sort_values(
-        ["mean", "variant"],
-        ascending=[not comparison.higher_is_better, True],
-        kind="stable",
+    first = {name: of[0] for name in table["variant"] if (of := _of(comparison, name))}
+    is_told = bool(_shared(comparison))
+    half = _half(table)
+    best = (table["mean"] == table["mean"].iloc[0]) & table["variant"].isin(apart - unsure)
+    best &= comparison.higher_is_better is not None
+    marks = [_mark(first[name]) if is_told and name in first else "" for name in table["variant"]]
+    cells = [
+        f"{mean:.3f}{'' if h != h else f' ± {h:.3f}'}{mark}"
+        for mean, h, mark in zip(table["mean"], half, marks, strict=True)
+    ]
+    return table.assign(
+        half=half,
+        best=best,
+        verdict=[first[name].verdict if name in first else "" for name in table["variant"]],
+        cell=[f"**{cell}**" if is_best else cell for cell, is_best in zip(cells, best, strict=True)],
     )
 
 
-def _otherwise_equal(comparison: Comparison) -> bool:
-    """Whether what all baselines have in common says which is whose: each variant has one, which differs from
-    it in that alone; or there is one baseline for all."""
-    rows = comparison.table[comparison.table["baseline"].notna()]
-    if rows["baseline"].nunique() < 2:
-        return True
-    common = _common([comparison.variants[name] for name in rows["baseline"].unique()], comparison.varying)
-    pairs = [(one.variant.levels, one.baseline.levels) for one in comparison.findings]
-    return bool(common) and all({**levels, **common} == base for levels, base in pairs)
+def _half(table: pd.DataFrame) -> pd.Series:
+    """Half the width of the 95 % t-interval of each mean; NaN for one seed."""
+    from scipy.special import stdtrit
+
+    n = table["n"].astype(float).where(table["n"] > 1)
+    return -stdtrit(n - 1, stats.ALPHA / 2) * table["sd"] / n**0.5
 
 
-def _contrasts(comparison: Comparison, table: pd.DataFrame) -> pd.DataFrame:
-    """The contrasts of the first family that has any, variants as in the table, with their places there; a
-    variant without one has a row of its own."""
-    rows = comparison.table[comparison.table["baseline"].notna()]
-    rows = rows[rows["family"] == rows["family"].iloc[0]]
-    places = pd.DataFrame({"variant": table["variant"], "place": table.index})
-    return places.merge(rows, "left", "variant").set_index("place").rename_axis(None)
+def _mark(one: Finding) -> str:
+    return MARKS.get(one.verdict, "")
 
 
-def _mark(row: Mapping[Hashable, Any]) -> str:
-    return MARK if row["verdict"] in stats.CLAIMS else SAME if row["verdict"] == stats.EQUIVALENT else ""
+def _difference(one: Finding) -> str:
+    if not one.verdict:
+        return one.why.partition(":")[0]
+    ends = interval(one.low, one.high, ".3f")
+    return "" if one.diff != one.diff else f"~ {ends}" if one.is_undecided else f"{one.diff:+.3f} {ends}"
 
 
-def _cell(row: Mapping[Hashable, Any], mark: str) -> str:
-    half = "" if row["half"] != row["half"] else f" ± {row['half']:.3f}"
-    text = f"{row['mean']:.3f}{half}{mark}"
-    return f"**{text}**" if row["best"] else text
-
-
-def _difference(row: Mapping[Hashable, Any]) -> str:
-    if row["verdict"] in (stats.IDENTICAL, EQUAL):
-        return row["verdict"]
-    return (
-        ""
-        if row["diff"] != row["diff"]
-        else f"{row['diff']:+.3f} {interval(row['low'], row['high'], '.3f')}".rstrip()
-    )
-
-
-def _caption(comparison: Comparison, table: pd.DataFrame, rows: pd.DataFrame) -> str:
-    """rows: the contrasts that are marked."""
+def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
     low, high = int(table["n"].min()), int(table["n"].max())
     metric = column_named(comparison.metric).words
     parts = [
@@ -223,35 +221,44 @@ def _caption(comparison: Comparison, table: pd.DataFrame, rows: pd.DataFrame) ->
         + (" ± half of its 95 % t-interval." if high > 1 else ".")
     ]
     where = place(comparison.rows)
-    parts += [f"{where}."] if where else []
-    if table["best"].any():
-        which = "highest" if comparison.higher_is_better else "lowest"
-        parts.append(f"Bold: the {which} mean, if all comparisons with it are decided.")
-    is_told = _otherwise_equal(comparison)
-    if rows["verdict"].isin(stats.CLAIMS).any():
-        which = f", {_shared(comparison, rows)}," if is_told else ""
-        by = f"by the simultaneous {confidence(comparison)} interval"
-        parts.append(f"{MARK}: differs from its baseline{which} {by}.")
-    if rows["verdict"].eq(stats.EQUIVALENT).any():
-        parts.append(f"{SAME}: equivalent to its baseline within ±{comparison.margin:g}.")
-    if same := comparison.identical:
-        names = "; ".join(one.variant.name for one in same)
-        parts.append(f"Identical to its baseline in every run: {names}.")
+    parts += lines_if(where, f"{where}.")
+    which = "highest" if comparison.higher_is_better else "lowest"
+    parts += lines_if(table["best"].any(), f"Bold: the {which} mean, if all comparisons with it are decided.")
+    verdicts = {one.verdict for one in _findings(comparison)}
+    shared = _shared(comparison)
+    told = f", {shared}," if shared else ""
+    parts += lines_if(
+        verdicts & {stats.BETTER, stats.WORSE},
+        f"{MARKS[stats.BETTER]}: differs from its baseline{told} by the simultaneous"
+        f" {100 * (1 - stats.ALPHA):g} % interval.",
+    )
+    parts += lines_if(
+        stats.EQUIVALENT in verdicts,
+        f"{MARKS[stats.EQUIVALENT]}: equivalent to its baseline within ±{comparison.margin:g}.",
+    )
     return " ".join(parts)
 
 
-def _common(variants: Sequence[Variant], columns: Collection[str]) -> dict[str, str]:
+def _shared(comparison: Comparison) -> str:
+    """What all baselines have in common, in English, if it says which is whose: each variant has one, which
+    differs from it in that alone, or there is one baseline for all; else empty."""
+    findings = _findings(comparison)
+    baselines = [*{one.baseline.name: one.baseline for one in findings}.values()]
+    if not baselines:
+        return ""
+    common = _common(baselines, comparison.varying)
+    pairs = [(one.variant.levels, one.baseline.levels) for one in findings]
+    is_told = bool(common) and all({**levels, **common} == base for levels, base in pairs)
+    if len(baselines) > 1 and not is_told:
+        return ""
+    told, words = common or _common(baselines, comparison.shown), baselines[0].words
+    return joined([words.get(key) or _in_english(key, level) for key, level in told.items() if level])
+
+
+def _common(variants: Sequence[Variant], columns: Sequence[str]) -> Mapping[str, str]:
     """The levels of these columns that all variants share."""
     first, *rest = [one.levels for one in variants]
     return {key: first[key] for key in columns if all(other.get(key) == first[key] for other in rest)}
-
-
-def _shared(comparison: Comparison, rows: pd.DataFrame) -> str:
-    """What all baselines have in common, in English, of what varies; if that is nothing, of all."""
-    baselines = [comparison.variants[name] for name in sorted({*rows["baseline"].dropna()})]
-    told = _common(baselines, comparison.varying) or _common(baselines, comparison.shown)
-    words = baselines[0].words
-    return joined([words.get(key) or _in_english(key, level) for key, level in told.items() if level])
 
 
 def _in_english(column: str, level: str) -> str:

@@ -20,7 +20,7 @@ from ablate.store.columns import FORMULA, SEED_COLUMNS
 # Columns to leave out in a narrow terminal, the first one first.
 LEAST = (
     *("question", "wall_s", "tokens_per_s", "error", "match_error", "params", "corpus", "steps", "sd"),
-    *("p_holm", "study", "null", "untrained", "smallest", "median", "best", "mean"),
+    *("study", "null", "untrained", "smallest", "median", "mean"),
 )
 
 
@@ -88,7 +88,7 @@ def lines_of(
         for name in frame.columns
     ]
     rows, left_out = fitted(columns, width)
-    strong = [True, *(mark is True or mark == "true" for mark in frame.get("best", [False] * len(frame)))]
+    strong = [True, *[False] * len(frame)]
     lines = [
         f"\x1b[1m{line}\x1b[0m\n" if bold and mark else f"{line}\n"
         for row, mark in zip(rows, strong, strict=True)
@@ -153,8 +153,6 @@ def readable(name: object, value: Any) -> str:
     seeds, which are labels, without."""
     if is_empty(value):
         return ""
-    if name == "best":
-        return "best" if value else ""
     if isinstance(value, bool | np.bool):
         return str(value).lower()
     if isinstance(value, float):

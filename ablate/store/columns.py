@@ -33,6 +33,7 @@ Role = Literal["identity", "config", "seed", "derived", "metric", "resource", "p
 Kind = Literal["text", "word", "json", "boolean", "choice", "whole", "number"]
 
 SPLITS = {"train": "training", "val": "validation", "test": "test"}  # by what their metrics begin with
+OF_TEST = {"mix_loss": "val_loss"}  # of the test split by another name, with the metric of validation
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class Column:
     @property
     def split(self) -> str:
         """The split that a metric is of; empty for any other column."""
-        return SPLITS.get(self.name.partition("_")[0], "") if self.role == "metric" else ""
+        prefix = "test" if self.name in OF_TEST else self.name.partition("_")[0]
+        return SPLITS.get(prefix, "") if self.role == "metric" else ""
 
 
 TABLE = (
@@ -210,8 +212,10 @@ def column_named(name: str) -> Column:
 
 
 def on_validation(metric: str) -> str:
-    """The metric of the validation split by which a study that reports `metric` chooses values."""
-    return metric.replace("test_", "val_", 1) if column_named(metric).split == "test" else metric
+    """The metric of the validation split by which a study that reports `metric` chooses values; itself, if
+    there is none."""
+    twin = OF_TEST.get(metric) or metric.replace("test_", "val_", 1)
+    return twin if column_named(metric).split == "test" and twin in _BY_NAME else metric
 
 
 def of_role(*roles: Role) -> tuple[str, ...]:

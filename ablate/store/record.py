@@ -42,15 +42,40 @@ class Decided:
     verdict: str
 
 
+@dataclass(frozen=True)
+class Side:
+    """A side of a contrast. arm: what the study calls it. runs: the ids of its runs that report, as far as
+    they are known."""
+
+    weight: float
+    arm: str
+    runs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedContrast:
+    """A contrast that a study declared, as a weighted sum of arms. equal: whether the arms are one function
+    by construction, which nothing tests. beforehand: whether it was written down before two of its arms had
+    results, whichever study made them."""
+
+    name: str
+    sides: list[Side]
+    equal: bool = False
+    beforehand: bool = True
+
+    @property
+    def runs(self) -> set[str]:
+        return {run_id for side in self.sides for run_id in side.runs}
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlannedLooks:
     """The looks of a study. at: the numbers of seeds, the last one that of `seeds`, which are in the order in
-    which they are trained. contrasts: how many are tested. decided: the contrasts that are, by name.
-    may_follow: how many runs there may be at most that are not listed yet."""
+    which they are trained. decided: the contrasts that are, by name. may_follow: how many runs there may be
+    at most that are not listed yet."""
 
     at: list[int]
     seeds: list[int]
-    contrasts: int
     decided: Mapping[str, Decided] = field(default_factory=dict)
     may_follow: int = 0
 
@@ -65,8 +90,9 @@ class StudyRecord:
     use in a sentence. typed: the arguments of the last `ablate run` that asked for the study, with -m;
     command: the command, if it was another. study: NAME of study=NAME. digest: the SHA-256 of the file that
     declared it before its first result. config_dir: the value of -cd. is_copy: whether it was read outside
-    its store. grew: the numbers of seeds of a study without looks, if there were results each time before it
-    got more. left_out: by variant, why it can't be built. roles: by run id; chosen: by arm.
+    its store. contrasts: those of `primary`, each with the runs of its arms. grew: the numbers of seeds of a
+    sweep without looks, if it could have had a verdict each time before it got more. left_out: by variant,
+    why it can't be built. roles: by run id; chosen: by arm.
     """
 
     name: str
@@ -92,6 +118,7 @@ class StudyRecord:
     is_copy: bool = field(default=False, compare=False)
     threads: int | None = None
     looks: PlannedLooks | None = None
+    contrasts: list[PlannedContrast] = field(default_factory=list)
     grew: list[int] = field(default_factory=list)
     left_out: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, Role] = field(default_factory=dict)
@@ -101,7 +128,19 @@ class StudyRecord:
     def arm_of(self) -> dict[str, str]:
         """The name of the arm at whose own value a run is, by run id."""
         named = ((run_id, role.values.get("tuned")) for run_id, role in self.roles.items())
-        return {run_id: names[0] for run_id, names in named if names}
+        of_roles = {run_id: names[0] for run_id, names in named if names}
+        sides = [side for one in self.contrasts for side in one.sides] if self.arms else []
+        return {run_id: side.arm for side in sides for run_id in side.runs} | of_roles
+
+    @property
+    def family(self) -> int:
+        """How many contrasts are tested as one family: those of the declaration, whatever rows there are."""
+        return sum(not one.equal for one in self.contrasts)
+
+    @property
+    def reporting_runs(self) -> set[str]:
+        """The runs that are not of development."""
+        return {run for run in self.runs if run not in self.roles or self.roles[run].phase == "report"}
 
     @property
     def own_keys(self) -> set[str]:

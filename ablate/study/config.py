@@ -11,21 +11,21 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from ablate.analysis.looks import Decisions, Looks
+from ablate.analysis.stats import Judged
 from ablate.analysis.variants import USABLE
 from ablate.compose.composer import Overrides
 from ablate.config.conditions import Where
-from ablate.config.contrast import MARGIN, Contrasts
+from ablate.config.contrast import FEWEST, MARGIN, Contrasts
 from ablate.config.gone import line_on
 from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, ErrorText, Rule, as_override, as_value, did_you_mean
 from ablate.config.schema import RunConfig
 from ablate.store.columns import METRICS, Row, Status, column_named
 from ablate.store.record import Choice, Role, keys_of_arms
+from ablate.study.plan import Plan, places
 
 Rows = Mapping[Overrides, Row]
 SEED = "seed="
-FEWEST = 2  # paired seeds that an interval takes
 
 
 class InTurn(Rule):
@@ -75,8 +75,7 @@ class Ascending(Rule):
         if value and (min(value) < FEWEST or sorted({*value}) != value):
             raise ConfigError(
                 f"{path}={as_override(value)}: looks are numbers of seeds, each above the one before and"
-                f" none below"
-                f" {FEWEST}, which an interval takes; write [8, 12, 16], or [] for a fixed design"
+                f" none below {FEWEST}, which a verdict takes; write [8, 12, 16], or [] for a fixed design"
             )
 
 
@@ -111,14 +110,20 @@ class Design:
     """Which runs come next. This is the design of a grid, and of any sweep: every combination.
 
     levels: override key -> values, in the syntax of overrides, for all keys that were given. arms: what is
-    compared. looks: at which arms may stop before the last seed. needs_test_split: whether it
-    reports on the test split.
+    compared, and names: what the first overrides of each are called. plan: what is judged, and at which looks
+    arms may stop before the last seed. needs_test_split: whether it reports on the test split.
     """
 
     levels: Mapping[str, Sequence[str]]
     arms: Sequence[Overrides] = ((),)
-    looks: Looks | None = None
+    names: Mapping[Overrides, str] = field(default_factory=dict)
+    plan: Plan | None = None
     needs_test_split: ClassVar[bool] = False
+
+    @property
+    def looks(self) -> Plan | None:
+        """The plan, if it has looks."""
+        return self.plan if self.plan and self.plan.at else None
 
     def propose(self, rows: Rows) -> list[Overrides]:
         """The runs to train next; none when the study is complete, or waits for runs that are under way."""
@@ -130,16 +135,16 @@ class Design:
 
     def _up_to(self, when: Literal["now", "most"], rows: Rows) -> list[Overrides]:
         new = [overrides for overrides in self.members(rows) if overrides not in rows]
-        if (now := self.decisions(rows)) is None:
+        if not (looks := self.looks) or (now := self.standing(rows)) is None:
             return new
-        looks, seeds = now.looks, dict(zip(now.looks.arms, now.seeds_wanted(when), strict=True))
+        wanted, order = looks.seeds_wanted(now, when), {seed: at for at, seed in enumerate(looks.seeds)}
 
         def place(run: Overrides) -> int:  # of its seed among those that report; -1 if it is none of them
-            return looks.seeds.index(seed) if (seed := seed_of(run)) in looks.seeds else -1
+            return order.get(seed_of(run), -1)
 
-        return sorted((run for run in new if place(run) < seeds.get(self.arm_of(run), 0)), key=place)
+        return sorted((run for run in new if place(run) < wanted.get(self.arm_of(run), 0)), key=place)
 
-    def decisions(self, rows: Rows) -> Decisions | None:
+    def standing(self, rows: Rows) -> Judged | None:
         """What the looks have decided by these rows; None without looks."""
         if (looks := self.looks) is None:
             return None
@@ -153,7 +158,14 @@ class Design:
                     values[a, s] = np.nan if value is None else value
                     lost[a, s] = row["status"] == Status.DIVERGED or np.isinf(values[a, s])
         values[lost] = np.nan
-        return looks.decide(values, lost)
+        return looks.stand(values, lost)
+
+    def reporting(self, ids: Mapping[Overrides, str], rows: Rows) -> dict[Overrides, list[str]]:
+        """The ids of the runs by which each arm is judged. ids: of all runs so far."""
+        runs: dict[Overrides, list[str]] = {}
+        for run, run_id in ids.items():
+            runs.setdefault(self.arm_of(run), []).append(run_id)
+        return runs
 
     def members(self, rows: Rows) -> Collection[Overrides]:
         """Every run of the study that follows from these rows, if no look ends it earlier."""
@@ -165,10 +177,15 @@ class Design:
         return combinations({key: values for key, values in self.levels.items() if key != "seed"}, self.arms)
 
     def name(self, arm: Overrides) -> str:
-        """What one of `compared` is called: the overrides that distinguish it from others."""
-        arms = self.compared
-        shared = set(arms[0]).intersection(*arms)
-        return " ".join(override for override in arm if override not in shared) or " ".join(arm)
+        """What one of `compared` is called: its name, and the overrides that distinguish it from others."""
+        own = max((one for one in self.names if arm[: len(one)] == one), key=len, default=())
+        shared = set(self.compared[0]).intersection(*self.compared)
+        others = (one for one in arm[len(own) :] if one not in shared and self.tells_apart(one))
+        return " ".join(filter(None, [self.names.get(own), *others])) or " ".join(arm)
+
+    def tells_apart(self, override: str) -> bool:
+        """Whether a name has this override."""
+        return True
 
     def first_runs(self, arm: Overrides) -> list[Overrides]:
         """Runs of one of `compared`, all at one seed: at each value at which it may be trained."""
@@ -291,10 +308,15 @@ class StudyConfig:
         """The arms, each with every combination of these levels."""
         return combinations(levels, self.named_arms)
 
-    def places(self, levels: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[str]]]:
-        """The levels, one of each key, at which the contrast of two arms differs in what it sets; each with
-        what it is called, as the end of a clause."""
-        return {"": {key: [*values[:1]] for key, values in levels.items()}}
+    def places(self, levels: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Overrides]]:
+        """The arms by name at each combination of the levels of its factors, as `plan.places`."""
+        at = {key: values for key, values in levels.items() if key not in self.of_no_arm}
+        return places(self.arms_at, [*self.named_arms.values()], at)
+
+    @property
+    def of_no_arm(self) -> set[str]:
+        """The keys that tell runs of one arm apart."""
+        return {"seed"}
 
     @property
     def of_kind(self) -> dict[str, Any]:
@@ -310,4 +332,4 @@ class StudyConfig:
     def design(self, levels: Mapping[str, Sequence[str]]) -> Design:
         """What says which runs come next. levels: by key, those of the study unless the command line gives
         others, and those of all other keys given. Raises ConfigError."""
-        return Design(levels, [*self.named_arms])
+        return Design(levels, [*self.named_arms], self.named_arms)

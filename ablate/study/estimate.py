@@ -29,7 +29,7 @@ from ablate.study.launchers import Launcher
 from ablate.study.study import Study, one_of_each
 from ablate.training.evaluate import scores
 
-ALPHA, POWER = 0.05, 0.8  # at which a difference shows
+POWER = 0.8  # at which a difference shows
 STEPS, WARM_UP = 8, 2  # steps to time, and how many of them to ignore
 LONG_S = 5.0  # stop after this long, even with fewer steps
 WINDOWS = 64  # the most windows to evaluate
@@ -120,12 +120,11 @@ def _difference(study: Study, record: StudyRecord, seeds: int) -> float | None:
     known, and of too few seeds for a verdict."""
     arms = len(study.design.compared)
     sd = USUAL_SD.get(record.metric or "val_loss")
-    fewest = FEWEST if record.metric is None else 2
-    if sd is None or seeds < fewest or arms < 2 or record.demonstration:
+    if sd is None or seeds < FEWEST or arms < 2 or record.demonstration:
         return None
     looks, contrasts = study.design.looks, study.contrasts or arms - 1
     share = float(spending(looks.at)[-1]) if looks else 1.0  # of the level, at the last look
-    return float(stats.least_difference(seeds, sd, ALPHA * share / contrasts, power=POWER))
+    return float(stats.least_difference(seeds, sd, stats.ALPHA * share / contrasts, power=POWER))
 
 
 def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None = 1) -> float:

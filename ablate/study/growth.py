@@ -1,24 +1,29 @@
 """How a study may grow: the record of what is asked for, merged into that of what was asked for before."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+from ablate.config.contrast import FEWEST
 from ablate.files.atomic import StoreError
 from ablate.phrases import first_few
-from ablate.store.record import PlannedLooks, Role, StudyRecord
+from ablate.store.record import PlannedContrast, PlannedLooks, Role, StudyRecord
 
 
 def grown(
-    old: StudyRecord | None, new: StudyRecord, has_results: Callable[[str], bool] = lambda study: True
+    old: StudyRecord | None,
+    new: StudyRecord,
+    has_results: Callable[[str], bool] = lambda study: True,
+    ended: Callable[[], Collection[str]] = set,
 ) -> StudyRecord:
-    """The record after `new` is merged into `old`: a grid may grow by levels and seeds, a list of single runs
-    by runs. Raises StoreError for any other change.
+    """The record after `new` is merged into `old`: a declared study may grow by seeds, any other grid by
+    levels, too, a list of single runs by runs. Raises StoreError for any other change.
 
     has_results: whether the study of a name has results. Until then, what it declares may still change.
+    ended: the ids of all runs with results, by which a contrast is known that was not named beforehand.
     """
     if old is None:
-        return new
-    name, way_out = new.name, "a study may only grow by levels and seeds; give another name, as name=NAME"
+        return replace(new, contrasts=_contrasts([], new.contrasts, ended))
+    name, way_out = new.name, "a study may only grow by seeds; give another name, as name=NAME"
     if old.kind != new.kind:
         raise StoreError(
             f"name={name}: a study of that name holds a {old.kind}, this is a {new.kind}; {way_out}"
@@ -30,28 +35,29 @@ def grown(
             raise StoreError(
                 f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"
             )
-    # Looks judge a family of contrasts at a level that its size sets, so they keep its levels.
-    of_old, of_new = (
-        {key: sorted(of) for key, of in one.factors.items()} if old.looks else {} for one in (old, new)
-    )
     seeds = new.looks.seeds if new.looks else new.reporting_seeds
-    if old.looks and of_old == of_new and seeds != old.looks.seeds and has_results(name):
+    if old.looks and old.factors == new.factors and seeds != old.looks.seeds and has_results(name):
         raise StoreError(
             f"name={name}: its looks take the seeds {first_few(old.looks.seeds)}, the last one at"
             f" {old.looks.at[-1]} of them; a study goes on beyond its last look, or with other seeds, only"
             " under another name, as name=NAME"
         )
-    was, now = of_old | old.declaration, of_new | new.declaration
+    was, now = old.declaration, new.declaration
+    if old.metric:  # a command may ask for fewer levels, but for no others
+        was |= {key: sorted(of) for key, of in old.factors.items()}
+        now |= {key: sorted({*old.factors.get(key, ()), *of}) for key, of in new.factors.items()}
     for key in dict.fromkeys([*was, *now]):
         if was.get(key) != now.get(key) and has_results(name):
             raise StoreError(
                 f"name={name}: {key} was {was.get(key)} when the study began, and there are results since;"
                 " give another name, as name=NAME: what is finished is not run again"
             )
-    levels = {} if new.looks else old.factors
+    is_kept = old.declaration == new.declaration
+    levels = {} if new.metric and not has_results(name) else old.factors
     return replace(
         new,
         digest=old.digest if old.digest != new.digest and has_results(name) else new.digest,
+        contrasts=_contrasts(old.contrasts if is_kept else [], new.contrasts, ended),
         looks=with_looks(old, new.looks).looks,
         grew=_grew(old, new, has_results),
         factors={key: list(dict.fromkeys([*levels.get(key, ()), *of])) for key, of in new.factors.items()},
@@ -68,6 +74,27 @@ def grown(
     )
 
 
+def _contrasts(
+    old: Sequence[PlannedContrast], new: Sequence[PlannedContrast], ended: Callable[[], Collection[str]]
+) -> list[PlannedContrast]:
+    """The contrasts with all their runs. One was named beforehand unless two of its arms have results when
+    its runs are first written down."""
+    known, results = {one.name: one for one in old}, None
+    merged = [one for one in old if one.name not in {other.name for other in new}]
+    for one in new:
+        if (was := known.get(one.name)) and was.runs:
+            ids = {side.arm: side.runs for side in was.sides}
+            sides = [replace(side, runs=sorted({*ids.get(side.arm, ()), *side.runs})) for side in one.sides]
+            merged.append(replace(one, sides=sides, beforehand=was.beforehand))
+        elif one.runs:
+            results = {*ended()} if results is None else results
+            with_results = sum(not results.isdisjoint(side.runs) for side in one.sides)
+            merged.append(replace(one, beforehand=with_results < 2))
+        else:
+            merged.append(one)
+    return merged
+
+
 def _is_tried(variant: str, record: StudyRecord) -> bool:
     """Whether the variant of this name is one of the record's, which says so if it can't be built now."""
     settings = [word.partition("=") for word in variant.split(" ")]
@@ -82,10 +109,10 @@ def with_looks(record: StudyRecord, looks: PlannedLooks | None) -> StudyRecord:
 
 
 def _grew(old: StudyRecord, new: StudyRecord, has_results: Callable[[str], bool]) -> list[int]:
+    """Fewer seeds than a verdict takes tell nobody whether more are wanted."""
     before, after = {*old.reporting_seeds}, {*old.reporting_seeds, *new.reporting_seeds}
-    may_not_grow = new.looks or new.metric is None
-    # A tuned study has no reporting seeds until it has chosen its values.
-    if may_not_grow or not before or after == before or not has_results(new.name):
+    may_grow = new.looks or new.is_one_by_one or len(before) < FEWEST
+    if may_grow or after == before or not has_results(new.name):
         return old.grew
     return [*(old.grew or [len(before)]), len(after)]
 

@@ -84,7 +84,7 @@ class Loop:
         record = self.study.record(runs, self.rows, self.ids)
         self.store.require_place(record.name)
         before = self.store.read_study(record.name)
-        self.study.check_primary(runs, before)
+        self.study.check_primary()
         whole = self._grown(before, record, runs)  # refuses what a run would
         threads = self._threads(whole, runs)
         record = replace(record, threads=whole.threads)  # with the levels of this command alone
@@ -114,7 +114,8 @@ class Loop:
         record = self.study.record(runs, self.rows, self.ids)
         if self.record is None:
             self.store.require_place(record.name)
-            self.study.check_primary(runs, self.store.read_study(record.name))
+            self.store.read_study(record.name)  # refuses what ablate did not write
+            self.study.check_primary()
         for run in runs.values():
             require_as_begun(run, self.store)
         self.known |= {run.name: self.store.run(run.name).stamp() for run in runs.values()}
@@ -137,10 +138,10 @@ class Loop:
             else:
                 continue
             del self.pending[overrides]
-        if now := self.study.design.decisions(self.rows):
-            for line in now.lines(self.passed):
+        if (looks := self.study.design.looks) and (now := self.study.design.standing(self.rows)):
+            for line in looks.lines(now, self.passed):
                 self.lines.say(line)
-            self.passed = now.passed
+            self.passed = looks.passed(now)
             self.lines.place.may_follow = self.study.design.may_follow(self.rows)
 
     def _locate(self) -> None:
@@ -175,6 +176,7 @@ class Loop:
             before,
             record,
             has_results=lambda study: any(row["status"] in RESULTS for row in self.store.study_rows(study)),
+            ended=self.store.results,
         )
 
     def _threads(self, before: StudyRecord | None, runs: Mapping[Overrides, PlacedRun]) -> int:

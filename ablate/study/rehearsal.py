@@ -44,20 +44,20 @@ def rehearse(sweep: Sweep, count: int) -> Rehearsals:
     """The sweep's study with simulated runs, `count` times with other seeds. Raises ConfigError."""
     study = Study(sweep)
     design = _judged(study)
-    looks, runs = design.looks, list[int]()
-    assert looks, "it has at least one"
-    of_arms = [effect_on(study.run_of(arm).config) for arm in looks.arms]
-    effects = np.array([of_arms[one] - of_arms[base] for one, base in looks.pairs])
+    plan, runs = design.plan, list[int]()
+    assert plan, "it has contrasts"
+    of_arms = {arm: effect_on(study.run_of(arm).config) for arm in plan.arms}
+    effects = np.array([sum(w * of_arms[arm] for w, arm in one.sides) for one in plan.contrasts])
     right, wrong = (np.zeros((count, len(effects)), bool) for _ in range(2))
     seeds = np.zeros(len(effects))
     for number in range(count):
         rows = _rows(study, design, number)
-        now = design.decisions(rows)
+        now = design.standing(rows)
         assert now, "it looks"
         runs.append(sum(row["status"] != Absent.EXCLUDED for row in rows.values()))
-        right[number], wrong[number] = judged(now.verdict, effects, looks.margin, looks.metric)
+        right[number], wrong[number] = judged(now.verdict, effects, plan.margin, plan.metric)
         seeds += now.seeds
-    names = map(looks.contrast, looks.pairs)
+    names = [one.name for one in plan.contrasts]
     each = zip(names, effects, right.mean(0), wrong.mean(0), seeds / count, strict=True)
     contrasts = [Rehearsed(name, *map(float, numbers)) for name, *numbers in each]
     return Rehearsals(count, sum(runs) / count, float(wrong.any(1).mean()), contrasts)
@@ -69,10 +69,8 @@ def judged(
     """Which verdicts are right, and which are wrong, where the true differences are `effect`, in nats.
     Equivalent is right within the margin, of a metric in other units at no difference."""
     most = margin if column_named(metric).unit == "nats" and not math.isnan(margin) else 0.0
-    is_better, is_worse = (
-        np.char.startswith(verdict_K.astype(str), word) for word in (stats.BETTER, stats.WORSE)
-    )
-    is_equal = np.isin(verdict_K, [stats.EQUIVALENT, stats.IDENTICAL])
+    verdicts = (stats.BETTER, stats.WORSE, stats.EQUIVALENT)
+    is_better, is_worse, is_equal = (verdict_K == verdict for verdict in verdicts)
     right = is_better & (effect_K < 0) | is_worse & (effect_K > 0) | is_equal & (np.abs(effect_K) <= most)
     return right, (is_better | is_worse | is_equal) & ~right
 
@@ -83,9 +81,9 @@ def _judged(study: Study) -> Design:
         raise ConfigError(
             "--rehearse N: only a study with primary contrasts can be right or wrong; rehearse this one once"
         )
-    design, looks = study.design, study.matched
-    assert looks, "it has contrasts"
-    return design if design.looks else replace(design, looks=replace(looks, at=[len(looks.seeds)]))
+    design, plan = study.design, study.design.plan
+    assert plan, "it has contrasts"
+    return design if plan.at else replace(design, plan=replace(plan, at=[len(plan.seeds)]))
 
 
 def _rows(study: Study, design: Design, number: int) -> dict[Overrides, Row]:

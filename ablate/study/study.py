@@ -10,11 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ablate.analysis.contrasts import not_shown, primary_pairs
-from ablate.analysis.controls import equal_variants
 from ablate.analysis.frames import frame
-from ablate.analysis.looks import Looks, usual, usual_seeds
-from ablate.analysis.stats import UNDECIDED
+from ablate.analysis.looks import usual, usual_seeds
 from ablate.analysis.variants import Settings, settings_of
 from ablate.compose.composer import Mistake, NotComposed, Overrides, Setting, remembered
 from ablate.compose.sweep import Sweep
@@ -28,10 +25,10 @@ from ablate.execution.formulas import before_training
 from ablate.execution.run import PlacedRun, Run, prepare
 from ablate.live import checking
 from ablate.phrases import first_few
-from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord
+from ablate.store.record import ONE_BY_ONE, PlannedLooks, StudyRecord
 from ablate.study.config import Design, Rows, StudyConfig
-from ablate.study.contrasts import expanded
 from ablate.study.kinds import declared
+from ablate.study.plan import Plan, contrasts_of
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 # What study.json keeps as every kind of study declares it.
@@ -64,10 +61,8 @@ class Study:
         self._of_variant = remembered(lambda variant: prepare(sweep.configs.with_seeds(variant, {})))
         config = declared(sweep) if sweep.study else None
         self._arrange(config if config is None or config.seeds else self._with_usual_seeds(config))
-        if self.config:
-            at = self._looks_at(self.config)
-            if at and (looks := self._matched(self.config)):
-                self.design = replace(self.design, looks=replace(looks, at=at))
+        if self.config and (plan := self._plan(self.config)):
+            self.design = replace(self.design, plan=replace(plan, at=self._looks_at(self.config)))
 
     def _arrange(self, config: StudyConfig | None) -> None:
         """Settle which runs are possible: those of this config, as the command line changes it."""
@@ -77,7 +72,6 @@ class Study:
                 f"{twice[0]}: the arms of this study set it; leave it out, or write a study of your own"
             )
         levels = {key: of.values for key, of in self.settings.items()}
-        config = self.config = config and expanded(config, levels, self.sweep.configs)
         self.design = config.design(levels) if config else Design(levels)
         self.conditions = config.where if config else []
 
@@ -89,8 +83,8 @@ class Study:
         if not count:
             self._arrange(replace(config, seeds=[str(first)]))
             assert self.config is not None, "there is one"
-            looks = self._matched(self.config)
-            count = usual_seeds(looks.contrasts if looks else 0)
+            plan = self._plan(self.config)
+            count = usual_seeds(plan.family if plan else 0)
         return replace(config, seeds=[str(seed) for seed in range(first, first + count)])
 
     def _looks_at(self, config: StudyConfig) -> list[int]:
@@ -124,8 +118,8 @@ class Study:
             return []
         return usual(seeds) if given is None else given
 
-    def _matched(self, config: StudyConfig) -> Looks | None:
-        """Looks at the primary contrasts as pairs of arms, none so far; None if no arm can be built."""
+    def _plan(self, config: StudyConfig) -> Plan | None:
+        """The contrasts as sums of arms, without looks; None if no arm can be built."""
         runs = dict[Overrides, Run]()
         for arm in self.design.compared:
             try:
@@ -137,33 +131,24 @@ class Study:
         if not runs:
             return None
         variants = settings(runs.values())
-        place = {run.run_id: at for at, run in reversed([*enumerate(runs.values())])}
-        of_variant = [place[run_id] for run_id in variants.table["run_id"]]
-        try:
-            pairs, _ = primary_pairs(variants, config.primary, free=config.free)
-        except ConfigError as error:
-            raise ConfigError(f"study.primary: {error}") from error
-        equal = [k for k, other in enumerate(equal_variants(variants, pairs)) if other is not None]
-        return Looks(
-            at=[],
-            pairs=[(of_variant[one], of_variant[base]) for one, base in pairs],
-            equal=equal,
-            contrasts=len(pairs) - len(equal),
-            metric=config.metric,
-            margin=math.nan if config.margin is None else config.margin,
-            seeds=self.design.levels["seed"],
-            arms={arm: self.design.name(arm) for arm in runs},
+        place = {run_id: at for at, run_id in enumerate(variants.table["run_id"])}
+        names = {arm: self.design.name(arm) for arm in runs}
+        contrasts = contrasts_of(
+            config.primary,
+            variants,
+            {arm: place[run.run_id] for arm, run in runs.items() if run.run_id in place},
+            config.places(self.design.levels),
+            names,
+            config.free,
         )
-
-    @property
-    def matched(self) -> Looks | None:
-        """The contrasts chosen in advance, with the looks of the design, if any; None for a plain sweep."""
-        return self.design.looks or (self._matched(self.config) if self.config else None)
+        margin = math.nan if config.margin is None else config.margin
+        seeds = self.design.levels["seed"]
+        return Plan(contrasts=contrasts, arms=names, seeds=seeds, metric=config.metric, margin=margin)
 
     @property
     def contrasts(self) -> int:
         """How many contrasts were chosen in advance; 0 for a plain sweep."""
-        return looks.contrasts if (looks := self.matched) else 0
+        return self.design.plan.family if self.design.plan else 0
 
     def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, PlacedRun]:
         """The proposed runs that can be trained. Raises ConfigError if one can't; where a study is declared,
@@ -218,23 +203,22 @@ class Study:
                 return self.run(overrides)
         return self.run(last)
 
-    def check_primary(self, runs: Mapping[Overrides, Run], before: StudyRecord | None) -> None:
-        """Raises ConfigError for a primary contrast that no runs of the study can show. runs: those of this
-        command. before: the study so far."""
-        if self.config is None:
+    def check_primary(self) -> None:
+        """Raises ConfigError for a primary contrast of which no runs of the study can show anything; a line
+        is left if that is so because some of its runs can't be built."""
+        if self.config is None or not self.design.plan:
             return
-        every: dict[str, list[str]] = {}
-        for part in (self.design.levels, before.factors if before else {}, self.config.factors):
-            every |= {key: [*dict.fromkeys([*every.get(key, ()), *more])] for key, more in part.items()}
-        shown, all_built = [run for run, _ in one_of_each(runs.values())], True
-        for overrides in self.config.arms_at({**every, "seed": every["seed"][:1]}):
-            try:
-                shown.append(self.run(overrides))
-            except Excluded:
-                pass
-            except ConfigError:
-                all_built = False
-        self.left_out += not_shown(settings(shown), self.config.primary, every, all_built=all_built)
+        names = {one.declared for one in self.design.plan.contrasts}
+        for one in self.config.primary:
+            if str(one) in names:
+                continue
+            line = f"study.primary: {one}: no two runs of this study differ so"
+            levels = self.design.levels
+            whole = all({*of} <= {*levels.get(key, of)} for key, of in self.config.factors.items())
+            if whole and len(self.design.plan.arms) == len(self.design.compared):
+                raise ConfigError(line)
+            why = "as some of its arms can't be built" if whole else "at the levels that are asked for"
+            self.left_out.append(f"{line}, {why}")
 
     def record(self, runs: Mapping[Overrides, Run], rows: Rows, ids: Mapping[Overrides, str]) -> StudyRecord:
         """The record of the study with these runs: its factors with their levels, and all keys that are
@@ -267,6 +251,7 @@ class Study:
             seeds=seeds,
             runs=sorted({*run_ids}),
             **of_yaml,
+            contrasts=plan.recorded(self.design.reporting(ids, rows)) if (plan := self.design.plan) else [],
             looks=self.planned(rows),
             typed=[] if sweep.command else [*plugins.words(), *sweep.typed],
             study=sweep.chosen,
@@ -281,15 +266,9 @@ class Study:
 
     def planned(self, rows: Rows) -> PlannedLooks | None:
         """The looks as study.json keeps them, with what is decided so far."""
-        if self.design.looks is None or not (now := self.design.decisions(rows)):
+        if not (looks := self.design.looks) or (now := self.design.standing(rows)) is None:
             return None
-        decided = {
-            now.looks.contrast(pair): Decided(int(seeds), str(verdict))
-            for pair, seeds, verdict in zip(now.looks.pairs, now.seeds, now.verdict, strict=True)
-            if verdict != UNDECIDED
-        }
-        may_follow = self.design.may_follow(rows)
-        return self.design.looks.planned(decided=decided, may_follow=may_follow)
+        return looks.planned_looks(now, self.design.may_follow(rows))
 
 
 def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:

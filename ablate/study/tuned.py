@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
-from ablate.phrases import counted, lines_if
+from ablate.phrases import counted
 from ablate.store.columns import Row, column_named, on_validation
 from ablate.store.record import Choice, Role, keys_of_levels
 from ablate.study.config import (
@@ -82,14 +82,9 @@ class Tuned(StudyConfig):
             more |= of_levels[level]
         return (*arm, *(f"{key}={value}" for key, value in more.items() if key not in sets))
 
-    def places(self, levels: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[str]]]:
-        (first,) = super().places(levels).values()
-        at = combinations({key: levels[key] for key in self.per_level})
-        return {
-            "".join(f" at {override}" for override in place): first
-            | {key: [level] for key, level in (override.split("=", 1) for override in place)}
-            for place in at
-        }
+    @property
+    def of_no_arm(self) -> set[str]:
+        return {"seed", self.tune}
 
     @property
     def first_seed(self) -> int:
@@ -105,7 +100,7 @@ class Tuned(StudyConfig):
             raise ConfigError(
                 f"study.tune={key}: it has no grid; list powers of two of it, as {key}=1e-3,2e-3,4e-3"
             )
-        if column_named(self.metric).split != "test":
+        if column_named(self.metric).split != "test" or on_validation(self.metric) == self.metric:
             raise ConfigError(
                 f"study.metric={self.metric}: the validation split chooses the values of a tuned study, so it"
                 " reports on the test split; use test_loss"
@@ -120,7 +115,7 @@ class Tuned(StudyConfig):
         if unknown := sorted(self.tune_at.keys() - {*self.factors} | {*self.tune_at} & {key}):
             why = "it is what is tuned" if unknown[0] == key else "the study has no such factor"
             raise ConfigError(f"study.tune_at.{unknown[0]}: {why}; name a factor, with one of its levels")
-        return TunedDesign({**levels, key: grid}, self.arms_at(factors), study=self)
+        return TunedDesign({**levels, key: grid}, self.arms_at(factors), self.named_arms, study=self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +183,14 @@ class TunedDesign(Design):
         chosen = {arm: f"{self.key}={choice.value}" for arm, choice in self.choices(rows).items()}
         return {(run[:-2], seed_of(run)): row for run, row in rows.items() if chosen.get(run[:-2]) == run[-2]}
 
+    def reporting(self, ids: Mapping[Overrides, str], rows: Rows) -> dict[Overrides, list[str]]:
+        own = {arm: f"{self.key}={choice.value}" for arm, choice in self.choices(rows).items()}
+        runs: dict[Overrides, list[str]] = {}
+        for run, run_id in ids.items():
+            if own.get(run[:-2]) == run[-2] and seed_of(run) not in self.study.develop:
+                runs.setdefault(run[:-2], []).append(run_id)
+        return runs
+
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs by run id, and the value chosen for each arm."""
         named: dict[str, list[str]] = {}
@@ -237,8 +240,8 @@ class TunedDesign(Design):
 
     def _most_reporting(self, now: Found, rows: Rows) -> int:
         """The most runs that report."""
-        looked, seeds = self.decisions(rows), len(self.levels["seed"])
-        at_most = dict(zip(looked.looks.arms, looked.seeds_wanted("most"), strict=True)) if looked else {}
+        now_at, seeds = self.standing(rows), len(self.levels["seed"])
+        at_most = self.looks.seeds_wanted(now_at, "most") if self.looks and now_at else {}
         reporting = [arm for arm in self.arms if self.tuned_as(arm) in now.points]
         return sum(int(at_most.get(arm, seeds)) for arm in reporting)
 
@@ -256,19 +259,8 @@ class TunedDesign(Design):
             lines.append(f"{self.name(arm)}: {'; '.join(filter(None, (value, choice.doubt)))}")
         return lines
 
-    def name(self, arm: Overrides) -> str:
-        """The name of the arm, with the overrides that distinguish it from others of that name."""
-        named = self.study.named_arms
-        own = max((one for one in named if arm[: len(one)] == one), key=len)
-        shared = set(self.arms[0]).intersection(*self.arms)
-        of_levels = keys_of_levels(self.study.per_level)
-        others = [
-            override
-            for override in arm[len(own) :]
-            if override not in shared and override.partition("=")[0] not in of_levels
-        ]
-        words = [*lines_if(named[own], named[own]), *others]
-        return " ".join(words) or " ".join(arm)
+    def tells_apart(self, override: str) -> bool:
+        return override.partition("=")[0] not in keys_of_levels(self.study.per_level)
 
 
 # --- helpers ----------------------------------------------------------------------------------------

@@ -1,0 +1,206 @@
+"""What a study will judge, and when: its contrasts as weighted sums of arms, each with the seeds that it
+takes. A pure function of the rows so far says which of them are decided, by the judge that a comparison has,
+too."""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ablate.analysis import stats
+from ablate.analysis.contrasts import Settings, declared_pairs, equal_variants
+from ablate.analysis.looks import stand
+from ablate.analysis.stats import Array, Judged
+from ablate.compose.composer import Overrides
+from ablate.config.contrast import Contrast
+from ablate.config.rules import ConfigError, did_you_mean
+from ablate.store.columns import column_named
+from ablate.store.record import Decided, PlannedContrast, PlannedLooks, Side
+
+
+@dataclass(frozen=True)
+class ArmContrast:
+    """sides: arms with their weights. declared: what the YAML calls it. equal: whether its arms are one
+    function by construction."""
+
+    name: str
+    sides: Sequence[tuple[float, Overrides]]
+    declared: str = ""
+    equal: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """contrasts: those named beforehand. arms: that can be built, with what each is called. seeds: in the
+    order in which they are trained. at: the numbers of seeds of the looks; none for a fixed design. margin:
+    in the unit of `metric`. Shapes: V arms, K contrasts, S seeds."""
+
+    contrasts: Sequence[ArmContrast]
+    arms: Mapping[Overrides, str]
+    seeds: Sequence[str]
+    metric: str
+    margin: float
+    at: Sequence[int] = ()
+
+    @property
+    def family(self) -> int:
+        """How many contrasts are tested."""
+        return sum(not one.equal for one in self.contrasts)
+
+    def stand(self, values_VS: Array, lost_VS: Array) -> Judged:
+        """Where each contrast stands. lost_VS: which runs diverged; a seed without a number that did not
+        diverge has no result yet."""
+        place = {arm: at for at, arm in enumerate(self.arms)}
+        weights_KV = np.zeros((len(self.contrasts), len(place)))
+        for k, one in enumerate(self.contrasts):
+            for weight, arm in one.sides:
+                weights_KV[k, place[arm]] = weight
+        used_KV1, ended_VS = (weights_KV != 0)[:, :, None], np.isfinite(values_VS) | lost_VS
+        parts_KVS = np.where(used_KV1, weights_KV[:, :, None] * values_VS, 0.0)
+        sizes_KVS = np.where(used_KV1, np.nan_to_num(np.abs(values_VS)), 0.0)
+        return stand(
+            parts_KVS.sum(1),
+            (ended_VS | ~used_KV1).all(1),
+            (np.sign(weights_KV)[:, :, None] * lost_VS).sum(1),
+            at=self.at,
+            k=self.family,
+            margin=self.margin,
+            higher_is_better=column_named(self.metric).higher_is_better,
+            scale=sizes_KVS.max((1, 2), initial=0.0),
+            untested=np.array([one.equal for one in self.contrasts], bool),
+        )
+
+    def seeds_wanted(self, now: Judged, when: Literal["now", "most"]) -> dict[Overrides, int]:
+        """At how many seeds each arm is trained: now, and at most. An arm whose contrasts are all decided
+        gets no more seeds; one without a contrast has those of the first look."""
+        following = dict(zip([0, *self.at], [*self.at, self.at[-1]], strict=True))
+        after = dict.fromkeys(following, self.at[-1]) if when == "most" else following
+        wanted = dict.fromkeys(self.arms, 0)
+        for one, seeds, decided in zip(self.contrasts, now.seeds.tolist(), now.decided, strict=True):
+            for _, arm in one.sides:
+                wanted[arm] = max(wanted[arm], seeds if decided else after[seeds])
+        return {arm: count or self.at[0] for arm, count in wanted.items()}
+
+    def costs(self) -> tuple[int, int]:
+        """How many runs the looks take at least and at most."""
+        compared = {
+            arm for one in self.contrasts for at, (_, arm) in enumerate(one.sides) if at or not one.equal
+        }
+        ended = len(self.arms) - len(compared)  # at the first look
+        return len(self.arms) * self.at[0], len(compared) * self.at[-1] + ended * self.at[0]
+
+    @staticmethod
+    def passed(now: Judged) -> int:
+        """The last look that no contrast still waits for; 0 before the first."""
+        waiting = now.seeds[~now.decided]
+        return int(waiting.min() if len(waiting) else now.seeds.max(initial=0))
+
+    def lines(self, now: Judged, since: int) -> list[str]:
+        """A line for each look that has been passed since that of so many seeds: what it decided, and what
+        goes on."""
+        return [self._line(now, look) for look in self.at if since < look <= self.passed(now)]
+
+    def _line(self, now: Judged, look: int) -> str:
+        said, going_on = list[str](), list[str]()
+        for k, one in enumerate(self.contrasts):
+            if now.decided[k] and now.seeds[k] == look:
+                interval = f"{now.diff[k]:+.4f} [{now.low[k]:.4f}, {now.high[k]:.4f}], decided"
+                same = "equal by construction" if one.equal else "no difference at any seed"
+                is_judged = not one.equal and np.isfinite(now.low[k])
+                said.append(f"{one.name}: {f'{now.verdict[k]}, {interval}' if is_judged else same}")
+            elif not now.decided[k] or now.seeds[k] > look:
+                going_on.append(one.name)
+        if going_on:
+            how = "undecided" if look == self.at[-1] else "goes on" if len(going_on) == 1 else "go on"
+            said.append(f"{', '.join(going_on)} {how}")
+        return f"{look} seeds: {'; '.join(said)}"
+
+    def planned_looks(self, now: Judged, may_follow: int) -> PlannedLooks:
+        """The looks as study.json keeps them, with what is decided so far."""
+        each = zip(self.contrasts, now.seeds, now.verdict, strict=True)
+        decided = {
+            one.name: Decided(int(seeds), str(verdict))
+            for one, seeds, verdict in each
+            if verdict != stats.UNDECIDED
+        }
+        return PlannedLooks(
+            at=[*self.at], seeds=[*map(int, self.seeds)], decided=decided, may_follow=may_follow
+        )
+
+    def recorded(self, runs: Mapping[Overrides, Iterable[str]]) -> list[PlannedContrast]:
+        """The contrasts as study.json keeps them. runs: the ids of those that report, by arm."""
+        return [
+            PlannedContrast(
+                name=one.name,
+                sides=[Side(weight, self.arms[arm], sorted(runs.get(arm, ()))) for weight, arm in one.sides],
+                equal=one.equal,
+            )
+            for one in self.contrasts
+        ]
+
+
+def contrasts_of(
+    declared: Sequence[Contrast],
+    variants: Settings,
+    arms: Mapping[Overrides, int],
+    named: Mapping[str, Mapping[str, Overrides]],
+    names: Mapping[Overrides, str],
+    free: Sequence[str],
+) -> list[ArmContrast]:
+    """The contrasts that a study declares, of arms that can be built.
+
+    variants: by what the arms set; arms: the place of each among them. named: by the end of a clause that
+    says where, the arms by name. names: of all arms. free: columns in which an arm may differ from its
+    baseline. Raises ConfigError for a contrast that can't be.
+    """
+    found = dict[str, tuple[Sequence[tuple[float, Overrides]], str]]()
+    for one in declared:
+        if one.arms:
+            for where, by_name in named.items():
+                sides = [(weight, _arm(name, one, by_name)) for weight, name in one.terms]
+                if all(arm in arms for _, arm in sides):
+                    if len({arms[arm] for _, arm in sides}) < len(sides):
+                        raise ConfigError(f"study.primary: {one}: both arms are the same; name another one")
+                    found[f"{one}{where}"] = (sides, str(one))
+            continue
+        at = {place: arm for arm, place in reversed([*arms.items()])}
+        try:
+            pairs = declared_pairs(variants, one, free=free)
+        except ConfigError as error:
+            raise ConfigError(f"study.primary: {error}") from error
+        for v, b in pairs:
+            sides = [(1.0, at[v]), (-1.0, at[b])]
+            found.setdefault(f"{names[at[v]]} - {names[at[b]]}", (sides, str(one)))
+    pairs = [(arms[sides[0][1]], arms[sides[-1][1]]) for sides, _ in found.values()]
+    equal = equal_variants(variants, pairs)
+    return [
+        ArmContrast(name, sides, one, same is not None and len(sides) == 2)
+        for (name, (sides, one)), same in zip(found.items(), equal, strict=True)
+    ]
+
+
+def _arm(name: str, contrast: Contrast, arms: Mapping[str, Any]) -> Overrides:
+    """The overrides of an arm. Raises ConfigError if there is none of this name."""
+    if [*arms] == [""]:
+        raise ConfigError(f"study.primary: {contrast}: this study names no arms; list them as study.arms")
+    if name not in arms:
+        raise ConfigError(f"study.primary: {contrast}: {name} is no arm{did_you_mean(name, arms)}")
+    return arms[name]
+
+
+def places(
+    arms_at: Callable[[Mapping[str, Sequence[str]]], list[Overrides]],
+    names: Sequence[str],
+    levels: Mapping[str, Sequence[str]],
+) -> dict[str, dict[str, Overrides]]:
+    """The arms by name at each combination of these levels, with what that is called, as the end of a
+    clause."""
+    at = {}
+    for values in itertools.product(*levels.values()):
+        place = dict(zip(levels, values, strict=True))
+        called = [f"{key}={value}" for key, value in place.items() if len(levels[key]) > 1]
+        of = arms_at({key: [value] for key, value in place.items()})
+        at[f" at {', '.join(called)}" if called else ""] = dict(zip(names, of, strict=True))
+    return at

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from hydra.errors import MissingConfigException
 
-from ablate.cli.app import COMMANDS
+from ablate.cli.app import COMMANDS, GROUPS
 from ablate.cli.train import next_step
 from ablate.compose.refusals import explain
 from ablate.compose.sweep import compose
@@ -201,8 +201,9 @@ def test_a_single_run_ends_with_a_command_to_type(command, tmp_path, typed, line
 
 def commands_of_help(text: str) -> list[str]:
     """The commands that a help lists."""
-    listed = text.partition("\nCommands:\n")[2].partition("\n\n")[0]
-    return re.findall(r"(?m)^  (\w+)", listed)
+    titles = "|".join(["Commands", *GROUPS])
+    listed = re.findall(rf"(?m)^(?:{titles}):\n((?:  .*\n)+)", text)
+    return re.findall(r"(?m)^  (\w+)", "".join(listed))
 
 
 def test_every_help_is_whole_at_80_columns_and_shows_an_example(command, monkeypatch):
@@ -210,13 +211,23 @@ def test_every_help_is_whole_at_80_columns_and_shows_an_example(command, monkeyp
     paths = [[], *([name] for name in COMMANDS)]
     for path in paths:  # which grows
         code, shown, _ = command(*path, "--help")
-        assert code == 0 and max(map(len, shown.splitlines())) <= 80
+        assert code == 0 and max(map(len, shown.splitlines())) <= 80 and shown.count("\n") <= 40
         assert "…" not in shown and not re.search(r"\w\.\.\.$", shown, re.MULTILINE)
         assert re.search(rf"(?m)^ +(?:Example: )?ablate {' '.join(path)}", shown), shown
         paths += [[*path, name] for name in commands_of_help(shown) if path]
     assert ["corpus", "get"] in paths
     assert {*commands_of_help(command("--help")[1])} == {*COMMANDS}
     assert "docs/tour.md" in command("--help")[1]
+
+
+@pytest.mark.parametrize("path", ["", *COMMANDS, "corpus show"])
+def test_help_says_how_many_options_it_leaves_out_and_help_all_shows_them(path, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    (_, few, _), (code, every, _) = (command(*path.split(), word) for word in ("--help", "--help-all"))
+    options = [{*re.findall(r"(?m)^  (-[-\w]+)", shown)} for shown in (few, every)]
+    told = re.search(rf"(\d+) more options?: {f'ablate {path}'.strip()} --help-all", few)
+    assert code == 0 and "--help-all" not in every
+    assert options[0] <= options[1] and len(options[1] - options[0]) == int(told[1] if told else 0)
 
 
 @pytest.mark.parametrize(

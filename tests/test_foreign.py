@@ -53,7 +53,7 @@ def test_the_page_shows_what_is_printed(command):
     code, out, err = command(*shlex.split(typed)[1:])
     assert (code, out, err) == (0, printed, "")
     _, told, _ = command("compare", "--help")
-    assert all(line in told for line in table.splitlines()[:5]) and "--by method --metric loss" in told
+    assert table.splitlines()[0] in told and "--by method --metric loss" in told
 
 
 def test_method_seed_and_loss_are_enough():

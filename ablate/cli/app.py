@@ -17,15 +17,18 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from ablate.cli import completion
 from ablate.cli.shared import TERMINATED
 from ablate.config.gone import line_on
 from ablate.config.rules import ConfigError
 from ablate.files.reading import left_out
-from ablate.phrases import error_line, out_of_memory
+from ablate.phrases import counted, error_line, out_of_memory
 from ablate.printing import put, say, say_what_is_warned
 from ablate.version import __version__, conflict
+
+HELP_ALL = "--help-all"  # --help with the options that few need, too, which their declarations hide
 
 # The base class of all errors of usage; Typer does not export it.
 WrongUsage: type[Exception] = typer.BadParameter.__bases__[0]
@@ -41,23 +44,16 @@ COMMANDS = {
         "compare",
         "compare sweep-1a2b3c4d",
         "compare fusion --baseline heads=1 --where out_proj=true",
-        "compare a.csv b.csv --metric val_bpb --format latex",
+        "compare table.csv --by method --metric loss --baseline method=base",
     ),
     "report": ("compare", "report fusion --charts figures"),
     "plan": ("compare", "plan fusion --difference 0.02"),
     "questions": ("questions", "questions", "questions 2"),
     "runs": ("runs", "runs --format csv", "runs fusion --watch", "runs --delete-study fusion"),
-    "verify": (
-        "methods",
-        *("verify", "verify --only 7"),
-    ),
+    "verify": ("methods", "verify", "verify --only 7"),
     "new": ("new", "new", "new fusion mine"),
     "check": ("methods", "check mine.py"),
-    "probe": (
-        "trained",
-        "probe fusion",
-        "probe fusion --where seed=0,1 --only kept,previous",
-    ),
+    "probe": ("trained", "probe fusion", "probe fusion --where seed=0,1 --only kept,previous"),
     "corpus": (
         "corpus",
         *("corpus list", "corpus show book.txt corpus.tokenizer=bpe train.steps=2000", "corpus get text8"),
@@ -69,6 +65,12 @@ COMMANDS = {
     "duel": ("duel", "duel sum concat", "duel mine.py concat --text book.txt --seeds 16"),
     "sample": ("trained", 'sample concat-h4-d64x2-s0 --prompt "The import statement"'),
 }
+GROUPS = {
+    "Run": ("run", "duel", "corpus", "keys"),
+    "Look": ("runs", "sample", "probe", "export", "questions"),
+    "Compare": ("compare", "report", "plan"),
+    "Methods": ("new", "check", "verify"),
+}
 
 BEGIN = """\b
 Begin with:
@@ -76,23 +78,22 @@ Begin with:
   ablate run -m fusion=concat,sum seed=0,1,2
 docs/tour.md goes on from there.
 
-Exit codes: 0 done; 1 a run, check or equation failed; 2 not carried out, with the reason in a line;
-130 Ctrl-C; 143 SIGTERM."""
+Exit codes: 0 done; 1 a run, check or equation failed; 2 not carried out, with
+the reason in a line; 130 Ctrl-C; 143 SIGTERM."""
 
 
 def build(chosen: str = "") -> typer.Typer:
     """The Typer program with the chosen command only (faster to import), or else with all of them."""
     app = typer.Typer(
         name="ablate",
-        help="Head-fusion ablations: train tiny language models that differ in how they combine their"
-        " attention heads, and compare them.",
+        help="Train tiny language models that differ in one setting, and compare them.",
         callback=_root,
         invoke_without_command=True,
         rich_markup_mode=None,  # plain help takes half the time and reads the same in a pipe
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         epilog=BEGIN,
-        cls=WholeSummaries,
+        cls=Group,
     )
     for name in [chosen] if chosen in COMMANDS else COMMANDS:
         module, *examples = COMMANDS[name]
@@ -100,7 +101,7 @@ def build(chosen: str = "") -> typer.Typer:
         if isinstance(command, typer.Typer):
             for one in command.registered_commands:
                 one.epilog = _shown(examples, f"{name} {one.name or getattr(one.callback, '__name__', '')}")
-            app.add_typer(command, name=name, epilog=_shown(examples), cls=WholeSummaries)
+            app.add_typer(command, name=name, epilog=_shown(examples), cls=Group)
         else:
             settings = {"ignore_unknown_options": name == "run"}
             app.command(epilog=_shown(examples), context_settings=settings)(command)
@@ -112,13 +113,28 @@ def build(chosen: str = "") -> typer.Typer:
 SPINS = "1000"
 
 
-class WholeSummaries(TyperGroup):
-    """Lists its commands with the whole first sentence of their help, which Typer would cut to a line."""
+class Group(TyperGroup):
+    """Lists its commands by what they are for, with the whole first sentence of their help, which Typer would
+    cut to a line."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         helps = {name: " ".join((command.help or "").split()) for name, command in self.commands.items()}
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, re.split(r"(?<=\.) ", helps[name])[0]) for name in helps])
+        for title, names in GROUPS.items() if {*helps} >= {*COMMANDS} else [("Commands", helps)]:
+            with formatter.section(title):
+                formatter.write_dl([(name, re.split(r"(?<=\.) ", helps[name])[0]) for name in names])
+
+
+def with_options(command: Any, path: str, *, every: bool) -> Any:
+    """The command, and those below it, with every option in its help, or a line on how to see those that are
+    hidden."""
+    hidden = [one for one in command.params if one.hidden or one.name.endswith("_completion")]
+    if hidden and not every:
+        command.epilog += f"\n\n{counted(len(hidden), 'more option')}: {path} {HELP_ALL}"
+    for one in hidden:
+        one.hidden = not every
+    for name, below in getattr(command, "commands", {}).items():
+        with_options(below, f"{path} {name}", every=every)
+    return command
 
 
 def _shown(examples: Sequence[str], command: str = "") -> str:
@@ -144,7 +160,7 @@ def main() -> None:
     """The console script. Exit codes: 0 success; 1 a run, check or equation failed; 2 the command could not
     be carried out (wrong usage, a system error, a bug in ablate); 130 Ctrl-C; 143 SIGTERM."""
     if os.environ.get("_ABLATE_COMPLETE", "").startswith("complete_"):
-        return completion.answer(build())
+        return completion.answer(with_options(get_command(build()), "ablate", every=True))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & {*os.environ}:
         os.environ["GOMP_SPINCOUNT"] = SPINS  # read when PyTorch is loaded, also by workers
@@ -152,7 +168,9 @@ def main() -> None:
     say_what_is_warned()
     try:
         os.getcwd()  # raises if it is gone, which libraries report in many ways
-        code = build(*sys.argv[1:2])(prog_name="ablate", standalone_mode=False)
+        words = ["--help" if word == HELP_ALL else word for word in sys.argv[1:]]
+        command = with_options(get_command(build(*words[:1])), "ablate", every=words != sys.argv[1:])
+        code = command(words, prog_name="ablate", standalone_mode=False)
         for line in left_out():
             say(line)
         sys.exit(code)

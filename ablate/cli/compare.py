@@ -40,7 +40,7 @@ def compare(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Studies by name or directory, or CSV files of any program; by default every run there is.",
+            help="Studies by name or directory, or CSV files; by default every run.",
             autocompletion=completion.studies,
         ),
     ] = None,
@@ -52,7 +52,7 @@ def compare(
     margin: MarginOption = None,
     why: Annotated[
         bool,
-        typer.Option("--why", help="Show all: every family of comparisons with its corrections and notes."),
+        typer.Option("--why", help="Show all comparisons, with corrections and notes."),
     ] = False,
     higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
@@ -62,11 +62,14 @@ def compare(
         typer.Option(
             metavar="KEY,KEY",
             help="Show the means as a table for a paper: columns by the last key, rows by the others.",
+            hidden=True,
         ),
     ] = None,
     cost: Annotated[
         bool,
-        typer.Option("--cost", help="Time a training step of each variant, also relative to its baseline."),
+        typer.Option(
+            "--cost", help="Time a training step of each variant, also relative to its baseline.", hidden=True
+        ),
     ] = False,
     plugin: PluginOption = None,
     format: FormatOption = "table",
@@ -76,15 +79,8 @@ def compare(
     """Compare variants with their baselines over paired seeds.
 
     Prints what is wrong with the rows, the answer, a row per variant (n, mean, difference with its interval,
-    and a verdict: better, worse, equivalent or undecided), whether it stands by other means, and the next
-    command. --why adds how the verdicts were reached, which docs/statistics.md explains.
-
-    A table of another program needs a column that was varied, a metric, and a seed or another column by which
-    runs pair (docs/elsewhere.md):
-
-    \b method,seed,loss   ablate compare table.csv --by method --metric loss base,0,3.214           --baseline
-    method=base --lower-is-better ours,0,3.170 base,1,3.209 ours,1,3.168           and so on, for six seeds or
-    more
+    and a verdict: better, worse, equivalent or undecided), and the next command (docs/statistics.md). A
+    table of another program needs columns as method,seed,loss, and --lower-is-better (docs/elsewhere.md).
     """
     from ablate.analysis.compare import compare
     from ablate.analysis.load import load
@@ -192,7 +188,7 @@ def report(
     label: LabelOption = None,
     runs_dir: RunsOption = None,
 ) -> None:
-    """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
+    """Write one HTML page on a study: verdicts, charts, how to repeat it."""
     from ablate.analysis.question import ask
     from ablate.config.rules import ConfigError
     from ablate.reporting.html import write_report
@@ -258,7 +254,7 @@ def plan(
     format: FormatOption = "table",
     runs_dir: RunsOption = None,
 ) -> None:
-    """Say how many seeds it takes to detect a difference, given the noise of a pilot study."""
+    """Say how many seeds show a difference, given the noise of a pilot."""
     from ablate.analysis.load import load
     from ablate.analysis.power import seeds_needed
     from ablate.analysis.question import ask

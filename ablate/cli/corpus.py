@@ -23,7 +23,7 @@ ConfigDirOption = Annotated[
 ]
 
 corpus = typer.Typer(
-    help="List the texts and tasks to train on, show what is known of one, and download one.",
+    help="List texts and tasks to train on, show one, or download one.",
 )
 
 

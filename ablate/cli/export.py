@@ -32,7 +32,7 @@ def export(
     ] = None,
     runs_dir: RunsOption = None,
 ) -> None:
-    """Write stored runs into a tracker, or one run as a model for transformers.
+    """Write runs to a tracker, or one as a model of transformers.
 
     Trackers get settings, curves and final results. A run that is there already is skipped; delete it there
     to have it written anew. docs/export.md shows how each target looks.

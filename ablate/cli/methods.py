@@ -24,8 +24,10 @@ def check(
     file: Annotated[str, typer.Argument(help="A Python file with methods, such as ablate new writes.")],
     format: JsonOption = "table",
 ) -> None:
-    """Test a method of your own: shapes, causality, gradients, seeds, parameter and FLOP counts, and the
-    properties that it declares. Exit code 1 if a check fails."""
+    """Test a method of your own: shapes, causality, gradients, and more.
+
+    Also seeds, parameter and FLOP counts, and the properties that it declares. Exit code 1 if a check fails.
+    """
     say_loading()
     from ablate.study.run import use_plugins
     from ablate.verify.contract import check_results
@@ -71,10 +73,11 @@ def verify(
     plugin: PluginOption = None,
     format: JsonOption = "table",
 ) -> None:
-    """Check the equations that say which ways of combining heads are the same, on ablate's own modules.
+    """Check the equations that say which combinations are the same.
 
-    Errors are relative to the largest entry, in float64. An equation passes up to 1e-10; two things that are
-    claimed to differ have to differ by 1e-2 or more. Exit code 1 if a check fails.
+    They are computed with ablate's own modules, in float64. Errors are relative to the largest entry. An
+    equation passes up to 1e-10; two things that are claimed to differ have to differ by 1e-2 or more. Exit
+    code 1 if a check fails.
     """
     say_loading()
     import pandas as pd

@@ -36,8 +36,9 @@ def new(
         typer.Argument(help="Its name in configs; the file will be NAME.py."),
     ] = None,
 ) -> None:
-    """Write a Python file with a working method of your own, for you to change; without arguments, say which
-    kind of method an idea is."""
+    """Write a Python file with a working method, for you to change.
+
+    Without arguments, say which kind of method an idea is."""
     if kind is None:
         return put(SEAMS)
     if name is None:

@@ -27,7 +27,7 @@ def questions(
     ] = None,
     format: JsonOption = "table",
 ) -> None:
-    """Show five questions about attention heads with what is proved, measured and unknown of each."""
+    """Show five questions about attention heads, with their answers."""
     page = next(path for path in PAGES if path.is_file()).read_text(encoding="utf-8")
     reading, *sections = re.split(r"^## (?=Q\d)", LINK.sub(r"\1", page), flags=re.M)
     chosen = sections if number is None else [sections[number]]

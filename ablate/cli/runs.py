@@ -86,7 +86,8 @@ def runs(
         bool, typer.Option("--yes", help="With --delete, --prune or --delete-study: really delete.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Delete also runs that a study needs or that are running.")
+        bool,
+        typer.Option("--force", help="Delete also runs that a study needs or that are running.", hidden=True),
     ] = False,
     format: FormatOption = "table",
     wide: WideOption = False,

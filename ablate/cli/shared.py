@@ -35,7 +35,7 @@ JsonOption = Annotated[
 ]
 SCHEMA = 1  # raised when a program that reads the JSON of a command has to change (AGENTS.md)
 WideOption = Annotated[
-    bool, typer.Option("--wide", help="Show every column, however narrow the terminal is.")
+    bool, typer.Option("--wide", help="Show every column, however narrow the terminal is.", hidden=True)
 ]
 MetricOption = Annotated[
     str | None,
@@ -45,14 +45,14 @@ ByOption = Annotated[
     str | None,
     typer.Option(
         metavar="COL[,COL]",
-        help="The columns whose values define and name a variant.",
+        help="The columns that define a variant.",
     ),
 ]
 BaselineOption = Annotated[
     str | None,
     typer.Option(
         metavar="K=V[,K=V]",
-        help="Compare each variant with the otherwise equal one that has K=V; by default fusion=concat.",
+        help="What each variant is compared with; by default fusion=concat.",
     ),
 ]
 WhereOption = Annotated[
@@ -64,23 +64,28 @@ WhereOption = Annotated[
 ]
 PairByOption = Annotated[
     str | None,
-    typer.Option(metavar="COL[,COL]", help="The columns by which runs pair, where that is not the seed."),
+    typer.Option(
+        metavar="COL[,COL]", help="The columns by which runs pair, where that is not the seed.", hidden=True
+    ),
 ]
 BetterOption = Annotated[
     bool | None,
     typer.Option(
         "--higher-is-better/--lower-is-better",
         help="Which way a metric that is not ablate's is better; without it nothing is called better.",
+        hidden=True,
     ),
 ]
 MixedOption = Annotated[
-    bool, typer.Option("--mixed", help="Allow rows from several corpora or versions of the code.")
+    bool,
+    typer.Option("--mixed", help="Allow rows from several corpora or versions of the code.", hidden=True),
 ]
 LabelOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="K=V:WORDS",
         help="What a level is called in tables and charts, as fusion=sum:'summed heads'. May be repeated.",
+        hidden=True,
     ),
 ]
 MarginOption = Annotated[
@@ -114,11 +119,17 @@ RunsOption = Annotated[
         help="Where results lie; by default as ABLATE_RUNS says, else in runs/.",
         callback=keep_results_in,
         is_eager=True,
+        hidden=True,
     ),
 ]
 PluginOption = Annotated[
     list[str] | None,
-    typer.Option("--plugin", metavar="FILE", help="A Python file with methods of your own. May be repeated."),
+    typer.Option(
+        "--plugin",
+        metavar="FILE",
+        help="A Python file with methods of your own. May be repeated.",
+        hidden=True,
+    ),
 ]
 
 

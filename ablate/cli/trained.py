@@ -50,11 +50,11 @@ def probe(
     wide: WideOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
-    """Measure what each head retains, where it looks and how much it is needed, compared with an untrained
-    twin and with chance.
+    """Measure what heads retain, where they look, what needs them.
 
-    Writes a CSV with one row per run, layer, head and probe; prints a line per layer: of six probes the
-    largest head, and in brackets that of the untrained twin, means over seeds. docs/probes.md says more.
+    An untrained twin and chance stand beside. Writes a CSV with one row per run, layer, head and probe;
+    prints a line per layer: of six probes the largest head, and in brackets that of the untrained twin, means
+    over seeds. docs/probes.md says more.
     """
     say_loading()
     from ablate.analysis.probes import FIRST, over_seeds, silent

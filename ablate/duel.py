@@ -12,11 +12,11 @@ from ablate.analysis.speed import step_times
 from ablate.compose.configs import defaults_of
 from ablate.compose.sweep import Sweep
 from ablate.config.contrast import MARGIN
-from ablate.config.identity import digest
 from ablate.config.rules import ConfigError, as_value, did_you_mean
 from ablate.config.schema import PARTS, STANDARD_FUSION, STANDARD_SCORES
 from ablate.execution.plugins import KINDS, Method, methods, read
 from ablate.execution.run import Run, resolve
+from ablate.files.atomic import digest
 from ablate.phrases import counted
 from ablate.reporting.answers import answer
 from ablate.reporting.cells import step_ratio

@@ -17,7 +17,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ablate.config.identity import short_id
 from ablate.config.rules import ConfigError
 from ablate.execution.events import (
     Evaluated,
@@ -31,7 +30,7 @@ from ablate.execution.events import (
 from ablate.phrases import duration, lines_if, one_line, visible
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
-from ablate.store.rows import swept, title, without_id
+from ablate.store.rows import short_id, swept, title, without_id
 from ablate.store.run_files import last_metrics
 from ablate.store.store import Store
 

@@ -39,14 +39,12 @@ from omegaconf import DictConfig
 
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import declared_pairs, equal_variants, tuned_columns
-from ablate.analysis.frames import reported
 from ablate.analysis.question import Question, ask, direction
 from ablate.analysis.variants import project
 from ablate.cli.app import main
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir, defaults_of
 from ablate.config.contrast import AContrast, Contrast
-from ablate.config.identity import digest
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS, RunConfig
@@ -54,10 +52,12 @@ from ablate.data.corpus import forget
 from ablate.execution import plugins
 from ablate.execution.events import Evaluated, Event, Listener
 from ablate.execution.plugins import KINDS
+from ablate.files.atomic import digest
 from ablate.files.reading import left_out
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import HeadShape, ModelSpec
 from ablate.store import lease, provenance
+from ablate.store.frames import reported
 from ablate.store.record import PlannedContrast, Side, StudyRecord
 from ablate.store.store import Store
 

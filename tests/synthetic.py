@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import frame
 from ablate.analysis.probes import COLUMNS, FILE
-from ablate.config.identity import digest
+from ablate.files.atomic import digest
 from ablate.store.columns import Row
+from ablate.store.frames import frame
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store

@@ -459,7 +459,7 @@ def test_completion_is_silent_on_errors(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "code",
-    ["import ablate, ablate.cli.app", "from ablate.cli.completion import *\nkeys()"],
+    ["import ablate, ablate.cli.app", "from ablate.cli.shared import known_keys\nknown_keys()"],
 )
 def test_help_completion_and_import_load_nothing_heavy(code):
     heavy = "{'torch', 'hydra', 'pandas', 'altair', 'requests', 'pooch', 'pyarrow'}"

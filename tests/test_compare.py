@@ -12,15 +12,15 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import select
 from ablate.analysis.notes import of_rows, of_studies
 from ablate.config.rules import ConfigError
 from ablate.phrases import texts
 from ablate.reporting.answers import answer
 from ablate.reporting.cells import caption, full_table, short_table
-from ablate.reporting.tables import records as as_records
-from ablate.reporting.tables import render
 from ablate.store.columns import COLUMNS
+from ablate.store.frames import select
+from ablate.tables import records as as_records
+from ablate.tables import render
 from tests.helpers import call_cli, compared, make_record, summarize
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")

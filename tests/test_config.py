@@ -10,13 +10,11 @@ from omegaconf import OmegaConf
 
 from ablate.compose.configs import defaults_of
 from ablate.compose.keys import Key, matching, sections
-from ablate.config.identity import run_id, run_name
-from ablate.config.read import read_run, read_value
 from ablate.config.rules import ConfigError, flatten
-from ablate.config.schema import PARTS, RunConfig
+from ablate.config.schema import PARTS, RunConfig, read_run, read_value
 from ablate.execution.execute import describe
 from ablate.execution.plugins import KINDS
-from ablate.execution.run import PlacedRun
+from ablate.execution.run import PlacedRun, run_id, run_name
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.store.columns import CONFIG_COLUMNS, SEED_COLUMNS
 from scripts.site_pages import pages

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ablate.config.identity import digest
 from ablate.export import trackers
+from ablate.files.atomic import digest
 from ablate.store.columns import Row
 from ablate.store.store import Store
 from tests.synthetic import small_study, synthetic_row

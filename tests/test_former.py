@@ -10,16 +10,15 @@ import yaml
 
 import ablate
 from ablate.analysis.load import load
-from ablate.config.former import config_without_gone
-from ablate.config.gone import FORMER_DEFAULTS
 from ablate.config.rules import ConfigError
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
+from ablate.execution.stored import config_without_gone
 from ablate.execution.trained import load_model
 from ablate.files.atomic import file_digest
 from ablate.files.reading import left_out
-from ablate.store.columns import csv_text
+from ablate.store.columns import FORMER_DEFAULTS, csv_text
 from tests.helpers import QUICK, call_cli, compared, make_config, reseal
 from tests.synthetic import small_study
 

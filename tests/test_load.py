@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.foreign import read_table
-from ablate.analysis.frames import frame
 from ablate.analysis.load import find_source, load
 from ablate.config.rules import ConfigError
 from ablate.phrases import texts
 from ablate.store.columns import csv_text
+from ablate.store.frames import frame
 from ablate.store.record import Role
 from ablate.version import NUMERICS
 from tests.helpers import call_cli, compared, write_study

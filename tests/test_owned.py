@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ablate.config.identity import short_id
 from ablate.files import cache, owned
+from ablate.store.rows import short_id
 from ablate.store.store import Store
 from tests.helpers import ROOT, call_cli
 

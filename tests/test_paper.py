@@ -6,8 +6,9 @@ import re
 import pandas as pd
 import pytest
 
+from ablate import tables
 from ablate.config.rules import ConfigError
-from ablate.reporting import paper, tables
+from ablate.reporting import paper
 from tests.helpers import call_cli, compared, make_record
 from tests.test_answers import at
 

@@ -18,8 +18,8 @@ from ablate.phrases import cleaned, option, texts, visible
 from ablate.printing import put
 from ablate.reporting.cells import short_table
 from ablate.reporting.commands import commands
-from ablate.reporting.tables import records, render
 from ablate.store.columns import csv_text
+from ablate.tables import records, render
 from tests.synthetic import small_study
 from tests.test_foreign import ASKED
 

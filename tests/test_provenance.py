@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ablate.analysis.frames import frame
 from ablate.config.rules import ConfigError
 from ablate.execution.execute import describe
 from ablate.execution.run import prepare
 from ablate.store import provenance
+from ablate.store.frames import frame
 from ablate.store.store import Store
 from ablate.version import NUMERICS
 from tests.helpers import ROOT, make_config, summarize

@@ -9,8 +9,8 @@ import pytest
 
 from ablate.reporting.answers import LEAD, around
 from ablate.reporting.cells import short_table
-from ablate.reporting.tables import lines_of
 from ablate.store.record import PlannedLooks
+from ablate.tables import lines_of
 from tests.helpers import ROOT, compared, make_record, with_contrasts
 from tests.test_answers import SIZE
 from tests.test_compare import CONCAT, hand_worked, table, variant

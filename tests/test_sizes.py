@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import frame
 from ablate.analysis.load import read
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
@@ -18,6 +17,7 @@ from ablate.reporting.cells import short_table
 from ablate.reporting.commands import commands
 from ablate.reporting.next import next_steps
 from ablate.store.columns import Row
+from ablate.store.frames import frame
 from ablate.store.record import NO_STUDY
 from ablate.study.config import Overrides
 from ablate.study.study import Study

@@ -41,10 +41,11 @@ from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.reporting.page import gather
 from ablate.store.store import Store, StoreError
-from ablate.study import estimate, slower
+from ablate.study import estimate
 from ablate.study.config import Design, combinations
 from ablate.study.estimate import total
 from ablate.study.kinds import read_declared
+from ablate.study.loop import SLOWER
 from ablate.study.run import Outcome, run
 from ablate.study.study import Study, one_of_each, values_of
 from tests.helpers import QUICK, ROOT, but, call_cli, hydra_at, make_config, write_study
@@ -241,7 +242,7 @@ def test_threads_are_the_share_of_the_runs_that_stand_side_by_side(planned, monk
 
 def test_a_dry_run_says_where_bfloat16_is_slower(planned):
     outcome = planned("seed=0", "name=mine", "train.precision=float32,bfloat16")
-    assert outcome.remarks == [slower.SLOWER]
+    assert outcome.remarks == [SLOWER]
 
 
 @pytest.mark.slow

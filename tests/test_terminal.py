@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.reporting.tables import TextColumn, fitted, lines_of
+from ablate.tables import TextColumn, fitted, lines_of
 
 COMPARED = pd.DataFrame(
     {

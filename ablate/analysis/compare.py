@@ -22,7 +22,6 @@ from ablate.analysis.contrasts import (
     why_nothing,
 )
 from ablate.analysis.finding import Finding
-from ablate.analysis.frames import reported, select
 from ablate.analysis.looks import stand
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, labelled, margin_of, settled
 from ablate.analysis.variant import Variant, varying
@@ -32,6 +31,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Note, counted
 from ablate.store.columns import RESULTS, Status
+from ablate.store.frames import reported, select
 from ablate.store.record import NO_STUDY, StudyRecord
 
 POWER = 0.8

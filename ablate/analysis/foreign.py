@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST, as_kind, as_texts
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import COLUMNS, FORMULA, RESULTS, SEED_COLUMNS, TABLE, Column, Status, of_role
+from ablate.store.frames import LARGEST, as_kind, as_texts
 
 # The encodings that a byte order mark names, as spreadsheets write one.
 MARKS = {

@@ -13,10 +13,10 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_table
-from ablate.analysis.frames import REHEARSAL, SIMULATED, as_texts, frame, is_foreign, without_gone
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
+from ablate.store.frames import REHEARSAL, SIMULATED, as_texts, frame, is_foreign, without_gone
 from ablate.store.record import NO_STUDY, StudyRecord
 from ablate.store.run_files import read_metrics, read_started
 from ablate.store.store import Store, read_study

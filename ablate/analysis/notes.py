@@ -14,13 +14,13 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.contrasts import otherwise_equal, pair_up
 from ablate.analysis.finding import Finding
-from ablate.analysis.frames import as_texts, is_empty, is_foreign
 from ablate.analysis.variant import FACTORS
 from ablate.analysis.variants import USABLE, Variants, row_in_words, settings_of
 from ablate.config.conditions import Condition, as_text
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, first_few, joined, lines_if
 from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, of_role
+from ablate.store.frames import as_texts, is_empty, is_foreign
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.finding import Finding
-from ablate.analysis.frames import is_foreign, seconds_a_run
 from ablate.analysis.looks import usual, usual_seeds
 from ablate.analysis.question import NOTHING_ASKED, Question
 from ablate.analysis.stats import ALPHA
@@ -18,6 +17,7 @@ from ablate.config.contrast import FEWEST, MARGIN
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, lines_if, option, texts
 from ablate.store.columns import column_named
+from ablate.store.frames import is_foreign, seconds_a_run
 from ablate.store.record import StudyRecord
 
 SURE = 0.9  # the level of the interval of the noise itself

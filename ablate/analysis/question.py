@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST, is_foreign, is_numeric
 from ablate.analysis.variant import Variant
 from ablate.config.conditions import Where, column_for, spelled
 from ablate.config.contrast import MARGIN
@@ -21,6 +20,7 @@ from ablate.store.columns import (
     column_named,
     of_role,
 )
+from ablate.store.frames import LARGEST, is_foreign, is_numeric
 from ablate.store.record import StudyRecord
 
 NOT_VARIED = (*of_role("identity", "seed", "metric", "resource"), "git", "code", "parts")

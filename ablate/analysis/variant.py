@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from ablate.analysis.frames import SIMULATED, as_texts, with_options
 from ablate.config.conditions import column_for
 from ablate.phrases import SEEN, lines_if, visible
 from ablate.store.columns import WIDTHS
+from ablate.store.frames import SIMULATED, as_texts, with_options
 
 NO_TERMS: Mapping[str, str] = {}
 # The columns that readers look for first: always shown, and the last to be dropped in a narrow terminal.

@@ -16,15 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import (
-    LARGEST,
-    as_texts,
-    is_foreign,
-    is_numeric,
-    is_simulated,
-    option_names,
-    with_options,
-)
 from ablate.analysis.question import NOTHING_ASKED, Question, metrics_of
 from ablate.analysis.stats import Array, moments
 from ablate.analysis.variant import Variant, distinguishing, variants_of
@@ -43,6 +34,15 @@ from ablate.store.columns import (
     config_about,
     of_role,
     on_validation,
+)
+from ablate.store.frames import (
+    LARGEST,
+    as_texts,
+    is_foreign,
+    is_numeric,
+    is_simulated,
+    option_names,
+    with_options,
 )
 
 USABLE = (Status.DONE, Status.STALE)

@@ -19,10 +19,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from ablate.cli import completion
 from ablate.cli.shared import TERMINATED
-from ablate.config.gone import line_on
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, line_on
 from ablate.files.reading import left_out
 from ablate.phrases import counted, error_line, out_of_memory
 from ablate.printing import put, say, say_what_is_warned
@@ -160,7 +158,10 @@ def main() -> None:
     """The console script. Exit codes: 0 success; 1 a run, check or equation failed; 2 the command could not
     be carried out (wrong usage, a system error, a bug in ablate); 130 Ctrl-C; 143 SIGTERM."""
     if os.environ.get("_ABLATE_COMPLETE", "").startswith("complete_"):
-        return completion.answer(with_options(get_command(build()), "ablate", every=True))
+        # If anything goes wrong, the shell completes nothing, and says nothing.
+        with contextlib.suppress(Exception, SystemExit), contextlib.redirect_stderr(io.StringIO()):
+            with_options(get_command(build()), "ablate", every=True)(prog_name="ablate")
+        return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & {*os.environ}:
         os.environ["GOMP_SPINCOUNT"] = SPINS  # read when PyTorch is loaded, also by workers

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablate.cli import completion
 from ablate.cli.shared import (
     READ,
     BaselineOption,
@@ -23,6 +22,7 @@ from ablate.cli.shared import (
     RunsOption,
     WhereOption,
     WideOption,
+    known_studies,
     print_table,
     put_json,
     remark,
@@ -41,7 +41,7 @@ def compare(
         list[str] | None,
         typer.Argument(
             help="Studies by name or directory, or CSV files; by default every run.",
-            autocompletion=completion.studies,
+            autocompletion=known_studies,
         ),
     ] = None,
     metric: MetricOption = None,
@@ -120,7 +120,7 @@ def compare(
         if is_short:
             said = [*filter(None, [answers.doubts(notes)]), *texts(n for n in notes if n.kind == "taken")]
     elif format == "json":
-        from ablate.reporting.tables import records as as_json
+        from ablate.tables import records as as_json
 
         answer = answers.lines(result, records, results.notes)
         put_json(answer=answer, rows=as_json(table, result.shown), notes=texts(notes))
@@ -168,7 +168,7 @@ def report(
         list[str],
         typer.Argument(
             help="A study by name or directory, or a CSV file of results.",
-            autocompletion=completion.studies,
+            autocompletion=known_studies,
         ),
     ],
     out: Annotated[
@@ -224,9 +224,7 @@ def _between(low: float, high: float) -> Callable[[float | None], float | None]:
 def plan(
     targets: Annotated[
         list[str],
-        typer.Argument(
-            help="The pilot: a study, or a CSV file of results.", autocompletion=completion.studies
-        ),
+        typer.Argument(help="The pilot: a study, or a CSV file of results.", autocompletion=known_studies),
     ],
     difference: Annotated[
         float | None,

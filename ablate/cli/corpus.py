@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ablate.cli.shared import FormatOption, JsonOption, print_table, put_json
-from ablate.config.gone import line_on
-from ablate.config.rules import ConfigError, as_value, did_you_mean
+from ablate.config.rules import ConfigError, as_value, did_you_mean, line_on
 from ablate.phrases import counted
 from ablate.printing import put
 
@@ -76,7 +75,7 @@ def show(
     from ablate.data.text_statistics import text_statistics
     from ablate.execution.formulas import before_training
     from ablate.execution.run import resolve
-    from ablate.reporting.tables import records, render_row
+    from ablate.tables import records, render_row
 
     given = overrides or []
     run = resolve(_config([*_choice(text, given, config_dir), *given], config_dir))

@@ -93,7 +93,7 @@ def duel(
         say(doubts)
     page = write_report(between.study)
     if format == "json":
-        from ablate.reporting.tables import records
+        from ablate.tables import records
 
         put_json(answer=answer, rows=records(comparison.table, comparison.shown), report=str(page))
     else:

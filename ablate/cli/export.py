@@ -4,8 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ablate.cli import completion
-from ablate.cli.shared import RunsOption, say_loading, use_plugins
+from ablate.cli.shared import RunsOption, known_studies_and_runs, say_loading, use_plugins
 from ablate.printing import put
 
 
@@ -15,7 +14,7 @@ def export(
         typer.Argument(
             metavar="STUDY|RUN",
             help="A study by its name, or a run by a prefix of its id or name.",
-            autocompletion=completion.studies_and_runs,
+            autocompletion=known_studies_and_runs,
         ),
     ],
     to: Annotated[

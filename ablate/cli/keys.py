@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ablate.cli import completion
-from ablate.cli.shared import FormatOption, WideOption, print_table, remark
+from ablate.cli.shared import FormatOption, WideOption, known_keys, print_table, remark
 from ablate.printing import put
 
 COLUMNS = ["key", "default", "meaning"]
@@ -17,7 +16,7 @@ def keys(
         str,
         typer.Argument(
             help="Only keys that begin so, as train or fusion.per; or a choice, as fusion=gated.",
-            autocompletion=completion.keys,
+            autocompletion=known_keys,
         ),
     ] = "",
     format: FormatOption = "table",

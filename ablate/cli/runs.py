@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablate.cli import completion
 from ablate.cli.shared import (
     READ,
     Format,
@@ -15,14 +14,15 @@ from ablate.cli.shared import (
     RunsOption,
     WhereOption,
     WideOption,
+    known_studies,
+    known_studies_and_runs,
     print_table,
 )
 from ablate.config.conditions import column_of
-from ablate.config.identity import short_id
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, duration, first_few, lines_if
 from ablate.printing import say
-from ablate.store.rows import without_id
+from ablate.store.rows import short_id, without_id
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ def runs(
         typer.Argument(
             metavar="[STUDY]",
             help="A study by name; else every run. With --delete: runs, by a prefix of their id or name.",
-            autocompletion=completion.studies_and_runs,
+            autocompletion=known_studies_and_runs,
         ),
     ] = None,
     where: WhereOption = None,
@@ -79,7 +79,7 @@ def runs(
         typer.Option(
             metavar="STUDY",
             help="The same for a study and its runs, but for those that others have too.",
-            autocompletion=completion.studies,
+            autocompletion=known_studies,
         ),
     ] = None,
     yes: Annotated[
@@ -136,7 +136,7 @@ def _table(
     """The chosen rows and columns; age in seconds since the run last changed."""
     import pandas as pd
 
-    from ablate.analysis.frames import frame, select, with_options
+    from ablate.store.frames import frame, select, with_options
 
     changed, now = store.changed(), time.time()
     table = with_options(frame(rows))

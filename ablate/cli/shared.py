@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ablate.config.contrast import MARGIN
-from ablate.config.schema import PARTS
 from ablate.printing import outlive_readers, put, say, wrapped
 
 if TYPE_CHECKING:
@@ -136,6 +135,8 @@ PluginOption = Annotated[
 def use_plugins(files: Sequence[str] | None) -> "list[Method]":
     """Register the methods in these files and in installed packages; returns those from the files. Raises
     ConfigError."""
+    from ablate.config.schema import PARTS
+
     if not files and not any(importlib.metadata.entry_points(group=group) for group in PARTS.values()):
         return []
     from ablate.study import run
@@ -157,7 +158,7 @@ def print_table(
     spare: columns of this table that may be left out too, the first one first. all_of_it: the option that
     shows every column.
     """
-    from ablate.reporting.tables import lines_of, records, render
+    from ablate.tables import lines_of, records, render
 
     if format == "json":
         return put_json(rows=records(frame))
@@ -210,3 +211,31 @@ def resumable() -> Iterator[None]:
         if isinstance(error, KeyboardInterrupt) or error.code == TERMINATED:
             say(INTERRUPTED)
         raise
+
+
+# --- what the shell completes: names that nobody knows by heart ---------------------------------------
+
+
+def known_keys() -> list[str]:
+    from ablate.compose.keys import sections
+
+    return [*dict.fromkeys(key.name for section in sections() for key in section.keys)]
+
+
+def known_studies() -> list[str]:
+    from ablate.store.store import Store
+
+    return Store().study_names()
+
+
+def known_runs() -> list[str]:
+    """The names of the finished runs."""
+    from ablate.store.store import Store
+
+    store = Store()
+    titles = store.titles()
+    return sorted(titles.get(name, name) for name in store.finished())
+
+
+def known_studies_and_runs() -> list[str]:
+    return [*known_studies(), *known_runs()]

@@ -144,7 +144,7 @@ def _rehearsal(words: Sequence[str], *, dry_run: bool) -> tuple[list[str], int]:
 
 def _keep_apart(sweep: "Sweep") -> None:
     """Keep a rehearsal in a store of its own, in which nothing else is assumed."""
-    from ablate.config.identity import digest
+    from ablate.files.atomic import digest
     from ablate.store.store import Store
 
     if sweep.is_single:
@@ -206,7 +206,7 @@ def _show(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
 
 def _put_json(outcome: "Outcome") -> None:
     """Print the runs of the command, or what a dry run found, for programs."""
-    from ablate.reporting.tables import records
+    from ablate.tables import records
 
     if (estimate := outcome.estimate) is not None:
         put_json(**estimate.as_json)
@@ -254,10 +254,10 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
 
 def _show_one(rows: "pd.DataFrame", store: "Store") -> list[str]:
     """Print a single run; returns lines on what its loss compares with."""
-    from ablate.analysis.frames import frame
     from ablate.analysis.notes import FIXED_PLACES, loss_context
     from ablate.analysis.variants import USABLE
-    from ablate.reporting.tables import render_row
+    from ablate.store.frames import frame
+    from ablate.tables import render_row
 
     shown = rows.iloc[0][SINGLE_RUN_COLUMNS]
     put(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), end="")
@@ -306,9 +306,9 @@ def next_step(row: "pd.Series", typed: Sequence[str], *, has_weights: bool) -> l
 
 def _variants(rows: "pd.DataFrame", record: "StudyRecord") -> "Variants":
     """The variants of these runs; of a tuned study, those at each arm's chosen value."""
-    from ablate.analysis.frames import at_own_value
     from ablate.analysis.question import direction
     from ablate.analysis.variants import project
+    from ablate.store.frames import at_own_value
 
     reports = at_own_value(rows[rows["phase"] == "report"])
     shown, metric = (rows, "val_loss") if reports.empty else (reports, record.metric or "val_loss")

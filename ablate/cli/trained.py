@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablate.cli import completion
 from ablate.cli.shared import (
     READ,
     FormatOption,
@@ -13,6 +12,8 @@ from ablate.cli.shared import (
     RunsOption,
     WhereOption,
     WideOption,
+    known_runs,
+    known_studies,
     print_table,
     say_loading,
     use_plugins,
@@ -28,7 +29,7 @@ def probe(
         str,
         typer.Argument(
             help="A study by name or directory, or a run by a prefix of its id or name.",
-            autocompletion=completion.studies,
+            autocompletion=known_studies,
         ),
     ],
     where: WhereOption = None,
@@ -80,8 +81,7 @@ def probe(
 
 def _chosen(only: str | None) -> list[str]:
     from ablate.analysis.probes import PROBES
-    from ablate.config.gone import line_on
-    from ablate.config.rules import ConfigError, did_you_mean
+    from ablate.config.rules import ConfigError, did_you_mean, line_on
 
     chosen = [*PROBES] if only is None else [name.strip() for name in only.split(",") if name.strip()]
     for name in chosen:
@@ -129,7 +129,7 @@ def sample(
     run: Annotated[
         str,
         typer.Argument(
-            help="A run, by a prefix of its id or of its directory's name.", autocompletion=completion.runs
+            help="A run, by a prefix of its id or of its directory's name.", autocompletion=known_runs
         ),
     ],
     prompt: Annotated[

@@ -18,11 +18,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ablate.compose.configs import SIZES
 from ablate.compose.refusals import REFUSALS, explain, explained, plain
-from ablate.config.gone import line_on
 from ablate.config.identity import deciding
-from ablate.config.read import hints, read_run
-from ablate.config.rules import ConfigError, did_you_mean
-from ablate.config.schema import RunConfig, TrainConfig
+from ablate.config.read import hints
+from ablate.config.rules import ConfigError, did_you_mean, line_on
+from ablate.config.schema import RunConfig, TrainConfig, read_run
 
 # How overrides begin that concern the study only, unlike study=NAME, whose YAML may set keys of runs.
 OF_THE_STUDY = ("size=", "study.", "++study.")

@@ -12,8 +12,7 @@ from pathlib import Path
 import yaml
 
 from ablate.compose.configs import configs_dir
-from ablate.config.gone import line_on
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, line_on
 
 PRESETS = ("model", "train")  # groups whose choices all have the same keys
 # Keys by which a file describes itself, rather than a run.

@@ -26,10 +26,9 @@ from ablate.compose.configs import configs_dir, loader, offered
 from ablate.compose.keys import ELSEWHERE, sections
 from ablate.compose.launchers import KEY, Pool
 from ablate.compose.texts import as_written
-from ablate.config.gone import line_on
-from ablate.config.read import OF_A_RUN, PRESETS, hints, of_a_group, read_value
-from ablate.config.rules import ConfigError, did_you_mean, flatten
-from ablate.config.schema import PARTS
+from ablate.config.read import OF_A_RUN, PRESETS, hints, of_a_group
+from ablate.config.rules import ConfigError, did_you_mean, flatten, line_on
+from ablate.config.schema import PARTS, read_value
 from ablate.phrases import first_few
 from ablate.version import DISTRIBUTION
 

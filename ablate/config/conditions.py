@@ -17,8 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from ablate.config.gone import line_on
-from ablate.config.rules import ConfigError, as_override, did_you_mean
+from ablate.config.rules import ConfigError, as_override, did_you_mean, line_on
 
 Where = str | Mapping[str, Any]  # a condition as it is written
 Values = Mapping[str, Any]  # of one run, by key

@@ -79,25 +79,3 @@ GONE: dict[str, str] = {
     "export --plugin": "runs of your own methods go to trackers without it; none is a GPT-2 or a Llama",
     "--runs": "type it behind the command, as ablate runs --runs DIR",
 }
-
-# Columns of results.csv that keys had which are gone, each with the former default, as its cells hold it.
-# A row with another value is of a variant that can no longer be trained.
-FORMER_DEFAULTS: dict[str, str] = {
-    # columns
-    "average": "",
-    "kv_norm": "true",
-    "kv_rank": "",
-    "match_by": "mlp",
-    "query_heads": "auto",
-    "query_proj": "true",
-    "rope_width": "auto",
-    "value_proj": "true",
-    "value_scale": "1",
-    "translate": "false",
-    "long": "",
-}
-
-
-def line_on(name: str) -> str:
-    """The line on a name that is gone, for what refuses the name as unknown; empty for any other name."""
-    return f"{name} is gone; {GONE[name]}" if name in GONE else ""

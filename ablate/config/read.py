@@ -8,7 +8,6 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ablate.config.gone import line_on
 from ablate.config.rules import (
     ConfigError,
     ErrorText,
@@ -16,8 +15,8 @@ from ablate.config.rules import (
     UnknownKey,
     as_override,
     did_you_mean,
+    line_on,
 )
-from ablate.config.schema import PartConfig, RunConfig
 
 T = TypeVar("T")
 OF_A_RUN = "a config of your own has to begin with ablate's, as defaults: [config, _self_]"
@@ -28,27 +27,6 @@ def of_a_group(group: str, name: str) -> str:
     """The advice for a key that the user's own choice of a group lacks. name: of a choice to begin with."""
     begin = f"defaults: [{name}], without '# @package _global_'"
     return f"a file of your own in {group}/ has to begin with one of ablate's, as {begin}"
-
-
-def read_run(mapping: Mapping[str, Any]) -> RunConfig:
-    """The RunConfig of a composed configuration. Raises ConfigError."""
-    parts = {}
-    for kind, hint in hints(RunConfig).items():
-        cls = bare(hint)
-        if kind in mapping and isinstance(cls, type) and issubclass(cls, PartConfig):
-            if not isinstance(part := mapping[kind], Mapping):
-                raise ConfigError(f"{kind}={as_override(part)}: name a method by itself, as in {kind}=NAME")
-            common = {key: value for key, value in part.items() if key in hints(cls)}
-            options = {key: value for key, value in part.items() if key not in common}
-            parts[kind] = {"name": None, **common, "options": options}
-    return read(RunConfig, {**mapping, **parts})
-
-
-def read_value(key: str, value: Any) -> Any:
-    """This plain value as a run has it. key: dotted; an unknown key accepts anything. Raises ConfigError if
-    no run accepts the value."""
-    hint = dotted(RunConfig).get(key, Any)
-    return value if dataclasses.is_dataclass(bare(hint)) else convert(hint, value, key)
 
 
 @functools.cache
@@ -116,6 +94,15 @@ def _within(path: str, key: object) -> str:
 
 def convert(hint: Any, value: Any, path: str) -> Any:
     """The plain value as one of this type, with its rules. Raises ConfigError."""
+    try:
+        return _converted(hint, value, path)
+    except ConfigError as error:
+        if line := line_on(f"{path}={as_override(value)}"):
+            raise ConfigError(line) from error
+        raise
+
+
+def _converted(hint: Any, value: Any, path: str) -> Any:
     if isinstance(value, str):
         require_text(value, f"{path}=")
     if get_origin(hint) is Annotated:
@@ -127,24 +114,25 @@ def convert(hint: Any, value: Any, path: str) -> Any:
     if get_origin(hint) is Literal:
         if value in get_args(hint) and type(value) is type(get_args(hint)[0]):
             return value
-        given = f"{path}={as_override(value)}"
         near = did_you_mean(str(value), map(str, get_args(hint)))
-        raise ConfigError(line_on(given) or f"{given}: not a choice{near}")
+        raise ConfigError(f"{path}={as_override(value)}: not a choice{near}")
     if get_origin(hint) is tuple and get_args(hint)[-1] is ...:
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{path}={as_override(value)}: expected {_expected(hint)}")
-        return tuple(convert(get_args(hint)[0], item, path) for item in value)
+        return tuple(_converted(get_args(hint)[0], item, path) for item in value)
     if get_origin(hint) is tuple:
         if not isinstance(value, list | tuple) or len(value) != len(get_args(hint)):
             raise ConfigError(
                 f"{path}={as_override(value)}: expected a list of {len(get_args(hint))} numbers"
             )
-        return tuple(convert(part, item, path) for part, item in zip(get_args(hint), value, strict=True))
+        return tuple(_converted(part, item, path) for part, item in zip(get_args(hint), value, strict=True))
     if get_origin(hint) is list and isinstance(value, list):
-        return [convert(get_args(hint)[0], item, path) for item in value]
+        return [_converted(get_args(hint)[0], item, path) for item in value]
     if get_origin(hint) is Mapping and isinstance(value, Mapping):
         of = get_args(hint)[1]
-        return {require_text(str(key)): convert(of, item, _within(path, key)) for key, item in value.items()}
+        return {
+            require_text(str(key)): _converted(of, item, _within(path, key)) for key, item in value.items()
+        }
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise ConfigError(
@@ -159,7 +147,7 @@ def _convert_ruled(hint: Any, *rules: Any, value: Any, path: str) -> Any:
     try:
         for rule in own:
             value = rule.read(value, path)
-        converted = convert(hint, value, path)
+        converted = _converted(hint, value, path)
         for rule in own:
             rule.check(converted, path)
         return converted
@@ -178,7 +166,7 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
     for hint in hints:
         try:
             if hint is not type(None):
-                return convert(hint, value, path)
+                return _converted(hint, value, path)
         except ConfigError as error:
             reasons.append(error)
     if not str(reasons[0]).startswith(f"{path}="):  # about a key within it
@@ -186,8 +174,8 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
     base = _expected(hints[0])
     if isinstance(value, int | float) and not isinstance(value, bool) and "number" in base:
         raise reasons[0]  # a number out of range: say so, rather than list the words
-    given, expected = f"{path}={as_override(value)}", " or ".join(map(_expected, hints))
-    raise ConfigError(line_on(given) or f"{given}: expected {expected}")
+    expected = " or ".join(map(_expected, hints))
+    raise ConfigError(f"{path}={as_override(value)}: expected {expected}")
 
 
 def _from_text(hint: Any, value: Any) -> Any:
@@ -213,8 +201,7 @@ def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
     way_out = ""
     if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         way_out = f"; write {int(value)}"
-    given = f"{path}={as_override(value)}"
-    raise ConfigError(line_on(given) or f"{given}: expected {_expected(hint)}{way_out}")
+    raise ConfigError(f"{path}={as_override(value)}: expected {_expected(hint)}{way_out}")
 
 
 def require_text(value: str, before: str = "") -> str:

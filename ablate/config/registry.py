@@ -10,9 +10,8 @@ import pkgutil
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from ablate.config.gone import line_on
 from ablate.config.read import of_a_group, read
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.rules import ConfigError, did_you_mean, line_on
 from ablate.config.schema import PartConfig
 
 Kind = TypeVar("Kind")

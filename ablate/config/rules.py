@@ -33,6 +33,13 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f"{hint} choices: {', '.join(names)}"
 
 
+def line_on(name: str) -> str:
+    """The line on a name that is gone, for what refuses the name as unknown; empty for any other name."""
+    from ablate.config.gone import GONE  # a table that only a refusal needs
+
+    return f"{name} is gone; {GONE[name]}" if name in GONE else ""
+
+
 def as_override(value: Any, of_text: Callable[[str], str] = str) -> str:
     """The value as one would type it on the command line. of_text: how a text is typed; as it is in
     messages."""

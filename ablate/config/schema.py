@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
+from ablate.config.read import bare, convert, dotted, hints, read
 from ablate.config.rules import (
     Above,
     AtLeast,
@@ -20,6 +21,7 @@ from ablate.config.rules import (
     Share,
     Size,
     Spelled,
+    as_override,
 )
 
 # Standard multi-head attention: what models are matched to, and the default baseline.
@@ -204,3 +206,24 @@ class RunConfig:
     def resolved_seeds(self) -> dict[str, int]:
         """The seed of each stream: the master seed unless the stream has its own."""
         return {stream: self.seed if seed is None else seed for stream, seed in vars(self.seeds).items()}
+
+
+def read_run(mapping: Mapping[str, Any]) -> RunConfig:
+    """The RunConfig of a composed configuration. Raises ConfigError."""
+    parts = {}
+    for kind, hint in hints(RunConfig).items():
+        cls = bare(hint)
+        if kind in mapping and isinstance(cls, type) and issubclass(cls, PartConfig):
+            if not isinstance(part := mapping[kind], Mapping):
+                raise ConfigError(f"{kind}={as_override(part)}: name a method by itself, as in {kind}=NAME")
+            common = {key: value for key, value in part.items() if key in hints(cls)}
+            options = {key: value for key, value in part.items() if key not in common}
+            parts[kind] = {"name": None, **common, "options": options}
+    return read(RunConfig, {**mapping, **parts})
+
+
+def read_value(key: str, value: Any) -> Any:
+    """This plain value as a run has it. key: dotted; an unknown key accepts anything. Raises ConfigError if
+    no run accepts the value."""
+    hint = dotted(RunConfig).get(key, Any)
+    return value if is_dataclass(bare(hint)) else convert(hint, value, key)

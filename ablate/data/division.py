@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablate.config.identity import digest
 from ablate.data.corpora import SPLITS
 from ablate.data.matches import WIDTH, Index, stretches
 from ablate.data.text import CorpusError, Document, Text
 from ablate.data.tokenizers import utf8
+from ablate.files.atomic import digest
 from ablate.phrases import counted
 
 TRAIN, VALIDATION, TEST = range(3)

@@ -12,10 +12,10 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.data.corpora import SPLITS, Task
 from ablate.data.splits import Batch, Split, in_turns, int64, spread, target_positions
+from ablate.files.atomic import digest
 from ablate.rng import generator
 
 BLOCK = 1024  # examples drawn at a time

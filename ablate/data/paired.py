@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ablate.config.identity import digest
 from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import IGNORE_INDEX, Recipe
 from ablate.data.corpora.copy import WordTask
@@ -19,6 +18,7 @@ from ablate.data.examples import BLOCK, Blocks, blocks_of, fingerprint, hashed, 
 from ablate.data.splits import Batch, Split, spread, target_positions
 from ablate.data.text import CorpusError
 from ablate.data.tokenizers import Tokenizer, WithSeparator, fitted
+from ablate.files.atomic import digest
 from ablate.lazy import torch
 from ablate.rng import generator
 

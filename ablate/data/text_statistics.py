@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ablate.config.identity import digest
 from ablate.data.corpora import SPLITS
 from ablate.data.corpus import Corpus
 from ablate.data.counting import kneser_ney
@@ -22,6 +21,7 @@ from ablate.data.matches import overlap
 from ablate.data.splits import Stream, spread
 from ablate.data.tokenizers import Tokenizer
 from ablate.files import cache
+from ablate.files.atomic import digest
 
 VERSION = 1  # raise it when a figure changes
 ORDERS = {"bpe": 6}  # the longest n-grams, in tokens

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import SPLITS, TextRecipe
@@ -19,6 +18,7 @@ from ablate.data.splits import Stream
 from ablate.data.text import CorpusError, Text
 from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
 from ablate.files import cache
+from ablate.files.atomic import digest
 from ablate.files.owned import create
 
 FORMAT = 7  # the format that `write` produces: raise it when the files, or the ids in them, change

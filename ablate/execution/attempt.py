@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec
 
 from ablate.compute import device
-from ablate.config.identity import digest
 from ablate.execution import formulas
 from ablate.execution.events import Evaluated, Finished, Listener, Noticed
 from ablate.execution.run import PlacedRun
-from ablate.files.atomic import StoreError
+from ablate.files.atomic import StoreError, digest
 from ablate.store.columns import METRICS_COLUMNS, RESULTS, Row, Status, csv_text
 from ablate.store.run_files import RunWriter, Stamp
 from ablate.store.stored_run import StoredRun

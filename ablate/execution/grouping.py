@@ -5,9 +5,9 @@ import sys
 from collections.abc import Iterator
 
 from ablate.compute import device
-from ablate.config.identity import digest
 from ablate.data.splits import Batch
 from ablate.execution.run import PlacedRun
+from ablate.files.atomic import digest
 from ablate.lazy import torch
 
 TRIED = 3  # steps that are held against plain ones

@@ -7,16 +7,18 @@ from functools import cached_property
 from typing import Self
 
 from ablate.compute import device
-from ablate.config.identity import run_id, run_name
+from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.data.corpus import Corpus, open_corpus, require_usable
+from ablate.files.atomic import digest
 from ablate.lazy import torch
 from ablate.model.costs import flops_per_token, total_params
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.model.spec import ModelSpec
 from ablate.phrases import first_few
 
+SIMULATED = "simulated-"  # begins the names of runs that are not trained
 BYTES_A_LAYER = 30_000  # of the Python objects of a layer, without its tensors
 
 
@@ -69,6 +71,24 @@ class PlacedRun(Run):
     """A run on this machine: where it is computed."""
 
     device: "torch.device"
+
+
+def run_id(config: RunConfig, *, vocab: int, corpus_sha256: str) -> str:
+    """16 hex digits that two runs share only if they compute the same thing.
+
+    config: with `auto` and `match` resolved to numbers (ablate.model.sizing.resolved). vocab: the number of
+    tokens. corpus_sha256: the fingerprint of the text.
+    """
+    content = identity_keys(config) | {"text": corpus_sha256, "vocab": vocab}
+    return digest(content | {"seeds": config.resolved_seeds()})[:16]
+
+
+def run_name(config: RunConfig, identity: str) -> str:
+    """The name of a run's directory: readable, and unique as it ends in the first half of the identity."""
+    projected = "" if config.out_proj else "-noproj"
+    size = f"d{config.model.d_model}x{config.model.layers}"
+    kind = SIMULATED if config.train.simulated else ""
+    return f"{kind}{config.fusion.name}-h{config.heads}{projected}-{size}-s{config.seed}-{identity[:8]}"
 
 
 def resolve(config: RunConfig) -> Run:

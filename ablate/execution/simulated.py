@@ -13,12 +13,13 @@ from dataclasses import asdict, dataclass, replace
 
 from ablate import rng
 from ablate.config.conditions import Condition
-from ablate.config.identity import digest, identity_keys
+from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError, did_you_mean, flatten
 from ablate.config.schema import RunConfig
 from ablate.data.splits import Stream
 from ablate.execution import formulas
 from ablate.execution.run import PlacedRun, Run
+from ablate.files.atomic import digest
 from ablate.store.columns import Row, Status
 from ablate.store.run_files import Checkpoint
 from ablate.training.events import Checked, Diverged, Evaluation, Event, Final, Kept, Score

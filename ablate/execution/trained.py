@@ -13,13 +13,12 @@ from torch import Tensor, nn
 
 from ablate import rng
 from ablate.compute.ambient import undisturbed
-from ablate.config.identity import SIMULATED
 from ablate.config.read import convert
 from ablate.config.rules import AtLeast, AtMost, ConfigError, Count
 from ablate.data.corpora import Task, registry
 from ablate.data.examples import Examples
 from ablate.data.paired import Paired
-from ablate.execution.run import PlacedRun
+from ablate.execution.run import SIMULATED, PlacedRun
 from ablate.execution.stored import Stored, reopened
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec

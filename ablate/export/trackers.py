@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ablate.config.extras import require
-from ablate.config.identity import digest
 from ablate.config.rules import ConfigError, as_value, flatten
 from ablate.files import owned
+from ablate.files.atomic import digest
 from ablate.phrases import counted
 from ablate.store.columns import METRICS, Status
 from ablate.store.record import ONE_BY_ONE

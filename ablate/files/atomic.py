@@ -113,6 +113,14 @@ def sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+def digest(content: Any) -> str:
+    """SHA-256 of plain data, whatever the order of its keys."""
+    return hashlib.sha256(_canonical(content).encode()).hexdigest()
+
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
 def file_digest(path: Path) -> str:
     """16 hex digits over the bytes of a file, which this process reads once for as long as the file keeps its
     size, times and inode. Raises OSError."""

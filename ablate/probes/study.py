@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from ablate.analysis.frames import select, with_options
 from ablate.analysis.load import load
 from ablate.analysis.probes import COLUMNS, FILE, read
 from ablate.analysis.question import Question
@@ -21,6 +20,7 @@ from ablate.files.atomic import write_atomically
 from ablate.launch.processes import map_in_workers
 from ablate.model import scores
 from ablate.probes.measure import Value, measure
+from ablate.store.frames import select, with_options
 from ablate.store.run_files import read_started
 from ablate.store.store import Store
 

@@ -10,12 +10,12 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
-from ablate.analysis.frames import REHEARSAL, is_simulated
 from ablate.analysis.variants import USABLE
 from ablate.phrases import Note, capital, counted, joined, lines_if, texts
 from ablate.reporting.backbone import backbone
 from ablate.reporting.next import Next, next_steps
 from ablate.reporting.words import Terms, confidence, number, sentence, setting_of, unit, units_in_words
+from ablate.store.frames import REHEARSAL, is_simulated
 from ablate.store.record import NO_STUDY, StudyRecord
 
 MOST = 3  # the most contrasts that are named for each verdict

@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from ablate.analysis.frames import as_texts
 from ablate.analysis.load import Results
 from ablate.config.conditions import column_for
 from ablate.config.rules import as_override, as_value, flatten
 from ablate.config.schema import PARTS, STANDARD_FUSION
 from ablate.phrases import advised, lines_if
+from ablate.store.frames import as_texts
 from ablate.store.provenance import PLUGIN, is_of_plugin
 from ablate.store.record import StudyRecord
 from ablate.store.run_files import read_config, read_started

@@ -11,7 +11,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import is_numeric
 from ablate.analysis.load import read
 from ablate.analysis.question import NOTHING_ASKED, Question
 from ablate.config.extras import require
@@ -20,7 +19,8 @@ from ablate.files.atomic import explained, write_atomically
 from ablate.phrases import cleaned, texts
 from ablate.reporting import cells
 from ablate.reporting.page import gather
-from ablate.reporting.tables import readable
+from ablate.store.frames import is_numeric
+from ablate.tables import readable
 
 HERE = Path(__file__).parent
 

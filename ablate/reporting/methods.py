@@ -4,12 +4,12 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import as_texts, is_foreign
 from ablate.analysis.variants import USABLE
 from ablate.config.contrast import FEWEST
 from ablate.phrases import joined
 from ablate.reporting.backbone import parts
 from ablate.store.columns import column_named, on_validation
+from ablate.store.frames import as_texts, is_foreign
 from ablate.store.record import StudyRecord
 
 TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import as_texts, seconds_a_run
 from ablate.analysis.notes import MOST_EPOCHS, WORSE
 from ablate.analysis.variants import USABLE
 from ablate.compute.limits import available_cores
@@ -16,6 +15,7 @@ from ablate.config.contrast import FEWEST
 from ablate.phrases import counted, duration
 from ablate.reporting.commands import again, at_own_rates, changed, whole, with_fresh_seeds, with_seeds
 from ablate.store.columns import Status
+from ablate.store.frames import as_texts, seconds_a_run
 from ablate.store.record import StudyRecord
 
 MOST = 3

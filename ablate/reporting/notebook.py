@@ -8,8 +8,8 @@ from ablate.phrases import cleaned
 from ablate.reporting.answers import around
 from ablate.reporting.cells import short_table
 from ablate.reporting.html import comparison_html
-from ablate.reporting.tables import render
 from ablate.store.record import StudyRecord
+from ablate.tables import render
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ablate.analysis.compare import Comparison, compare
-from ablate.analysis.frames import as_texts
 from ablate.analysis.load import Results
 from ablate.analysis.question import NOTHING_ASKED, Question
 from ablate.phrases import texts
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.commands import SINGLE_RUNS, commands
 from ablate.reporting.methods import levels_in_words, paragraph
+from ablate.store.frames import as_texts
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from ablate import tables
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
@@ -17,12 +18,11 @@ from ablate.analysis.variant import Variant
 from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted_between, joined, lines_if, option
-from ablate.reporting import tables
 from ablate.reporting.answers import place
 from ablate.reporting.cells import as_called
-from ablate.reporting.tables import escaped
 from ablate.reporting.words import interval
 from ablate.store.columns import column_named
+from ablate.tables import escaped
 
 MARKS = {stats.BETTER: "†", stats.WORSE: "†", stats.EQUIVALENT: "‡"}
 COLUMN = 3.3 * 72  # points: the width of a column of a paper

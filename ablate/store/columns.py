@@ -202,6 +202,21 @@ TABLE = (
     Column("parts", "provenance", "text"),
     Column("git", "provenance", "text"),
 )
+# Columns that keys had which are gone, each with the former default, as its cells hold it.
+# A row with another value is of a variant that can no longer be trained.
+FORMER_DEFAULTS = {
+    "average": "",
+    "kv_norm": "true",
+    "kv_rank": "",
+    "match_by": "mlp",
+    "query_heads": "auto",
+    "query_proj": "true",
+    "rope_width": "auto",
+    "value_proj": "true",
+    "value_scale": "1",
+    "translate": "false",
+    "long": "",
+}
 _BY_NAME = {column.name: column for column in TABLE}
 
 
@@ -233,6 +248,7 @@ ROLE_COLUMNS = ("phase", "role", "tuned")
 CONFIG_COLUMNS = of_role("config")
 WIDTHS = tuple(column.name for column in TABLE if column.by_auto)
 SEED_COLUMNS = of_role("seed")
+OPTIONS_COLUMNS = tuple(name for name in COLUMNS if name.endswith("_options"))  # of the parts of attention
 RESOURCE_COLUMNS = of_role("resource")
 # The columns that hold one number per run, which can be compared.
 METRICS = tuple(

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ablate.config.identity import short_id
 from ablate.files.atomic import explained
 from ablate.files.owned import Mark, remove_tree
 from ablate.phrases import advised
 from ablate.store.columns import Row, Status
 from ablate.store.record import StudyRecord
-from ablate.store.rows import is_run
+from ablate.store.rows import is_run, short_id
 from ablate.store.store import Store, StoreError
 
 STUDY = Mark(".+", "study.json")

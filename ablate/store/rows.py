@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ablate.config.conditions import column_for
-from ablate.config.identity import short_id
-from ablate.config.schema import PARTS
 from ablate.files.atomic import StoreError, names, write_atomically
 from ablate.files.reading import leave_out, read_bytes
 from ablate.phrases import first_few
@@ -119,6 +117,11 @@ def title(name: str, row: Row, keys: Iterable[str]) -> str:
     return "-".join([name[:at], *parts]) + name[at:]
 
 
+def short_id(name: str) -> str:
+    """The first half of the identity, from the name of a run's directory."""
+    return name.rpartition("-")[2]
+
+
 def without_id(name: str) -> str:
     """The name of a run but for its id."""
     return name.rpartition("-")[0]
@@ -128,7 +131,7 @@ def _part(key: str, row: Row) -> str:
     """A key with its value, as lr0.003 or per_channel; empty if the row has none."""
     column, (kind, _, option) = column_for(key), key.partition(".")
     value = row.get(column)
-    if value is None and kind in PARTS:
+    if value is None:
         value = json.loads(row.get(f"{kind}_options") or "{}").get(option)
     if value is None:
         return ""

@@ -22,12 +22,12 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import (
     NO_FILE,
     Garbled,
     StoreError,
+    digest,
     explained,
     file_digest,
     is_gone,

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ablate.config.identity import short_id
 from ablate.config.rules import did_you_mean
 from ablate.files.atomic import (
     StoreError,
@@ -30,7 +29,7 @@ from ablate.store import lease
 from ablate.store.columns import COLUMNS, CONFIG_COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
-from ablate.store.rows import RUN, leaving_out, plain_names, read_rows, swept, title, without_id
+from ablate.store.rows import RUN, leaving_out, plain_names, read_rows, short_id, swept, title, without_id
 from ablate.store.run_files import read_finished, read_started
 from ablate.store.stored_run import PART, StoredRun
 

@@ -16,9 +16,17 @@ from ablate.analysis.variants import USABLE
 from ablate.compose.composer import Overrides
 from ablate.config.conditions import Where
 from ablate.config.contrast import FEWEST, MARGIN, Contrasts
-from ablate.config.gone import line_on
 from ablate.config.read import hints
-from ablate.config.rules import Above, ConfigError, ErrorText, Rule, as_override, as_value, did_you_mean
+from ablate.config.rules import (
+    Above,
+    ConfigError,
+    ErrorText,
+    Rule,
+    as_override,
+    as_value,
+    did_you_mean,
+    line_on,
+)
 from ablate.config.schema import RunConfig
 from ablate.store.columns import METRICS, Row, Status, column_named
 from ablate.store.record import Choice, Role, keys_of_arms

@@ -4,9 +4,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ablate.compose.sweep import Sweep
-from ablate.config.gone import line_on
 from ablate.config.read import hints, read
-from ablate.config.rules import ConfigError, as_override, did_you_mean
+from ablate.config.rules import ConfigError, as_override, did_you_mean, line_on
 from ablate.study.config import StudyConfig
 from ablate.study.tuned import Tuned
 

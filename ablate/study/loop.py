@@ -1,7 +1,7 @@
 """The loop that drives every study: propose runs, check them, train them, read their rows, repeat."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -23,8 +23,13 @@ from ablate.study.config import Absent, Overrides
 from ablate.study.growth import grown, with_looks
 from ablate.study.launchers import Trained, Work, launcher_of
 from ablate.study.run import Outcome
-from ablate.study.slower import slower
 from ablate.study.study import Study
+
+SLOWER = (
+    "train.precision=bfloat16: slower here than float32, since this processor has no bfloat16 products, which"
+    " are computed in float32; add train.precision=float32"
+)
+DOES_NOT_PAY = "on a CPU, runs that are trained as one take longer than one after the other"
 
 
 class Loop:
@@ -239,3 +244,18 @@ def _unique(runs: Mapping[Overrides, PlacedRun]) -> dict[Overrides, PlacedRun]:
     """The runs without duplicates, as different overrides may mean the same run."""
     first = {run.run_id: overrides for overrides, run in reversed(list(runs.items()))}
     return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}
+
+
+def slower(runs: Collection[PlacedRun], members: int | None) -> list[str]:
+    """Lines on these runs; usually none. members: how many are trained as one, if the command says so."""
+    on_cpu = [run for run in runs if run.device.type == "cpu"]
+    return [
+        *lines_if(any(map(_is_slow, on_cpu)), SLOWER),
+        *lines_if(bool(on_cpu) and (members or 1) > 1, f"hydra.launcher.members={members}: {DOES_NOT_PAY}"),
+    ]
+
+
+def _is_slow(run: PlacedRun) -> bool:
+    from ablate.compute.arithmetic import bfloat16_is_slow  # which loads torch
+
+    return run.config.train.precision == "bfloat16" and bfloat16_is_slow(run.device)

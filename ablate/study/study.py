@@ -10,21 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ablate.analysis.frames import frame
 from ablate.analysis.looks import usual, usual_seeds
 from ablate.analysis.variants import Settings, settings_of
 from ablate.compose.composer import Mistake, NotComposed, Overrides, Setting, remembered
 from ablate.compose.sweep import Sweep
 from ablate.config.conditions import check, holds, spelled
-from ablate.config.identity import digest, identity_keys
+from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError, as_override, as_value, flatten
 from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
 from ablate.execution import plugins
 from ablate.execution.formulas import before_training
 from ablate.execution.run import PlacedRun, Run, prepare
+from ablate.files.atomic import digest
 from ablate.live import checking
 from ablate.phrases import first_few
+from ablate.store.frames import frame
 from ablate.store.record import ONE_BY_ONE, PlannedLooks, StudyRecord
 from ablate.study.config import Design, Rows, StudyConfig
 from ablate.study.kinds import declared

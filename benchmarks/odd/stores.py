@@ -16,7 +16,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from ablate.config.identity import digest
+from ablate.files.atomic import digest
 from ablate.store.columns import column_named
 from ablate.store.store import Store
 from benchmarks.odd.files import spoilt

@@ -13,12 +13,10 @@ import numpy as np
 import pandas as pd
 
 from ablate.config.conditions import Condition, Where, as_text, column_of
-from ablate.config.gone import FORMER_DEFAULTS
 from ablate.config.rules import ConfigError
-from ablate.config.schema import PARTS
 from ablate.files.reading import leave_out
 from ablate.phrases import Note, counted, first_few, lines_if
-from ablate.store.columns import RESULTS, TABLE, Column, Row, csv_value
+from ablate.store.columns import FORMER_DEFAULTS, OPTIONS_COLUMNS, RESULTS, TABLE, Column, Row, csv_value
 
 SHORTEST_S = 1e-6  # a run that took less than this was not timed
 LARGEST = 1e100  # the largest number allowed, so that sums of squares do not overflow
@@ -210,9 +208,10 @@ def matching(rows: pd.DataFrame, where: Where, option: str, columns: Iterable[ob
 
 def with_options(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with a further column for each option of a fusion (weights, per, groups) and of scores."""
-    for kind in PARTS:
+    for column in OPTIONS_COLUMNS:
+        kind = column.removesuffix("_options")
         if names := [name for name in option_names(rows, kind) if name not in rows.columns]:
-            texts = rows[f"{kind}_options"]
+            texts = rows[column]
             options = {text: _options(text, kind) for text in texts.unique()}
             columns = {name: [options[text].get(name) for text in texts] for name in names}
             rows = rows.join(pd.DataFrame(columns, index=rows.index, dtype=object))

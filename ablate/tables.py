@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from rich.cells import cell_len
 
-from ablate.analysis.frames import is_empty, is_numeric
 from ablate.phrases import one_line, visible
 from ablate.store.columns import FORMULA, SEED_COLUMNS
+from ablate.store.frames import is_empty, is_numeric
 
 # Columns to leave out in a narrow terminal, the first one first.
 LEAST = (

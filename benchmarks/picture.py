@@ -1,65 +1,129 @@
-"""Draw the picture of README, from docs/results.
+"""Draw the pictures of README and docs/questions.md.
 
-    python benchmarks/picture.py
+    python benchmarks/picture.py [RUN...]
 
-writes docs/answer-light.svg and docs/answer-dark.svg.
+writes docs/answer-*.svg from the table of docs/questions.md, and docs/votes-*.svg from patterns.csv of
+docs/results/votes; with directories of runs of study=votes it makes that file first.
 """
 
 import json
+import re
+import sys
 from pathlib import Path
 
 import altair as alt
+import numpy as np
 import pandas as pd
 import vl_convert
 
-import ablate
-
 DOCS = Path(__file__).parent.parent / "docs"
+PATTERNS = DOCS / "results" / "votes" / "patterns.csv"
 INK = {"light": "#1b1f24", "dark": "#e6e9ed"}
-BLUE = "#3b82c4"
-# By fusion, projection and what is made equal, as a reader calls them.
-TERMS = {
-    ("sum", "true", "params"): "sum",
-    ("concat", "true", "params"): "projection of two factors",
-    ("sum", "false", "params"): "wide sum",
-}
+BLUE, ORANGE = "#3b82c4", "#d9822b"
+MARGIN = 0.02
+EXAMPLES = 2000
 
 
 def main() -> None:
-    data = against_concat().sort_values("diff")
-    seeds = int(data["pairs"].max())
-    title = f"nats of loss more than concat, at 0 ({seeds} paired seeds; 95 % intervals)"
+    if runs := sys.argv[1:]:
+        pd.concat(map(patterns, map(Path, runs))).to_csv(PATTERNS, index=False, float_format="%.4f")
     for scheme, ink in INK.items():
-        _draw(DOCS / f"answer-{scheme}.svg", data, title, ink)
+        _draw(DOCS / f"answer-{scheme}.svg", _differences(ink), ink)
+        _draw(DOCS / f"votes-{scheme}.svg", _heat_maps(), ink)
 
 
-def against_concat() -> pd.DataFrame:
-    """What is drawn, with its name."""
-    table = ablate.compare(DOCS / "results" / "why_cpu").table
-    (concat,) = {*table["variant"][(table["fusion"] == "concat") & (table["match"] == "none")]}
-    data = table[table["low"].notna() & (table["baseline"] == concat)]
-    terms = [TERMS[of] for of in zip(data["fusion"], data["out_proj"], data["match"], strict=True)]
-    return data[["diff", "low", "high", "pairs"]].assign(name=terms)
+def differences() -> pd.DataFrame:
+    """The rows of the page's table: name, diff, low, high, and whether both sides have the same functions."""
+    page = (DOCS / "questions.md").read_text(encoding="utf-8").replace("−", "-")
+    found = re.findall(r"^\| (.+?) \| ([+-][\d.]+) \[(-?[\d.]+), (-?[\d.]+)]", page, re.M)
+    table = pd.DataFrame(found, columns=["name", "diff", "low", "high"])
+    table["same"] = table["name"].str.contains("=")
+    table["name"] = table["name"].str.replace(r"\*\*| =", "", regex=True)
+    return table.astype({"diff": float, "low": float, "high": float})
 
 
-def _draw(path: Path, data: pd.DataFrame, title: str, ink: str) -> None:
-    """A row for each difference: a point on its interval. data: name, diff, low, high."""
-    names = alt.Axis(grid=False, domain=False, ticks=False, labelLimit=300)
+def patterns(run: Path) -> pd.DataFrame:
+    """Of each head: the mean weight that the question puts on the last vote of each voter who has voted."""
+    import torch
+
+    import ablate
+    from ablate.model.models import inputs_of_attention
+
+    model, draws = ablate.load_model(run), np.random.default_rng(0)
+    voters = model.config.corpus.options["voters"]
+    votes_NT = draws.integers(2 * voters, size=(EXAMPLES, model.config.model.context))
+    votes_NT[:, -1] = 2 * voters  # the question
+    with torch.no_grad():
+        (inputs,) = inputs_of_attention(model.network, torch.from_numpy(votes_NT))
+        (site,) = model.network.sites()
+        weights_NHT = site.attention.look(*inputs).patterns_BHTS[:, :, -1].numpy()
+    rows = []
+    for voter in range(voters):
+        is_his_NT = votes_NT // 2 == voter
+        voted_N = is_his_NT.any(1)
+        last_N = votes_NT.shape[1] - 1 - is_his_NT[:, ::-1].argmax(1)
+        of_his_last_NH = np.take_along_axis(weights_NHT, last_N[:, None, None], 2)[voted_N, :, 0]
+        rows += [(head, voter, weight) for head, weight in enumerate(of_his_last_NH.mean(0))]
+    table = pd.DataFrame(rows, columns=["head", "voter", "weight"])
+    result = json.loads((run / "result.json").read_text(encoding="utf-8"))
+    about = {name: result[name] for name in ("run_id", "heads", "seed", "test_acc")}
+    return table.assign(**about)[[*about, *table]]
+
+
+def _differences(ink: str) -> alt.LayerChart:
+    """A row for each difference: a point on its interval, and the margin behind all."""
+    data = differences()
+    names = alt.Axis(grid=False, domain=False, ticks=False, labelLimit=400)
+    colors = alt.Color("same:N", scale=alt.Scale(domain=[False, True], range=[BLUE, ORANGE]), legend=None)
     base = alt.Chart(data).encode(
-        y=alt.Y("name:N", sort=[*data["name"]], title=None, axis=names), color=alt.value(BLUE)
+        y=alt.Y("name:N", sort=[*data["name"]], title=None, axis=names), color=colors
     )
-    ticks = alt.Axis(tickCount=5, format=".2f")
-    x = alt.X("low:Q", title=title, scale=alt.Scale(domain=[-0.3, 0.1]), axis=ticks)
-    chart = alt.layer(
+    x = alt.X(
+        "low:Q",
+        title="nats of loss (right: worse); orange: the same functions; grey: the margin",
+        axis=alt.Axis(format=".2f"),
+    )
+    margin = pd.DataFrame({"low": [-MARGIN], "high": [MARGIN]})
+    return alt.layer(
+        alt.Chart(margin).mark_rect(color="#888", opacity=0.25).encode(x="low:Q", x2="high:Q"),
         base.mark_rule(strokeWidth=3).encode(x=x, x2="high:Q"),
-        base.mark_point(filled=True, size=90, opacity=1).encode(x="diff:Q"),
+        base.mark_point(filled=True, size=70, opacity=1).encode(x="diff:Q"),
         base.mark_text(align="left", dx=6).encode(
             x="high:Q", text=alt.Text("diff:Q", format="+.3f"), color=alt.value(ink)
         ),
-    ).properties(width=460, height=30 * len(data))
+    ).properties(width=420, height=22 * len(data))
+
+
+def _heat_maps() -> alt.HConcatChart:
+    """A map for each model: how much each of its heads looks at each voter."""
+    data = pd.read_csv(PATTERNS)
+    data["head"], data["voter"] = data["head"] + 1, data["voter"].map(lambda voter: "ABCD"[voter])
+    shade = alt.Color("weight:Q", scale=alt.Scale(domain=[0, 1], scheme="blues"), legend=None)
+    maps = []
+    for _, one in data.groupby(["heads", "seed"]):
+        heads, right = one["heads"].iloc[0], 100 * one["test_acc"].iloc[0]
+        base = alt.Chart(one).encode(
+            x=alt.X("voter:N", title="voter", axis=alt.Axis(labelAngle=0)), y=alt.Y("head:O", title="head")
+        )
+        dark = alt.condition("datum.weight > 0.5", alt.value("white"), alt.value("black"))
+        text = base.mark_text(fontSize=10).encode(text=alt.Text("weight:Q", format=".2f"), color=dark)
+        title = f"{heads} heads: {right:.0f} % right"
+        maps.append(
+            alt.layer(base.mark_rect().encode(color=shade), text).properties(
+                width=132, height=28 * heads, title=title
+            )
+        )
+    return alt.hconcat(*maps)
+
+
+def _draw(path: Path, chart: alt.LayerChart | alt.HConcatChart, ink: str) -> None:
     quiet = {"gridColor": "#8884", "domainColor": "#888", "tickColor": "#888", "titleFontWeight": "normal"}
-    axis = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, **quiet}
-    config = {"background": "transparent", "view": {"stroke": None}, "axis": axis}
+    config = {
+        "background": "transparent",
+        "view": {"stroke": None},
+        "axis": {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, **quiet},
+        "title": {"color": ink, "fontSize": 12, "fontWeight": "normal"},
+    }
     svg = vl_convert.vegalite_to_svg(json.dumps({**chart.to_dict(), "config": config}))
     path.write_text(svg, encoding="utf-8")
 

@@ -53,7 +53,7 @@ WRONG = [
     (["hydra/launcher=slum"], ["hydra/launcher=slum"]),
     (["--experimental-rerun", "x.pickle"], ["--experimental-rerun"]),
     (["-m", "--cfg", "job"], ["--multirun --cfg", "one of them"]),
-    (["study=heads", "heads=1,2", "--cfg", "job"], ["heads=1,2", "give one value"]),
+    (["study=fusion", "heads=1,2", "--cfg", "job"], ["heads=1,2", "give one value"]),
     (["heads=???"], ["heads=???", "a value is missing"]),
     (["model.d_model=1000003"], ["heads=4", "does not divide model.d_model=1000003"]),
     (["-m", "model.d_model=64,1000000"], ["model.d_model=1000000", "GB to train", "take a smaller"]),

@@ -50,7 +50,7 @@ REFUSED = [
         "fusion.per=head: a key of fusion=gated or fusion=weighted_sum; choose that alone",
     ),
     # A mistake in a study leaves nothing out.
-    (["study=book", "corpus=grammar", "heads=1,x"], "heads=x: expected a whole number"),
+    (["study=fusion", "corpus=grammar", "heads=1,x"], "heads=x: expected a whole number"),
     # A key that is given twice, as a shell makes of seed={0..2}.
     (
         ["seed=0", "seed=1", "seed=2"],

@@ -145,8 +145,8 @@ def test_what_can_not_be_shown_is_one_line(command):
     assert refused(command, "show", "tinystorys").startswith(
         "corpus=tinystorys: no such corpus; did you mean tinystories? choices: copy, docs,"
     )
-    assert refused(command, "show", "docs", "study=heads") == (
-        "corpus=docs study=heads: these are several runs; give the settings of one"
+    assert refused(command, "show", "docs", "study=fusion") == (
+        "corpus=docs study=fusion: these are several runs; give the settings of one"
     )
 
 

@@ -118,9 +118,9 @@ def test_whether_a_verdict_stands_is_one_line(command):
 
 @pytest.mark.slow
 def test_a_study_of_the_repository_is_as_short(command):
-    code, out, err = command("compare", str(ROOT / "docs" / "results" / "cross"))
+    code, out, err = command("compare", str(ROOT / "docs" / "results" / "later"))
     assert code == 0 and height(out + err) <= 14 and "\nvariant  " in out
-    assert "12 to 16 paired seeds, 95 % confidence for all 3 together." in out
+    assert "6 to 8 paired seeds, 95 % confidence for all 4 together." in out
 
 
 def test_each_contrast_is_below_its_baseline():

@@ -358,7 +358,7 @@ def test_a_study_grows_and_keeps_what_it_declared(store):
 
 
 def test_a_published_record_is_written_as_it_is_read():
-    plain = json.loads((ROOT / "docs" / "results" / "why" / "study.json").read_text(encoding="utf-8"))
+    plain = json.loads((ROOT / "docs" / "results" / "questions" / "study.json").read_text(encoding="utf-8"))
     del plain["version"]  # of the file, not of the record
     assert as_plain(read_record(plain)) == plain
 

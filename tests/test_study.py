@@ -150,12 +150,10 @@ def sweep(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def sweep(*overrides: str) -> Sweep:
-        has_text = "study=cross" in overrides or any(one.startswith("corpus=") for one in overrides)
+        has_text = any(one.startswith("corpus=") for one in overrides)
         quick = QUICK[2:] if has_text else QUICK
         own = next((keys for study, keys in OWN_KEYS.items() if f"study={study}" in overrides), ())
         quick = [one for one in quick if not one.startswith(own)] if own else quick
-        if "study=book" in overrides:
-            quick = [*quick, "study.tune_at={corpus:grammar,train.steps:3}"]
         asked = (compose if "-cd" in overrides else composed_once)(("-m", *but(quick, *overrides)))
         assert isinstance(asked, Sweep)
         return asked
@@ -369,7 +367,7 @@ def test_every_arm_is_in_a_contrast_or_is_the_yardstick(sweep, study):
     compared = {arm for one in plan.contrasts for _, arm in one.sides}
     yardsticks = {arm for arm in plan.arms if "scores=uniform" in arm}
     assert not compared & yardsticks
-    if study not in ("why", "cross", "questions", "votes"):  # which show more arms than they decide about
+    if study not in ("questions", "votes"):  # which show more arms than they decide about
         assert compared | yardsticks == {*plan.arms}
 
 

@@ -3,7 +3,7 @@
 - options: of `ablate`, its commands and those below them, without --help and what Typer adds for completion
 - run keys: keys of RunConfig that `ablate keys` shows, and names of groups; not those of methods and texts
 - launcher keys: of each launcher that has a YAML here
-- compare columns: of the table of `ablate compare docs/results/why`, without the variant, its config and
+- compare columns: of the table of `ablate compare docs/results/later`, without the variant, its config and
   params, and without the four of --cost
 - remarks: places in ablate/ that make a Note, or an instance of a subclass of it
 - verdict words: the texts that stand as a verdict
@@ -44,7 +44,7 @@ def counts() -> dict[str, int]:
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     notes = {"Note"} | {one.name for one in classes if "Note" in map(ast.unparse, one.bases)}
     calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
-    compared = {*ablate.compare(ROOT / "docs" / "results" / "why").table} - {
+    compared = {*ablate.compare(ROOT / "docs" / "results" / "later").table} - {
         *CONFIG_COLUMNS,
         "params",
         "variant",

@@ -81,8 +81,8 @@ TEXTS: Sequence[Values] = (
     ("corpus=file", 'corpus.path="notes (old)/*.md"'),
 )
 STUDIES: Sequence[Values] = (
-    *(("-cd", "own", "study=deep"), ("study=heads", "size=demo")),
-    *(("study=fusion",), ("study=alt",), ("study=tuned",), ("study=tuned", "size=demo"), ("study=null",)),
+    *(("-cd", "own", "study=deep"), ("study=questions", "size=demo")),
+    *(("study=fusion",), ("study=tuned",), ("study=tuned", "size=demo"), ("study=null",)),
 )
 QUICK_STUDIES = 2  # the first of them
 OF_A_STUDY = by_key(

@@ -117,7 +117,11 @@ def test_readme_says_the_numbers_of_its_picture():
     costs = picture.differences().set_index("name")["diff"]
     a_sum, one, wide = (
         costs[name]
-        for name in ("Q0 sum, equal size", "Q3 one head, equal size", "wide sum without W_O, equal size")
+        for name in (
+            "Q0 sum − concatenation, equal size",
+            "Q3 one head − four, equal size",
+            "wide sum without W_O − concatenation, equal size",
+        )
     )
     assert f"a sum costs {a_sum:.3f} nats, one head {one:.3f}; summed wide heads save {-wide:.3f}." in page
     assert f"through rows of its own; a sum costs {a_sum:.3f} nats." in page

@@ -122,7 +122,6 @@ def compare(
     mixed: bool = False,
     pair_by: Sequence[str] | str = (),
     higher_is_better: bool | None = None,
-    label: Mapping[str, str] | Sequence[str] = (),
 ) -> ShownComparison:
     """Compare variants with their baselines over paired seeds, as `ablate compare` does. A notebook shows the
     result as tables; `.table` has every number.
@@ -132,8 +131,7 @@ def compare(
     other columns by which runs pair (pair_by). baseline: {"heads": 1} or "heads=1"; by default fusion=concat.
     where: a condition on the rows, as "heads=4", "heads<=4" or {"heads": [1, 4]}, or several.
     margin: the largest difference that does not matter, in the metric's unit. higher_is_better: of a metric
-    that ablate does not know. label: what levels are called, as {"fusion=sum": "summed heads"}. Raises
-    ConfigError.
+    that ablate does not know. Raises ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
     from ablate.analysis.load import read
@@ -150,7 +148,6 @@ def compare(
         margin=margin,
         higher_is_better=higher_is_better,
         mixed=mixed,
-        label=label,
     )
     result = compare_rows(results.rows, question, results.records)
     parts = {field.name: getattr(result, field.name) for field in fields(result)}
@@ -173,7 +170,6 @@ def report(
     mixed: bool = False,
     pair_by: Sequence[str] | str = (),
     higher_is_better: bool | None = None,
-    label: Mapping[str, str] | Sequence[str] = (),
 ) -> Path:
     """Write one HTML page about a study, a CSV file of results, or rows, as `ablate report` does; returns its
     path.
@@ -193,7 +189,6 @@ def report(
         margin=margin,
         higher_is_better=higher_is_better,
         mixed=mixed,
-        label=label,
     )
     return write_report(target, question, out=out, charts=charts)
 

@@ -1,17 +1,13 @@
-"""What rows are called: the level that is asked about, then what else differs; words of a reader's; arms."""
+"""What rows are called: the level that is asked about, then what else differs; arms."""
 
 import pandas as pd
-import pytest
 
-from ablate.config.rules import ConfigError
-from ablate.reporting import answers, cells, paper
-from ablate.reporting.figures import label
+from ablate.reporting import cells, paper
 from ablate.store.record import Role
 from tests.helpers import compared, make_record
 from tests.test_compare import of_cells
 
 SEEDS = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
-WORDS = {"fusion=sum": "summed heads", "heads=4": "four heads"}
 
 
 def crossed() -> pd.DataFrame:
@@ -36,39 +32,6 @@ def test_each_row_says_what_is_asked_about_and_each_baseline_is_a_row():
     assert [name.startswith("concat") for name in names] == [verdict == "baseline" for verdict in verdicts]
 
 
-def test_levels_are_called_as_a_reader_asks():
-    rows = crossed().query("lr == 0.01 and out_proj and heads > 1")
-    found = compared(rows, label=WORDS)
-    assert cells.short_table(found)["variant"].tolist() == [
-        *("concat heads=2", "summed heads heads=2", "concat four heads", "summed heads four heads")
-    ]
-    assert "summed heads costs" in " ".join(answers.answer(found, []).findings).lower()
-    full = cells.full_table(found, found.families[0])
-    assert {*full["fusion"]} == {"concat", "summed heads"} and {*full["heads"]} == {"2", "four heads"}
-    assert "summed heads & four heads" in paper.latex(paper.by_variant(found))
-    assert [*paper.pivot(found, ["fusion", "heads"]).frame.columns] == ["fusion", "2", "four heads"]
-    sum_ = next(name for name in found.variants if name.startswith("fusion=sum heads=4"))
-    assert label(found, sum_) == "summed heads · four heads"
-    assert found.table["fusion"].isin(["concat", "sum"]).all()  # for programs
-
-
-@pytest.mark.parametrize(
-    "given, words",
-    [
-        ("fusion", "--label fusion: give K=V:WORDS"),
-        ("fusion=sum:", "give K=V:WORDS"),
-        ("fusion=mean:Average", "--label fusion=mean:Average: fusion is concat, sum here"),
-        ("lr=0.01:slow", "lr tells no variants apart here"),
-        ("fusion=sum:concat", "another level of fusion is called so"),
-    ],
-)
-def test_a_label_for_nothing_is_refused(given, words):
-    rows = crossed().query("lr == 0.01 and out_proj and heads == 1")
-    with pytest.raises(ConfigError) as refused:
-        compared(rows, label=[given])
-    assert words in str(refused.value)
-
-
 def test_arms_are_called_by_their_names():
     rows = crossed().query("lr == 0.01 and heads == 1")
     rows = rows[(rows["fusion"] == "sum") != rows["out_proj"]]
@@ -82,4 +45,4 @@ def test_arms_are_called_by_their_names():
     assert [one.arm for one in found.variants.values()] == ["plain", "bare_sum"]
     assert cells.short_table(found)["variant"].tolist() == ["plain", "bare_sum"]
     table = paper.by_variant(found)
-    assert table.stub == 1 and table.frame["arm"].tolist() == ["plain", "bare_sum"]
+    assert table.stub == 1 and table.frame["variant"].tolist() == ["plain", "bare_sum"]

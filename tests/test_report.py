@@ -16,7 +16,7 @@ from ablate.analysis import stats
 from ablate.analysis.load import Results, Source, read
 from ablate.config.contrast import Contrast
 from ablate.reporting.charts import VERDICTS, figures
-from ablate.reporting.commands import commands
+from ablate.reporting.commands import repeated
 from ablate.reporting.figures import write_charts
 from ablate.reporting.html import comparison_html
 from ablate.reporting.page import Page, gather
@@ -142,8 +142,6 @@ def test_what_it_says(tmp_path):
     assert page.subject.record.question == "Does it matter how heads are brought together?"
     assert sum("against concat" in answer for answer in page.answer.findings) <= 3
     assert [line.partition(":")[0] for line in page.notes].count("diverged") == 1
-    assert len(page.commands) == 1
-    assert "heads=1,2,4 out_proj=true,false" in page.commands[0] and "seed=0,1,2" in page.commands[0]
     assert "AdamW (β1 = 0.9" in page.methods and "3 are" not in page.methods
     assert f"code {subject.rows['code'][0]}" in page.methods
     assert [figure.key for figure in figures(page)] == ["intervals-planned", "curves"]
@@ -298,25 +296,19 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     study = ("study=fusion", "heads=2,3", "fusion=concat,sum", "seed=0", "name=other")
     small = ("corpus=grammar", "corpus.characters=5000", "train.steps=2")
     assert call_cli("run", *study, *small, cwd=tmp_path).returncode == 0
-    assert command_of("other").startswith("ablate run study=fusion name=other")
+    assert command_of("other").startswith("ablate run study=fusion heads=2,3 ")
 
 
-def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
-    subject = small(tmp_path, seeds=8)
-    where = ["normalize == 'none'", "heads <= 4"]
-    record, store = subject.record, subject.sources[0].store
-    assert store is not None
-    declared = {"tune": "train.lr", "develop": ["0", "1"], "extend": 2}
-    record = replace(record, kind="tuned", study="tuned", declared=declared, where=where)
-    write_study(store, replace(record, seeds=[*range(8)], fixed={"value_width": "auto"}))
-    subject = read(subject.page.parent)
-    varying = [16, *[20] * (len(subject.rows) - 1)]  # as a match makes it
-    (command,) = commands(replace(subject, rows=subject.rows.assign(value_width=varying)))
-    words = shlex.split(command)
-    assert "seed=2,3,4,5,6,7" in words and "study.develop=[0,1]" in words and "value_width=auto" in words
-    assert {"study.tune=train.lr", "study.extend=2", "study.margin=0.01"} <= {*words}
-    assert "study.primary=[{baseline:{fusion:concat},where:{heads:4,out_proj:true}}]" in words
-    assert """study.where=["normalize == 'none'","heads <= 4"]""" in words
+def test_the_command_of_a_study_is_what_was_typed_with_all_that_it_grew_to(tmp_path):
+    subject = small(tmp_path, seeds=3)
+    typed = ["-m", "heads=4", "fusion=sum", "seed=range(2)", "name=synthetic"]
+    grown = replace(subject.record, typed=typed)
+    assert repeated(grown) == "ablate run -m heads=4 fusion=concat,sum name=synthetic seed=0,1,2"
+    tuned = replace(grown, declared={"develop": ["0"]})
+    assert repeated(tuned).endswith(" seed=1,2")  # development seeds are the study's own
+    of_yaml = replace(grown, typed=["study=tuned", "name=synthetic"])
+    assert repeated(of_yaml) == "ablate run study=tuned name=synthetic"  # whose seeds are the YAML's
+    assert repeated(replace(grown, typed=[])) == ""
 
 
 def test_it_is_about_one_study(command):

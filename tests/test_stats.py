@@ -197,3 +197,13 @@ def test_bimodal_seeds_are_named_by_the_smaller_group():
     assert bimodal(np.array([1.0, 1.01, 1.02, 3.0, 3.01])) is None  # too few
     assert bimodal(np.full(8, 2.3)) is None and bimodal(np.full(8, 2.3) + np.arange(8) * 1e-16) is None
     assert 1.5 < limit(1000) < limit(8) < limit(6)
+
+
+def test_sign_flips_of_many_seeds_are_those_of_a_normal_distribution():
+    """Where 2 to the power of the seeds is no number any more; on both sides of where flips are drawn."""
+    d = np.random.default_rng(0).normal(0.1, 1, 3000)
+    few = stats.by_sign_flips(d[: stats.NORMAL])[0]
+    normal = 2 * reference.norm.sf(abs(d[: stats.NORMAL].sum()) / np.sqrt((d[: stats.NORMAL] ** 2).sum()))
+    assert few == pytest.approx(normal, abs=0.02)
+    p, least = stats.by_sign_flips(d)
+    assert p == pytest.approx(2 * reference.norm.sf(d.sum() / np.sqrt((d**2).sum()))) and least == 0

@@ -23,7 +23,7 @@ from ablate.analysis.contrasts import (
 )
 from ablate.analysis.finding import Finding
 from ablate.analysis.looks import stand
-from ablate.analysis.question import NOTHING_ASKED, Question, direction, labelled, margin_of, settled
+from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of, settled
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, counted_only, mixed_marks, project, settings_of
 from ablate.config.contrast import FEWEST
@@ -113,9 +113,10 @@ class Comparison:
         table = table.assign(family=family, metric=self.metric, margin=self.margin)
         table = table.astype(dict.fromkeys(WHOLE, "Int64"))
         table["baseline"] = table["baseline"].astype(object).where(table["baseline"].notna(), None)
-        table["order"] = [self.summary["variant"].tolist().index(name) for name, _ in rows]
-        table = table.sort_values("order", kind="stable", ignore_index=True)
-        return table[[*summary.columns, "family", "baseline", *NUMBERS, "metric", "margin"]]
+        order = {name: at for at, name in enumerate(self.summary["variant"])}
+        table = table.iloc[np.argsort([order[name] for name, _ in rows], kind="stable")]
+        columns = [*summary.columns, "family", "baseline", *NUMBERS, "metric", "margin"]
+        return table[columns].reset_index(drop=True)
 
 
 def _row(one: Finding | None, why: str = "") -> dict[str, Any]:
@@ -149,7 +150,7 @@ def compare(
     names, runs = variants.names, dict(zip(variants.names, variants.table["run_id"], strict=True))
     arms = {run_id: name for record in records for run_id, name in record.arm_of.items()}
     of_run = {c: arms[run] for c, ids in enumerate(variants.run_ids) for run in ids if run in arms}
-    called = [replace(one, arm=of_run.get(c, "")) for c, one in enumerate(_called(variants, question))]
+    called = [replace(one, arm=of_run.get(c, "")) for c, one in enumerate(variants.each)]
     each = dict(zip(names, called, strict=True))
     findings = [
         replace(one, variant=each[one.variant.name], baseline=each[one.baseline.name]) for one in findings
@@ -183,10 +184,6 @@ def compare(
         *([] if any(record.looks for record in records) else notes.missing_units(variants)),
     ]
     return replace(comparison, notes=lines)
-
-
-def _called(variants: Variants, question: Question) -> list[Variant]:
-    return labelled(variants.each, question.label)
 
 
 # --- which contrasts ----------------------------------------------------------------------------------------
@@ -273,13 +270,13 @@ class _Case:
         return max(float(np.nanmax(np.abs(values), initial=0)) for _, values in self.sides)
 
 
-def _case(variants: Variants, one: Weighed, order: stats.Array | None = None) -> _Case:
-    """order: the places of units to take, −1 for one that has none; by default all."""
+def _case(variants: Variants, one: Weighed, order: stats.Array) -> _Case:
+    """order: the places of units to take, −1 for one that has none."""
 
     def of_sides(of_CS: stats.Array, missing: Any) -> list[stats.Array]:
         each = zip(one.sides, one.counts(variants), strict=True)
         values = [np.where(counts_S, of_CS[at], missing) for (_, at), counts_S in each]
-        return values if order is None else [np.where(order >= 0, of[order], missing) for of in values]
+        return [np.where(order >= 0, of[order], missing) for of in values]
 
     weights = [weight for weight, _ in one.sides]
     values, lost = of_sides(variants.values, np.nan), of_sides(variants.diverged, False)
@@ -311,15 +308,12 @@ def _judged(
     cases = []
     for record in (*records, None):
         of_family = [one for one in contrasts if one.record is record]
-        has_looks = (record or only).looks and "seed" in variants.seeds and not variants.crossed
         k = record.family if record else 0
         if record is None:
             there = [one for one in of_family if one.equal is None and _has_values(variants, one)]
             k = family + max(len(there), before)
-        if of_family and has_looks:
-            cases += _at_looks(variants, of_family, record or only, k, margin)
-        elif of_family:
-            cases += _at_once(variants, of_family, k, margin)
+        if of_family:
+            cases += _family(variants, of_family, record or only, k, margin)
     return cases
 
 
@@ -327,43 +321,29 @@ def _has_values(variants: Variants, one: Weighed) -> bool:
     return all((np.isfinite(variants.values[at])).sum() >= 2 for _, at in one.sides)
 
 
-def _at_once(variants: Variants, contrasts: Sequence[Weighed], k: int, margin: float) -> list[_Case]:
-    """The contrasts judged on all their values, as pairs or, where none are, as groups."""
-    cases = [_case(variants, one) for one in contrasts]
-    pairs = np.array([np.isfinite(of.difference).sum() for of in cases])
-    fewest = np.array([min(np.isfinite(values).sum() for _, values in of.sides) for of in cases])
-    groups = (fewest >= 2) & ((pairs < 2) | (not variants.paired))
-    scale = np.array([of.scale for of in cases])
-    estimate = stats.paired(np.array([of.difference for of in cases]), 0.0, scale)
-    parts = {name: np.array(of, float) for name, of in vars(estimate).items()}
-    for at in np.flatnonzero(groups):
-        welch = stats.of_groups([(weight, values[None]) for weight, values in cases[at].sides])
-        for name, of in parts.items():
-            of[at] = getattr(welch, name)[0]
-    level = 1 - stats.ALPHA / max(k, 1)
-    judged = stats.judge(stats.Estimate(**parts), level, margin, variants.higher_is_better)
-    more = np.array([of.more.sum() for of in cases])
-    judged = replace(judged, verdict=stats.withheld(judged.verdict, more))
-    return [replace(of, judged=judged, at=at, groups=bool(groups[at])) for at, of in enumerate(cases)]
-
-
-def _at_looks(
+def _family(
     variants: Variants, contrasts: Sequence[Weighed], record: StudyRecord, k: int, margin: float
 ) -> list[_Case]:
-    """The contrasts judged at the looks of their study, as the study itself does."""
-    looks = record.looks
-    assert looks is not None
-    places = {seed: at for at, seed in enumerate(variants.seeds["seed"])}
-    order = np.array([places.get(str(seed), -1) for seed in looks.seeds[: looks.at[-1]]], int)
+    """The contrasts judged at the looks of their study or, without any, on all their values at once; there,
+    values that do not pair are judged as groups."""
+    looks = record.looks if "seed" in variants.seeds and not variants.crossed else None
+    S = variants.values.shape[1]
+    order, at, once = np.arange(S), [S], [False] * len(contrasts)
+    if looks:
+        places = {seed: place for place, seed in enumerate(variants.seeds["seed"])}
+        order = np.array([places.get(str(seed), -1) for seed in looks.seeds[: looks.at[-1]]], int)
+        at, compared = looks.at, {run_id for one in record.contrasts for run_id in one.runs}
+        alone = {c for c, ids in enumerate(variants.run_ids) if compared and not compared & {*ids}}
+        once = [any(c in alone for _, c in one.sides) for one in contrasts]
     cases = [_case(variants, one, order) for one in contrasts]
-    compared = {run_id for one in record.contrasts for run_id in one.runs}
-    once = [
-        bool(compared) and any(not compared & {*variants.run_ids[at]} for _, at in one.sides)
-        for one in contrasts
-    ]
+    difference_KS, ended_KS, more_KS = (
+        np.array([getattr(of, name) for of in cases]) for name in ("difference", "ended", "more")
+    )
     judged = stand(
-        *(np.array([getattr(of, name) for of in cases]) for name in ("difference", "ended", "more")),
-        at=looks.at,
+        difference_KS,
+        ended_KS if looks else np.ones_like(ended_KS),  # what is missing is missing for good
+        more_KS,
+        at=at,
         k=k,
         margin=margin,
         higher_is_better=variants.higher_is_better,
@@ -371,6 +351,17 @@ def _at_looks(
         untested=np.array([one.equal is not None for one in contrasts]),
         once=np.array(once),
     )
+    groups = np.zeros(len(cases), bool)
+    if not looks:
+        pairs = np.isfinite(difference_KS).sum(1)
+        fewest = np.array([min(np.isfinite(values).sum() for _, values in of.sides) for of in cases])
+        groups = (fewest >= 2) & ((pairs < 2) | (not variants.paired))
+    for i in np.flatnonzero(groups):
+        welch = stats.of_groups([(weight, values[None]) for weight, values in cases[i].sides])
+        alone_1 = stats.judge(welch, 1 - stats.ALPHA / max(k, 1), margin, variants.higher_is_better)
+        for name, of in vars(alone_1).items():
+            getattr(judged, name)[i] = of[0]
+        judged.verdict[i] = stats.withheld(alone_1.verdict, more_KS[i].sum())[0]
     return [
         replace(
             of,
@@ -379,10 +370,11 @@ def _at_looks(
             twin=None if of.twin is None else of.twin[:n],
             more=of.more[:n],
             judged=judged,
-            at=at,
-            last=looks.at[0] if once[at] else looks.at[-1],
+            at=i,
+            groups=bool(groups[i]),
+            last=0 if not looks else at[0] if once[i] else at[-1],
         )
-        for at, (of, n) in enumerate(zip(cases, judged.seeds.tolist(), strict=True))
+        for i, (of, n) in enumerate(zip(cases, np.where(groups, S, judged.seeds).tolist(), strict=True))
     ]
 
 
@@ -410,16 +402,14 @@ def _findings(
 ) -> list[Finding]:
     pairs = [(one.contrast.variant, one.contrast.baseline) for one in cases]
     apart, alike = differing(variants, pairs), same_classes(variants, pairs)
-    findings = []
-    for one, differs, same in zip(cases, apart, alike, strict=True):
-        contrast = one.contrast
-        verdict, why = _verdict(variants, one, differs, margin, waiting, records)
-        n, diff, sd, level, p = map(one.number, ("n", "diff", "sd", "level", "p"))
+    verdicts = [
+        _verdict(variants, one, differs, margin, waiting, records)
+        for one, differs in zip(cases, apart, strict=True)
+    ]
+    findings, more_seeds = [], _more_seeds(variants, cases, verdicts, margin) if not waiting else {}
+    for at, (one, differs, same) in enumerate(zip(cases, apart, alike, strict=True)):
+        contrast, (verdict, why), p = one.contrast, verdicts[at], one.number("p")
         is_tested = p == p and bool(verdict)
-        is_open = is_tested and verdict == stats.UNDECIDED and not (one.last or waiting or one.more.sum())
-        needed = np.inf
-        if is_open and variants.higher_is_better is not None:
-            needed = stats.seeds_to_claim(diff, sd, 1 - level, power=POWER, margin=margin)
         of = {
             above: [np.isfinite(v).sum() for w, v in one.sides if (w > 0) == above] for above in (True, False)
         }
@@ -436,8 +426,8 @@ def _findings(
                 n=int(min(of[True])),
                 n_baseline=int(min(of[False])),
                 pairs=None if one.groups else int(np.isfinite(one.difference).sum()),
-                diff=diff,
-                sd=sd,
+                diff=one.number("diff"),
+                sd=one.number("sd"),
                 **(numbers if is_tested else dict.fromkeys(numbers, np.nan)),
                 verdict=verdict,
                 why=why,
@@ -445,13 +435,32 @@ def _findings(
                 same_class=same,
                 look=int(one.number("seeds")) if one.last else None,
                 last_look=one.last or None,
-                more_seeds=int(max(max(needed, FEWEST) - n, 1)) if np.isfinite(needed) else None,
+                more_seeds=more_seeds.get(at),
                 unit=variants.unit,
                 differences=one.difference,
                 on_validation=one.twin,
             )
         )
     return findings
+
+
+def _more_seeds(
+    variants: Variants, cases: Sequence[_Case], verdicts: Sequence[tuple[str, str]], margin: float
+) -> dict[int, int]:
+    """How many more seeds would decide each contrast that is open, as far as seeds would, by its place."""
+    open_ = [
+        at
+        for at, one in enumerate(cases)
+        if verdicts[at][0] == stats.UNDECIDED and not (one.last or one.more.sum()) and one.number("p") >= 0
+    ]
+    if variants.higher_is_better is None or not open_:
+        return {}
+    n, diff, sd, level = (
+        np.array([cases[at].number(name) for at in open_]) for name in ("n", "diff", "sd", "level")
+    )
+    needed = stats.seeds_to_claim(diff, sd, 1 - level, power=POWER, margin=margin)
+    more = np.maximum(np.maximum(needed, FEWEST) - n, 1)
+    return {at: int(seeds) for at, seeds in zip(open_, more, strict=True) if np.isfinite(seeds)}
 
 
 def _verdict(

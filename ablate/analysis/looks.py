@@ -89,7 +89,7 @@ def stand(
         judged = stats.judge(estimate, level, margin, higher_is_better)
         for name in ("n", *numbers):
             getattr(now, name)[here] = getattr(judged, name)
-        now.seeds[here], now.sd[here] = n, np.fmax(judged.sd, least)
+        now.seeds[here], now.sd[here] = n, np.where(least > judged.sd, least, judged.sd)
         now.verdict[here] = stats.withheld(judged.verdict, more_KS[here, :n].sum(1))
         constant = np.isnan(estimate.se) & (estimate.n >= 2)
         now.decided[here] = first[here] | never[here] | constant | (now.verdict[here] != stats.UNDECIDED)

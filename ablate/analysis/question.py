@@ -1,14 +1,13 @@
 """What is asked of a table: its metric, the margin, what was varied, what pairs. It loads no torch."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.variant import Variant
-from ablate.config.conditions import Where, column_for, spelled
+from ablate.config.conditions import Where, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, lines_if, option
@@ -29,8 +28,8 @@ NOT_VARIED = (*of_role("identity", "seed", "metric", "resource"), "git", "code",
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """Which rows are compared (where), by which metric and margin, grouped into which variants (by), with
-    which of them (baseline), what pairs their runs (pair_by), and what levels are called (label), as
-    {"fusion=sum": "summed heads"}. What is None or empty is left to the studies and to the rows.
+    which of them (baseline), and what pairs their runs (pair_by). What is None or empty is left to the
+    studies and to the rows.
     higher_is_better: of a metric that ablate does not know. mixed: allow sides of different programs."""
 
     metric: str | None = None
@@ -41,7 +40,6 @@ class Question:
     margin: float | None = None
     higher_is_better: bool | None = None
     mixed: bool = False
-    label: Mapping[str, str] = field(default_factory=dict)
 
 
 NOTHING_ASKED = Question()
@@ -53,11 +51,10 @@ def ask(
     pair_by: Sequence[str] | str | None = (),
     baseline: Mapping[str, Any] | str | None = None,
     where: Sequence[Where] | Where | None = (),
-    label: Mapping[str, str] | Sequence[str] | None = (),
     **others: Any,
 ) -> Question:
     """The question as people ask it: columns as a list or as COL,COL, the baseline as a mapping or as
-    K=V,K=V, one condition or several, and labels as a mapping or as K=V:WORDS each. Raises ConfigError."""
+    K=V,K=V, and one condition or several. Raises ConfigError."""
     given = [where] if isinstance(where, str | Mapping) else where or ()
     several = [
         [{key: values} for key, values in one.items()] if isinstance(one, Mapping) else [one] for one in given
@@ -71,7 +68,6 @@ def ask(
         pair_by=columns(pair_by),
         baseline=_baseline(baseline) if isinstance(baseline, str) and baseline else baseline or None,
         where=[spelled(one) for conditions in several for one in conditions],
-        label=label if isinstance(label, Mapping) else dict(map(_label, label or ())),
         **others,
     )
 
@@ -84,36 +80,6 @@ def _baseline(text: str) -> dict[str, str]:
             f"--baseline {text}: write K=V[,K=V], such as fusion=concat or heads=1,out_proj=true"
         )
     return {key.strip(): value.strip() for key, _, value in parts}
-
-
-def _label(text: str) -> tuple[str, str]:
-    level, _, words = text.partition(":")
-    if not words or "=" not in level:
-        raise ConfigError(
-            f"--label {text}: give K=V:WORDS, such as {option('--label', 'fusion=sum:summed heads')}"
-        )
-    return level, words
-
-
-def labelled(variants: Iterable[Variant], label: Mapping[str, str]) -> list[Variant]:
-    """The variants with these words for their levels. Raises ConfigError for a level that none has, and for
-    words that two levels of a column would share."""
-    variants, words = [*variants], dict[str, dict[str, str]]()
-    for key, called in label.items():
-        name, _, level = key.partition("=")
-        column, where = column_for(name), f"--label {key}:{called}"
-        levels = [*dict.fromkeys(one.levels[column] for one in variants if column in one.levels)]
-        if level not in levels:
-            having = f"{name} is {', '.join(levels)}" if levels else f"{name} tells no variants apart"
-            raise ConfigError(f"{where}: {having} here")
-        of = words.setdefault(column, {})
-        if called in of.values() or called in {*levels} - {level}:
-            raise ConfigError(f"{where}: another level of {name} is called so; give other words")
-        of[level] = called
-    return [
-        replace(one, words={c: of[one.levels[c]] for c, of in words.items() if one.levels[c] in of})
-        for one in variants
-    ]
 
 
 def settled(

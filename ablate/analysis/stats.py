@@ -25,6 +25,7 @@ VERDICTS = (BETTER, WORSE, EQUIVALENT, UNDECIDED)
 MOST_SEEDS = 100_000
 ROUNDING = 1e-12  # relative
 FLIPS = 10_000  # draws of a test by sign flips, where there are more ways than that
+NORMAL = 100  # more differences than this have nearly a normal distribution of flips
 
 
 @dataclass(frozen=True)
@@ -146,15 +147,26 @@ def without_farthest(differences_KS: Array) -> Array:
 
 def by_sign_flips(differences_S: Array) -> tuple[float, float]:
     """The two-sided p of no difference by flipping the signs of differences (Fisher, 1935), and the least p
-    that so many can have: of all ways or, if those are more, of FLIPS of them, drawn."""
+    that so many can have: of all ways, of FLIPS of them, drawn, if those are more, or of the normal
+    distribution that they come to, beyond NORMAL differences."""
+    from scipy.special import erfc
+
     d = differences_S[~np.isnan(differences_S)]
-    if (ways := 2.0 ** len(d)) <= FLIPS:
-        flips = 1 - 2 * (np.arange(int(ways))[:, None] >> np.arange(len(d)) & 1)
-    else:
-        flips = np.random.default_rng(0).choice([-1, 1], (FLIPS, len(d)))
-        flips[0] = 1
+    if len(d) > NORMAL:
+        return float(erfc(abs(d.sum()) / np.sqrt(2 * (d**2).sum()))), 0.0
+    flips = _flips(len(d))
     sums = np.abs(flips @ d)
-    return float((sums >= sums[0] * (1 - 1e-9)).mean()), 2 / min(ways, FLIPS)
+    return float((sums >= sums[0] * (1 - 1e-9)).mean()), 2 / len(flips)
+
+
+@functools.cache
+def _flips(n: int) -> Array:
+    """Ways to flip n signs, a row each, the first of which flips none."""
+    if n <= np.log2(FLIPS):
+        return 1.0 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)
+    flips = np.random.default_rng(0).choice([-1.0, 1.0], (FLIPS, n))
+    flips[0] = 1
+    return flips
 
 
 # --- power ------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import functools
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,12 +24,10 @@ BY_ITSELF = ("fusion",)  # a level of these columns needs no column beside it
 @dataclass(frozen=True, eq=False)
 class Variant:
     """levels: of each column that tells variants apart, as text, in the order of a comparison. arm: its name
-    in a tuned study; empty if it has none. words: what its level of a column is called, if a reader asks for
-    other words (--label). kind: what its names begin with, if no model was trained."""
+    in a tuned study; empty if it has none. kind: what its names begin with, if no model was trained."""
 
     levels: Mapping[str, str]
     arm: str = ""
-    words: Mapping[str, str] = field(default_factory=dict)
     kind: str = ""
 
     @cached_property
@@ -54,9 +52,7 @@ class Variant:
             return terms[self.arm]
         kept = [(c, level) for c, level in self.levels.items() if level and (columns is None or c in columns)]
         return between.join(
-            self.words.get(c)
-            or terms.get(level)
-            or (in_name(level) if c in bare else pattern.format(c, in_name(level)))
+            terms.get(level) or (in_name(level) if c in bare else pattern.format(c, in_name(level)))
             for c, level in kept
         )
 

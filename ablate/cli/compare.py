@@ -13,7 +13,6 @@ from ablate.cli.shared import (
     ByOption,
     Format,
     FormatOption,
-    LabelOption,
     MarginOption,
     MetricOption,
     MixedOption,
@@ -56,7 +55,6 @@ def compare(
     ] = False,
     higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
-    label: LabelOption = None,
     pivot: Annotated[
         str | None,
         typer.Option(
@@ -99,7 +97,6 @@ def compare(
         margin=margin,
         higher_is_better=higher_is_better,
         mixed=mixed,
-        label=label,
     )
     result, records = compare(results.rows, question, results.records), results.records
     table, steps, asked = result.table, None, list[str]()  # lines on what an option adds
@@ -114,6 +111,7 @@ def compare(
         asked.append(timer.line)
     notes = [*results.notes, *result.notes]
     is_short = format in READ and not why
+    tuned = records[0].tuned_column if records else ""
     said = texts(notes)
     if pivot is not None or format == "latex":
         _for_a_paper(result, pivot, format, wide=wide)
@@ -131,7 +129,6 @@ def compare(
         for line in above:
             remark(line, format)
         put()
-        tuned = records[0].tuned_column if records else ""
         print_table(cells.short_table(result, tuned, steps), format, wide=wide)
         for line in below:
             remark(line, format)
@@ -142,7 +139,7 @@ def compare(
         put()
         for family in result.families:
             remark(cells.caption(result, family), format)
-            print_table(cells.full_table(result, family, steps), format, wide=wide)
+            print_table(cells.full_table(result, family, tuned, steps), format, wide=wide)
             put()
     for line in (*asked, *said):
         say(line)
@@ -185,7 +182,6 @@ def report(
     margin: MarginOption = None,
     higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
-    label: LabelOption = None,
     runs_dir: RunsOption = None,
 ) -> None:
     """Write one HTML page on a study: verdicts, charts, how to repeat it."""
@@ -205,7 +201,6 @@ def report(
         margin=margin,
         higher_is_better=higher_is_better,
         mixed=mixed,
-        label=label,
     )
     put(write_report(targets[0], question, out=out, charts=charts))
 

@@ -79,14 +79,6 @@ MixedOption = Annotated[
     bool,
     typer.Option("--mixed", help="Allow rows from several corpora or versions of the code.", hidden=True),
 ]
-LabelOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="K=V:WORDS",
-        help="What a level is called in tables and charts, as fusion=sum:'summed heads'. May be repeated.",
-        hidden=True,
-    ),
-]
 MarginOption = Annotated[
     float | None,
     typer.Option(

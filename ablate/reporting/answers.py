@@ -55,7 +55,8 @@ def answer(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequen
     tested = [one.without(tuned) for one in comparison.tested]
     same = [one.without(tuned) for one in comparison.findings if not one.verdict]
     where = place(rows)
-    sentences = [f"{capital(sentence(one, terms, _apart(one, tested, terms)))}." for one in tested]
+    apart = _apart(tested, terms)
+    sentences = [f"{capital(sentence(one, terms, at))}." for one, at in zip(tested, apart, strict=True)]
     sentences += [f"{capital(sentence(one, terms))}." for one in same[:MOST]]
     if not tested:
         said = sentences[0] if same else _nothing(comparison)
@@ -113,11 +114,11 @@ def _nothing(comparison: Comparison) -> str:
     return f"Nothing was tested: {next(filter(None, why))}."
 
 
-def _apart(one: Finding, all_of: Sequence[Finding], terms: Terms) -> str:
-    """The setting of one contrast, without what all share."""
-    settings = [{*setting_of(other, terms)} for other in all_of]
+def _apart(tested: Sequence[Finding], terms: Terms) -> list[str]:
+    """The setting of each contrast, without what all share."""
+    settings = [setting_of(one, terms) for one in tested]
     shared = set[str]().union(*settings).intersection(*settings)
-    return ", ".join(part for part in setting_of(one, terms) if part not in shared)
+    return [", ".join(part for part in of if part not in shared) for of in settings]
 
 
 def _placed(sentences: Sequence[str], where: str) -> list[str]:
@@ -129,11 +130,12 @@ def _placed(sentences: Sequence[str], where: str) -> list[str]:
 def _short(tested: Sequence[Finding], terms: Terms) -> str:
     """The contrasts by their verdicts, with the sizes of those that differ."""
     bases = {one.sides(terms)[1] for one in tested}
+    settings = dict(zip(map(id, tested), _apart(tested, terms), strict=True))
     against = f"against {bases.pop()}: " if len(bases) == 1 else ""
 
     def named(one: Finding) -> str:
         first, second = one.sides(terms)
-        apart = _apart(one, tested, terms)
+        apart = settings[id(one)]
         size = f"by {number(abs(one.diff))}{unit(one.metric)}" if one.verdict in DIFFERS else ""
         end = ", ".join(filter(None, (apart, size)))
         return f"{first}{'' if against else f' against {second}'}{f' ({end})' if end else ''}"

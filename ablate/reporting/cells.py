@@ -1,6 +1,6 @@
-"""The tables of a comparison, a full one of each family and a short one, and the cells that others share."""
+"""The table of a comparison for readers, a row a contrast, and how its cells are written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -14,37 +14,42 @@ from ablate.reporting.words import interval, unit
 DIGITS = ".4f"  # of metrics in tables
 
 
-def full_table(comparison: Comparison, family: str, steps: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One family for readers: the columns that distinguish the variants, and the numbers behind the
-    verdict. steps: times of training steps, by the rows of the comparison's table."""
+def short_table(comparison: Comparison, tuned: str = "", steps: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The contrasts that the answer is about: variant, n, mean, difference [low, high], verdict; each
+    baseline once, above those that are compared with it. If nothing is compared: variant, n, mean.
+
+    tuned: the column of which each variant has its own value; it is in no name. steps: times of training
+    steps, by the rows of the comparison's table.
+    """
+    first = next((one for one in comparison.tested), None)
+    family = PLANNED if first and first.is_planned else comparison.families[-1]
     table = comparison.table[comparison.table["family"] == family]
-    read = as_called(comparison, table, comparison.varying or comparison.shown[:1])
-    read["n"] = numbers_of_seeds(table)
-    if "match_error" in table:  # the difference in cost that remains after matching
-        read["params"] = table["params"]
-        read["match_error"] = ["" if error != error else f"{error:+.1%}" for error in table["match_error"]]
-    read["mean"] = table["mean"]
-    if table["sd"].notna().any():
-        read["sd"] = table["sd"]
-    if table["diff"].notna().any():
-        read["diff"] = ["" if diff != diff else f"{diff:+.4f}" for diff in table["diff"].tolist()]
-    if table["diff"].notna().any() and comparison.summary["n"].max() > 1:  # one seed decides nothing
-        ends = zip(table["low"], table["high"], strict=True)
-        read["[low, high]"] = [interval(low, high, DIGITS) for low, high in ends]
-        read["verdict"] = [_with_why(row) for row in table.to_dict("records")]
-        if table["look"].notna().any():
-            looks = zip(table["look"], table["last_look"], strict=True)
+    rows = table[table["baseline"].notna()]
+    rows = table if rows.empty else _with_baselines(table, rows)
+    read = _readable(comparison, rows, tuned)
+    if rows["diff"].notna().any():
+        read["verdict"] = verdicts(rows)
+    return read if steps is None else _with_steps(read, steps.loc[rows.index])
+
+
+def full_table(
+    comparison: Comparison, family: str, tuned: str = "", steps: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """One family, also with what is compared with nothing: the same, with parameters, scatter and why.
+    tuned, steps: as of `short_table`."""
+    rows = comparison.table[comparison.table["family"] == family]
+    read = _readable(comparison, rows, tuned)
+    if rows["sd"].notna().any():
+        read.insert(3, "sd", rows["sd"].tolist())
+    if "match_error" in rows:  # the difference in cost that remains after matching
+        errors = ["" if error != error else f"{error:+.1%}" for error in rows["match_error"]]
+        read = read.assign(params=rows["params"].tolist(), match_error=errors)
+    if rows["diff"].notna().any() and comparison.summary["n"].max() > 1:  # one seed decides nothing
+        read["verdict"] = [_with_why(row) for row in rows.to_dict("records")]
+        if rows["look"].notna().any():
+            looks = zip(rows["look"], rows["last_look"], strict=True)
             read["seeds"] = ["" if pd.isna(at) else f"{at} of {last}" for at, last in looks]
-    return read if steps is None else _with_steps(read, steps.loc[table.index])
-
-
-def as_called(comparison: Comparison, table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """These columns of a table of variants, with what a reader asked to call their levels."""
-    variants = [comparison.variants[name] for name in table["variant"]]
-    return pd.DataFrame(
-        {c: [one.words.get(c, cell) for one, cell in zip(variants, table[c], strict=True)] for c in columns},
-        index=table.index,
-    )
+    return read if steps is None else _with_steps(read, steps.loc[rows.index])
 
 
 def caption(comparison: Comparison, family: str) -> str:
@@ -56,12 +61,25 @@ def caption(comparison: Comparison, family: str) -> str:
     if not tested:
         return f"{family} ({comparison.metric}): nothing tested"
     named = "named beforehand" if family == PLANNED else "test it on new seeds"
-    levels = [f"{100 * level:.4g} %" for level in sorted({one.level for one in tested})]
-    each = " to ".join([*dict.fromkeys([levels[0], levels[-1]])])
     return (
         f"{family} ({comparison.metric}; {named}): {counted(len(tested), 'comparison')}, intervals of"
-        f" {100 * (1 - stats.ALPHA):g} % together, {each} each, {margin}"
+        f" {100 * (1 - stats.ALPHA):g} % together, {levels_in_words(tested)} each, {margin}"
     )
+
+
+def levels_in_words(tested: list[Any]) -> str:
+    """The levels of the intervals of these findings: 97.5 %, or 95 % to 99 %."""
+    levels = [f"{100 * level:.4g} %" for level in sorted({one.level for one in tested})]
+    return " to ".join([*dict.fromkeys([levels[0], levels[-1]])])
+
+
+def names(comparison: Comparison, variants: pd.Series, tuned: str = "") -> list[str]:
+    """What variants are called here: by their arms, else without what all of them share; a fusion is named by
+    itself."""
+    of = [comparison.variants[name].without(tuned) for name in variants]
+    columns = varying(of) or [*of[0].levels][:1]
+    called = [one.title(columns) for one in of]
+    return called if len({*called}) == variants.nunique() else [one.name for one in of]
 
 
 def numbers_of_seeds(table: pd.DataFrame) -> list[str]:
@@ -79,24 +97,25 @@ def verdicts(table: pd.DataFrame) -> list[str]:
     return [verdict or why.partition(":")[0] for verdict, why in pairs]
 
 
-def differences(table: pd.DataFrame) -> list[str]:
-    """The difference of each row with its interval, which stands alone, behind a ~, where it is undecided;
-    empty for a row without."""
-    return [*map(_difference, table.to_dict("records"))]
-
-
-def _difference(row: Mapping[Any, Any]) -> str:
+def difference(row: Mapping[Any, Any], digits: str = DIGITS) -> str:
+    """A difference with its interval, which stands alone, behind a ~, where it is undecided; empty for a row
+    without."""
     if row["diff"] != row["diff"]:
         return ""
-    ends = interval(row["low"], row["high"], DIGITS)
-    if row["verdict"] == stats.UNDECIDED:
-        return f"~ {ends}".rstrip()
-    return f"{row['diff']:+{DIGITS}} {ends}".rstrip()
+    size = "~" if row["verdict"] == stats.UNDECIDED else f"{row['diff']:+{digits}}"
+    return f"{size} {interval(row['low'], row['high'], digits)}".rstrip()
+
+
+def _readable(comparison: Comparison, rows: pd.DataFrame, tuned: str) -> pd.DataFrame:
+    read = pd.DataFrame({"variant": names(comparison, rows["variant"], tuned), "n": numbers_of_seeds(rows)})
+    read["mean"] = rows["mean"].tolist()
+    if rows["diff"].notna().any():
+        read["difference [low, high]"] = [*map(difference, rows.to_dict("records"))]
+    return read
 
 
 def _with_why(row: Mapping[Any, Any]) -> str:
-    """The verdict and, where there is none, what would bring one or why there is none."""
-    if not row["verdict"] or not row["why"]:
+    if not (row["verdict"] and row["why"]):
         return row["verdict"] or row["why"]
     more = "" if pd.isna(row["more_seeds"]) else f"; about {counted(int(row['more_seeds']), 'more seed')}"
     return f"{row['verdict']}: {row['why']}{more}"
@@ -113,24 +132,6 @@ def _with_steps(read: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     return read.assign(step_ms=steps["step_ms"].tolist(), step_ratio=ratios)
 
 
-def short_table(comparison: Comparison, tuned: str = "", steps: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Each contrast in a row: variant, n, mean, difference [low, high], verdict; each baseline once, above
-    those that are compared with it. If nothing is compared: variant, n, mean.
-
-    tuned: the column of which each variant has its own value; it is in no name. steps: as of `full_table`.
-    """
-    first = next((one for one in comparison.tested), None)
-    family = PLANNED if first and first.is_planned else comparison.families[-1]
-    table = comparison.table[comparison.table["family"] == family]
-    rows = table[table["baseline"].notna()]
-    rows = table if rows.empty else _with_baselines(table, rows)
-    read = pd.DataFrame({"variant": _names(comparison, rows["variant"], tuned), "n": numbers_of_seeds(rows)})
-    read["mean"] = rows["mean"].tolist()
-    if rows["diff"].notna().any():
-        read = read.assign(**{"difference [low, high]": differences(rows), "verdict": verdicts(rows)})
-    return read if steps is None else _with_steps(read, steps.loc[rows.index])
-
-
 def _with_baselines(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows and their baselines, best first; below its baseline each, if there are several."""
     bases = table[(table["why"] == BASELINE) & table["variant"].isin(rows["baseline"])]
@@ -141,12 +142,3 @@ def _with_baselines(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
         for name in bases["variant"]
         for part in (bases[bases["variant"] == name], rows[rows["baseline"] == name])
     )
-
-
-def _names(comparison: Comparison, names: pd.Series, tuned: str) -> list[str]:
-    """What variants are called here: by their arms, else without what all of them share; a fusion is named by
-    itself."""
-    variants = [comparison.variants[name].without(tuned) for name in names]
-    columns = varying(variants) or [*variants[0].levels][:1]
-    called = [one.title(columns) for one in variants]
-    return called if len({*called}) == names.nunique() else [one.name for one in variants]

@@ -1,20 +1,15 @@
-"""The commands that reproduce runs, with every key that affects a result, and those that make more of a
-study. Loads no torch."""
+"""The commands that reproduce runs: of a study as it was typed, of single runs with every key that affects a
+result; and those that make more of a study. Loads no torch."""
 
-import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
 from ablate.analysis.load import Results
-from ablate.config.conditions import column_for
-from ablate.config.rules import as_override, as_value, flatten
-from ablate.config.schema import PARTS, STANDARD_FUSION
+from ablate.config.rules import as_value, flatten
+from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import advised, lines_if
-from ablate.store.frames import as_texts
 from ablate.store.provenance import PLUGIN, is_of_plugin
 from ablate.store.record import StudyRecord
 from ablate.store.run_files import read_config, read_started
@@ -34,46 +29,25 @@ DEFAULTS = {"corpus": "docs", "train": "default"}  # of a plain grid, as in conf
 
 
 def commands(results: Results) -> list[str]:
-    """One command for a study, or one per run for single runs; empty if the runs are not here."""
+    """One command for a study, or one per run for single runs; empty if what was typed is not known, or
+    the runs are not here."""
     record, directories = results.record, results.directories
-    if record.command:
-        return [advised(shlex.split(record.command))]
-    if not record.runs or not directories:
-        return []
+    if not record.is_one_by_one:
+        return [*filter(None, [repeated(record)])]
     own = ["-cd", record.config_dir] if record.config_dir else []
     own += [word for file in _plugins(results) for word in ("--plugin", file)]
-    if record.is_one_by_one:
-        configs = [flatten(read_config(path)) for path in list(directories.values())[:SINGLE_RUNS]]
-        return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
-    config = flatten(read_config(next(iter(directories.values()))))
-    factors, fixed = record.factors, record.fixed
-    free = {*factors, *record.own_keys}
-    # Prefer the values as asked for, which the record has: `auto` is a different number in each variant. Keys
-    # below a factor have the defaults of the level chosen, so they can't be given for all runs.
-    kept = {
-        key: fixed.get(key, value)
-        for key, value in _kept(config).items()
-        if key not in free
-        and (key in fixed or (key.partition(".")[0] not in free and _same(key, value, results.rows)))
-    }
-    swept = {key: ",".join(levels) for key, levels in factors.items()}
-    # Leave out development seeds, which the study adds by itself.
+    configs = [flatten(read_config(path)) for path in [*directories.values()][:SINGLE_RUNS]]
+    return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
+
+
+def repeated(record: StudyRecord) -> str:
+    """The command of a study, with all levels and seeds that it has grown to; empty if that is not known."""
+    if record.command:
+        return advised(shlex.split(record.command))
+    if not any(word.startswith("seed=") for word in record.typed):  # the study has its own
+        return _with_levels(record, "")
     seeds = record.looks.seeds if record.looks else record.reporting_seeds
-    swept["seed"] = ",".join(map(str, seeds))
-    start = [f"name={as_value(record.name)}"]
-    if record.study:  # a study leaves out runs for which -m would refuse the whole sweep
-        start = [f"study={record.study}", *lines_if(record.demonstration, "size=demo"), *start]
-        # Give what the study declared, since keys of its YAML may have been overridden.
-        declared = {key: value for key, value in record.declaration.items() if value != {}}
-        held = {key: as_value(value) for key, value in declared.items()}
-        levels = {key: value for key, value in record.declared.items() if isinstance(value, list | Mapping)}
-        held |= {key: as_override(values) for key, values in levels.items()}  # in override syntax
-        if record.arms:
-            held["arms"] = as_override(record.arms)
-        start += [f"study.{key}={value}" for key, value in held.items()]
-    else:
-        start = ["-m", *start]
-    return [_command([*own, *start, *(f"{key}={levels}" for key, levels in swept.items())], kept)]
+    return _with_levels(record, f"seed={','.join(map(str, seeds))}")
 
 
 # --- to go on from a study: each is empty if it did not come from a command ------------------------------
@@ -99,12 +73,8 @@ def whole(record: StudyRecord) -> str:
 
 def with_seeds(record: StudyRecord, count: int) -> str:
     """With `count` seeds."""
-    if not record.typed:
-        return ""
-    levels = {key: f"{key}={','.join(levels)}" for key, levels in record.factors.items()}
-    typed = [levels.get(word.partition("=")[0], word) for word in _without(record.typed, ["seed"])]
-    first = min(record.reporting_seeds)
-    return advised(["ablate", "run", *typed, f"seed=range({first},{first + count})"])
+    first = min(record.reporting_seeds, default=0)
+    return _with_levels(record, f"seed=range({first},{first + count})")
 
 
 def with_fresh_seeds(record: StudyRecord, count: int) -> str:
@@ -133,6 +103,15 @@ def at_own_rates(record: StudyRecord) -> str:
     words = [*(f"{key}={value}" for key, value in given.items() if key not in keys), *typed]
     name = f"name={as_value(f'{record.name}-tuned')}"
     return advised(["ablate", "run", "study=tuned", *own, *words, name])
+
+
+def _with_levels(record: StudyRecord, seeds: str) -> str:
+    """What was typed, with all levels of the factors; seeds: as an override, empty for those of the study."""
+    if not record.typed:
+        return ""
+    levels = {key: f"{key}={','.join(levels)}" for key, levels in record.factors.items()}
+    typed = [levels.get(word.partition("=")[0], word) for word in _without(record.typed, ["seed"])]
+    return advised(["ablate", "run", *typed, *lines_if(seeds, seeds)])
 
 
 def _without(words: Sequence[str], keys: Sequence[str]) -> list[str]:
@@ -165,17 +144,6 @@ def _kept(config: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in config.items()
         if key not in NOT_REPEATED and (value is not None or key.startswith("train."))
     }
-
-
-def _same(key: str, value: Any, rows: pd.DataFrame) -> bool:
-    """Whether all rows have this value. A key that varies without being swept follows from another key."""
-    group, column = key.partition(".")[0], column_for(key)
-    if group in PARTS and column != "normalize":
-        options = [json.loads(text) for text in rows[f"{group}_options"].dropna().unique()]
-        return all(option.get(column) == value for option in options)
-    if key.startswith("corpus.") and column not in ("tokenizer", "splits"):
-        return True  # there is one text, since a comparison refuses several
-    return column not in rows or as_texts(rows[column]).nunique() <= 1
 
 
 def _command(start: list[str], keys: Mapping[str, Any]) -> str:

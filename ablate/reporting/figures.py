@@ -24,7 +24,6 @@ COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a0
 GREY = "#888888"
 TICKS = alt.ExprRef("max(2, ceil(width / 70))")  # so few that none loses its label
 SPARSE = alt.Axis(tickCount=TICKS)
-MANY_COLUMNS = 10  # a heat map with more columns has no room for numbers
 POINTS_AN_INCH, DOTS_AN_INCH = 72, 300
 COLUMN = (
     3.3 * POINTS_AN_INCH
@@ -118,23 +117,6 @@ def ranges(base: Any, data: pd.DataFrame, channel: Any, title: str) -> list[Any]
     name = channel.__name__.lower()
     ends: dict[str, Any] = {name: channel("low:Q", title=column_named(title).words), f"{name}2": "high:Q"}
     return [base.mark_rule(opacity=0.6).encode(**ends)] if data["low"].notna().any() else []
-
-
-def heat_map(cells: pd.DataFrame, scheme: Any, across: str) -> dict[str, Any]:
-    """A heat map of `mean` by `column` and `row`, with numbers in its cells if there is room. across: what
-    stands below the columns."""
-    light, dark = float(cells["mean"].min()), float(cells["mean"].max())
-    base = alt.Chart(cells.assign(text=cells["mean"].map("{:.2f}".format))).encode(
-        x=alt.X("column:N", title=across, axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("row:N", sort=None, title=None),
-    )
-    scale = alt.Scale(scheme=scheme, domain=[light, dark])
-    layers = [base.mark_rect().encode(color=alt.Color("mean:Q", scale=scale, legend=None))]
-    if cells["column"].nunique() <= MANY_COLUMNS:
-        is_dark = f"(datum.mean - {light}) / {dark - light} > 0.7"
-        ink = alt.condition(is_dark, alt.value("white"), alt.value("black"))
-        layers.append(base.mark_text().encode(text="text:N", color=ink))
-    return spec(alt.layer(*layers), 22 * cells["row"].nunique())
 
 
 # --- names of variants -----------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from ablate.analysis.probes import (
     FILE,
     PROBES,
     SORTED,
-    named,
     over_seeds,
     read,
     silent,
@@ -21,11 +20,9 @@ from ablate.reporting.figures import (
     GREY,
     Figure,
     colours,
-    heat_map,
     label,
     layer_name,
     measured,
-    over_runs,
     ranges,
     spec,
 )
@@ -46,7 +43,6 @@ def figures(page: Page) -> Iterator[Figure]:
     values = values[values["run_id"].isin(variant.index)]
     if len(values):
         yield from _sorted(values, variant, page.comparison)
-        yield from _ranked(values, variant, page.comparison)
 
 
 def _sorted(values: pd.DataFrame, variant: pd.Series, comparison: Comparison) -> Iterator[Figure]:
@@ -117,24 +113,6 @@ def _sorted_chart(data: pd.DataFrame, comparison: Comparison, title: str, tick: 
         marks = alt.Chart(rows[["row", tick]].round({tick: 5})).mark_tick(color=GREY, thickness=2)
         layers.insert(0, marks.encode(x=alt.X(f"{tick}:Q", title=title), y=y))
     return spec(alt.layer(*layers), 8 * len(drawn))
-
-
-def _ranked(values: pd.DataFrame, variant: pd.Series, comparison: Comparison) -> Iterator[Figure]:
-    """The loss added by rank within the layer and run, since ranks can be averaged over seeds."""
-    values = named(values[values["probe"] == "loss_added"], variant)
-    ranks = values.groupby(["run_id", "layer"])["value"].rank(method="first", ascending=False)
-    data = over_runs(values.assign(rank=ranks.astype(int)), ["variant", "layer", "rank"])
-    if data.empty or data["rank"].max() < 2:
-        return
-    cells = data.assign(row=_of_layers(comparison, data), column=data["rank"])
-    yield Figure(
-        "heads-map",
-        "How many heads matter",
-        "The loss that is added without a head, heads sorted within a layer and run, mean over seeds; the"
-        " darker, the more.",
-        {"heads-map": heat_map(cells, "oranges", "head, the most needed first")},
-        data,
-    )
 
 
 def _of_layers(comparison: Comparison, data: pd.DataFrame) -> list[str]:

@@ -56,7 +56,7 @@ def write_report(
         figures=shown,
         svg={stem: Markup(drawn(spec)) for stem, spec in specs.items()},
         compared=table(page.compared, f"Mean {comparison.metric} over seeds, best first"),
-        comparison=_tables(comparison),
+        comparison=_tables(comparison, subject.record.tuned_column),
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
     )
     if charts is not None:
@@ -79,10 +79,10 @@ def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:
     return cleaned(html)
 
 
-def _tables(comparison: Comparison) -> list[dict[str, Any]]:
-    """Each family as a terminal shows it."""
+def _tables(comparison: Comparison, tuned: str = "") -> list[dict[str, Any]]:
+    """Each family as a terminal shows it. tuned: as of `cells.short_table`."""
     return [
-        table(cells.full_table(comparison, family), cells.caption(comparison, family))
+        table(cells.full_table(comparison, family, tuned), cells.caption(comparison, family))
         for family in comparison.families
     ]
 

@@ -25,6 +25,20 @@ from ablate.store.columns import Status
 from ablate.store.run_files import as_json
 from ablate.store.store import Store
 
+# What transformers calls a model, and the words in the names of our weights.
+GPT2_NAMES = {
+    **{"model": "transformer", "token": "wte", "position": "wpe", "norm": "ln_f", "blocks": "h"},
+    **{"norm_1": "ln_1", "norm_2": "ln_2", "attention": "attn", "out_proj": "c_proj"},
+    **dict.fromkeys(("query", "key", "value"), "c_attn"),
+    **{"up": "c_fc", "down": "c_proj"},
+}
+LLAMA_NAMES = {
+    **{"model": "model", "token": "embed_tokens", "blocks": "layers", "attention": "self_attn"},
+    **{"norm_1": "input_layernorm", "norm_2": "post_attention_layernorm", "out_proj": "o_proj"},
+    **{part: f"{part[0]}_proj" for part in ("query", "key", "value")},
+    **{part: f"{part}_proj" for part in ("gate", "up", "down")},
+}
+
 
 def export(target: str, out: str | None) -> str:
     """Write a run as a model directory; returns a line that says where. Raises ConfigError.
@@ -61,12 +75,9 @@ def lacks(spec: ModelSpec) -> list[str]:
     a, parts = spec.attention, backbone(spec)
     theirs = standard(spec.d_model, a.heads)
     if parts is LLAMA:  # whose heads may share keys and values, and have any one width
-        shared = {
-            f"{of}_{size}": getattr(a, f"key_{size}")
-            for of in ("key", "value")
-            for size in ("heads", "width")
-        }
-        theirs, parts = theirs | shared, {**parts, "bias": False}
+        theirs |= dict.fromkeys(("key_heads", "value_heads"), a.key_heads)
+        theirs |= dict.fromkeys(("key_width", "value_width"), a.key_width)
+        parts = {**parts, "bias": False}
     theirs |= {"fusion": "concat", "scores": "softmax"}
     ours = {**vars(a), "fusion": form(a), "scores": a.scores.name}
     wrong = [(key, ours[key], of) for key, of in theirs.items()]
@@ -76,41 +87,25 @@ def lacks(spec: ModelSpec) -> list[str]:
     return lines + ([f"heads={a.heads}, which do not divide d_model"] if spec.d_model % a.heads else [])
 
 
-def gpt2_weights(ours: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
-    """Our weights by the names of transformers, whose Conv1D, c_…, holds a weight as (inputs, outputs). A
-    bias that is not there is 0."""
-    names = {"wte": ["token"], "wpe": ["position"], "ln_f": ["norm"]}
-    for i in range(layers):
-        mine, its = f"blocks.{i}", f"h.{i}"
-        names[f"{its}.ln_1"], names[f"{its}.ln_2"] = [f"{mine}.norm_1"], [f"{mine}.norm_2"]
-        names[f"{its}.attn.c_attn"] = [f"{mine}.attention.{part}" for part in ("query", "key", "value")]
-        names[f"{its}.attn.c_proj"] = [f"{mine}.attention.out_proj"]
-        names[f"{its}.mlp.c_fc"], names[f"{its}.mlp.c_proj"] = [f"{mine}.mlp.up"], [f"{mine}.mlp.down"]
-    theirs = {}
-    for its, parts in names.items():
-        weights = [ours[f"{part}.weight"] for part in parts]
-        biases = [
-            ours.get(f"{part}.bias", torch.zeros(len(w))) for part, w in zip(parts, weights, strict=True)
-        ]
-        weight = torch.cat(weights)
-        theirs[f"transformer.{its}.weight"] = (weight.T if ".c_" in its else weight).contiguous()
-        if its not in ("wte", "wpe"):
-            theirs[f"transformer.{its}.bias"] = torch.cat(biases)
+def renamed(ours: Mapping[str, Tensor], words: Mapping[str, str]) -> dict[str, Tensor]:
+    """Our weights by the names of transformers; those that get one name, as query, key and value of a GPT-2,
+    are one."""
+    theirs: dict[str, Tensor] = {}
+    for name, weight in ours.items():
+        its = ".".join([words["model"], *(words.get(word, word) for word in name.split("."))])
+        theirs[its] = torch.cat([theirs[its], weight]) if its in theirs else weight
     return theirs
 
 
-def llama_weights(ours: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
-    """Our weights by the names of transformers."""
-    names = {"model.embed_tokens": "token", "model.norm": "norm"}
-    for i in range(layers):
-        mine, its = f"blocks.{i}", f"model.layers.{i}"
-        for its_norm, our_norm in (("input_layernorm", "norm_1"), ("post_attention_layernorm", "norm_2")):
-            names[f"{its}.{its_norm}"] = f"{mine}.{our_norm}"
-        for part in ("query", "key", "value", "out_proj"):
-            names[f"{its}.self_attn.{part[0]}_proj"] = f"{mine}.attention.{part}"
-        for part in ("gate", "up", "down"):
-            names[f"{its}.mlp.{part}_proj"] = f"{mine}.mlp.{part}"
-    return {f"{its}.weight": ours[f"{mine}.weight"] for its, mine in names.items()}
+def gpt2_weights(ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Our weights as a GPT-2 has them, whose Conv1D, c_…, holds a weight as (inputs, outputs). A bias that is
+    not there is 0."""
+    theirs = renamed(ours, GPT2_NAMES)
+    for name, weight in [*theirs.items()]:
+        if name.endswith("weight") and (".c_" in name or ".ln_" in name):
+            theirs.setdefault(name.replace("weight", "bias"), torch.zeros(len(weight)))
+            theirs[name] = weight.T.contiguous() if ".c_" in name else weight
+    return theirs
 
 
 def _config(spec: ModelSpec) -> dict[str, Any]:
@@ -137,25 +132,15 @@ def _config(spec: ModelSpec) -> dict[str, Any]:
 
 
 def _files(model: TrainedModel, spec: ModelSpec) -> dict[str, bytes]:
-    tokenizer = model.tokenizer
+    ours, tokenizer = model.state_dict(), model.tokenizer
+    weights = renamed(ours, LLAMA_NAMES) if backbone(spec) is LLAMA else gpt2_weights(ours)
     tokens = {"bos_token_id": None, "eos_token_id": None}
-    config: dict[str, Any] = {
-        **_config(spec),
-        "vocab_size": tokenizer.vocab_size,
-        "tie_word_embeddings": True,
-        "dtype": "float32",
-        **tokens,
-    }
-    of_tokenizer = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": spec.context,
-        "clean_up_tokenization_spaces": False,
-    }
-    weights = (llama_weights if backbone(spec) is LLAMA else gpt2_weights)(model.state_dict(), spec.layers)
+    config = {"vocab_size": tokenizer.vocab_size, "tie_word_embeddings": True, "dtype": "float32"}
+    of_tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     return {
-        "config.json": as_json(config),
+        "config.json": as_json(_config(spec) | config | tokens),
         "generation_config.json": as_json(tokens),
-        "tokenizer_config.json": as_json(of_tokenizer),
+        "tokenizer_config.json": as_json({**of_tokenizer, "model_max_length": spec.context}),
         "tokenizer.json": _tokenizer(tokenizer).to_str(pretty=True).encode(),
         "model.safetensors": safetensors.torch.save(weights, {"format": "pt"}),
     }
@@ -173,8 +158,10 @@ def _tokenizer(tokenizer: Tokenizer) -> Any:
             theirs = Theirs(models.WordLevel({c: i for i, c in enumerate(tokenizer.alphabet)}))
             theirs.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
             theirs.decoder = decoders.Fuse()
-        case Byte():
-            theirs = Theirs(models.BPE(dict(zip(_letters(), range(256), strict=True)), []))
+        case Byte():  # whose letters are the bytes that print, and above 255, in order, one for each other
+            letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+            ids = sorted(range(256), key=lambda byte: (chr(byte) not in letters, byte))
+            theirs = Theirs(models.BPE(dict(zip(letters, ids, strict=True)), []))
             theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
             theirs.decoder = decoders.ByteLevel()
         case Numbers():
@@ -183,10 +170,3 @@ def _tokenizer(tokenizer: Tokenizer) -> Any:
         case _:
             raise AssertionError("only pairs have another, and no decoder reads them")
     return theirs
-
-
-def _letters() -> list[str]:
-    """The letter of the byte-level alphabet for each byte: itself if it prints, else one above 255."""
-    printing = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    others = iter(range(256, 512))
-    return [chr(byte if byte in printing else next(others)) for byte in range(256)]

@@ -215,9 +215,4 @@ def _made(directory: str) -> Path:
     return Path(directory)
 
 
-TRACKERS: Mapping[str, Callable[[str, str], Tracker]] = {
-    "mlflow": mlflow,
-    "tensorboard": tensorboard,
-    "trackio": trackio,
-    "wandb": wandb,
-}
+TRACKERS = {tracker.__name__: tracker for tracker in (mlflow, tensorboard, trackio, wandb)}

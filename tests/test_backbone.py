@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from ablate.config.rules import ConfigError
-from ablate.export.hf import llama_weights
+from ablate.export.hf import LLAMA_NAMES, renamed
 from ablate.model.attend import CAUSAL
 from ablate.model.attention import Attention
 from ablate.model.costs import flops_per_token, total_params
@@ -52,15 +52,15 @@ def apart_from_llama(model: Model) -> tuple[float, float]:
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
         tie_word_embeddings=True,
     )
-    theirs, layers = LlamaForCausalLM(config), len(model.blocks)
-    missing = theirs.load_state_dict(llama_weights(dict(model.named_parameters()), layers), strict=False)
+    theirs = LlamaForCausalLM(config)
+    missing = theirs.load_state_dict(renamed(dict(model.named_parameters()), LLAMA_NAMES), strict=False)
     assert missing.missing_keys == ["lm_head.weight"] and not missing.unexpected_keys  # tied
     tokens = torch.randint(0, 59, (3, 33))
     logits = theirs(tokens[:, :-1]).logits
     assert logits.std() > 0.1
     F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
     model.loss(tokens[:, :-1], tokens[:, 1:]).backward()
-    ours = llama_weights({name: p.grad for name, p in model.named_parameters() if p.grad is not None}, layers)
+    ours = renamed({name: p.grad for name, p in model.named_parameters() if p.grad is not None}, LLAMA_NAMES)
     grads = {name: p.grad for name, p in theirs.named_parameters() if p.grad is not None}
     assert ours.keys() == grads.keys()
     return (

@@ -15,8 +15,7 @@ import ablate
 from ablate.analysis.foreign import as_results
 from ablate.analysis.load import load
 from ablate.analysis.looks import stand
-from ablate.config.conditions import same
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, same
 from ablate.phrases import texts
 from ablate.store.columns import Status
 from tests.helpers import ROOT, compared, make_record

@@ -32,7 +32,7 @@ from ablate.compose.composer import Composer, to_run_config
 from ablate.compose.configs import configs_dir, loader
 from ablate.compose.sweep import HydraLauncher, Sweep, compose
 from ablate.compute import limits
-from ablate.config.conditions import check, holds
+from ablate.config.conditions import Condition
 from ablate.config.contrast import MARGIN, Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
@@ -409,8 +409,7 @@ def test_what_is_decided_beforehand_may_change_until_there_are_results(planned):
 # --- where ------------------------------------------------------------------------------------------
 
 VALUES = values_of(dataclasses.asdict(make_config("fusion=sum", "heads=8")))
-
-
+of_study = functools.partial(Condition, source="study.where:")
 TRUE = [
     *("heads == 8", "heads = 8", "heads=8.0", "heads<=8", "heads>7", "model.d_model >= 64", "d_model=64"),
     *("fusion=mean,sum", "fusion != mean", "fusion!='mean'", "train.lr<0.02", "lr=1e-2", "out_proj == true"),
@@ -420,8 +419,8 @@ FALSE = ["heads <= 4", "heads!=8", "fusion != mean,sum", "lr > 1e-2", {"fusion":
 
 
 def test_conditions_by_hand():
-    assert [condition for condition in TRUE if holds(condition, VALUES) is not True] == []
-    assert [condition for condition in FALSE if holds(condition, VALUES) is not False] == []
+    assert [condition for condition in TRUE if of_study(condition).holds(VALUES) is not True] == []
+    assert [condition for condition in FALSE if of_study(condition).holds(VALUES) is not False] == []
 
 
 @pytest.mark.parametrize(
@@ -444,7 +443,7 @@ def test_what_is_more_than_a_condition_is_refused_with_what_there_is(condition):
         r"^study\.where: .*: not a condition; write K=V.*several are 'and', arms by name are 'or', and there"
     )
     with pytest.raises(ConfigError, match=line):
-        holds(condition, VALUES)
+        of_study(condition).holds(VALUES)
 
 
 @pytest.mark.parametrize(
@@ -452,7 +451,7 @@ def test_what_is_more_than_a_condition_is_refused_with_what_there_is(condition):
 )
 def test_a_condition_that_no_run_can_meet_says_why(condition, why):
     with pytest.raises(ConfigError, match=why):
-        holds(condition, VALUES)
+        of_study(condition).holds(VALUES)
 
 
 # --- through the command line -----------------------------------------------------------------------
@@ -460,10 +459,10 @@ def test_a_condition_that_no_run_can_meet_says_why(condition, why):
 
 def test_a_mistake_in_a_condition_is_found_though_no_cell_gets_that_far():
     cells = [{"fusion": "concat", "heads": 4}, {"fusion": "grouped", "heads": 4, "fusion.groups": 2}]
-    check("groups == 2", cells)  # one of them has it
+    of_study("groups == 2").require_known(cells)  # one of them has it
     for wrong, why in (("heds == 2", "did you mean heads"), ("heads == ", "not a condition")):
         with pytest.raises(ConfigError, match=why):
-            check(wrong, cells)
+            of_study(wrong).require_known(cells)
 
 
 @pytest.mark.slow

@@ -11,13 +11,13 @@ import pandas as pd
 
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import Settings, Variants
-from ablate.config.conditions import as_level, column_of, spelled
+from ablate.config.conditions import spelled
 from ablate.config.contrast import Contrast
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.rules import ConfigError, as_level, did_you_mean
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, standard_hidden
 from ablate.phrases import option
 from ablate.store.columns import WIDTHS, column_named, config_about
-from ablate.store.frames import matching
+from ablate.store.frames import column_of, matching
 from ablate.store.record import StudyRecord
 
 Pair = tuple[int, int]  # a variant and its baseline, as indices

@@ -16,8 +16,8 @@ from ablate.analysis.contrasts import otherwise_equal, pair_up
 from ablate.analysis.finding import Finding
 from ablate.analysis.variant import FACTORS
 from ablate.analysis.variants import USABLE, Variants, row_in_words, settings_of
-from ablate.config.conditions import Condition, as_text
-from ablate.config.rules import ConfigError
+from ablate.config.conditions import Condition
+from ablate.config.rules import ConfigError, as_text
 from ablate.phrases import Note, counted, first_few, joined, lines_if
 from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, of_role
 from ablate.store.frames import as_texts, is_empty, is_foreign
@@ -108,7 +108,7 @@ def one_rate(
 def chosen_rows(where: Sequence[str], rows: pd.DataFrame, metric: str) -> list[Note]:
     """A line on the rows that were asked for: a doubt if they were chosen by their seed or their result."""
     columns = [*map(str, rows.columns)]
-    keys = {key for one in where for key in Condition(one, columns, "--where").keys}
+    keys = {key for one in where for key in Condition(one, "--where").keys_in(columns)}
     by = sorted(keys & {metric, "run_id", *SEED_COLUMNS, *of_role("metric")})
     line = f"only rows where {' and '.join(where)}"
     brief = f"runs chosen by {joined(by)}" if by else ""

@@ -19,8 +19,7 @@ import pandas as pd
 from ablate.analysis.question import NOTHING_ASKED, Question, metrics_of
 from ablate.analysis.stats import Array, moments
 from ablate.analysis.variant import Variant, distinguishing, variants_of
-from ablate.config.conditions import as_text, column_of
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.rules import ConfigError, as_text, did_you_mean
 from ablate.config.schema import PARTS
 from ablate.phrases import Note, counted, first_few, joined, option
 from ablate.store.columns import (
@@ -38,6 +37,7 @@ from ablate.store.columns import (
 from ablate.store.frames import (
     LARGEST,
     as_texts,
+    column_of,
     is_foreign,
     is_numeric,
     is_simulated,

@@ -18,10 +18,10 @@ from ablate.cli.shared import (
     known_studies_and_runs,
     print_table,
 )
-from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, duration, first_few, lines_if
 from ablate.printing import say
+from ablate.store.frames import column_of
 from ablate.store.rows import short_id, without_id
 
 if TYPE_CHECKING:

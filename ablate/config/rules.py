@@ -2,16 +2,22 @@
 ConfigError, the error that users see."""
 
 import difflib
+import json
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar
 
 _PLAIN = re.compile(r"[\w./@+-]+", re.ASCII)
 # Hydra reads these as numbers and truth values, so as text they need quotes, as null does.
 OTHER_TYPES = r"(?i:true|false|[+-]?(?:nan|inf|[\d._]+(?:e[+-]?[\d_]+)?))"
+# In a cell an exponent needs its sign, which every CSV writer gives: 12345678e012 is a hash. People type 1e5.
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]\d+)?")
+_TYPED = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)e[+-]?\d{1,3}", re.IGNORECASE)
+_LONGEST = 400  # digits; no float has more
 
 
 class ConfigError(ValueError):
@@ -78,6 +84,38 @@ def _quoted(text: str) -> str:
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)  # backslashes count only before a quote
     escaped = re.sub(r"(\\+)$", r"\1\1", escaped)
     return f'"{escaped}"'
+
+
+def as_text(value: object) -> str:
+    """A value as text, the same for 1, 1.0 and "1", and for True and "true"; empty for a missing one."""
+    if not isinstance(value, str) and str(value) in ("None", "nan", "<NA>"):
+        return ""
+    text = json.dumps(value) if isinstance(value, list | dict) else str(value).strip()
+    if text in ("True", "False"):
+        return text.lower()
+    if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
+        return text
+    if "." not in text and "e" not in text:
+        return str(int(text))  # a large seed keeps all its digits
+    number = float(text)
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else f"{number:.12g}"
+
+
+def as_level(value: object) -> str:
+    """A value that somebody typed as the text that cells have: 100000 for 1e5, nothing for null."""
+    text = "" if value == "null" else as_text(value)
+    return as_text(format(Decimal(text), "f")) if _TYPED.fullmatch(text) else text
+
+
+def as_number(value: object) -> float | None:
+    """The number that a value is, plain or as text; None if it is none."""
+    return float(text) if _NUMBER.fullmatch(text := as_text(value)) else None
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values, plain or as text, are equal, if need be with one of them as it was typed."""
+    a, b = as_text(one), as_text(other)
+    return bool(one == other) or a == b or as_level(a) == b or a == as_level(b)
 
 
 class Rule:

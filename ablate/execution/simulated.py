@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from ablate import rng
 from ablate.config.conditions import Condition
 from ablate.config.identity import identity_keys
-from ablate.config.rules import ConfigError, did_you_mean, flatten
+from ablate.config.rules import ConfigError, flatten
 from ablate.config.schema import RunConfig
 from ablate.data.splits import Stream
 from ablate.execution import formulas
@@ -70,14 +70,9 @@ def losses_of(run: Run) -> Losses:
 def effects_of(config: RunConfig) -> list[tuple[Condition, float]]:
     """The effects that are assumed, each with the runs that have it. Raises ConfigError for one that can't be
     read."""
-    keys, effects = _values(config).keys(), []
-    for text in config.train.simulated.effects if config.train.simulated else ():
-        where, _, nats = text.rpartition(":")
-        condition = Condition(where, keys, "train.simulated.effects:")
-        for name in condition.unknown:
-            raise condition.refusal(f"{name} is no key{did_you_mean(name, keys)}")
-        effects.append((condition, float(nats)))
-    return effects
+    effects = config.train.simulated.effects if config.train.simulated else ()
+    parts = (text.rpartition(":") for text in effects)
+    return [(Condition(where, "train.simulated.effects:"), float(nats)) for where, _, nats in parts]
 
 
 def effect_on(config: RunConfig) -> float:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ablate.config.conditions import as_text, column_for
+from ablate.config.conditions import column_for
 from ablate.config.read import read
-from ablate.config.rules import ConfigError, as_override, line_on
+from ablate.config.rules import ConfigError, as_override, as_text, line_on
 from ablate.config.schema import RunConfig
 from ablate.data import tokenizers
 from ablate.data.corpus import Corpus, open_corpus

@@ -13,12 +13,12 @@ from ablate import tables
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
-from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted_between, joined, lines_if, option
 from ablate.reporting.answers import place
 from ablate.reporting.cells import difference, levels_in_words, names
 from ablate.store.columns import column_named
+from ablate.store.frames import column_of
 from ablate.tables import escaped
 
 MARKS = {stats.BETTER: "†", stats.WORSE: "†", stats.EQUIVALENT: "‡"}

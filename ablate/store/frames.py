@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.config.conditions import Condition, Where, as_text, column_of
-from ablate.config.rules import ConfigError
+from ablate.config.conditions import Condition, Where, key_in
+from ablate.config.rules import ConfigError, as_text, did_you_mean, line_on
 from ablate.files.reading import leave_out
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import FORMER_DEFAULTS, OPTIONS_COLUMNS, RESULTS, TABLE, Column, Row, csv_value
@@ -161,7 +161,7 @@ def select(rows: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
     for condition in where:
         met = matching(rows, condition, "--where", rows.columns)
         if not met.any():
-            keys = sorted(Condition(condition, [*map(str, rows.columns)], "--where").keys)
+            keys = sorted(Condition(condition, "--where").keys_in([*map(str, rows.columns)]))
             has = [f"{key} is {first_few(sorted(as_texts(rows[key]).unique()))}" for key in keys]
             raise ConfigError("; ".join([f"--where {condition}: no row meets it", *has]))
         rows = rows[met]
@@ -184,14 +184,26 @@ def reported(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
     return with_options(own), lines_if(parts, Note(line))
 
 
+def column_of(
+    name: str, columns: Iterable[object], source: str, choices: Iterable[object] | None = None
+) -> str:
+    """The column of a config key as people type it: lr for train.lr, weights for fusion.weights. source: what
+    names the key, for the message. choices: what that shows, all columns by default. Raises ConfigError."""
+    names = [*map(str, columns)]
+    if column := key_in(name, names):
+        return column
+    shown = names if choices is None else [*map(str, choices)]
+    raise ConfigError(line_on(name) or f"{source}: no column {name}{did_you_mean(name, shown)}")
+
+
 def matching(rows: pd.DataFrame, where: Where, option: str, columns: Iterable[object]) -> np.ndarray:
     """(N,) whether each row meets the condition, which is on these columns; false where it can't be computed
     from the row. option: its name in errors. Raises ConfigError, also if it can be computed from none."""
     names = [*map(str, columns)]
-    condition = Condition(where, names, option)
-    for name in condition.unknown:
+    condition = Condition(where, option)
+    for name in condition.names:
         column_of(name, names, f"{option} {condition.text}")
-    keys = [*condition.keys]
+    keys = [*condition.keys_in(names)]
     cells = [*zip(*(rows[key].tolist() for key in keys), strict=True)] if keys else [()] * len(rows)
     met: dict[tuple[Any, ...], bool | ConfigError] = {}
     for cell in {*cells}:  # a few, also of many rows

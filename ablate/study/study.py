@@ -14,7 +14,7 @@ from ablate.analysis.looks import usual, usual_seeds
 from ablate.analysis.variants import Settings, settings_of
 from ablate.compose.composer import Mistake, NotComposed, Overrides, Setting, remembered
 from ablate.compose.sweep import Sweep
-from ablate.config.conditions import check, holds, spelled
+from ablate.config.conditions import Condition
 from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError, as_override, as_value, flatten
 from ablate.config.schema import RunConfig
@@ -74,7 +74,7 @@ class Study:
             )
         levels = {key: of.values for key, of in self.settings.items()}
         self.design = config.design(levels) if config else Design(levels)
-        self.conditions = config.where if config else []
+        self.conditions = [Condition(where, "study.where:") for where in config.where] if config else []
 
     def _with_usual_seeds(self, config: StudyConfig) -> StudyConfig:
         """The config with as many seeds as the last look takes or, without looks, as suit the number of
@@ -171,7 +171,7 @@ class Study:
                 reasons[why].append(name)
                 self.reasons[name] = why
         for condition in self.conditions if self._values else []:
-            check(condition, [*self._values.values()])  # raises for a mistake in the condition itself
+            condition.require_known([*self._values.values()])
         for why, names in reasons.items():
             variants = [name for name in dict.fromkeys(names) if name]
             which = f" ({first_few(variants)})" if variants else ""
@@ -187,8 +187,8 @@ class Study:
             self._values[variant] = values_of(dataclasses.asdict(config))
         values = self._values[variant] | seeds
         for condition in self.conditions:
-            if not holds(condition, values):
-                raise Excluded(f"not ({spelled(condition)})")
+            if not condition.holds(values):
+                raise Excluded(f"not ({condition.text})")
         run = self._of_variant(variant).with_seeds(config)
         if self.design.needs_test_split and not run.corpus.splits["test"].size:
             raise ConfigError(NO_TEST)

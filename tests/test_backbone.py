@@ -37,10 +37,9 @@ def shaken(*overrides: str) -> Model:
 
 def apart_from_llama(model: Model) -> tuple[float, float]:
     """By how much logits and gradients differ at most from those of transformers' Llama."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
     attention = model.sites()[0].attention.spec
-    config = LlamaConfig(
+    config = transformers.LlamaConfig(
         vocab_size=59,
         hidden_size=attention.d_model,
         intermediate_size=model.blocks[0].get_parameter("mlp.up.weight").shape[0],
@@ -52,7 +51,7 @@ def apart_from_llama(model: Model) -> tuple[float, float]:
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
         tie_word_embeddings=True,
     )
-    theirs = LlamaForCausalLM(config)
+    theirs = transformers.LlamaForCausalLM(config)
     missing = theirs.load_state_dict(renamed(dict(model.named_parameters()), LLAMA_NAMES), strict=False)
     assert missing.missing_keys == ["lm_head.weight"] and not missing.unexpected_keys  # tied
     tokens = torch.randint(0, 59, (3, 33))

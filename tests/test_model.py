@@ -54,13 +54,12 @@ def gpt2_weights(model: Model, layers: int) -> dict[str, Tensor]:
 @pytest.mark.filterwarnings("ignore")  # of another package's import
 @pytest.mark.parametrize("heads", [1, 4])
 def test_concat_with_out_proj_is_gpt2(heads):
-    from transformers import GPT2Config, GPT2LMHeadModel
-
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
     spec = make_spec("model=nano", "model.bias=true", f"heads={heads}", vocab=65)
     model = build_model(spec, SEEDS)
     for param in model.parameters():  # biases and norms start at constants, which would hide a swap
         param.data += 0.05 * torch.randn_like(param)
-    config = GPT2Config(
+    config = transformers.GPT2Config(
         vocab_size=65,
         n_positions=spec.context,
         n_embd=spec.d_model,
@@ -68,7 +67,7 @@ def test_concat_with_out_proj_is_gpt2(heads):
         n_head=heads,
         activation_function="gelu",  # the exact one
     )
-    reference = GPT2LMHeadModel(config).eval()
+    reference = transformers.GPT2LMHeadModel(config).eval()
     missing = reference.load_state_dict(gpt2_weights(model, spec.layers), strict=False)
     assert missing.missing_keys == ["lm_head.weight"] and not missing.unexpected_keys  # tied
     tokens = torch.randint(0, 65, (3, 61))

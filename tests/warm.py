@@ -11,14 +11,13 @@ import pydantic.json_schema
 import pydantic.type_adapter
 import safetensors.numpy
 import scipy.stats
-import statsmodels.stats.multitest
 import vl_convert
 
 import ablate
 from ablate.store.provenance import machine
 from tests.helpers import composed_once, make_config, not_flushed
 
-__all__ = ["altair", "platformdirs", "pydantic", "safetensors", "scipy", "statsmodels", "vl_convert"]
+__all__ = ["altair", "platformdirs", "pydantic", "safetensors", "scipy", "vl_convert"]
 
 for module in pkgutil.walk_packages(ablate.__path__, "ablate."):
     if not module.name.endswith("__main__"):

@@ -66,22 +66,20 @@ def attention_spec(**given: Any) -> AttentionSpec:
 
 
 def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
-    """Attentions with this part: with 4 heads and 1, without and with biases, with out_proj and, if widths
-    allow it, without; where it refuses their sizes, with powers of two. Combinations whose options do not fit
-    the heads are left out."""
+    """Attentions with this part: with 4 heads and 1, without and with biases, and of each two one with out_proj
+    and, if widths allow it, one without, so that each two of these meet; where it refuses their sizes, with
+    powers of two. Combinations whose options do not fit the heads are left out."""
     yield from [*_specs_of_width(24, kind, part)] or _specs_of_width(32, kind, part)
 
 
 def _specs_of_width(d_model: int, kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
-    for heads, bias, out_proj in itertools.product((4, 1), (False, True), (True, False)):
+    for heads, bias in itertools.product((4, 1), (False, True)):
         with contextlib.suppress(ConfigError):
             square = {"d_model": d_model, "value_width": d_model // heads} if d_model == 32 else {}
-            spec = attention_spec(heads=heads, bias=bias, out_proj=out_proj, **square, **{kind: part})
+            spec = attention_spec(heads=heads, bias=bias, **square, **{kind: part})
             slots = fused_width(spec) // spec.value_width
-            if not out_proj:
-                if d_model % slots:
-                    continue
-                spec = dataclasses.replace(spec, value_width=d_model // slots)
+            if bias == (heads == 4) and d_model % slots == 0:
+                spec = dataclasses.replace(spec, out_proj=False, value_width=d_model // slots)
             check_parts(spec)
             yield spec
 

@@ -1,6 +1,7 @@
 """Every number of a comparison, made a second time by pandas and scipy alone."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,96 +10,240 @@ import pytest
 from scipy import stats as scipy_stats
 
 import ablate
-from ablate.config.contrast import Contrast
-from ablate.store.record import PlannedLooks
+from ablate.store.record import PlannedContrast, PlannedLooks, Role, Side, StudyRecord
 from tests.helpers import compared, make_record
 from tests.test_compare import of_cells
 
 reference: Any = scipy_stats  # its results have no types
-OF_STUDY = [Contrast(baseline={"fusion": "concat"})]
-TUNED: Any = {"tuned": "train.lr", "phase": "report", "role": "tuned"}
+Weights = Mapping[str, float]  # of a contrast, by arm
+FEWEST, ALPHA = 6, 0.05
 
 
-def grid(*seeds: int, lost: int | None = None, scatter: float = 0.3, **columns: Any) -> pd.DataFrame:
-    """Fusions with so many seeds each, whose noise seeds share in part. lost: a row that diverged."""
-    rng = np.random.default_rng(len(seeds))
-    noise = rng.normal(size=max(seeds))
-    names = ["concat", "sum", "gated", "static"][: len(seeds)]
-    rows = of_cells(
-        ({"fusion": name, **columns}, 3 + at / 4 + scatter * (noise[:n] + rng.normal(size=n)))
-        for at, (name, n) in enumerate(zip(names, seeds, strict=True))
+def recomputed(
+    values: pd.DataFrame,
+    lost: pd.DataFrame,
+    contrasts: Sequence[Weights],
+    k: int,
+    margin: float,
+    looks: list[int],
+) -> list[dict[str, Any]]:
+    """Each contrast's numbers. values, lost (diverged): a row a seed, a column an arm; less is better."""
+    ends = looks or [len(values)]
+    decided, spread, stands = {}, {}, {}
+    for before, n in pairwise([0, *ends]):
+        going_on = [at for at in range(len(contrasts)) if at not in decided]
+        differences = {}
+        for at in going_on:
+            d = sum(weight * values[arm][:n] for arm, weight in contrasts[at].items()).dropna()
+            differences[at], spread[at] = d, d.std()
+            stands[at] = n
+        for at, d in differences.items():
+            level = 1 - ALPHA * (n - before) / ends[-1] / k
+            sd = d.std() if n == ends[-1] else max(d.std(), np.median([*spread.values()]))
+            half = reference.t.ppf((1 + level) / 2, len(d) - 1) * sd / len(d) ** 0.5
+            p = 2 * reference.t.sf(abs(d.mean()) / sd * len(d) ** 0.5, len(d) - 1)
+            of = numbers(d.mean(), half, sd, level, p, margin)
+            more = sum(np.sign(w) * lost[arm][:n].sum() for arm, w in contrasts[at].items())
+            of["verdict"] = "undecided" if withheld(of["verdict"], more) else of["verdict"]
+            if of["verdict"] != "undecided" or n == ends[-1]:
+                decided[at] = of | {"pairs": len(d)}
+    for at, of in decided.items():
+        variant = next(arm for arm, weight in contrasts[at].items() if weight > 0)
+        last = max(stands[i] for i, one in enumerate(contrasts) if variant in one)
+        own = values[variant][:last].dropna()
+        of |= {"n": len(own), "mean": own.mean(), "sd": own.std(), "diverged": lost[variant][:last].sum()}
+        of["verdict"] = of["verdict"] if of["pairs"] >= FEWEST else "undecided"
+    return [decided[at] for at in range(len(contrasts))]
+
+
+def numbers(diff: float, half: float, sd: float, level: float, p: float, margin: float) -> dict[str, Any]:
+    low, high = diff - half, diff + half
+    inside, verdict = (
+        -margin < low and high < margin,
+        "worse" if low > 0 else "better" if high < 0 else "undecided",
     )
-    rows.loc[rows.index == lost, ["status", "val_loss"]] = ["diverged", None]
-    return rows.assign(lr=0.001 * (1 + rows["fusion"].eq("sum"))) if columns else rows
+    of = {"diff": diff, "low": low, "high": high, "sd_diff": sd, "level": level, "p": p}
+    return of | {
+        "p_adjusted": min(1, p * ALPHA / (1 - level)),
+        "verdict": "equivalent" if inside else verdict,
+    }
+
+
+def withheld(verdict: str, more: float) -> bool:
+    return (more > 0 and verdict in ("better", "equivalent")) or (
+        more < 0 and verdict in ("worse", "equivalent")
+    )
+
+
+def unpaired(v: pd.Series, b: pd.Series, k: int, margin: float) -> dict[str, Any]:
+    test, level = reference.ttest_ind(v, b, equal_var=False), 1 - ALPHA / k
+    low, high = test.confidence_interval(level)
+    of = numbers(
+        v.mean() - b.mean(), (high - low) / 2, np.hypot(v.std(), b.std()), level, test.pvalue, margin
+    )
+    return of | {"pairs": np.nan, "n": len(v), "mean": v.mean(), "sd": v.std(), "diverged": 0}
+
+
+def same(
+    table: pd.DataFrame, contrasts: Sequence[Weights], expected: Sequence[dict[str, Any]], by: str
+) -> None:
+    """The rows of the table are these contrasts, with these numbers."""
+    found = table[table["baseline"].notna()]
+    assert len(found) == len(contrasts)
+    bases = table.drop_duplicates("variant").set_index("variant")[by]
+    for weights, of in zip(contrasts, expected, strict=True):
+        variant, base = (next(arm for arm, w in weights.items() if w * sign > 0) for sign in (1, -1))
+        (one,) = found[(found[by] == variant) & (found["baseline"].map(bases) == base)].to_dict("records")
+        assert one["verdict"] == of.pop("verdict")
+        found_here = {key: float(one[key]) if pd.notna(one[key]) else np.nan for key in of}
+        assert found_here == pytest.approx({key: float(of[key]) for key in of}, rel=1e-9, nan_ok=True)
+
+
+# --- rows of ours -----------------------------------------------------------------------------------
+
+
+def study(
+    seeds: Mapping[str, int],
+    *,
+    scatter: float = 0.3,
+    apart: float = 0.25,
+    lost: Sequence[tuple[str, int]] = (),
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Rows of fusions with so many seeds each, which share noise; their values and which of them
+    diverged, a row a seed."""
+    rng, most = np.random.default_rng(len(seeds)), max(seeds.values())
+    noise = rng.normal(size=most)
+    values = pd.DataFrame(index=range(most))
+    for at, (name, n) in enumerate(seeds.items()):
+        losses = 3 + at * apart + scatter * (noise + rng.normal(size=most))
+        values[name] = np.where(np.arange(most) < n, losses, np.nan)
+    gone = pd.DataFrame(False, values.index, values.columns)
+    for name, seed in lost:
+        gone.loc[seed, name], values.loc[seed, name] = True, np.nan
+    rows = of_cells(({"fusion": name, "heads": 4}, values[name].fillna(0)[:n]) for name, n in seeds.items())
+    places = [*zip(rows["seed"], rows["fusion"], strict=True)]
+    rows["status"] = ["diverged" if gone.loc[place] else "done" for place in places]
+    rows["val_loss"] = [values.loc[place] for place in places]
+    return rows, values, gone
+
+
+def against(base: str, *others: str) -> list[Weights]:
+    return [{one: 1.0, base: -1.0} for one in others]
+
+
+def record(rows: pd.DataFrame, contrasts: Sequence[Weights], **given: Any) -> StudyRecord:
+    runs = rows.groupby("fusion")["run_id"].agg(list)
+    planned = [
+        PlannedContrast(name=str(one), sides=[Side(w, arm, runs[arm]) for arm, w in one.items()])
+        for one in contrasts
+    ]
+    usual = {"metric": "val_loss", "margin": 0.05, "runs": [*rows["run_id"]], "contrasts": planned}
+    return make_record(**{**usual, **given})
+
+
+FOUR, THREE = ("concat", "sum", "gated", "static"), ("concat", "sum", "gated")
+ALL = against(*FOUR)
+MIXED: Weights = {"static": 0.5, "gated": 0.5, "sum": -1.0}
+SUMS: list[Weights] = [
+    {"sum": 0.5, "gated": 0.5, "concat": -1.0},
+    {"sum": 1, "gated": -1, "concat": -1, "static": 1},
+]
+
+
+@pytest.mark.parametrize(
+    ("made", "contrasts", "looks"),
+    [
+        pytest.param(study(dict.fromkeys(FOUR, 8)), ALL, [], id="a grid"),
+        pytest.param(
+            study(dict.fromkeys(FOUR, 8), scatter=0.01, apart=0.004), ALL, [], id="within the margin"
+        ),
+        pytest.param(study(dict.fromkeys(FOUR, 9)), SUMS, [], id="sums of arms"),
+        pytest.param(study(dict.fromkeys(FOUR, 16), scatter=0.2, apart=0.1), ALL, [8, 12, 16], id="looks"),
+        pytest.param(
+            study(dict.fromkeys(FOUR, 12), scatter=0.03), [*ALL[:2], MIXED], [6, 12], id="looks at sums"
+        ),
+        pytest.param(study({"concat": 9, "sum": 7, "gated": 6, "static": 5}), ALL, [], id="unequal seeds"),
+        pytest.param(study(dict.fromkeys(FOUR, 8), lost=[("concat", 2)]), ALL, [], id="a baseline diverged"),
+        pytest.param(
+            study(dict.fromkeys(FOUR, 8), lost=[("sum", 1), ("sum", 2)]), ALL, [], id="a variant diverged"
+        ),
+    ],
+)
+def test_every_number_of_a_study_is_what_pandas_and_scipy_make_of_its_rows(made, contrasts, looks):
+    rows, values, lost = made
+    plan = PlannedLooks(at=looks, seeds=[*range(looks[-1])]) if looks else None
+    table = compared(rows, records=[record(rows, contrasts, looks=plan)]).table
+    expected = recomputed(values, lost, contrasts, len(contrasts), 0.05, looks)
+    same(table[table["family"] == "planned"], contrasts, expected, "fusion")
+    if not looks and contrasts is ALL:  # named by nobody, against the same baseline
+        same(
+            compared(rows, margin=0.05).table, contrasts, recomputed(values, lost, ALL, 3, 0.05, []), "fusion"
+        )
+
+
+def test_of_a_tuned_study_each_arm_counts_at_its_own_value_and_on_seeds_that_report():
+    rows, values, lost = study(dict.fromkeys(THREE, 8))
+    own = {"concat": 0.01, "sum": 0.02, "gated": 0.04}
+    rows["lr"] = rows["fusion"].map(own)
+    develop = rows[rows["seed"] < 2].assign(
+        seed=lambda r: r["seed"] + 90, val_loss=1.0, role="", phase="develop"
+    )
+    other = rows.assign(lr=0.08, val_loss=0.5, role="", phase="report")  # a value that was replaced
+    every = pd.concat([rows.assign(role="tuned", phase="report"), develop, other], ignore_index=True)
+    every = every.assign(run_id=[f"r{at}" for at in range(len(every))], tuned="train.lr")
+    chosen = every[every["role"] == "tuned"]
+    roles = {
+        row["run_id"]: Role(
+            phase=row["phase"],
+            role=row["role"],
+            tuned="train.lr",
+            values={"tuned": [row["fusion"]]} if row["role"] else {},
+        )
+        for row in every.to_dict("records")
+    }
+    contrasts = against(*THREE)
+    planned = record(chosen, contrasts, roles=roles, declared={"tune": "train.lr"}, runs=[*every["run_id"]])
+    table = compared(every, records=[planned]).table
+    same(table, contrasts, recomputed(values, lost, contrasts, 2, 0.05, []), "fusion")
+
+
+# --- tables of other programs -----------------------------------------------------------------------
 
 
 def foreign(**levels: int) -> pd.DataFrame:
     index = pd.MultiIndex.from_product([range(n) for n in levels.values()], names=[*levels])
-    rows = index.to_frame(index=False).assign(
-        method=lambda rows: rows["method"].map({0: "a", 1: "b", 2: "c"})
-    )
+    rows = index.to_frame(index=False).assign(method=lambda rows: rows["method"].map(dict(enumerate("abc"))))
     return rows.assign(loss=np.random.default_rng(0).normal(rows.iloc[:, -1] + 0.3 * rows["method"].eq("c")))
 
 
-def again(
-    rows: pd.DataFrame, one: pd.Series, by: str, unit: str, metric: str, looks: list[int]
-) -> dict[str, Any]:
-    wide = rows.groupby([by, unit])[metric].mean().unstack(by).sort_index()
-    v, b = (wide[name.removeprefix(f"{by}=").split()[0]] for name in (one["variant"], one["baseline"]))
-    k, paired = one["k"], (v - b).count() >= 2
-    for n, before in zip(looks or [len(wide)], [0, *looks], strict=False):
-        share = (n - before) / looks[-1] if looks else 1.0
-        d = (v - b).iloc[:n].dropna()
-        test = (
-            reference.ttest_1samp(d, 0)
-            if paired
-            else reference.ttest_ind(v.dropna(), b.dropna(), equal_var=False)
-        )
-        low, high = test.confidence_interval(1 - 0.05 * share / k)
-        margin = np.nan_to_num(one["margin"])
-        inside, excludes = -margin < low and high < margin, not low <= 0 <= high
-        if inside or excludes:
-            break
-    named = "equivalent" if inside else ("worse" if low > 0 else "better") if excludes else "undecided"
-    v, p = v.iloc[:n].dropna(), test.pvalue
-    sd = d.std() if paired else np.hypot(v.std(), b.std())
-    if named in ("worse", "equivalent") and rows.get("status", rows[by]).eq("diverged").any():
-        named = "undecided"  # the baseline's, on one seed
-    cells = {"n": len(v), "mean": v.mean(), "sd": v.std(), "sd_diff": sd, "low": low, "high": high, "p": p}
-    cells |= {"diff": d.mean() if paired else v.mean() - b.mean(), "level": 1 - 0.05 * share / k}
-    cells |= {"p_adjusted": min(1, p * k / share), "pairs": len(d) if paired else pd.NA, "verdict": named}
-    return cells
-
-
 @pytest.mark.parametrize(
-    ("rows", "asked", "k", "looks"),
+    ("rows", "unit", "pair_by"),
     [
-        pytest.param(grid(8, 8, 8, 8), {}, 3, [], id="a grid"),
-        pytest.param(grid(8, 8, 8, scatter=0.01), {"margin": 0.4}, 2, [], id="a margin"),
-        pytest.param(grid(8, 8, 8, **TUNED), {}, 2, [], id="tuned rates"),
-        pytest.param(grid(12, 12, scatter=0.2), {"margin": 0.05}, 1, [6, 12], id="looks"),
-        pytest.param(grid(9, 7, 6), {}, 2, [], id="unequal seeds"),
-        pytest.param(grid(8, 8, 8, lost=3), {}, 2, [], id="a baseline diverged once"),
-        pytest.param(foreign(method=3, task=9), {"pair_by": "task"}, 2, [], id="another program's tasks"),
-        pytest.param(foreign(method=3, seed=7, doc=5), {"pair_by": "doc"}, 2, [], id="documents within runs"),
-        pytest.param(foreign(method=3, seed=8).assign(seed=range(24)), {}, 2, [], id="groups"),
+        pytest.param(foreign(method=3, seed=9), "seed", (), id="seeds"),
+        pytest.param(foreign(method=3, task=9), "task", "task", id="tasks"),
+        pytest.param(foreign(method=3, seed=7, doc=5), "seed", "doc", id="documents within runs"),
+        pytest.param(foreign(method=3, seed=9)[3:-2], "seed", (), id="unequal seeds"),
     ],
-)  # fmt: skip
-def test_every_number_is_what_pandas_and_scipy_make_of_the_rows(rows, asked, k, looks):
-    by, unit, metric, records = "fusion", "seed", "val_loss", []
-    compare: Any = compared
-    if "method" in rows:
-        compare, by, unit, metric = ablate.compare, "method", rows.columns[1], "loss"
-        asked = {"by": by, "baseline": "method=a", "metric": metric, "higher_is_better": False, **asked}
-    if looks:
-        plan = PlannedLooks(at=looks, seeds=[*range(looks[-1])])
-        record = make_record(metric=metric, margin=asked["margin"], seeds=plan.seeds)
-        records = [replace(record, primary=OF_STUDY, looks=plan)]
-    table = compare(rows, **asked, **({"records": records} if looks else {})).table
-    found = table[table["baseline"].notna()].assign(k=k)
-    assert len(found) == rows[by].nunique() - 1
-    for _, one in found.iterrows():
-        expected = again(rows, one, by, unit, metric, looks)
-        words = {key: expected.pop(key) for key in ("verdict", "pairs")}
-        assert all(one[key] is of or one[key] == of for key, of in words.items())
-        assert one[[*expected]].astype(float).to_dict() == pytest.approx(expected)
+)
+def test_every_number_of_a_table_of_another_program(rows, unit, pair_by):
+    asked = {
+        "by": "method",
+        "metric": "loss",
+        "baseline": "method=a",
+        "margin": 0.05,
+        "higher_is_better": False,
+    }
+    values = rows.groupby(["method", unit])["loss"].mean().unstack("method")
+    contrasts = against(*"abc")
+    expected = recomputed(values, values.isna() & False, contrasts, 2, 0.05, [])
+    same(ablate.compare(rows, pair_by=pair_by, **asked).table, contrasts, expected, "method")
+
+
+def test_values_that_do_not_pair_are_two_groups():
+    rows = foreign(method=3, seed=8).assign(seed=range(24))[:-1]
+    v = {method: of["loss"] for method, of in rows.groupby("method")}
+    found = ablate.compare(
+        rows, by="method", metric="loss", baseline="method=a", margin=2, higher_is_better=False
+    )
+    contrasts = against(*"abc")
+    same(found.table, contrasts, [unpaired(v[one], v["a"], 2, 2.0) for one in "bc"], "method")

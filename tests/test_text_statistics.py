@@ -102,13 +102,6 @@ def test_a_run_has_the_figures_of_its_text(command, tmp_path: Path):
     assert row["overlap"] > 0.06 and row["mix_loss"] <= row["test_loss"] and 0 <= row["mix_weight"] <= 1
     assert f"counting {row['ngram_order']} tokens: {row['ngram_val_loss']:.4g}" in err
     assert f"guessing, ln(vocabulary): {math.log(row['vocab']):.4g}" in err
-    fixed = command(*run, "scores=offsets")[2]
-    assert "scores=offsets:" not in err + fixed, "no other run is the same with fixed places"
-    again = command(*run)[2]
-    rows = pd.read_csv(tmp_path / "runs/results.csv").set_index("scores")
-    assert f"tokens: {row['ngram_val_loss']:.4g}; scores=offsets: {rows['val_loss']['offsets']:.4g};" in again
-    other = command(*run, "seed=1")[2]
-    assert "guessing" in other and "scores=offsets:" not in other
     assert "beside val_loss" not in command("run", "corpus=copy", "corpus.vocabulary=8", *QUICK)[2]
 
 
@@ -142,13 +135,3 @@ def test_a_text_or_a_budget_that_cannot_carry_a_verdict(rows, columns, words):
     assert doubts(rows) == []
     (line,) = doubts(rows, **columns)
     assert pd.Series([line]).str.match(words).all(), line
-
-
-@pytest.mark.parametrize("less", [0.05, -0.05])
-def test_beside_heads_that_read_fixed_places(rows, less):
-    fixed = rows[rows["fusion"] == "concat"].assign(scores="offsets", scores_options="{}", key_width=0)
-    fixed = fixed.assign(val_loss=fixed["val_loss"] - less, run_id=[f"{i:016x}" for i in range(len(fixed))])
-    facts = compared(pd.concat([rows.assign(scores="softmax", scores_options="{}"), fixed])).notes
-    doubts = [one.text for one in facts if one.brief == "worse than heads that read fixed places"]
-    assert len(doubts) == (less > 0)
-    assert all("fixed places (scores=offsets) by 0.05 of val_loss" in text for text in doubts)

@@ -182,15 +182,6 @@ def tuned_columns(variants: Variants) -> list[str]:
     return sorted({column_of(key, variants.columns, "tune") for key in keys})
 
 
-def otherwise_equal(variants: Variants, wanted: Mapping[str, Any]) -> dict[int, int]:
-    """For each variant that has one, the variant that has these values and is otherwise equal; of a tuned
-    study, both at their own value."""
-    try:
-        return dict(pair_up(variants, wanted, free=tuned_columns(variants)))
-    except ConfigError:  # none has them
-        return {}
-
-
 def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
     """Why nothing is compared with this baseline, and one with which something would be."""
     given, why = {}, f"there is no fusion to compare with {STANDARD_FUSION}"

@@ -87,7 +87,10 @@ class Finding:
         return (one, other) if one != other or not terms else self.sides()
 
     def without(self, column: str) -> "Finding":
-        """The same finding, with variants that are not named by this column."""
+        """The same finding, with variants that are not named by this column, unless nothing else tells them
+        apart."""
+        if self.variant.differing(self.baseline) == [column]:
+            return self
         one, other = self.variant.without(column), self.baseline.without(column)
         return replace(self, variant=one, baseline=other)
 

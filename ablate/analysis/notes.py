@@ -1,31 +1,29 @@
 """What weakens a result, one line each, and what was taken for what: remarks that go with findings.
 
-A model that a table of n-grams beats, or heads that read fixed places, has not learned what attention is for;
-a text that repeats itself, or is read often, rewards memory. A difference between two such models is about
-that.
+A model that a table of n-grams beats has not learned what attention is for; a text that repeats itself, or is
+read often, rewards memory. A difference between two such models is about that.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import otherwise_equal, pair_up
 from ablate.analysis.finding import Finding
 from ablate.analysis.variant import FACTORS
-from ablate.analysis.variants import USABLE, Variants, row_in_words, settings_of
+from ablate.analysis.variants import USABLE, Variants, row_in_words
 from ablate.config.conditions import Condition
-from ablate.config.rules import ConfigError, as_text
+from ablate.config.rules import as_text
 from ablate.phrases import Note, counted, first_few, joined, lines_if
 from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, of_role
-from ablate.store.frames import as_texts, is_empty, is_foreign
+from ablate.store.frames import is_empty, is_foreign
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
 COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
-FIXED_PLACES = "offsets"  # scores=offsets: head i reads the token i places back
 WORSE = "worse than counting"  # the brief of that doubt
 MOST_OVERLAP = 0.05  # of a held-out split
 MOST_EPOCHS = 4
@@ -39,53 +37,31 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
         return
     columns = ["overlap", "epochs", "ngram_order", *COUNTING.values()]
     figures = variants.table.reindex(columns=columns).apply(pd.to_numeric, errors="coerce").astype(float)
-    mean = stats.moments(variants.values)[1]
-    fixed = otherwise_equal(variants, {"scores": FIXED_PLACES})
-    counting, apart = dict[int, float](), {at: mean[at] - mean[fixed[at]] for at in bases if at in fixed}
-    if variants.metric in COUNTING:
-        loss = figures[COUNTING[variants.metric]].to_numpy()
-        counting = {at: mean[at] - loss[at] for at in bases}
-    for brief, how, mended, by in (
-        (
-            *(WORSE, f"counting {figures['ngram_order'].max():.0f} tokens"),
-            "a difference may be in what a table of n-grams would fill in: --metric mix_loss says what"
-            " remains; more train.steps or a larger model get beyond it",
-            counting,
-        ),
-        (
-            *(
-                "worse than heads that read fixed places",
-                f"heads that read fixed places (scores={FIXED_PLACES})",
-            ),
-            "attention has not learned to look: more train.steps or a higher train.lr may mend that",
-            apart,
-        ),
-    ):
-        if worse := {at: size for at, size in by.items() if size > 0}:
-            names = first_few([variants.names[at] for at in worse])
-            text = f"worse than {how} by {max(worse.values()):.3g} of {variants.metric} or less: {names}"
-            yield Note(f"{text}; {mended}", "doubt", brief)
-    overlap, epochs = figures["overlap"].max(), figures["epochs"].max()
-    for brief, text in (
-        *lines_if(
-            overlap > MOST_OVERLAP,
-            (
-                "a text that repeats itself",
-                f"{100 * overlap:.1f} % of a held-out split lies in stretches of 50 characters or more that"
-                " another split has, too: what remembers best wins there; corpus.unique=paragraph takes"
-                " repeats away",
-            ),
-        ),
-        *lines_if(
-            epochs > MOST_EPOCHS,
-            (
-                f"a text read {epochs:.0f} times",
-                f"a run reads its text {epochs:.1f} times, so differences may be of memory: fewer train.steps"
-                " or a longer text (corpus) mend that",
-            ),
-        ),
-    ):
-        yield Note(text, "doubt", brief)
+    loss = figures[COUNTING[variants.metric]].to_numpy() if variants.metric in COUNTING else np.nan
+    above = variants.mean - loss
+    doubts = list[tuple[str, str]]()
+    if worse := [at for at in bases if above[at] > 0]:
+        names = first_few([variants.names[at] for at in worse])
+        text = (
+            f"worse than counting {figures['ngram_order'].max():.0f} tokens by {above[worse].max():.3g} of"
+            f" {variants.metric} or less: {names}; a difference may be in what a table of n-grams would fill"
+            " in: --metric mix_loss says what remains; more train.steps or a larger model get beyond it"
+        )
+        doubts.append((text, WORSE))
+    if (overlap := figures["overlap"].max()) > MOST_OVERLAP:
+        text = (
+            f"{100 * overlap:.1f} % of a held-out split lies in stretches of 50 characters or more that"
+            " another split has, too: what remembers best wins there; corpus.unique=paragraph takes repeats"
+            " away"
+        )
+        doubts.append((text, "a text that repeats itself"))
+    if (epochs := figures["epochs"].max()) > MOST_EPOCHS:
+        text = (
+            f"a run reads its text {epochs:.1f} times, so differences may be of memory: fewer train.steps or"
+            " a longer text (corpus) mend that"
+        )
+        doubts.append((text, f"a text read {epochs:.0f} times"))
+    yield from (Note(text, "doubt", brief) for text, brief in doubts)
 
 
 def one_rate(
@@ -272,26 +248,13 @@ def missing_units(variants: Variants) -> list[Note]:
     ]
 
 
-def loss_context(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
-    """A line on where the validation loss of a run stands, between guessing and counting; none for a task.
-    run: its row. fixed: finished runs that read fixed places; that of the same seeds, and otherwise equal, is
-    in the line."""
-    (row,) = run.to_dict("records")
-    if pd.isna(row["ngram_val_loss"]):
+def loss_context(run: Mapping[Any, Any]) -> list[str]:
+    """A line on where the validation loss of a run stands, between guessing and counting; none for a task."""
+    if pd.isna(run["ngram_val_loss"]):
         return []
-    rows = pd.concat([run, fixed], ignore_index=True)
-    seeds = rows[[*SEED_COLUMNS]].apply(as_texts)
-    settings = settings_of(rows[(seeds == seeds.iloc[0]).all(axis=1)])  # its first row is the run
-    try:
-        beside = [base for variant, base in pair_up(settings, {"scores": FIXED_PLACES}) if variant == 0]
-    except ConfigError:  # none has them
-        beside = []
-    losses = settings.table["val_loss"].iloc[beside]
     return [
-        f"beside val_loss {row['val_loss']:.4g}: counting {row['ngram_order']} tokens:"
-        f" {row['ngram_val_loss']:.4g};"
-        + "".join(f" scores={FIXED_PLACES}: {loss:.4g};" for loss in losses)
-        + f" guessing, ln(vocabulary): {math.log(row['vocab']):.4g}"
+        f"beside val_loss {run['val_loss']:.4g}: counting {run['ngram_order']} tokens:"
+        f" {run['ngram_val_loss']:.4g}; guessing, ln(vocabulary): {math.log(run['vocab']):.4g}"
     ]
 
 

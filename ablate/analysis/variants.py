@@ -135,6 +135,11 @@ class Variants(Settings):
         return min(partners) > 1
 
     @cached_property
+    def mean(self) -> Array:
+        """(C,) of the values."""
+        return moments(self.values)[1]
+
+    @cached_property
     def each(self) -> list[Variant]:
         return variants_of(self.table, self.shown)
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ablate.analysis.variants import Variants
     from ablate.compose.sweep import Sweep
     from ablate.store.record import StudyRecord
-    from ablate.store.store import Store
     from ablate.study.estimate import Estimate
     from ablate.study.run import Outcome
 
@@ -226,7 +225,7 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
     assert record is not None, "it is written before a run begins"
     lines = [*outcome.remarks, *outcome.refused, *texts(of_rows(rows))]
     if len(rows) == 1:
-        lines = [*_show_one(rows, store), *lines]
+        lines = [*_show_one(rows), *lines]
         if rows.iloc[0]["status"] in RESULTS:
             kept = store.find(rows.iloc[0]["run_id"]) / "model.safetensors"
             lines += next_step(rows.iloc[0], typed, has_weights=kept.exists())
@@ -252,17 +251,14 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
     return missing + int((~rows["status"].isin(RESULTS)).sum())
 
 
-def _show_one(rows: "pd.DataFrame", store: "Store") -> list[str]:
+def _show_one(rows: "pd.DataFrame") -> list[str]:
     """Print a single run; returns lines on what its loss compares with."""
-    from ablate.analysis.notes import FIXED_PLACES, loss_context
-    from ablate.analysis.variants import USABLE
-    from ablate.store.frames import frame
+    from ablate.analysis.notes import loss_context
     from ablate.tables import render_row
 
     shown = rows.iloc[0][SINGLE_RUN_COLUMNS]
     put(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), end="")
-    fixed = [one for one in store.rows() if one.get("scores") == FIXED_PLACES and one["status"] in USABLE]
-    return loss_context(rows, frame(fixed))
+    return loss_context(rows.iloc[0])
 
 
 def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) -> list[str]:

@@ -139,8 +139,9 @@ class StudyRecord:
 
     @property
     def reporting_runs(self) -> set[str]:
-        """The runs that are not of development."""
-        return {run for run in self.runs if run not in self.roles or self.roles[run].phase == "report"}
+        """The runs that are not of development, nor at a value that the study has replaced since."""
+        of_no_use = {run for run, one in self.roles.items() if one.phase != "report" or not one.role}
+        return {*self.runs} - of_no_use
 
     @property
     def own_keys(self) -> set[str]:

@@ -64,7 +64,7 @@ def test_the_tuned_study_trains_the_same_runs_but_for_their_rates(command):
     small = ("train.steps=6", "train.batch=2", "model.context=16", "model.d_model=16", "model.layers=1")
     code, _, err = command("run", "-m", "scores=softmax,talking", "heads=2", *small)
     assert code == 0, err
-    (tuned,) = [line for line in err.splitlines() if "study=tuned" in line]
+    (tuned,) = [line for line in err.splitlines() if "`ablate run study=tuned" in line]
     words = shlex.split(tuned.partition("`")[2].rpartition("`")[0])[1:]
     assert {"corpus=docs", "train=default"} <= {*words}
     code, out, err = command(*words, "study.looks=[]", "seed=range(100,102)", "--dry-run")

@@ -85,14 +85,14 @@ def test_doubts_come_first_and_why_explains_them(command):
     rows.to_csv("rows.csv", index=False)
     _, out, err = command("compare", "rows.csv")
     assert not err and out.startswith(
-        "Doubts: worse than counting, a text that repeats itself, a text read 9"
+        "Doubts: a text that repeats itself, worse than counting, a text read 9"
     )
     assert "6 + 2 diverged" in out and LEAD in out
     _, out, err = command("compare", "rows.csv", "--why")
     assert err.count("not finite at step 7") == 2 and "worse than counting 6 tokens by" in err
     assert "intervals of 95 % together" in out and "p_" not in out
     _, latex, err = command("compare", "rows.csv", "--format", "latex")
-    assert latex.startswith("% needs") and err.startswith("Doubts: worse than counting")
+    assert latex.startswith("% needs") and err.startswith("Doubts: a text that repeats itself")
     _, as_csv, _ = command("compare", "rows.csv", "--format", "csv")
     assert ",p,p_adjusted," in as_csv
 

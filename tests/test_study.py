@@ -41,11 +41,10 @@ from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.reporting.page import gather
 from ablate.store.store import Store, StoreError
-from ablate.study import estimate
+from ablate.study import beforehand, estimate
 from ablate.study.config import Design, combinations
 from ablate.study.estimate import total
 from ablate.study.kinds import read_declared
-from ablate.study.loop import SLOWER
 from ablate.study.run import Outcome, run
 from ablate.study.study import Study, one_of_each, values_of
 from tests.helpers import QUICK, ROOT, but, call_cli, hydra_at, make_config, write_study
@@ -240,7 +239,47 @@ def test_threads_are_the_share_of_the_runs_that_stand_side_by_side(planned, monk
 
 def test_a_dry_run_says_where_bfloat16_is_slower(planned):
     outcome = planned("seed=0", "name=mine", "train.precision=float32,bfloat16")
-    assert outcome.remarks == [SLOWER]
+    assert outcome.remarks[0] == beforehand.SLOWER
+
+
+@pytest.mark.parametrize(
+    ("overrides", "lines"),
+    [
+        (
+            "fusion=concat,sum seed=range(5)",
+            [
+                "only 5 seeds, and a verdict takes 6",
+                "one learning rate, 0.01, .*`ablate duel sum concat` tunes",
+            ],
+        ),
+        (
+            "fusion=concat,sum,mean heads=1,2 seed=range(6)",
+            [
+                r"^2 of 6 variants \(sum heads=1 = concat heads=1, mean heads=1 = concat heads=1\) are ",
+                "`ablate run study=tuned fusion=concat,sum,mean heads=1,2` tunes each",
+            ],
+        ),
+        ("scores=softmax,talking seed=range(6)", ["it suits each; study=tuned tunes each"]),
+        ("fusion=concat,sum train.lr=0.01,0.02 seed=range(6)", []),
+        ("seed=range(3)", []),  # nothing is compared
+        ("study=tuned", []),
+        ("study=fusion size=demo", []),
+    ],
+)
+def test_a_dry_run_says_what_will_keep_an_answer_away(planned, overrides, lines):
+    remarks = planned(*overrides.split(), "train.precision=float32", "corpus=docs").remarks
+    assert len(remarks) == len(lines)
+    assert all(re.search(line, remark) for line, remark in zip(lines, remarks, strict=True))
+
+
+def test_a_text_that_repeats_itself_is_a_warning_before_its_run(command):
+    page = "".join(f"line {n}: nothing here was written before, nor behind\n" for n in range(300))
+    Path("book.txt").write_text(page + page, encoding="utf-8")
+    book = ("corpus=file", "corpus.path=book.txt", "corpus.tokenizer=char", *QUICK[2:])
+    for words in (("run", *book, "--dry-run"), ("run", *book), ("corpus", "show", "book.txt")):
+        code, _, err = command(*words)
+        assert code == 0 and err.startswith("a text that repeats itself: 100.0 % of a held-out split"), err
+    assert "repeats itself" not in command("run", *QUICK, "--dry-run")[2]
 
 
 @pytest.mark.slow

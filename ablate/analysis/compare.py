@@ -22,6 +22,7 @@ from ablate.analysis.contrasts import (
     why_nothing,
 )
 from ablate.analysis.finding import Finding
+from ablate.analysis.foreseen import foreseen
 from ablate.analysis.looks import stand
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of, settled
 from ablate.analysis.variant import Variant, varying
@@ -171,8 +172,13 @@ def compare(
     )
     sides = [[at for _, at in one.sides] for one in contrasts]
     lines = [
+        *foreseen(
+            counted_ones,
+            sorted({at for of in sides for at in of}),
+            int(counted_ones.ran.sum(1).max()),
+            records,
+        ),
         *notes.weak_models(counted_ones, sorted({one.baseline for one in contrasts})),
-        *notes.one_rate(counted_ones, sides, records),
         *notes.chosen_rows(question.where, chosen, metric),
         *taken,
         *left_out,

@@ -25,7 +25,6 @@ from ablate.store.record import StudyRecord
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
 COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
 WORSE = "worse than counting"  # the brief of that doubt
-MOST_OVERLAP = 0.05  # of a held-out split
 MOST_EPOCHS = 4
 SMALL = 0.01  # the largest value of a metric that tables round away
 
@@ -35,7 +34,7 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
     words for these columns mean something else."""
     if variants.is_foreign:
         return
-    columns = ["overlap", "epochs", "ngram_order", *COUNTING.values()]
+    columns = ["epochs", "ngram_order", *COUNTING.values()]
     figures = variants.table.reindex(columns=columns).apply(pd.to_numeric, errors="coerce").astype(float)
     loss = figures[COUNTING[variants.metric]].to_numpy() if variants.metric in COUNTING else np.nan
     above = variants.mean - loss
@@ -48,13 +47,6 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
             " in: --metric mix_loss says what remains; more train.steps or a larger model get beyond it"
         )
         doubts.append((text, WORSE))
-    if (overlap := figures["overlap"].max()) > MOST_OVERLAP:
-        text = (
-            f"{100 * overlap:.1f} % of a held-out split lies in stretches of 50 characters or more that"
-            " another split has, too: what remembers best wins there; corpus.unique=paragraph takes repeats"
-            " away"
-        )
-        doubts.append((text, "a text that repeats itself"))
     if (epochs := figures["epochs"].max()) > MOST_EPOCHS:
         text = (
             f"a run reads its text {epochs:.1f} times, so differences may be of memory: fewer train.steps or"
@@ -62,23 +54,6 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
         )
         doubts.append((text, f"a text read {epochs:.0f} times"))
     yield from (Note(text, "doubt", brief) for text, brief in doubts)
-
-
-def one_rate(
-    variants: Variants, contrasts: Sequence[Sequence[int]], records: Sequence[StudyRecord]
-) -> list[Note]:
-    """A doubt if what is compared shares one learning rate, tuned for none of it."""
-    compared = sorted({at for sides in contrasts for at in sides})
-    rates = {*variants.table["lr"].iloc[compared]} - {""} if "lr" in variants.columns else set()
-    if variants.is_foreign or len(rates) != 1 or variants.known("tuned").iloc[compared].any():
-        return []
-    line = f"all variants share one learning rate, {rates.pop()}, which was tuned for none of them"
-    return lines_if(
-        not any(record.tuned_key for record in records),
-        Note(
-            f"{line}: a difference may be how well it suits each; study=tuned tunes each", "doubt", "one rate"
-        ),
-    )
 
 
 def chosen_rows(where: Sequence[str], rows: pd.DataFrame, metric: str) -> list[Note]:

@@ -10,7 +10,7 @@ import typer
 from ablate.cli.shared import FormatOption, JsonOption, print_table, put_json
 from ablate.config.rules import ConfigError, as_value, did_you_mean, line_on
 from ablate.phrases import counted
-from ablate.printing import put
+from ablate.printing import put, say
 
 if TYPE_CHECKING:
     from ablate.config.schema import RunConfig
@@ -71,6 +71,7 @@ def show(
     """
     import pandas as pd
 
+    from ablate.analysis.foreseen import repeats
     from ablate.data.summary import beginning, figures, visible
     from ablate.data.text_statistics import text_statistics
     from ablate.execution.formulas import before_training
@@ -97,6 +98,8 @@ def show(
     if format == "json":
         put_json(about=row, rows=records(splits))
         return
+    for line, _ in repeats(max(statistics.overlap.values()) if statistics else 0):
+        say(line)
     put(render_row(pd.Series(row, dtype=object)))
     print_table(splits, "table")
     for split in opened.splits:

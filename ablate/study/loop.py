@@ -1,7 +1,7 @@
 """The loop that drives every study: propose runs, check them, train them, read their rows, repeat."""
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -19,17 +19,12 @@ from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.record import StudyRecord
 from ablate.store.run_files import Damaged, Stamp
 from ablate.store.store import Store
+from ablate.study.beforehand import beforehand
 from ablate.study.config import Absent, Overrides
 from ablate.study.growth import grown, with_looks
 from ablate.study.launchers import Trained, Work, launcher_of
 from ablate.study.run import Outcome
 from ablate.study.study import Study
-
-SLOWER = (
-    "train.precision=bfloat16: slower here than float32, since this processor has no bfloat16 products, which"
-    " are computed in float32; add train.precision=float32"
-)
-DOES_NOT_PAY = "on a CPU, runs that are trained as one take longer than one after the other"
 
 
 class Loop:
@@ -48,7 +43,6 @@ class Loop:
         self.known: dict[str, Stamp] = {}  # stamps of the results before this command, by name of the run
         self.record: StudyRecord | None = None
         self.refused: list[str] = []
-        self.slower: list[str] = []  # lines on what makes runs slower here
         self.is_training = False
         self.finished_before = 0
         self.lines = Lines(console(), None)  # the board, while there is one
@@ -95,7 +89,8 @@ class Loop:
         record = replace(record, threads=whole.threads)  # with the levels of this command alone
         todo = [*_unique(runs).values()]
         expected = estimate(self.study, record, todo, self.rows, self.launcher, threads)
-        return Outcome(record.name, remarks=[*self.study.left_out, *self.slower], estimate=expected)
+        remarks = [*self.study.left_out, *self._beforehand(runs, record)]
+        return Outcome(record.name, remarks=remarks, estimate=expected)
 
     def _next(self) -> dict[Overrides, PlacedRun]:
         """The next runs, ready to begin; none at the end. Raises ConfigError if the study has no runs at
@@ -105,7 +100,6 @@ class Loop:
             runs = self.study.ready(proposed)
             self.rows |= {one: {"status": Absent.EXCLUDED} for one in proposed if one not in runs}
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
-            self.slower = self.slower or slower(runs.values(), self.launcher.settings.members)
             if runs:
                 if is_first:
                     require_met(runs.values())
@@ -184,6 +178,10 @@ class Loop:
             ended=self.store.results,
         )
 
+    def _beforehand(self, runs: Mapping[Overrides, PlacedRun], record: StudyRecord) -> list[str]:
+        seeds = len(self.study.design.levels.get("seed", record.seeds))
+        return beforehand(runs.values(), record, seeds, self.launcher.settings.members)
+
     def _threads(self, before: StudyRecord | None, runs: Mapping[Overrides, PlacedRun]) -> int:
         return self.launcher.threads(before.threads if before else None, runs.values())
 
@@ -206,7 +204,7 @@ class Loop:
         if not (todo := self._todo(runs)):
             return Trained()
         if not self.is_training:
-            for line in self.slower:  # now, when other settings can still be chosen
+            for line in self._beforehand(todo, record):
                 self.lines.say(line)
         self.is_training = True
         in_all = len({*self.ids.values()})
@@ -244,18 +242,3 @@ def _unique(runs: Mapping[Overrides, PlacedRun]) -> dict[Overrides, PlacedRun]:
     """The runs without duplicates, as different overrides may mean the same run."""
     first = {run.run_id: overrides for overrides, run in reversed(list(runs.items()))}
     return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}
-
-
-def slower(runs: Collection[PlacedRun], members: int | None) -> list[str]:
-    """Lines on these runs; usually none. members: how many are trained as one, if the command says so."""
-    on_cpu = [run for run in runs if run.device.type == "cpu"]
-    return [
-        *lines_if(any(map(_is_slow, on_cpu)), SLOWER),
-        *lines_if(bool(on_cpu) and (members or 1) > 1, f"hydra.launcher.members={members}: {DOES_NOT_PAY}"),
-    ]
-
-
-def _is_slow(run: PlacedRun) -> bool:
-    from ablate.compute.arithmetic import bfloat16_is_slow  # which loads torch
-
-    return run.config.train.precision == "bfloat16" and bfloat16_is_slow(run.device)

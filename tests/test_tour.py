@@ -3,7 +3,6 @@
 import re
 import shlex
 import subprocess
-import sys
 
 import pytest
 
@@ -27,11 +26,9 @@ STUDENT = (
     ),
 )
 AUTHOR = (
-    ("weighted_sum", "no model was trained", "/studies/fusion/report.html"),
     ("32 runs", "about ", "from timing a few steps"),
-    (),
-    ("32 runs in runs/studies/ours/results.csv",),
-    ("On book.txt", "concatenating the heads", "95 % confidence for all 3 together", "--why explains"),
+    ("weighted_sum", "no model was trained", "/studies/fusion/report.html"),
+    ("24 runs in runs/studies/ours/results.csv",),
     ("booktabs", r"mean over 8 seeds $\pm$ half of its 95 \% t-interval", "fusion & 4"),
     ("runs/studies/ours/report.html",),
 )
@@ -40,11 +37,7 @@ ENGINEER = (
     ("fusion=mine start=1.0: all 11 checks hold",),
     ("mine    4      true", "12 runs in runs/studies/mine/results.csv"),
     ("as measured", "if lower", "if higher"),
-    ("train.lr", "runs/studies/mine-tuned/results.csv"),
-    ("arms: concat, sum, one_head, mine", "model: rung/r2, rung/r4, rung/r6", "runs first"),
-    ("concat", "mine"),
-    ("kept", "previous", "untrained", "probes.csv"),
-    ("val_loss", "mine"),
+    ("distance", "previous", "probes.csv"),
 )
 # For each command of the README that starts with ablate.
 SEEN = {
@@ -83,8 +76,9 @@ def test_the_readme_shows_what_its_commands_print(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("reader, shown", [("student", STUDENT), ("author", AUTHOR), ("engineer", ENGINEER)])
 def test_a_reader_sees_what_the_page_says(reader, shown, tmp_path):
+    (tmp_path / "book.txt").write_text("a rose is a rose is a rose\n" * 700)
     commands = _commands(reader)
-    assert len(commands) <= 10
+    assert len(commands) == 5
     for words, seen in zip(commands, shown, strict=True):
         ended = _typed(words, tmp_path)
         said = ended.stdout + ended.stderr
@@ -101,13 +95,6 @@ def _commands(reader: str) -> list[list[str]]:
 
 def _typed(words: list[str], cwd) -> subprocess.CompletedProcess:
     """One command of the page, made quick if it trains."""
-    if words[0] == "python":
-        *words, redirected, path = words
-        assert redirected == ">"
-        ended = subprocess.run([sys.executable, *words[1:]], cwd=cwd, capture_output=True, text=True)
-        # The beginning of a text is a text too.
-        (cwd / path).write_text(ended.stdout[:20_000], encoding="utf-8")
-        return ended
     _, command, *rest = words
     if command not in ("run", "duel"):
         return call_cli(command, *rest, cwd=cwd)

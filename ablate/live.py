@@ -53,11 +53,12 @@ def checking(runs: Sequence[T]) -> Iterator[T]:
 @dataclass
 class Place:
     """Where a command is in its study, whichever lines say it. phase: of a study that has several. of: how
-    many runs it has in all, in words. before: its runs that were done before those that the lines count.
-    may_follow: how many runs may be added to theirs, at most."""
+    many runs it has in all, in words; in_all: as a number. before: its runs that were done before those that
+    the lines count. may_follow: how many runs may be added to theirs, at most."""
 
     phase: str = ""
     of: str = ""
+    in_all: int = 0
     before: int = 0
     may_follow: int = 0
 
@@ -160,7 +161,7 @@ class Board(Lines):
         began = time.monotonic()
         if began > self._due:
             try:
-                self._seen = look(Store(), self.study, self.only).title
+                self._seen = look(Store(), self.study, self.only, self.place.in_all).title
             except (ConfigError, OSError) as error:  # the disk may be out of reach for a while
                 self._seen = str(error)
             self._due = began + (time.monotonic() - began) / SHARE
@@ -202,9 +203,9 @@ class Look:
     is_over: bool
 
 
-def look(store: Store, study: str | None, only: Collection[str] | None = None) -> Look:
-    """study: None for the whole store. only: the ids of the runs that count; all by default. Raises
-    StoreError."""
+def look(store: Store, study: str | None, only: Collection[str] | None = None, in_all: int = 0) -> Look:
+    """study: None for the whole store. only: the ids of the runs that count; all by default. in_all: how many
+    runs there will be, if more are to be listed. Raises StoreError."""
     rows = store.rows() if study is None else store.study_rows(study)
     record = store.read_study(study) if study else None
     wanted = {*record.runs} if record else set()
@@ -215,7 +216,7 @@ def look(store: Store, study: str | None, only: Collection[str] | None = None) -
     going_on = [_pace(row, attempts) for row in rows if row["status"] == Status.RUNNING]
     may_follow = record.looks.may_follow if record and record.looks and only is None else 0
     line = summary(rows, to_begin) + "".join(lines_if(may_follow, f", at most {may_follow:,} more"))
-    title = f"{line}{time_left(rows, going_on, to_begin)}"
+    title = f"{line}{time_left(rows, going_on, max(to_begin, in_all - len(rows)))}"
     names = {short_id(name): without_id(shown) for name, shown in store.titles(rows).items()}
     return Look(line, title, _table(going_on, names), not (to_begin or going_on or may_follow))
 

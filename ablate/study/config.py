@@ -211,9 +211,9 @@ class Design:
         """The roles of the runs, by run id, and the choice for each arm. ids: the run ids, by overrides."""
         return {}, {}
 
-    def phase(self, rows: Rows) -> tuple[str, str] | None:
-        """Where the study is: what its next runs are for, and how many runs it has in all, as `about 129
-        runs`; None if it is all one phase."""
+    def phase(self, rows: Rows) -> tuple[str, str, int] | None:
+        """Where the study is: what its next runs are for, and how many runs it has in all, with a word on how
+        far that is known; None if it is all one phase."""
         return None
 
     def closing(self, rows: Rows) -> list[str]:

@@ -1,8 +1,8 @@
 """Estimate how long a study will take, by timing a few steps on this machine, and what it can show."""
 
 import contextlib
+import functools
 import math
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +15,12 @@ from ablate.analysis.looks import USUAL_SD, spending
 from ablate.compute.device import with_threads
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError
-from ablate.data.splits import Stream
 from ablate.execution.execute import settled
 from ablate.execution.grouping import kind, that_fit, why_alone
 from ablate.execution.networks import build_group
 from ablate.execution.run import PlacedRun
 from ablate.execution.timing import endless_steps, seconds_each
+from ablate.launch.processes import map_in_workers
 from ablate.launch.queue import most_as_one
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
@@ -30,18 +30,14 @@ from ablate.study.study import Study, one_of_each
 from ablate.training.evaluate import scores
 
 POWER = 0.8  # at which a difference shows
-STEPS, WARM_UP = 8, 2  # steps to time, and how many of them to ignore
-LONG_S = 5.0  # stop after this long, even with fewer steps
+TIMED_S = 1.0  # how long to make steps
 WINDOWS = 64  # the most windows to evaluate
-# The most work to time at once: about a second of a core, or less of a GPU.
-MOST_WORK = {"cpu": 1e10, "cuda": 1e13}
-# Work besides matrix products, as FLOPs that take as long: per layer and step, and per layer and token.
-WORK_A_LAYER, WORK_A_TOKEN = 2e7, 2e4
+MOST_WORK = {"cpu": 1e10, "cuda": 1e13}  # FLOPs of a step: about a second of a core, or less of a GPU
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a command would do. seconds: for all runs that are left, `workers` at a time. seeds: how
+    """What a command would do. seconds: from Enter on, `workers` runs at a time. seeds: how
     many report at most; difference: the least that these show with POWER, in nats, if differences scatter as
     in docs/noise.csv; None if that is not known. phases: how many runs each phase of the study takes
     (Design.costs). later: seconds of a run of each phase whose runs are unlike those to train first, as
@@ -78,13 +74,16 @@ def estimate(
     left_out: Rows,
     launcher: Launcher,
     threads: int,
+    before_s: float,
 ) -> Estimate:
-    """The estimate for these runs of a study, which leaves others out. threads: of each run."""
+    """The estimate for these runs of a study, which leaves others out. threads: of each run. before_s: what
+    the command takes before they begin."""
     finished = Store().finished()
     todo = [run for run in runs if run.name not in finished or settled(run) is None]
     members = launcher.settings.members
     at_once, kinds = launcher.at_once(todo, threads), one_of_each(todo)
     workers = min(at_once, max(1, len(todo)))
+    seconds = total(kinds, threads, members, workers) if todo else 0.0
     later = study.design.later.items()
     of_later = {phase: some for phase, arms in later if (some := _that_can_be(study, arms))}
     return Estimate(
@@ -93,11 +92,11 @@ def estimate(
         finished=len(runs) - len(todo),
         workers=workers,
         threads=threads,
-        seconds=total(kinds, threads, members) / workers if kinds else 0.0,
+        seconds=before_s + (seconds * math.ceil(len(todo) / workers) / len(todo) if todo else 0.0),
         seeds=(seeds := len(study.design.levels.get("seed", record.seeds))),
         difference=_difference(study, record, seeds),
         phases=study.design.costs(left_out),
-        later={phase: _mean_s(some, threads, members) / at_once for phase, some in of_later.items()},
+        later={phase: _mean_s(some, threads, members, at_once) / at_once for phase, some in of_later.items()},
     )
 
 
@@ -110,9 +109,9 @@ def _that_can_be(study: Study, arms: Sequence[Overrides]) -> list[PlacedRun]:
     return runs
 
 
-def _mean_s(runs: Sequence[PlacedRun], threads: int, members: int | None) -> float:
-    """The mean seconds of these runs, if made one after the other."""
-    return total([(run, 1) for run in runs], threads, members) / len(runs)
+def _mean_s(runs: Sequence[PlacedRun], threads: int, members: int | None, at_once: int) -> float:
+    """The mean seconds of these runs, if made one after the other while so many are made at a time."""
+    return total([(run, 1) for run in runs], threads, members, at_once) / len(runs)
 
 
 def _difference(study: Study, record: StudyRecord, seeds: int) -> float | None:
@@ -127,22 +126,27 @@ def _difference(study: Study, record: StudyRecord, seeds: int) -> float | None:
     return float(stats.least_difference(seeds, sd, stats.ALPHA * share / contrasts, power=POWER))
 
 
-def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None = 1) -> float:
-    """The seconds of all runs, if made one after the other. kinds: runs, with how many there are of each.
-    members: as in Queue."""
-    return float([count for _, count in kinds] @ _seconds(kinds, threads, members))
+def total(
+    kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None = 1, at_once: int = 1
+) -> float:
+    """The seconds of all runs, if made one after the other while so many are made at a time. kinds: runs,
+    with how many there are of each. members: as in Queue."""
+    return float([count for _, count in kinds] @ _seconds(kinds, threads, members, at_once))
 
 
-def _seconds(kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None) -> np.ndarray:
+def _seconds(
+    kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None, at_once: int
+) -> np.ndarray:
     """(K,) seconds of one run of each kind, its share where several are trained as one: the cheapest and the
     costliest are timed, the others interpolated by their FLOPs."""
     flops = [run.step_flops for run, _ in kinds]
     cheapest, dearest = min(flops), max(flops)
     timed = {}
-    with with_threads(threads):
-        for f in {cheapest, dearest}:
-            run = kinds[flops.index(f)][0]
-            timed[f] = _time(run, as_one(run, kinds, members))
+    for f in {cheapest, dearest}:
+        run = kinds[flops.index(f)][0]
+        beside = at_once if run.device.type == "cpu" else 1
+        time_one = functools.partial(_time, members=as_one(run, kinds, members), threads=threads)
+        timed[f] = np.mean([pair for _, pair in map_in_workers(time_one, [run] * beside, beside)], 0)
     seconds = []
     for (run, _), f in zip(kinds, flops, strict=True):
         share = (f - cheapest) / (dearest - cheapest) if dearest > cheapest else 0.0
@@ -169,51 +173,24 @@ def as_one(run: PlacedRun, kinds: Sequence[tuple[PlacedRun, int]], members: int 
     return min(most, waiting, that_fit(run))
 
 
-def _time(run: PlacedRun, members: int) -> tuple[float, float]:
-    """Seconds per training step, and per evaluated token, of each of so many runs as one. If that would take
-    long, smaller runs are timed and their seconds scaled up by the ratio of their work."""
+def _time(run: PlacedRun, members: int, threads: int) -> tuple[float, float]:
+    """Seconds per training step, and per evaluated token, of each of so many runs as one. If a step would
+    take long, fewer rows are timed."""
     if assumed := run.config.train.simulated:
         return assumed.step_ms / 1e3 / members, 0.0
-    small = _smaller(run, members)
-    steps, seconds = endless_steps(small, members), []
-    group = build_group([small] * members)  # before the clock starts
-    while len(seconds) < STEPS and sum(seconds) <= LONG_S:
-        seconds.append(seconds_each(steps, 1))
-    context, most = small.spec.context, MOST_WORK[small.device.type]
-    windows = max(1, min(WINDOWS, int(most / _work_a_token(small) / context / members)))
-    split, most = run.corpus.splits["validation"], windows * context
-    scores(group, split, context=context, most=most)  # draws the examples of a task, which are kept
-    began = time.perf_counter()
-    scores(group, split, context=context, most=most)
-    token_s = (time.perf_counter() - began) / min(most, split.size or most)
-    return (
-        statistics.median(seconds[WARM_UP:] or seconds) * _work(run) / _work(small) / members,
-        token_s * _work_a_token(run) / _work_a_token(small) / members,
-    )
-
-
-def _smaller(run: PlacedRun, members: int) -> PlacedRun:
-    """The run or, if a step of so many would take long, one with fewer rows, layers or positions."""
-    config, spec = run.config, run.spec
-    as_it_is = not isinstance(run.corpus.splits["train"], Stream)  # only a text has shorter windows
-    while members * _work(run) > MOST_WORK[run.device.type]:
-        if config.train.batch > 1:
-            config = replace(config, train=replace(config.train, batch=config.train.batch // 2))
-        elif spec.layers > 1:
-            spec = replace(spec, layers=spec.layers // 2)
-        elif spec.context > 1 and not as_it_is:
-            spec = replace(spec, context=spec.context // 2)
-        else:
-            break
-        run = replace(run, config=config, spec=spec)
-    return run
-
-
-def _work(run: PlacedRun) -> float:
-    """The work of a training step: its FLOPs, plus everything else as FLOPs that take as long."""
-    return run.config.train.batch * run.spec.context * _work_a_token(run) + WORK_A_LAYER * run.spec.layers
-
-
-def _work_a_token(run: PlacedRun) -> float:
-    tokens = run.config.train.batch * run.spec.context
-    return run.step_flops / tokens + WORK_A_TOKEN * run.spec.layers
+    train, at_most = run.config.train, MOST_WORK[run.device.type] / members / run.step_flops
+    rows = max(1, min(train.batch, int(train.batch * at_most)))
+    small = replace(run, config=replace(run.config, train=replace(train, batch=rows)))
+    steps, split, context = endless_steps(small, members), run.corpus.splits["validation"], run.spec.context
+    group = build_group([small] * members)
+    with with_threads(threads):
+        next(steps)  # the first warms up
+        spent, count = 0.0, 0
+        while spent < TIMED_S:
+            spent, count = spent + seconds_each(steps, 1), count + 1
+        tokens = max(1, min(WINDOWS, int(WINDOWS * at_most))) * context
+        scores(group, split, context=context, most=tokens)  # draws the examples of a task, which are kept
+        began = time.perf_counter()
+        scores(group, split, context=context, most=tokens)
+    token_s = (time.perf_counter() - began) / min(tokens, split.size or tokens)
+    return spent / count * train.batch / rows / members, token_s / members

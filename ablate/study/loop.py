@@ -1,6 +1,7 @@
 """The loop that drives every study: propose runs, check them, train them, read their rows, repeat."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from ablate.execution.run import PlacedRun, Run
 from ablate.execution.simulated import require_met
 from ablate.execution.stored import require_as_begun
 from ablate.live import Board, Lines, one_by_one
-from ablate.phrases import lines_if
+from ablate.phrases import counted, lines_if
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.record import StudyRecord
@@ -75,8 +76,9 @@ class Loop:
             refused=self.refused,
         )
 
-    def dry_run(self) -> Outcome:
-        """Estimate the runs that would be trained first, without training any."""
+    def dry_run(self, began: float) -> Outcome:
+        """Estimate the runs that would be trained first, without training any. began: when the command did,
+        by time.monotonic."""
         from ablate.study.estimate import estimate
 
         runs = self._next()
@@ -88,8 +90,9 @@ class Loop:
         threads = self._threads(whole, runs)
         record = replace(record, threads=whole.threads)  # with the levels of this command alone
         todo = [*_unique(runs).values()]
-        expected = estimate(self.study, record, todo, self.rows, self.launcher, threads)
-        remarks = [*self.study.left_out, *self._beforehand(runs, record)]
+        remarks, before_s = self._beforehand(runs, record), time.monotonic() - began
+        expected = estimate(self.study, record, todo, self.rows, self.launcher, threads, before_s)
+        remarks = [*self.study.left_out, *remarks]
         return Outcome(record.name, remarks=remarks, estimate=expected)
 
     def _next(self) -> dict[Overrides, PlacedRun]:
@@ -148,7 +151,8 @@ class Loop:
         if phase := self.study.design.phase(self.rows):
             place = self.lines.place
             is_new = phase[0] != place.phase
-            place.phase, place.of = phase
+            place.phase, how, place.in_all = phase
+            place.of = f"{how}{counted(place.in_all, 'run')}"
             if is_new:
                 self.lines.say(self.lines.whereabouts)
 

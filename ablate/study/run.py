@@ -1,6 +1,7 @@
 """Carry out a sweep, and what it comes to: the entry point that the command line and the Python interface
 share. It loads PyTorch only when it is called."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,13 +52,14 @@ def run(sweep: Sweep, *, dry_run: bool = False, begun: Callable[[], None] = lamb
     Outcome.remarks says why. begun: called before the first run begins. However this ends, results.csv
     is up to date then. Raises ConfigError.
     """
-    if isinstance(sweep.launcher, Pool) and not (dry_run or sweep.is_single):
+    began = time.monotonic()
+    if isinstance(sweep.launcher, Pool) and not sweep.is_single:
         # It loads PyTorch at the same time as this process.
         start_server(trains=not any("simulated" in word for word in sweep.arguments))
     from ablate.study.loop import Loop
 
     loop = Loop(sweep)
-    return loop.dry_run() if dry_run else loop.run(begun)
+    return loop.dry_run(began) if dry_run else loop.run(begun)
 
 
 def declared_here(block: Mapping[str, Any], arguments: Sequence[str], *, command: str) -> Sweep:

@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar
 
 from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
-from ablate.phrases import counted
 from ablate.store.columns import Row, column_named, on_validation
 from ablate.store.record import Choice, Role, keys_of_levels
 from ablate.study.config import (
@@ -207,18 +206,17 @@ class TunedDesign(Design):
         }
         return roles, {self.name(arm): choice for arm, choice in self.choices(rows).items()}
 
-    def phase(self, rows: Rows) -> tuple[str, str]:
+    def phase(self, rows: Rows) -> tuple[str, str, int]:
         """Development, round by round, and then the report."""
         now = self.found(rows)
         known = len({run for run, row in rows.items() if row["status"] != Absent.EXCLUDED})
         if now.choices:
-            most = "at most " if self.looks else ""
-            return "reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}"
+            how = "at most " if self.looks else ""
+            return "reporting seeds", how, known + len(self._up_to("most", rows))
         points = [len(of_arm) for of_arm in now.points.values()]
         octaves = min(EXTENSIONS, self.search.extend) if {*points} == {len(self.search.grid)} else 0
         develop = len(self.search.seeds) * (sum(points) + octaves * len(points))
-        about = counted(develop + self._most_reporting(now, rows), "run")
-        return f"{self.values}, {now.round}", f"about {about}"
+        return f"{self.values}, {now.round}", "about ", develop + self._most_reporting(now, rows)
 
     @property
     def values(self) -> str:

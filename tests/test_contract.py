@@ -222,7 +222,7 @@ class Kept(Side):
 
 @pytest.fixture
 def broken(monkeypatch):
-    """Puts a method into its registry for one test: what is broken of it, by check; `only` has their words."""
+    """Puts a method into its registry for one test: what is broken of it, by check; `only`: their words."""
 
     def broken_checks_of(
         method: type, kind: str = "fusion", only: str = "", **defaults: Any

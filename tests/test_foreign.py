@@ -429,12 +429,7 @@ def test_nan_is_no_result_and_inf_is_diverged():
 def test_values_that_deserve_a_doubt():
     crashed = ablate.compare(frame(LOSSES | {"ours": (1.9, 0.0, 2.09, 2.21)}), **ASKED)
     assert "loss of exactly 0" in str(crashed) and crashed.table["n"].tolist() == [4, 4]
-    grid_of_bfloat16 = {
-        "base": (3.28125, 3.296875, 3.28125, 3.28125),
-        "ours": (3.28125, 3.28125, 3.265625, 3.28125),
-    }
-    assert "loss on a coarse grid" in str(ablate.compare(frame(grid_of_bfloat16), **ASKED))
-    assert not re.search("exactly|coarse", str(ablate.compare(frame(), **ASKED)))
+    assert "exactly" not in str(ablate.compare(frame(), **ASKED))
 
 
 @pytest.mark.slow
@@ -508,7 +503,7 @@ def test_a_metric_may_be_called_like_a_key_of_ours(name):
 
 def test_advice_on_duplicates_keeps_what_was_given_and_never_names_the_metric():
     rows = pd.concat([frame(dataset=name, loss=frame()["loss"] + at) for at, name in enumerate("ab")])
-    advice = "; tell them apart with --by method,dataset or --pair-by seed,dataset"
+    advice = "; tell them apart with --by method,dataset, --pair-by seed,dataset or --where dataset=a"
     with pytest.raises(ConfigError, match=rf"\(method=base seed=0: loss 2 and 3\){advice}$"):
         ablate.compare(rows, **ASKED)
     assert contrast(rows, pair_by="dataset", **LESS)["pairs"] == 4  # of seeds, over both

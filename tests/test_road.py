@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import ablate
 from ablate.analysis.probes import COLUMNS, over_seeds
+from ablate.config.rules import ConfigError
 from ablate.reporting.answers import answer, lines
 from ablate.store.record import StudyRecord
 from ablate.study.growth import grown
@@ -127,3 +129,36 @@ def test_what_the_program_and_its_studies_name_is_here():
     ]
     pages = {name for text in texts for name in re.findall(r"docs/[\w/]+\.(?:md|csv)", text)}
     assert len(pages) > 10 and not [name for name in pages if not (Path(ROOT) / name).exists()]
+
+
+@pytest.mark.parametrize(
+    ("change", "asked", "line"),
+    [
+        (
+            {},
+            {"where": "sed=1"},
+            "no column sed; did you mean seed? choices: loss, method, seed, ",
+        ),
+        (
+            {},
+            {"baseline": "method=bas"},
+            "method=bas: no such variant; choices: method=a, method=b",
+        ),
+        ({"loss": np.inf}, {}, "loss: no finished run has it (12 diverged)"),
+        ({"loss": None, "status": "diverged"}, {}, "loss: no finished run has it (12 diverged)"),
+        ({"loss": "abc"}, {}, "--metric loss: 'abc' is no number; choices: no column of numbers"),
+        (
+            {"seed": 0},
+            {},
+            "6 rows of one variant and seed (method=a seed=0: loss 0 and 1); leave",
+        ),
+        ({"seed": 0, "lr": [1, 2, 3] * 4}, {}, "with --by method,lr, --pair-by seed,lr or --where lr=1"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_value_the_reason_and_the_way_out(change, asked, line):
+    rows = pd.DataFrame({"method": ["a"] * 6 + ["b"] * 6, "seed": [*range(6)] * 2, "loss": range(12)})
+    with pytest.raises(ConfigError) as refused:
+        ablate.compare(
+            rows.assign(**change), **{"by": "method", "metric": "loss", "baseline": "method=a", **asked}
+        )
+    assert line in str(refused.value) and "\n" not in str(refused.value)

@@ -11,11 +11,10 @@ import pandas as pd
 
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import Settings, Variants
-from ablate.config.conditions import spelled
 from ablate.config.contrast import Contrast
-from ablate.config.rules import ConfigError, as_level, did_you_mean
+from ablate.config.rules import ConfigError, as_level, as_override
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, standard_hidden
-from ablate.phrases import option
+from ablate.phrases import first_few, option
 from ablate.store.columns import WIDTHS, column_named, config_about
 from ablate.store.frames import column_of, matching
 from ablate.store.record import StudyRecord
@@ -117,16 +116,13 @@ def pair_up(
     that may differ, such as a learning rate that each variant has its own value of. Raises ConfigError.
     """
     table = variants.table if among is None else variants.table.iloc[list(among)]
-    source = f"--baseline {spelled(baseline)}"
+    source = f"--baseline {','.join(f'{key}={as_override(value)}' for key, value in baseline.items())}"
     wanted = {column_of(key, variants.columns, source): as_level(value) for key, value in baseline.items()}
     is_baseline = _meeting(variants, table, {column: [value] for column, value in wanted.items()})
     if not is_baseline.any():
-        levels = {column: sorted(table[column].unique()) for column in wanted}
-        of_each = "; ".join(f"{column}={', '.join(them)}" for column, them in levels.items())
-        near = (
-            did_you_mean(*wanted.values(), *levels.values()) if len(wanted) == 1 else f"; choices: {of_each}"
-        )
-        raise ConfigError(f"{source}: no such variant{near}")
+        there = table[[*wanted]].drop_duplicates().to_dict("records")
+        choices = [",".join(f"{column}={level}" for column, level in one.items()) for one in there]
+        raise ConfigError(f"{source}: no such variant; choices: {first_few(sorted(choices), 8)}")
     varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
     following = (followers(variants, wanted) | {*free}) - wanted.keys()
     if variants.is_foreign:

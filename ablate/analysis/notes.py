@@ -132,8 +132,8 @@ def of_units(variants: Variants, findings: Sequence[Finding], nothing: str) -> I
 
 
 def of_values(variants: Variants) -> Iterator[Note]:
-    """Doubts about losses that are exactly 0, as where a crash was logged, about values of a coarse grid,
-    which hides differences, and about seeds of two kinds. Not of resources."""
+    """Doubts about losses that are exactly 0, as where a crash was logged, and, not of resources, about seeds
+    of two kinds."""
     values, metric = variants.values[np.isfinite(variants.values)], variants.metric
     doubts = []
     if not variants.higher_is_better and (values % 1).any():  # not one that counts
@@ -141,16 +141,6 @@ def of_values(variants: Variants) -> Iterator[Note]:
         crash = f"{metric} is exactly 0 in {counted(zeros, 'run')}, as where a crash is logged so"
         doubts += lines_if(
             zeros, (f"{crash}; --where '{metric} != 0' leaves it out", f"{metric} of exactly 0")
-        )
-        distinct = [len({*row[np.isfinite(row)]}) for row in variants.values]
-        coarse = f"{metric} has {len({*values})} different values in {len(values)} runs"
-        is_coarse = len(values) >= 6 and len(values) >= 2 * sum(distinct) > 2 * len(distinct)
-        doubts += lines_if(
-            is_coarse,
-            (
-                f"{coarse}, as where bfloat16 is printed: smaller differences are lost",
-                f"{metric} on a coarse grid",
-            ),
         )
     if column_named(metric).role != "resource":
         doubts += _bimodal(variants)

@@ -203,7 +203,8 @@ def project(
         lost=diverged(keyed, keyed["value"]),
     )
     if not keyed["usable"].any():
-        raise ConfigError(_no_result(rows, metric))
+        ended = np.where(keyed["lost"], str(Status.DIVERGED), keyed["status"].astype(str))
+        raise ConfigError(_no_result(rows.loc[keyed.index].assign(status=ended), metric))
     if not question.mixed:
         _refuse_mixed_parts(keyed[keyed["usable"] | keyed["lost"]], settings)
     over = _over_items(keyed, items)
@@ -297,17 +298,18 @@ def _with_results(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     if kept.empty:
         raise ConfigError(_no_result(rows, metric))
     numeric = metrics_of(kept, metric)
-    choices = f"choices: {', '.join(sorted(numeric))}"
-    if metric not in numeric and metric not in ("val_loss", "test_loss"):
-        why = f"no column of results{did_you_mean(metric, numeric)}"
-        if metric in METRICS and metric in kept and kept[metric].isna().all():
-            why = f"empty in every row; these runs have none, or were made before the column was; {choices}"
-        raise ConfigError(f"--metric {metric}: {why}")
+    if metric in numeric or (metric in ("val_loss", "test_loss") and not is_foreign(kept)):
+        return kept
     if metric not in kept:
-        raise ConfigError(f"--metric {metric}: no such column; {choices}")
-    if is_foreign(kept) and kept[metric].isna().all():
+        raise ConfigError(f"--metric {metric}: no column of results{did_you_mean(metric, numeric)}")
+    cells = kept[metric].dropna()
+    choices = f"choices: {', '.join(sorted(numeric)) or 'no column of numbers'}"
+    if len(cells):
+        raise ConfigError(f"--metric {metric}: {str(cells.iloc[0])!r} is no number; {choices}")
+    if is_foreign(kept) or metric not in METRICS:
         raise ConfigError(_no_result(kept, metric))
-    return kept
+    why = "empty in every row; these runs have none, or were made before the column was"
+    raise ConfigError(f"--metric {metric}: {why}; {choices}")
 
 
 def _no_result(rows: pd.DataFrame, metric: str) -> str:
@@ -425,18 +427,24 @@ def _refuse_duplicates(
     row = keyed[keyed.duplicated(place, keep=False)].iloc[0]
     same = keyed[(keyed[place] == row[place]).all(axis=1)]
     by, pair_by = question.by, question.pair_by
-    free = same.select_dtypes(exclude="float").columns.difference([*COLUMNS, metric, *by, *place], sort=False)
-    others = [str(column) for column in free if same[column].astype(str).nunique() > 1]
-    ways = [option("--by", *by, others[0])] if others else []
+    varying = _left_over(keyed, {metric, *by, *place, "value", "usable", "lost"})
+    others = [column for column in varying if same[column].astype(str).nunique() > 1]
+    ways = []
+    if others:
+        ways = [option("--by", *by, others[0]), option("--where", f"{others[0]}={as_text(row[others[0]])}")]
     if others and not (pair_by and "seed" not in pair_by):
-        ways.append(option("--pair-by", *(pair_by or ["seed"]), others[0]))
+        ways.insert(1, option("--pair-by", *(pair_by or ["seed"]), others[0]))
     elif pair_by and same["seed"].nunique() > 1:
         ways.append(option("--pair-by", *pair_by, "seed"))
     if looked := [column for column in OF_EVALUATION if same[column].nunique() > 1]:
         ways = [option("--where", f"{looked[0]}={row[looked[0]]}")]
     ids = " and ".join(map(str, same["run_id"].dropna()[:2]))
     values = " and ".join(f"{value:.10g}" for value in same["value"][:2])
-    way_out = f"tell them apart with {' or '.join(ways)}" if ways else "--where chooses one, or leave one out"
+    way_out = (
+        f"tell them apart with {joined(ways, 'or')}"
+        if ways
+        else "leave one out, or give them a column that differs, for --pair-by or --where"
+    )
     raise ConfigError(
         f"{'two' if len(same) == 2 else len(same)} rows of one variant and seed"
         f"{f': runs {ids}' if ids else ''}"

@@ -102,8 +102,9 @@ def difference(row: Mapping[Any, Any], digits: str = DIGITS) -> str:
     without."""
     if row["diff"] != row["diff"]:
         return ""
-    size = "~" if row["verdict"] == stats.UNDECIDED else f"{row['diff']:+{digits}}"
-    return f"{size} {interval(row['low'], row['high'], digits)}".rstrip()
+    ends = interval(row["low"], row["high"], digits)
+    size = f"{row['diff']:+{digits}}" if row["verdict"] != stats.UNDECIDED else "~" if ends else ""
+    return f"{size} {ends}".rstrip()
 
 
 def _readable(comparison: Comparison, rows: pd.DataFrame, tuned: str) -> pd.DataFrame:

@@ -202,7 +202,8 @@ def matching(rows: pd.DataFrame, where: Where, option: str, columns: Iterable[ob
     names = [*map(str, columns)]
     condition = Condition(where, option)
     for name in condition.names:
-        column_of(name, names, f"{option} {condition.text}")
+        there = [key for key in names if key not in rows or rows[key].notna().any()]
+        column_of(name, names, f"{option} {condition.text}", there)
     keys = [*condition.keys_in(names)]
     cells = [*zip(*(rows[key].tolist() for key in keys), strict=True)] if keys else [()] * len(rows)
     met: dict[tuple[Any, ...], bool | ConfigError] = {}

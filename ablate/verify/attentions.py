@@ -66,9 +66,9 @@ def attention_spec(**given: Any) -> AttentionSpec:
 
 
 def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
-    """Attentions with this part: with 4 heads and 1, without and with biases, and of each two one with out_proj
-    and, if widths allow it, one without, so that each two of these meet; where it refuses their sizes, with
-    powers of two. Combinations whose options do not fit the heads are left out."""
+    """Attentions with this part: with 4 heads and 1, without and with biases, and of each two one with
+    out_proj and, if widths allow it, one without, so that each two of these meet; where it refuses their
+    sizes, with powers of two. Combinations whose options do not fit the heads are left out."""
     yield from [*_specs_of_width(24, kind, part)] or _specs_of_width(32, kind, part)
 
 

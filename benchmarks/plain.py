@@ -97,6 +97,7 @@ def main() -> None:
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--model", default="nano")
     parser.add_argument("--train", default="nanogpt")
+    parser.add_argument("--seed", type=int, default=0, help="of the first run")
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--steps", type=int, default=100)
     arguments = parser.parse_args()
@@ -108,7 +109,7 @@ def main() -> None:
         overrides = [f"model={arguments.model}", f"train={arguments.train}"]
         config = to_run_config(hydra.compose("config", overrides=overrides))
     spec = resolve_spec(config, len(ids))
-    for seed in range(arguments.runs):
+    for seed in range(arguments.seed, arguments.seed + arguments.runs):
         torch.manual_seed(seed)
         *_, model = itertools.islice(plain_steps(config, spec, train), arguments.steps)
         loss = plain_evaluation(model, validation, spec.context, batch=64)

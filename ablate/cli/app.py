@@ -61,10 +61,14 @@ COMMANDS = {
         *("export fusion --to tensorboard", "export concat-h4-d64x2-s0 --to hf --out my-gpt2"),
     ),
     "duel": ("duel", "duel sum concat", "duel mine.py concat --text book.txt --seeds 16"),
+    "race": (
+        "race",
+        "race 'python train.py --seed {seed}' 'python new.py --seed {seed}' --metric loss --lower-is-better",
+    ),
     "sample": ("trained", 'sample concat-h4-d64x2-s0 --prompt "The import statement"'),
 }
 GROUPS = {
-    "Run": ("run", "duel", "corpus", "keys"),
+    "Run": ("run", "duel", "race", "corpus", "keys"),
     "Look": ("runs", "sample", "probe", "export", "questions"),
     "Compare": ("compare", "report", "plan"),
     "Methods": ("new", "check", "verify"),
@@ -75,9 +79,7 @@ Begin with:
   ablate run
   ablate run -m fusion=concat,sum seed=0,1,2
 docs/tour.md goes on from there.
-
-Exit codes: 0 done; 1 a run, check or equation failed; 2 not carried out, with
-the reason in a line; 130 Ctrl-C; 143 SIGTERM."""
+Exit codes: 0 done; 1 a run or check failed; 2 refused; 130, 143 stopped."""
 
 
 def build(chosen: str = "") -> typer.Typer:

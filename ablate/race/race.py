@@ -1,0 +1,173 @@
+"""The runs of a race. Its directory holds race.json, the plan; results.csv, with a row for each run that has
+ended; and in runs/ a directory for each run, {out}, with its log.
+
+The table is all that is known of the runs. It is written whole after each of them, so one that is killed at
+any moment is in it, or begins again.
+"""
+
+import contextlib
+import json
+import math
+import os
+import re
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ablate.config.rules import ConfigError
+from ablate.files.atomic import StoreError, explained, make_once, read_json, write_atomically
+from ablate.files.owned import Mark, remove_tree
+from ablate.phrases import joined
+from ablate.race.metric import LOG, named, printed, read
+from ablate.store.columns import Row, Status
+
+MARK = "ABLATE_RACE"  # an environment variable of all that a race starts: its directory
+COLUMNS = ("method", "seed", "seconds", "status")
+KILLED_S = 0.3  # if everything is killed, this process is within that time of the command it waits for
+
+
+class Race:
+    """A race in its directory, of which this process has the lock. plan: what the verdict depends on, and the
+    commands by name, the baseline first. looks: numbers of pairs. Raises StoreError."""
+
+    def __init__(self, directory: Path, plan: Mapping[str, Any], looks: Sequence[int]) -> None:
+        self.directory, self.plan, self.rows = directory, plan, list[Row]()
+        self.columns = [*COLUMNS[:2], plan["metric"], *COLUMNS[2:]]
+        self.table = directory / "results.csv"
+        if self.table.exists():
+            before = read_json(directory / "race.json", {*plan, "looks"})
+            if other := [key for key in plan if plan[key] != before[key]]:
+                way_out = "give its commands other names with -n, or move that directory away"
+                raise StoreError(f"{directory} has another race, with other {joined(other)}; {way_out}")
+            looks = before["looks"]
+            self.rows = pd.read_csv(self.table, dtype=str, keep_default_na=False).to_dict("records")
+        self.look_at(looks)
+        end_all(directory)
+
+    def look_at(self, looks: Iterable[int]) -> None:
+        """Take these looks; one that is added takes its share of the level from the look behind it."""
+        self.looks = sorted(looks)
+        text = json.dumps({**self.plan, "looks": self.looks}, indent=2) + "\n"
+        write_atomically(self.directory / "race.json", text)
+
+    def by_seed(self, column: str) -> pd.DataFrame:
+        """A column as numbers, a row for each command; NaN where there is no finite one."""
+        rows = pd.DataFrame(self.rows, columns=self.columns).astype({"seed": int})
+        rows[column] = [float(cell or "nan") for cell in rows[column]]
+        seeds = range(rows["seed"].max() + 1 if self.rows else 0)
+        cells = rows.pivot(index="method", columns="seed", values=column).reindex(columns=seeds)
+        return cells.reindex([*self.plan["commands"]]).replace([math.inf, -math.inf], math.nan)
+
+    def run(self, names: Sequence[str], seeds: Sequence[int], jobs: int) -> Iterator[Row]:
+        """Run what has no row yet, `jobs` at a time: forward at even seeds, backward at odd ones. Raises
+        ConfigError if the race can't go on."""
+        done = {(row["method"], row["seed"]) for row in self.rows}
+        todo = [(name, str(seed)) for seed in seeds for name in names[:: -1 if seed % 2 else 1]]
+        with ThreadPoolExecutor(jobs, "slot") as pool:
+            runs = [pool.submit(self._run, *one) for one in todo if one not in done]
+            try:
+                for run in as_completed(runs):
+                    yield self._add(run.result())
+            except BaseException:
+                while not all(run.cancel() or run.done() for run in runs):
+                    end_all(self.directory)
+                raise
+
+    def warm_up(self, times: int) -> None:
+        """Run each command so many times, without a row."""
+        for number in map(str, range(times)):
+            for name, command in self.plan["commands"].items():
+                self._execute(command, self._begun(name, f"warmup-{number}"), number)
+
+    def _run(self, name: str, seed: str) -> Row:
+        out, prepare = self._begun(name, seed), self.plan["prepare"]
+        if prepare and self._execute(prepare, out, seed):
+            raise _ended(f"--prepare failed before seed {seed} of {name}", out)
+        began = time.monotonic()
+        code = self._execute(self.plan["commands"][name], out, seed)
+        seconds = f"{time.monotonic() - began:.3f}"
+        value = None if code else read(out, self.plan["metric"], self.plan["source"])
+        if not code and value is None and all(row["method"] != name for row in self.rows):
+            wanted = self.plan["source"] or self.plan["metric"]
+            raise _ended(f"{name} gave no {wanted}, but {named(printed(out / LOG))}", out)
+        status = Status.FAILED if value is None else Status.DONE if math.isfinite(value) else Status.DIVERGED
+        cells = (name, seed, "" if value is None else repr(value), seconds, str(status))
+        return dict(zip(self.columns, cells, strict=True))
+
+    def _begun(self, name: str, which: str) -> Path:
+        """The directory of a run that begins, with an empty log."""
+        out = self.directory / "runs" / f"{slug(name)}-{which}"
+        with explained(out):
+            if out.exists():  # it was cut off
+                remove_tree(out, Mark(re.escape(out.name), LOG))
+            make_once(out, {LOG: b""})
+        return out
+
+    def _execute(self, command: str, out: Path, seed: str) -> int:
+        """Run a command in a shell, to its end; returns its exit code."""
+        slot = threading.current_thread().name.partition("_")[2] or "0"
+        words = {"seed": seed, "out": shlex.quote(str(out)), "slot": slot}
+        filled = re.sub(r"\{(seed|out|slot)\}", lambda found: words[found[1]], command)
+        # A session of its own, since Ctrl-C is for this process, which ends the others.
+        given = {"shell": True, "stdin": subprocess.DEVNULL, "start_new_session": True}
+        marked = {**os.environ, MARK: str(self.directory)}
+        with (out / LOG).open("ab") as log:
+            code = subprocess.run(filled, stdout=log, stderr=log, env=marked, **given).returncode
+        if code < 0:
+            time.sleep(KILLED_S)
+        return code
+
+    def _add(self, row: Row) -> Row:
+        """Write a row down. Raises ConfigError if it is the second in a row of its command that failed."""
+        name, seed, order = row["method"], int(row["seed"]), [*self.plan["commands"]]
+        self.rows = sorted([*self.rows, row], key=lambda one: (int(one["seed"]), order.index(one["method"])))
+        write_atomically(self.table, pd.DataFrame(self.rows).to_csv(index=False))
+        lost = [one for one in self.rows if one["status"] == Status.FAILED and one["method"] == name]
+        failed = {int(one["seed"]) for one in lost}
+        if seed in failed and {seed - 1, seed + 1} & failed:
+            raise _ended(f"{name} failed twice in a row", self.directory / "runs" / f"{slug(name)}-{seed}")
+        return row
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """A directory, made if needed, that no other process has meanwhile. Raises StoreError."""
+    import fcntl
+
+    with explained(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "lock").open("ab")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StoreError(f"{directory}: another process runs this race; wait for it") from error
+        yield
+
+
+def slug(name: str) -> str:
+    """A name as that of a file."""
+    return re.sub(r"[^\w.]+", "-", name).strip("-.")[:60]
+
+
+def end_all(directory: Path) -> None:
+    """Kill what a race in this directory has started, and what that has started."""
+    import psutil
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == str(directory):
+                process.kill()
+
+
+def _ended(why: str, out: Path) -> ConfigError:
+    """The error that ends a race, with the last lines of a log."""
+    lines = [line for line in printed(out / LOG).splitlines() if line.strip()]
+    return ConfigError(f"{why}; {out / LOG} ends: {' | '.join(lines[-5:]) or 'nothing'}")

@@ -26,7 +26,7 @@ def race(
     higher_is_better: Annotated[bool | None, typer.Option(WAYS, help="Which way is better.")] = None,
     margin: Annotated[float, typer.Option(min=0, help="The largest difference that does not matter.")] = 0,
     name: Annotated[
-        list[str] | None, typer.Option("-n", "--name", help="Their names, in order; else A, B …")
+        list[str] | None, typer.Option("-n", "--name", help="Their names, in order; else A, B, C")
     ] = None,
     source: Annotated[
         list[str] | None, typer.Option("--from", "--pattern", help="FILE.csv or .json in {out}, or a REGEX.")

@@ -25,6 +25,7 @@ def standing(race: Race) -> pd.DataFrame:
     ran_MS, value_MS = seconds.notna().to_numpy(bool), values.to_numpy(float)
     diff_MS, both_MS, (M, S) = value_MS - value_MS[0], ran_MS & ran_MS[0], ran_MS.shape
     pairs_S, k = np.cumsum(np.isfinite(diff_MS[1:]), 1).max(0), plan["tries"] * (M - 1)
+    scale = np.nanmax(np.abs(value_MS), initial=0.0)
     judged = stand(
         diff_MS,
         both_MS,
@@ -33,7 +34,7 @@ def standing(race: Race) -> pd.DataFrame:
         k=k,
         margin=plan["margin"] or np.nan,
         higher_is_better=plan["higher_is_better"],
-        scale=np.nanmax(np.abs(value_MS), initial=0.0),
+        scale=scale,
     )
     lost_M = ((both_MS & np.isnan(value_MS)).sum(1), (both_MS & np.isnan(value_MS[0])).sum(1))
     reasons = {
@@ -44,8 +45,10 @@ def standing(race: Race) -> pd.DataFrame:
     }
     why = np.select([*reasons.values()], [*reasons], "")
     n, mean, sd = stats.moments(diff_MS)
-    scatter, level = np.where(sd > 0, sd, np.nan), np.fmax(judged.level, 1 - stats.ALPHA / k)
-    needed = np.where(n > 1, stats.seeds_to_claim(mean, scatter, stats.ALPHA / k, margin=plan["margin"]), 0)
+    scatter = np.where(sd > stats.ROUNDING * scale, sd, np.nan)
+    level = np.fmax(judged.level, 1 - stats.ALPHA / k)
+    needed = stats.seeds_to_claim(mean, scatter, stats.ALPHA / k, margin=plan["margin"])
+    needed = np.where(np.isnan(scatter), 0, needed)
     more = np.clip(needed, min((look for look in race.looks if look > S), default=S), stats.MOST_SEEDS) - S
     now = pd.DataFrame({"n": values.count(axis=1), "mean": values.mean(axis=1), "sd": values.std(axis=1)})
     now["failed"], now["seconds"] = (seconds.notna() & values.isna()).sum(axis=1), seconds.mean(axis=1)
@@ -65,12 +68,10 @@ def raced(race: Race, jobs: int, warmup: int, limit_s: float) -> Iterator[str]:
         going = [*now.index[now["going"]]]
         reached = int(seconds.loc[going].notna().all().cumprod().sum())
         for seed in range(reached if told < 0 else told, reached):
-            apart = (values[seed] - values[seed].iloc[0])[seconds[seed].notna()].iloc[1:]
-            more = "{} {:+.3g}, on average {:+.3g}, {:,.0f} more".format
-            each = [
-                more(name, one, now["difference"][name], now["more"][name]) for name, one in apart.items()
-            ]
-            yield f"seed {seed}: {'; '.join(each)} ({race.looks[-1] - reached} left)"
+            apart = (values[seed] - values[seed].iloc[0]).iloc[1:].dropna()
+            line = "{} {:+.3g}, on average {:+.3g}, {:,.0f} more".format
+            each = [line(name, one, *now.loc[name, ["difference", "more"]]) for name, one in apart.items()]
+            yield f"seed {seed}: {'; '.join(each) or 'no pair'} ({race.looks[-1] - reached} left)"
         told = reached
         if len(going) == 1 or reached == race.looks[-1]:
             return
@@ -86,9 +87,9 @@ def raced(race: Race, jobs: int, warmup: int, limit_s: float) -> Iterator[str]:
 
 def answer(race: Race, now: pd.DataFrame, null: bool) -> list[str]:
     """What the race has shown, and how sure that is."""
-    values, against, name = race.by_seed(race.plan["metric"]), now.iloc[1:], race.plan["metric"]
+    values, against, metric = race.by_seed(race.plan["metric"]), now.iloc[1:], race.plan["metric"]
     found = [
-        f"{one.Index} is {one.verdict}: {name} {one.difference:+.4g} against {now.index[0]}"
+        f"{one.Index} is {one.verdict}: {metric} {one.difference:+.4g} against {now.index[0]}"
         f" ({one.why or f'{one.low:+.4g} to {one.high:+.4g}'})"
         for one in against.itertuples()
     ]

@@ -260,7 +260,7 @@ def test_doubts():
         ((side(1), *LOWER), "1 commands; give two to eight"),
         ((side(1), side(2), "--metric", "loss"), "which way is better?"),
         ((side(1), side(2), "--lower-is-better"), "name what the commands print"),
-        ((side(1), side(2), *LOWER, "--pattern", "("), "--pattern (: no valid pattern"),
+        ((side(1), side(2), *LOWER, "--pattern", "("), "--pattern (: missing )"),
         ((side(1), side(2), *LOWER, "--from", "a.csv"), "put {out} in, for a.csv"),
         ((side(1), side(2), *LOWER, "--time", "5"), "--time 5: give a number and s, m, h or d"),
         ((side(1), side(2), *LOWER, "--margin", "inf"), "--margin inf: give a number"),

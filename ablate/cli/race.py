@@ -25,11 +25,9 @@ def race(
     metric: Annotated[str, typer.Option(help="What each prints last, as METRIC=1.23.")] = "",
     higher_is_better: Annotated[bool | None, typer.Option(WAYS, help="Which way is better.")] = None,
     margin: Annotated[float, typer.Option(min=0, help="The largest difference that does not matter.")] = 0,
-    name: Annotated[
-        list[str] | None, typer.Option("-n", "--name", help="Their names, in order; else A, B, C")
-    ] = None,
+    name: Annotated[list[str] | None, typer.Option("-n", "--name", help="Their names; else A, B, C")] = None,
     source: Annotated[
-        list[str] | None, typer.Option("--from", "--pattern", help="FILE.csv or .json in {out}, or a REGEX.")
+        list[str] | None, typer.Option("--from", "--pattern", help="FILE in {out}; REGEX")
     ] = None,
     seeds: Annotated[int, typer.Option(min=2, help="The most pairs.")] = SEEDS,
     limit: Annotated[str, typer.Option("--time", metavar="2h", help="Begin no pair that ends later.")] = "",
@@ -58,29 +56,25 @@ def race(
     where, names = "".join(source or []), [*(name or []), *"ABCDEFGH"[len(name or []) : len(commands)]]
     metric = metric or ("metric" if where and not where.endswith(FILES) else "")
     programs = [re.match(r"\s*(?:\w+=\S*\s+)*([\w./+-]+)\s", f"{one} ") for one in commands]
+    unseeded, homeless = ([one for one in commands if word not in one] for word in ("{seed}", "{out}"))
     wrong = [
         *lines_if(not 2 <= len(commands) <= 8, f"{len(commands)} commands; give two to eight"),
         *lines_if(null and len({*commands}) > 1, "--null races one command against itself; give one"),
         *lines_if(not null and len({*commands}) < len(commands), "equal commands; --null races one alone"),
         *lines_if(len({*map(slug, names)} - {""}) != len(commands), f"{joined(names)}: name each with -n"),
-        *(
-            f"{one}: put {{seed}} in, or give --no-seed"
-            for one in commands
-            if not no_seed and "{seed}" not in one
-        ),
-        *(
-            f"{one}: put {{out}} in, for {where}"
-            for one in commands
-            if where.endswith(FILES) and "{out}" not in one
-        ),
+        *lines_if(not no_seed and unseeded, f"{joined(unseeded)}: put {{seed}} in, or give --no-seed"),
+        *lines_if(where.endswith(FILES) and homeless, f"{joined(homeless)}: put {{out}} in, for {where}"),
         *lines_if(len(source or []) > 1, "--from and --pattern: give one of them"),
         *lines_if(higher_is_better is None, f"which way is better? give {WAYS.replace('/', ' or ')}"),
         *lines_if(metric in ("", *COLUMNS), f"--metric {metric}: name what the commands print"),
         *lines_if(not math.isfinite(margin), f"--margin {margin}: give a number"),
         *lines_if(limit and not TIME.fullmatch(limit), f"--time {limit}: give a number and s, m, h or d"),
         *(f"{one[1]}: no such command" for one in programs if one and not _is_there(one[1])),
-        *lines_if(not where.endswith(FILES) and not _compiles(where), f"--pattern {where}: no valid pattern"),
     ]
+    try:
+        re.compile(where)
+    except re.error as error:
+        wrong.append(f"--pattern {where}: {error}")
     if wrong:
         raise ConfigError(wrong[0])
     files = {Path(one) for command in commands for one in re.findall(r"[\w./-]+\.(?:py|sh)\b", command)}
@@ -100,9 +94,7 @@ def race(
         put_json(answer=answer(of, now, null), rows=records(shown), notes=notes, csv=str(of.table))
     else:
         put("\n".join(answer(of, now, null)) + "\n")
-        print_table(
-            shown.map(lambda cell: f"{cell:.5g}" if cell == cell and type(cell) is float else cell), format
-        )
+        print_table(shown.map(lambda x: f"{x:.5g}" if x == x and type(x) is float else x), format)
         put(of.table)
         for line in notes:
             say(line)
@@ -112,10 +104,3 @@ def race(
 def _is_there(program: str) -> bool:
     """Whether a shell knows this word."""
     return not subprocess.run(["sh", "-c", 'command -v "$0"', program], capture_output=True).returncode
-
-
-def _compiles(pattern: str) -> bool:
-    try:
-        return bool(re.compile(pattern))
-    except re.error:
-        return False

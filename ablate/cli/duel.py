@@ -61,7 +61,7 @@ def duel(
 
     require_charts()
     say_loading()
-    use_plugins([file for file in (one, other) if file.endswith(".py")])
+    own = use_plugins([file for file in (one, other) if file.endswith(".py")])
     sides = side(one, a or ()), side(other, b or ())
     settings = [*(overrides or ())]
     if text is not None:
@@ -70,7 +70,7 @@ def duel(
     words += [word for flag, given in (("--a", a), ("--b", b)) for one in given or () for word in (flag, one)]
     command = shlex.join([*words, "--seeds", str(seeds)])
     between = Duel(*sides, settings, command)
-    for line in require_sound([between.one.method, between.other.method]):
+    for line in require_sound(own):
         say(line)
     with resumable():
         outcome = run(between.sweep(seeds), dry_run=dry_run)

@@ -69,7 +69,7 @@ def _no_plugins_left():
 
 
 def pytest_collection_finish():
-    """statsmodels collects garbage at every correction of p: not in all that has been imported."""
+    """No test looks for garbage in all that has been imported, and no fork copies its pages."""
     gc.freeze()
 
 
@@ -139,10 +139,9 @@ def start_python():
     with contextlib.ExitStack() as ends:
 
         def start(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen:
-            command = [sys.executable, "-m", "ablate", *arguments]
-            texts: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-            own = {**os.environ, **env}
-            process = subprocess.Popen(command, cwd=cwd, env=own, start_new_session=True, **texts)
+            given: Any = {"cwd": cwd, "env": {**os.environ, **env}, "start_new_session": True, "text": True}
+            piped: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            process = subprocess.Popen([sys.executable, "-m", "ablate", *arguments], **given, **piped)
             ends.callback(_end, process)
             return process
 

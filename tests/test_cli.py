@@ -24,7 +24,7 @@ from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.store.columns import COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
 from ablate.store.store import Store
-from tests.helpers import HANGING_S, LONG, ROOT, but, call_cli, fork_cli, make_config
+from tests.helpers import HANGING_S, LONG, ROOT, SIMULATED, but, call_cli, fork_cli, make_config
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.batch=2", "train.eval_every=3")
 
@@ -145,7 +145,7 @@ def test_numbers_and_truth_values_from_the_environment(monkeypatch):
 
 @pytest.mark.slow
 def test_a_sweep_whose_progress_nobody_reads_goes_on(tmp_path):
-    words = ("run", "-m", *QUICK, "fusion=concat,sum", "seed=0,1", "name=unread", "hydra/launcher=basic")
+    words = ("run", "-m", *SIMULATED, "fusion=concat,sum", "seed=0,1", "name=unread", "hydra/launcher=basic")
     command = shlex.join([sys.executable, "-m", "ablate", *words])
     first = subprocess.run(
         ["bash", "-c", f"{command} 2>&1 | head -1; exit ${{PIPESTATUS[0]}}"],

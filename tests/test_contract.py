@@ -81,6 +81,7 @@ def every_form() -> list[tuple[str, int, PartConfig]]:
     return forms
 
 
+@pytest.mark.slow
 def test_methods_of_equal_form_start_as_one_function():
     first: dict[tuple[str, int], Tensor] = {}
     for form, heads, part in every_form():
@@ -224,9 +225,7 @@ class Kept(Side):
 def broken(monkeypatch):
     """Puts a method into its registry for one test: what is broken of it, by check; `only`: their words."""
 
-    def broken_checks_of(
-        method: type, kind: str = "fusion", only: str = "", **defaults: Any
-    ) -> dict[str, str]:
+    def broken(method: type, kind: str = "fusion", only: str = "", **defaults: Any) -> dict[str, str]:
         def defaults_for(kind: str, name: str, options: type) -> dict[str, Any]:
             return defaults if name == "mutant" else defaults_of(kind, name, options)
 
@@ -238,7 +237,7 @@ def broken(monkeypatch):
         assert checks
         return {f.check: f.broken for f in check_results(kind, "mutant", checks) if f.broken}
 
-    return broken_checks_of
+    return broken
 
 
 @pytest.mark.slow

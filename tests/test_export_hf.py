@@ -120,6 +120,7 @@ def test_what_gpt2_has_is_not_named(overrides):
     assert lacks(make_spec("fusion=concat", *overrides)) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_is_no_gpt2_is_refused_with_the_way_to_its_model(place):
     name = trained(place, "fusion=sum", "out_proj=false", "scores=talking")
     line = refused(place, name)

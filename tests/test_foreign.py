@@ -125,6 +125,7 @@ def documents(seeds: int = 3, of_each: int = 50, effect: float = 0.0) -> pd.Data
     )
 
 
+@pytest.mark.slow
 def test_the_unit_is_what_was_trained_and_its_documents_are_averaged():
     rows = documents(8)
     for pairs in ("seed,doc", "doc"):
@@ -140,15 +141,16 @@ def test_the_unit_is_what_was_trained_and_its_documents_are_averaged():
     assert one.differences == pytest.approx(other.differences)
     one_run = ablate.compare(rows.query("seed == 0"), pair_by="doc", **ASKED, **LESS)
     assert "50 paired docs" in str(one_run) and "not about other trainings" in str(one_run)
-    mean, std = (
+    summary = [
         {"method": "base", "seed": "mean", "loss": 3.0},
         {"method": "ours", "seed": "std", "loss": 0.1},
-    )
-    summed = pd.concat([frame().astype({"seed": str}), pd.DataFrame([mean, std])])
+    ]
+    summed = pd.concat([frame().astype({"seed": str}), pd.DataFrame(summary)])
     assert contrast(summed)["pairs"] == 4
     assert "2 rows of seed=mean, std left out" in str(ablate.compare(summed, **ASKED))
 
 
+@pytest.mark.slow
 def test_runs_of_documents_without_an_effect_have_seldom_a_verdict():
     """As 300 documents of three seeds once had, in 8 of 12 tables."""
     rng, verdicts = np.random.default_rng(1), 0
@@ -198,6 +200,7 @@ def test_two_groups_of_unequal_size_are_never_identical():
     assert row["verdict"] == "better"
 
 
+@pytest.mark.slow
 def test_two_spellings_of_a_number_and_a_small_metric_are_told(tmp_path):
     cells = [f"{version},{seed},{2 + seed / 10}" for version in ("2.1", "2.10", "2.2") for seed in range(3)]
     (tmp_path / "t.csv").write_text("\n".join(["version,seed,loss", *cells, ""]), encoding="utf-8")

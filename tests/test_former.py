@@ -55,6 +55,7 @@ def test_rows_of_what_can_no_longer_be_trained_are_left_out_with_one_line(table,
     assert lines == [f"left out: 2 rows of {column}={OTHER[column]}, which ablate no longer has"]
 
 
+@pytest.mark.slow
 def test_a_readout_by_name_is_gone_too_and_a_frame_is_read_as_a_file(table):
     table.loc[0, "out_proj"] = "hadamard"
     table.loc[1, "query_heads"] = "1"

@@ -32,7 +32,7 @@ from ablate.study.kinds import read_declared
 from ablate.study.plan import ArmContrast, Plan
 from ablate.study.run import Outcome
 from ablate.study.tuned import Tuned
-from tests.helpers import QUICK, Command, call_cli, compared, make_record, present
+from tests.helpers import QUICK, SIMULATED, Command, call_cli, compared, make_record, present
 from tests.test_compare import note, of_cells
 from tests.test_tuned import DECLARED
 
@@ -397,11 +397,10 @@ def test_a_fixed_design_that_grew_after_results_says_so():
     assert grown(develops, dataclasses.replace(develops, seeds=[*range(10)])).grew == []
 
 
-# --- studies that are trained -----------------------------------------------------------------------
+# --- studies through the command -----------------------------------------------------------------------
 
-SMALL = ("corpus=grammar", "corpus.characters=5000", "train.steps=6", "train.batch=2", "train.save=none")
-SMALL += ("model.d_model=16", "model.context=8", "study.margin=0.03")
-STUDY = ("run", "study=fusion", *SMALL, "seed=range(0,12)", "study.looks=[6,8,10,12]")
+STUDY = ("run", "study=fusion", "train/simulated=losses", *SIMULATED[1:], "study.margin=0.03")
+STUDY += ("train.steps=20", "train.simulated.step_ms=1", "seed=range(0,12)", "study.looks=[6,8,10,12]")
 
 
 def verdicts(directory: Path) -> str:

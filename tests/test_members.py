@@ -1,6 +1,7 @@
 """Sweeps whose runs are trained as one: their rows, verdicts and files are those of runs alone."""
 
 import contextlib
+import io
 import itertools
 import sys
 from pathlib import Path
@@ -26,13 +27,8 @@ from tests.test_tuned import TUNED
 
 ONE_AT_A_TIME = ("hydra.launcher.workers=1",)
 GROUPED = "hydra.launcher.members=4"
-SHORT = (
-    *but(QUICK, "train.steps=6", "train.batch=8"),
-    "train.eval_every=3",
-    "model.d_model=16",
-    "model.layers=1",
-)
-
+SHORT = (*but(QUICK, "train.steps=6", "train.batch=8"), "train.eval_every=3")
+SHORT += ("model.d_model=16", "model.layers=1")
 
 RATES = "train.lr=0.00005,0.0001,0.0002"  # which do not amplify rounding
 
@@ -72,6 +68,10 @@ def test_a_tuned_study_in_groups(tmp_path):
     develop, report = (rows[rows["phase"] == phase]["members"] for phase in ("develop", "report"))
     assert {*develop} <= {2, 4} and 4 in {*develop}  # 3 rates × 2 seeds of an arm
     assert 2 in {*report}  # the seeds of an arm at a look
+    cost = call_cli("compare", "study", "--cost", "--format", "csv", cwd=tmp_path / "alone")
+    table = pd.read_csv(io.StringIO(cost.stdout))
+    assert (table["step_ms"] > 0).all() and table["step_ratio"].notna().equals(table["diff"].notna())
+    assert (table["step_ratio_low"].dropna() <= table["step_ratio"].dropna()).all()
 
 
 @pytest.mark.slow
@@ -92,17 +92,9 @@ def test_only_the_run_of_a_bad_member_fails(tmp_path, breaking, start_python):  
 
 @pytest.mark.slow
 def test_three_commands_never_train_a_member_twice(tmp_path, start):
-    sweep = (
-        "run",
-        "-m",
-        "seed=range(9)",
-        *SIMULATED,
-        "train.steps=10",
-        "train.simulated.step_ms=20",
-        "hydra.launcher.members=3",
-        "name=one",
-    )
-    commands = [start(*sweep, "hydra.launcher.workers=1", cwd=tmp_path) for _ in range(3)]
+    sweep = ("run", "-m", "seed=range(9)", *SIMULATED, "train.steps=10", "train.simulated.step_ms=20")
+    sweep += ("hydra.launcher.members=3", "name=one", *ONE_AT_A_TIME)
+    commands = [start(*sweep, cwd=tmp_path) for _ in range(3)]
     texts = [command.communicate(60)[1] for command in commands]
     assert [command.returncode for command in commands] == [0, 0, 0], texts
     assert sum(text.count(": done, val_loss") for text in texts) == 9, texts

@@ -230,7 +230,7 @@ def test_cores_are_those_given_to_this_process(tmp_path, monkeypatch):
 
 
 def test_a_script_without_a_main_guard_may_sweep(tmp_path):
-    keys = {"corpus": "grammar", "corpus.characters": 5000, "train.steps": 3, "train.batch": 2}
+    keys = {"train": "simulated", "corpus": "grammar", "corpus.characters": 5000}
     script = f"import ablate\nrows = ablate.run(seed=[0, 1], **{keys})\nprint(list(rows.status))\n"
     (tmp_path / "script.py").write_text(script)
     command = [sys.executable, "script.py"]

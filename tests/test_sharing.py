@@ -5,10 +5,10 @@ import errno
 import json
 import multiprocessing
 import os
-import random
 import re
 import signal
 import socket
+import subprocess
 import sys
 import time
 import traceback
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ablate.execution.events import Event, Finished, Noticed, Skipped, ignore
+from ablate.execution.events import Event, Finished, Noticed, Skipped
 from ablate.execution.execute import execute, record_failure
 from ablate.execution.run import prepare
 from ablate.files import atomic, reading
@@ -34,7 +34,7 @@ from ablate.store.run_files import Busy, Checkpoint, RunWriter, is_sealed, read_
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
 from ablate.study.growth import grown
-from tests.helpers import QUICK, SIMULATED, make_config, make_record, write_study
+from tests.helpers import QUICK, ROOT, make_config, make_record, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t", "seed": 0}
 METRICS = {"tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0, "seconds": 0.5}
@@ -361,6 +361,7 @@ def make_anew(run: StoredRun, steps: tuple[int, ...] = (3, 6)) -> int:
     return began
 
 
+@pytest.mark.slow
 def test_killed_before_any_of_its_operations_nothing_is_lost(tmp_path, monkeypatch):
     """With a result of before, whose place a new one is to take."""
     for call in range(1, 1000):
@@ -389,61 +390,12 @@ def test_killed_before_any_of_its_operations_nothing_is_lost(tmp_path, monkeypat
         assert [path.name for path in (tmp_path / str(call) / "store").iterdir()] == ["run"], call
 
 
-def results(root: Path) -> dict[str, bytes]:
-    """The files of the finished runs that say nothing of the process."""
-    names = ("config.yaml", "metrics.csv", "result.json")
-    return {
-        f"{path.parent.name}/{path.name}": path.read_bytes()
-        for path in root.glob("store/[!.]*/*")
-        if path.name in names
-    }
-
-
 @pytest.mark.slow
 def test_of_300_kills_none_changes_a_byte(tmp_path):
     """Of one of two processes at once, at any moment, which is started again."""
-    quick = (
-        "train.steps=40",
-        "train.eval_every=10",
-        "train.checkpoint_every=2",
-        "train.simulated.step_ms=0.3",
-    )
-    runs = [prepare(make_config(*SIMULATED, *quick, f"seed={seed}")) for seed in range(10)]
-    moments, kills, sweeps, resumed = random.Random(0), 0, 0, 0
-
-    def begin(root: Path, backwards: bool) -> Any:
-        def make() -> None:
-            for run in reversed(runs) if backwards else runs:
-                with contextlib.suppress(Busy):
-                    execute(run, ignore, root)
-            os._exit(0)
-
-        process = FORK.Process(target=make)
-        process.start()
-        return process
-
-    for run in runs:
-        execute(run, ignore, tmp_path / "calm")
-    while kills < 300:
-        root, sweeps, finished = tmp_path / f"killed-{sweeps}", sweeps + 1, dict[str, int]()
-        herd = [begin(root, backwards) for backwards in (False, True)]
-        while kills < 300 and all(process.is_alive() for process in herd):
-            time.sleep(moments.uniform(0, 0.02))
-            place = moments.randrange(2)
-            herd[place].kill()
-            herd[place].join()
-            kills += 1
-            now = {path.parent.name: path.stat().st_mtime_ns for path in root.glob("store/[!.]*/result.json")}
-            assert now.items() >= finished.items()
-            finished, herd[place] = now, begin(root, bool(place))
-        for process in herd:
-            process.join()
-        for run in runs:
-            execute(run, ignore, root)
-        assert results(root) == results(tmp_path / "calm") and len(results(root)) == 3 * len(runs)
-        logs = [path.read_text() for path in root.glob("store/*/log.txt")]
-        resumed += sum(log.count("going on after") for log in logs)
-    assert resumed > 10
+    code = f"from tests.killing import kill; kill({str(tmp_path)!r}, 300)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "300 kills\n", done.stderr
 
 
 def _steps(path: Path) -> list[int]:

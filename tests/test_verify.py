@@ -19,6 +19,7 @@ from ablate.verify.results import DIFFERENT, EQUAL, FAIL, PASS, verify
 from tests.helpers import call_cli
 
 
+@pytest.mark.slow
 def test_all_hold():
     verdicts = verify()
     assert {verdict.verdict for verdict in verdicts} == {PASS}

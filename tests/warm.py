@@ -5,20 +5,13 @@ import gc
 import importlib
 import pkgutil
 
-import altair
-import platformdirs
-import pydantic.json_schema
-import pydantic.type_adapter
-import safetensors.numpy
-import scipy.stats
-import vl_convert
-
 import ablate
 from ablate.store.provenance import machine
 from tests.helpers import composed_once, make_config, not_flushed
 
-__all__ = ["altair", "platformdirs", "pydantic", "safetensors", "scipy", "vl_convert"]
-
+LATE = ("altair", "platformdirs", "pydantic.json_schema", "pydantic.type_adapter", "safetensors.numpy")
+for name in (*LATE, "scipy.stats", "vl_convert"):
+    importlib.import_module(name)
 for module in pkgutil.walk_packages(ablate.__path__, "ablate."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)

@@ -21,9 +21,8 @@ from ablate.model import fusion, scores
 from ablate.model.attend import Mask, masked_softmax
 from ablate.model.fusion import Fusion, Normalized
 from ablate.model.layers import Linear
-from ablate.model.parts import Options, Part
+from ablate.model.parts import HeadShape, Options, Part
 from ablate.model.scores import Scores
-from ablate.model.spec import HeadShape
 
 __all__ = [
     "Above",

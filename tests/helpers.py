@@ -54,8 +54,9 @@ from ablate.execution.events import Evaluated, Event, Listener
 from ablate.execution.plugins import KINDS
 from ablate.files.atomic import digest
 from ablate.files.reading import left_out
+from ablate.model.parts import HeadShape
 from ablate.model.sizing import resolve_spec
-from ablate.model.spec import HeadShape, ModelSpec
+from ablate.model.spec import ModelSpec
 from ablate.store import lease, provenance
 from ablate.store.frames import reported
 from ablate.store.record import PlannedContrast, Side, StudyRecord

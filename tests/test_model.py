@@ -13,8 +13,7 @@ from ablate.model.attend import CAUSAL, EVERYTHING, Mask
 from ablate.model.attention import Attention
 from ablate.model.fusion import Fusion
 from ablate.model.layers import Linear
-from ablate.model.models import LM, Model, build_model, decayed, draw_weights
-from ablate.model.shape import head_shape
+from ablate.model.models import Model, build_model, decayed, draw_weights
 from ablate.model.sizing import resolve_spec
 from tests.helpers import PRIMES, make_spec, quick_config
 
@@ -166,8 +165,8 @@ def test_weights_are_drawn_from_the_stream_of_the_part_that_holds_them():
             return (z_BTHV * self.gate(x_BTC).sigmoid()[..., None]).flatten(-2)
 
     spec = make_spec(*PRIMES)
-    model, seeds = LM(spec), {"backbone": 5, "gates": 7}
-    model.blocks[1].attention.fusion = Gated(head_shape(spec.attention), options=None)
+    model, seeds = Model(spec), {"backbone": 5, "gates": 7}
+    model.blocks[1].attention.fusion = Gated(spec.attention.head_shape(), options=None)
     draw_weights(model, seeds)
     for name, stream in (("fusion.gate", "gates"), ("query", "backbone")):
         weight = model.get_parameter(f"blocks.1.attention.{name}.weight")

@@ -12,7 +12,7 @@ from ablate.execution.formulas import before_training
 from ablate.execution.run import prepare
 from ablate.model.attend import CAUSAL, EVERYTHING, PaddingMask, fused, unfused
 from ablate.model.costs import attention_params, flops_per_token, total_params
-from ablate.model.models import EncoderDecoder, build_model
+from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from tests.helpers import SEEDS, make_config
@@ -24,10 +24,10 @@ def spec_of(*overrides: str, vocab: int = 23) -> ModelSpec:
     return resolve_spec(make_config(*PAIR, *overrides), vocab)
 
 
-def model_of(*overrides: str) -> EncoderDecoder:
+def model_of(*overrides: str) -> Model:
     """A model in float64 whose weights are so large that patterns are far from uniform."""
     model = build_model(spec_of("model.d_model=24", "model.context=13", *overrides), SEEDS).double().eval()
-    assert isinstance(model, EncoderDecoder)
+    assert model.encoder
     with torch.no_grad():
         for param in model.parameters():
             if param.dim() == 2:
@@ -59,7 +59,7 @@ def _copied(ours: nn.Module, theirs: nn.Module, attentions: dict[str, str], norm
 
 
 @torch.no_grad()
-def _of_pytorch(model: EncoderDecoder, tokens_BT: torch.Tensor, source_BS: torch.Tensor) -> torch.Tensor:
+def _of_pytorch(model: Model, tokens_BT: torch.Tensor, source_BS: torch.Tensor) -> torch.Tensor:
     """torch.nn's encoder and decoder with the same weights."""
     d = model.token.weight.shape[1]
     options = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": True, "bias": False}

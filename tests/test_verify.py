@@ -11,7 +11,7 @@ import torch
 from ablate.config.rules import ConfigError
 from ablate.model import fusion, scores
 from ablate.model.attention import Attention
-from ablate.model.layers import Linear, Rotary, Times
+from ablate.model.layers import Linear, Rotary
 from ablate.verify.attentions import Bench
 from ablate.verify.classes import same_class
 from ablate.verify.identities import IDENTITIES
@@ -63,7 +63,7 @@ def broken_ways() -> list[tuple[type, str, Any]]:
         (softmax, "probabilities", changed(torch.ones_like)),
         (Linear, "forward", louder),
         (Linear, "forward", changed(lambda y: y.roll(1, -1))),
-        (Times, "forward", lambda old: lambda self, x: x),
+        (Attention, "_read", lambda old: lambda self, *x: (*(r := old(self, *x))[:3], r[3] / self.spec.gain)),
         (Rotary, "forward", changed(torch.tanh)),
         (differential, "_difference", lambda old: lambda self, z: 0.8 * z.chunk(2, 1)[0]),
         (differential, "_difference", lambda old: lambda self, z: z.chunk(2, 1)[0]),

@@ -8,15 +8,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ablate.config.rules import (
-    ConfigError,
-    ErrorText,
-    Rule,
-    UnknownKey,
-    as_override,
-    did_you_mean,
-    line_on,
-)
+from ablate.config.rules import ConfigError, ErrorText, Rule, UnknownKey, as_override, did_you_mean, line_on
 
 T = TypeVar("T")
 OF_A_RUN = "a config of your own has to begin with ablate's, as defaults: [config, _self_]"

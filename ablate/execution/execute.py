@@ -17,7 +17,6 @@ from ablate.execution.run import PlacedRun, Run
 from ablate.execution.simulated import simulated
 from ablate.files.atomic import StoreError
 from ablate.lazy import torch
-from ablate.model.shape import parts_of
 from ablate.phrases import counted, error_line, out_of_memory
 from ablate.store.columns import Row, Status
 from ablate.store.lease import Heartbeat
@@ -232,7 +231,7 @@ def _again(force: bool | str, finished: Row) -> bool:
 def describe(run: PlacedRun) -> Row:
     """The row of a run that begins: its config and sizes, where it computes, and the program's version."""
     specs = [spec for spec, _ in run.spec.kinds.values()]
-    parts = [part for spec in specs for part, _ in parts_of(spec)]
+    parts = [part for spec in specs for part, _ in spec.parts]
     return {
         **formulas.before_training(run),
         "status": Status.RUNNING,

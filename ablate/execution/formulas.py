@@ -10,7 +10,6 @@ from ablate.data.text_statistics import text_statistics
 from ablate.execution.run import PlacedRun, Run
 from ablate.model.costs import attention_params, flops_per_token, relative_cost, total_params
 from ablate.model.function_class import function_class
-from ablate.model.shape import form
 from ablate.store.columns import CONFIG_COLUMNS, THIRD_COLUMNS, Row
 from ablate.training.events import Diverged, Evaluation, Final, Score
 
@@ -44,7 +43,7 @@ def before_training(run: Run) -> Row:
         "seed_fusion": config.seeds.fusion,
         "seed_data": config.seeds.data,
         "model": config.model.name,
-        "form": form(attention),
+        "form": attention.form,
         "function_class": function_class(attention),
         "params": total_params(spec),
         "params_attention": attention_params(spec),

@@ -21,7 +21,6 @@ from ablate.config.read import require_text
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
 from ablate.model import fusion, scores
-from ablate.model.shape import parts_of
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line, first_few
 from ablate.store import provenance
@@ -114,7 +113,7 @@ def install(plugins: Sequence[Plugin]) -> None:
 
 def copies(attention: AttentionSpec) -> dict[str, bytes]:
     """The source that a run keeps of its plugins, by the name of the file."""
-    plugins = (_used.get(inspect.getfile(method)) for method, _ in parts_of(attention))
+    plugins = (_used.get(inspect.getfile(method)) for method, _ in attention.parts)
     return {Path(plugin.path).name: plugin.source for plugin in plugins if plugin}
 
 

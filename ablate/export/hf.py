@@ -18,7 +18,6 @@ from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer
 from ablate.execution.trained import TrainedModel, load_model
 from ablate.files.atomic import explained, make_once
 from ablate.model.layers import RMSNorm
-from ablate.model.shape import form
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec, standard
 from ablate.store.columns import Status
@@ -79,7 +78,7 @@ def lacks(spec: ModelSpec) -> list[str]:
         theirs |= dict.fromkeys(("key_width", "value_width"), a.key_width)
         parts = {**parts, "bias": False}
     theirs |= {"fusion": "concat", "scores": "softmax"}
-    ours = {**vars(a), "fusion": form(a), "scores": a.scores.name}
+    ours = {**vars(a), "fusion": a.form, "scores": a.scores.name}
     wrong = [(key, ours[key], of) for key, of in theirs.items()]
     wrong += [(f"model.{key}", getattr(spec, key), of) for key, of in parts.items()]
     lines = [f"{key}={as_override(is_)}, but {as_override(of)}" for key, is_, of in wrong if is_ != of]

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from ablate.model import fusion, scores
 from ablate.model.attend import Mask, PaddingMask
-from ablate.model.layers import Linear, LowRank, Nothing, Rotary, Times
-from ablate.model.shape import fused_width, head_shape, value_start
+from ablate.model.layers import Linear, LowRank, Nothing, Rotary
 from ablate.model.spec import AttentionSpec
 
 
@@ -41,7 +40,7 @@ class Attention(nn.Module):
 
     Queries, keys and values have separate weights, so that changing one width leaves the draws of the others
     alone. The last projection before the residual stream starts at spec.residual_scale: out_proj or, without
-    it, the value projection (value_start).
+    it, the value projection (AttentionSpec.value_start).
     """
 
     def __init__(self, spec: AttentionSpec, mask: Mask, layer: int = 1) -> None:
@@ -49,15 +48,14 @@ class Attention(nn.Module):
         C, K, V = spec.d_model, spec.key_width, spec.value_width
         rule, rule_options = scores.method_of(spec.scores)
         method, options = fusion.method_of(spec.fusion)
-        shape = head_shape(spec, layer)
-        assert spec.out_proj or fused_width(spec) == C, "sizing lets no other width into the residual stream"
+        shape = spec.head_shape(layer)
+        assert spec.out_proj or spec.fused_width == C, "sizing lets no other width into the residual stream"
         self.spec, self.mask = spec, mask
         self.query = Linear(C, spec.heads * K, bias=spec.bias) if K else Nothing()
         self.key = Linear(C, spec.key_heads * K, bias=spec.bias) if K and not spec.tie_qk else self.query
-        self.value = Linear(C, spec.value_heads * V, bias=spec.bias, scale=value_start(spec))
+        self.value = Linear(C, spec.value_heads * V, bias=spec.bias, scale=spec.value_start)
         self.scores = rule(shape, rule_options)
         self.turn = Rotary(spec.rope_base or 0.0) if spec.rotary else nn.Identity()
-        self.gain = Times(spec.gain) if spec.gain != 1 else nn.Identity()
         self.fusion = method(shape, options)
         self.out_proj = _out_proj(spec)
 
@@ -88,7 +86,7 @@ class Attention(nn.Module):
         q_BHTK, k_BHSK = map(self.turn, self.scores.before_rotary(q_BHTK, k_BHSK))
         dropout = self.spec.dropout if self.training else 0.0
         z_BTHV = self.scores(q_BHTK, k_BHSK, v_BHSV, mask, dropout).to(x_BTC.dtype).transpose(1, 2)
-        return q_BHTK, k_BHSK, v_BHSV, self.gain(z_BTHV)
+        return q_BHTK, k_BHSK, v_BHSV, z_BTHV if self.spec.gain == 1 else self.spec.gain * z_BTHV
 
     def _fusion_inputs(self, x_BTC: Tensor, v_BHTV: Tensor) -> tuple[Tensor, ...]:
         """What the fusion gets besides the outputs of the heads: x_BTC, and v_BTHV if it reads values."""
@@ -107,5 +105,5 @@ class Attention(nn.Module):
 def _out_proj(spec: AttentionSpec) -> nn.Module:
     if not spec.out_proj:
         return nn.Identity()
-    sizes, common = (fused_width(spec), spec.d_model), {"bias": spec.bias, "scale": spec.residual_scale}
+    sizes, common = (spec.fused_width, spec.d_model), {"bias": spec.bias, "scale": spec.residual_scale}
     return Linear(*sizes, **common) if spec.out_rank is None else LowRank(*sizes, spec.out_rank, **common)

@@ -7,17 +7,13 @@ width, h heads, k key width, v value width, m MLP width, T context.
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ablate import rng
 from ablate.config.schema import MATRICES, standard_hidden
-from ablate.lazy import torch
 from ablate.model import scores
-from ablate.model.attend import CAUSAL
-from ablate.model.shape import fused_width, head_shape, parts_of
+from ablate.model.parts import HeadShape, Part
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
-
-if TYPE_CHECKING:
-    from ablate.model.attention import Attention
 
 
 def attention_params(spec: ModelSpec) -> int:
@@ -25,38 +21,32 @@ def attention_params(spec: ModelSpec) -> int:
     return sum(layers * _params_of(a) for a, layers in spec.kinds.values())
 
 
-_counted: dict[tuple[Any, ...], int] = {}  # by the classes of its parts, and its sizes and options
-
-
 def _params_of(a: AttentionSpec) -> int:
-    """Parameters of one attention; counted on a module, built once, if a part is not ablate's."""
-    shape, parts = head_shape(a), parts_of(a)
-    if all(part.__module__.startswith("ablate.") for part, _ in parts):
-        return _projections(a) + sum(part.count_params(shape, options) for part, options in parts)
-    key = (*(part for part, _ in parts), repr(a))
-    if key not in _counted:
-        _counted[key] = sum(param.numel() for param in _without_numbers(a).parameters())
-    return _counted[key]
+    """Parameters of one attention."""
+    tied = a.key_heads * a.key_width if a.tie_qk else 0
+    projections = (a.d_model + a.bias) * (_projected(a) - tied) + a.out_proj * (
+        _written(a) + a.bias * a.d_model
+    )
+    return projections + sum(_params_of_part(a.head_shape(), *part) for part in a.parts)
 
 
-def _projections(a: AttentionSpec) -> int:
-    """Parameters of queries, keys, values and out_proj."""
-    compared = (a.heads + (0 if a.tie_qk else a.key_heads)) * a.key_width
-    fused, d = fused_width(a), a.d_model
-    written = (fused * d if a.out_rank is None else a.out_rank * (fused + d)) + a.bias * d
-    return (d + a.bias) * (compared + a.value_heads * a.value_width) + a.out_proj * written
+def _params_of_part(shape: HeadShape, part: type[Part], options: Any) -> int:
+    """Parameters of a part; of one that is not ablate's, counted on a module."""
+    if part.__module__.startswith("ablate."):
+        return part.count_params(shape, options)
+    with rng.drawing(0, part.stream, "counted"):
+        return sum(param.numel() for param in part(shape, options).parameters())
 
 
-def _without_numbers(a: AttentionSpec) -> "Attention":
-    """The module on torch's meta device, where tensors have shapes only; on the CPU if one of its parts
-    computes with numbers while it is built."""
-    from ablate.model.attention import Attention  # which loads torch
+def _projected(a: AttentionSpec) -> int:
+    """Numbers in the queries, keys and values of a token."""
+    return (a.heads + a.key_heads) * a.key_width + a.value_heads * a.value_width
 
-    try:
-        with torch.device("meta"):
-            return Attention(a, CAUSAL)
-    except Exception:  # of any kind that a part may raise; if it was another fault, it raises again
-        return Attention(a, CAUSAL)
+
+def _written(a: AttentionSpec) -> int:
+    """Numbers in the matrices of out_proj."""
+    fused, d = a.fused_width, a.d_model
+    return fused * d if a.out_rank is None else a.out_rank * (fused + d)
 
 
 def total_params(spec: ModelSpec) -> int:
@@ -85,14 +75,10 @@ def flops_per_token(spec: ModelSpec, target_share: float = 1.0) -> int:
 
 def _flops_of(a: AttentionSpec, T: int) -> int:
     """Matrix-product FLOPs of one attention, per token."""
-    shape = head_shape(a)
-    projected = (a.heads + a.key_heads) * a.key_width + a.value_heads * a.value_width
-    reading = a.heads * (a.key_width + a.value_width)
-    fused = fused_width(a)
-    written = fused * a.d_model if a.out_rank is None else a.out_rank * (fused + a.d_model)
-    products = a.d_model * projected + T * reading + written * a.out_proj
+    shape, reading = a.head_shape(), a.heads * (a.key_width + a.value_width)
+    products = a.d_model * _projected(a) + T * reading + a.out_proj * _written(a)
     rule, options = scores.method_of(a.scores)
-    own = sum(part.count_flops(shape, of_part) for part, of_part in parts_of(a))
+    own = sum(part.count_flops(shape, of_part) for part, of_part in a.parts)
     return 2 * products + own + T * rule.count_flops_per_source(shape, options)
 
 

@@ -21,15 +21,12 @@ def slots_of(spec: AttentionSpec) -> int | None:
     """The number of slots if the fusion adds heads up within slots, up to a linear map of each head's values;
     None for any other fusion, and if heads share values."""
     method, options = fusion.method_of(spec.fusion)
-    if not method.folds(spec.heads, options) or spec.value_heads != spec.heads:
-        return None
-    return method.slots(spec.heads, options)
+    return spec.slots if method.folds(spec.heads, options) and spec.value_heads == spec.heads else None
 
 
 def rank_of_out_proj(spec: AttentionSpec) -> int | None:
     """The rank to which out_rank limits out_proj; None if it is no limit, as it reaches full rank."""
-    method, options = fusion.method_of(spec.fusion)
-    full = min(method.slots(spec.heads, options) * spec.value_width, spec.d_model)
+    full = min(spec.fused_width, spec.d_model)
     return spec.out_rank if spec.out_rank is not None and spec.out_rank < full else None
 
 
@@ -74,10 +71,8 @@ def _written(spec: AttentionSpec) -> str:
 
 def _as_it_is(spec: AttentionSpec) -> str:
     """The description for a fusion that is no static sum, or for values that are shared."""
-    method, options = fusion.method_of(spec.fusion)
-    form = f"fusion={method.form(spec.heads, options)}"
-    parts = [form, f"value_width={spec.value_width}", f"value_heads={spec.value_heads}"]
-    parts += [] if method.homogeneous else [f"gain={spec.gain:.6g}"]
+    parts = [f"fusion={spec.form}", f"value_width={spec.value_width}", f"value_heads={spec.value_heads}"]
+    parts += [] if fusion.method_of(spec.fusion)[0].homogeneous else [f"gain={spec.gain:.6g}"]
     parts += [f"out_proj rank={rank_of_out_proj(spec) or 'full'}"] if spec.out_proj else []
     return " ".join(parts)
 

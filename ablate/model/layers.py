@@ -66,17 +66,6 @@ class LowRank(nn.Module):
         return self.up(self.down(x))
 
 
-class Times(nn.Module):
-    """y = c·x, with a constant c."""
-
-    def __init__(self, factor: float) -> None:
-        super().__init__()
-        self.factor = factor
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.factor * x
-
-
 class RMSNorm(nn.Module):
     """γ ⊙ x / √(mean x² + eps), computed at least in float32.
 

@@ -5,6 +5,7 @@ the config group of that kind. No other file refers to it by name, but for a par
 """
 
 import functools
+import math
 from abc import ABC
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -12,7 +13,29 @@ from typing import Any, ClassVar, Self
 from ablate.config.identity import identity_keys
 from ablate.config.rules import as_value
 from ablate.lazy import F, Module, Tensor, nn, torch
-from ablate.model.spec import HeadShape
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadShape:
+    """The sizes of an attention that its parts need.
+
+    scale: the factor on the scores before softmax. layer: counts from 1. rotary: whether positions turn
+    queries and keys. value_start: the factor on the initial weights of the values.
+    """
+
+    heads: int
+    key_width: int
+    value_width: int
+    d_model: int
+    scale: float
+    layer: int = 1
+    rotary: bool = False
+    value_start: float = 1.0
+
+    @property
+    def differential_start(self) -> float:
+        """λ_0 of differential attention: Ye et al., arXiv 2410.05258."""
+        return 0.8 - 0.6 * math.exp(-0.3 * (self.layer - 1))
 
 
 @dataclass(frozen=True, kw_only=True)

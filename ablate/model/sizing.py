@@ -5,29 +5,15 @@ import dataclasses
 from typing import Any
 
 from ablate.config.identity import identity_keys
-from ablate.config.rules import ConfigError, as_override
-from ablate.config.schema import (
-    GPT2,
-    STANDARD_FUSION,
-    STANDARD_HEADS,
-    ModelConfig,
-    PartConfig,
-    RunConfig,
-    standard_hidden,
-)
+from ablate.config.rules import ConfigError, as_override, divisors
+from ablate.config.schema import GPT2, STANDARD_FUSION, STANDARD_HEADS, PartConfig, RunConfig, standard_hidden
 from ablate.model import fusion, scores
 from ablate.model.costs import COSTS, reference, relative_cost
-from ablate.model.shape import check_parts
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
 
 SHARED = ("key_heads", "value_heads")
 # The only allowed values of these keys for attention without queries and keys.
-COMPARED = {
-    "key_heads": "auto",
-    "key_width": "auto",
-    "tie_qk": False,
-    "scale": "inside",
-}
+COMPARED = {"key_heads": "auto", "key_width": "auto", "tie_qk": False, "scale": "inside"}
 UNTURNED = 10_000.0  # stands for any model.rope_base where positions turn nothing
 TOLERANCE = 0.01  # allowed relative difference between the cost of a matched model and its reference
 
@@ -67,71 +53,56 @@ def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
         model=model,
         value_width=attention.value_width,
         key_width=attention.key_width or "auto",  # 0 where there are no keys
-        scores=_deciding(config.scores, scores),
-        fusion=_deciding(config.fusion, fusion),
+        scores=attention.scores,
+        fusion=attention.fusion,
     )
-
-
-def _deciding(part: PartConfig, kind: Any) -> PartConfig:
-    """The part with only the options that belong to the identity. kind: the package of the part."""
-    _, options = kind.method_of(part)
-    return PartConfig(name=part.name, options=identity_keys(options))
 
 
 def sizes(config: RunConfig, vocab: int) -> ModelSpec:
     """The sizes that `config` asks for, before matching. Raises ConfigError for what can't be built."""
     model = config.model
     mlp_hidden = standard_hidden(model.d_model, model.mlp) if model.mlp_hidden == "auto" else model.mlp_hidden
-    _check_backbone(model, mlp_hidden)
+    _check_backbone(config, mlp_hidden)
     one = 1 if mlp_hidden == 0 else 2  # modules of a layer that write into the residual stream, as in GPT-2
-    parts = {key: getattr(model, key) for key in GPT2}
-    common: dict[str, Any] = {"vocab": vocab, "context": model.context, "mlp_hidden": mlp_hidden, **parts}
-    if not model.two_texts:
-        for key, value in (("at", config.at), ("model.encoder_layers", model.encoder_layers)):
-            if value not in ("all", None):
-                raise ConfigError(
-                    f"{key}={value}: model={model.name} has no encoder; leave {key} out, or take model=pair"
-                )
-        return ModelSpec(**common, layers=model.layers, attention=_attention(config, one * model.layers))
-    if model.encoder_layers is None:
+    encoder_layers, writers = model.encoder_layers or 0, {"decoder": one * model.layers}
+    if model.two_texts:
+        decoder = (one + 1) * model.layers
+        writers = {"decoder": decoder, "encoder": one * encoder_layers, "cross": decoder}
+    at = {kind: _attention(config, count) for kind, count in writers.items()}
+    for kind in writers if config.at != "all" else ():
+        if kind != config.at:
+            at[kind] = dataclasses.replace(at[kind], **standard(model.d_model, STANDARD_HEADS))
+    if model.two_texts:
+        _check_cross(config, at["cross"])
+    return ModelSpec(
+        vocab=vocab,
+        layers=model.layers,
+        context=model.context,
+        mlp_hidden=mlp_hidden,
+        attention=at["decoder"],
+        encoder_layers=encoder_layers,
+        encoder=at.get("encoder"),
+        cross=at.get("cross"),
+        at=config.at,
+        **{key: getattr(model, key) for key in GPT2},
+    )
+
+
+def _check_backbone(config: RunConfig, mlp_hidden: int) -> None:
+    """Raises ConfigError for parts of a model that do not fit each other."""
+    model = config.model
+    for key, value in (("at", config.at), ("model.encoder_layers", model.encoder_layers)):
+        if not model.two_texts and value not in ("all", None):
+            raise ConfigError(
+                f"{key}={value}: model={model.name} has no encoder; leave {key} out, or take model=pair"
+            )
+    if model.two_texts and model.encoder_layers is None:
         raise ConfigError("model.encoder_layers=null: an encoder needs layers; give a number")
-    writers = {
-        "decoder": (one + 1) * model.layers,
-        "encoder": one * model.encoder_layers,
-        "cross": (one + 1) * model.layers,
-    }
-    others = [kind for kind in writers if config.at not in ("all", kind)]
-    if others and model.d_model % STANDARD_HEADS:
+    if config.at != "all" and model.d_model % STANDARD_HEADS:
         raise ConfigError(
             f"at={config.at}: the other attentions have {STANDARD_HEADS} heads, which do not divide"
             f" model.d_model={model.d_model}; take one that they divide, or at=all"
         )
-    at = {kind: _attention(config, count) for kind, count in writers.items()}
-    for kind in others:
-        at[kind] = dataclasses.replace(at[kind], **standard(model.d_model, STANDARD_HEADS))
-    if not scores.method_of(at["cross"].scores)[0].order_free:
-        raise ConfigError(
-            f"scores={config.scores.name}: it may depend on positions, and those of a source are not those of"
-            " its target; use at=encoder or at=decoder, or claim order_free"
-        )
-    if fusion.method_of(at["cross"].fusion)[0].reads_values:
-        raise ConfigError(
-            f"fusion={config.fusion.name}: it reads the value of the token itself, and a cross-attention has"
-            " values of the source alone; use at=encoder or at=decoder"
-        )
-    return ModelSpec(
-        **common,
-        layers=model.layers,
-        attention=at["decoder"],
-        encoder_layers=model.encoder_layers,
-        encoder=at["encoder"],
-        cross=at["cross"],
-        at=config.at,
-    )
-
-
-def _check_backbone(model: ModelConfig, mlp_hidden: int) -> None:
-    """Raises ConfigError for parts of a backbone that do not fit each other."""
     if model.mlp != "gelu" and not mlp_hidden:
         raise ConfigError(
             f"model.mlp={model.mlp}: model.mlp_hidden=0 leaves the MLPs out; use model.mlp_hidden=auto"
@@ -143,18 +114,29 @@ def _check_backbone(model: ModelConfig, mlp_hidden: int) -> None:
         )
 
 
+def _check_cross(config: RunConfig, cross: AttentionSpec) -> None:
+    """Raises ConfigError for a part that can't attend to another text."""
+    if not scores.method_of(cross.scores)[0].order_free:
+        raise ConfigError(
+            f"scores={config.scores.name}: it may depend on positions, and those of a source are not those of"
+            " its target; use at=encoder or at=decoder, or claim order_free"
+        )
+    if fusion.method_of(cross.fusion)[0].reads_values:
+        raise ConfigError(
+            f"fusion={config.fusion.name}: it reads the value of the token itself, and a cross-attention has"
+            " values of the source alone; use at=encoder or at=decoder"
+        )
+
+
 def narrow(config: RunConfig, key: str) -> int:
     """d_model/heads. key: the key that asks for it, for messages. Raises ConfigError if it is not whole."""
     d, heads = config.model.d_model, config.heads
     if d % heads == 0:
         return d // heads
-    below = next(h for h in range(min(heads, d), 0, -1) if d % h == 0)
-    above = next((h for h in range(heads + 1, d + 1) if d % h == 0), None)
-    near = [below] if above is None else [below, above]
+    near = [*[h for h in divisors(d) if h < heads][-1:], *[h for h in divisors(d) if h > heads][:1]]
     raise ConfigError(
         f"heads={heads}: does not divide model.d_model={d}, as {key}={as_override(getattr(config, key))}"
-        f" needs;"
-        f" use heads={' or heads='.join(map(str, near))}, or give key_width and value_width as numbers"
+        f" needs; use heads={' or heads='.join(map(str, near))}, or give key_width and value_width as numbers"
     )
 
 
@@ -200,7 +182,7 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
         scores=PartConfig(name=config.scores.name, options=identity_keys(rule_options)),
         fusion=PartConfig(name=config.fusion.name, options=identity_keys(options)),
     )
-    check_parts(spec)
+    spec.check_parts()
     return spec
 
 
@@ -211,8 +193,8 @@ def _heads(config: RunConfig, key: str) -> int:
         return heads
     if heads % value == 0:
         return value
-    divisors = ", ".join(str(number) for number in range(1, heads + 1) if heads % number == 0)
-    raise ConfigError(f"{key}={value}: does not divide heads={heads}; use one of {divisors}")
+    fitting = ", ".join(map(str, divisors(heads)))
+    raise ConfigError(f"{key}={value}: does not divide heads={heads}; use one of {fitting}")
 
 
 def _refuse_comparing(config: RunConfig) -> None:

@@ -1,10 +1,15 @@
-"""Every size of a model, as numbers."""
+"""Every size of a model, as numbers. Loads no torch.
+
+legend: F fused width.
+"""
 
 import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, PartConfig
+from ablate.model import fusion, scores
+from ablate.model.parts import HeadShape, Part
 
 STD = 0.02  # standard deviation of every drawn weight, as in GPT-2
 
@@ -21,29 +26,6 @@ def standard(d_model: int, heads: int) -> dict[str, Any]:
         "out_proj": True,
         "out_rank": None,
     }
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadShape:
-    """The sizes of an attention that its parts need.
-
-    scale: the factor on the scores before softmax. layer: counts from 1. rotary: whether positions turn
-    queries and keys. value_start: the factor on the initial weights of the values.
-    """
-
-    heads: int
-    key_width: int
-    value_width: int
-    d_model: int
-    scale: float
-    layer: int = 1
-    rotary: bool = False
-    value_start: float = 1.0
-
-    @property
-    def differential_start(self) -> float:
-        """λ_0 of differential attention: Ye et al., arXiv 2410.05258."""
-        return 0.8 - 0.6 * math.exp(-0.3 * (self.layer - 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +66,53 @@ class AttentionSpec:
         """The constant factor on the outputs of the heads."""
         return 1 / math.sqrt(self.key_width) if self.scale in ("outside", "both") else 1.0
 
+    @property
+    def value_start(self) -> float:
+        """The factor on the initial weights of the values. Without out_proj they are the last projection
+        before the residual stream."""
+        return 1.0 if self.out_proj else self.residual_scale
+
+    @property
+    def parts(self) -> list[tuple[type[Part], Any]]:
+        """The classes of its exchangeable parts, each with its options."""
+        return [scores.method_of(self.scores), fusion.method_of(self.fusion)]
+
+    @property
+    def form(self) -> str:
+        """The form of its fusion: equal forms compute the same function (Fusion.form)."""
+        method, options = fusion.method_of(self.fusion)
+        return method.form(self.heads, options)
+
+    @property
+    def slots(self) -> int:
+        """How many vectors of value width the fused vector concatenates."""
+        method, options = fusion.method_of(self.fusion)
+        return method.slots(self.heads, options)
+
+    @property
+    def fused_width(self) -> int:
+        """F."""
+        return self.slots * self.value_width
+
+    def head_shape(self, layer: int = 1) -> HeadShape:
+        """The sizes that its parts are given."""
+        inside = self.scale in ("inside", "both") and self.key_width > 0
+        return HeadShape(
+            heads=self.heads,
+            key_width=self.key_width,
+            value_width=self.value_width,
+            d_model=self.d_model,
+            scale=1 / math.sqrt(self.key_width) if inside else 1.0,
+            layer=layer,
+            rotary=self.rotary,
+            value_start=self.value_start,
+        )
+
+    def check_parts(self) -> None:
+        """Raises ConfigError if a part does not fit these sizes."""
+        for part, options in self.parts:
+            part.check(self.head_shape(), options)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
@@ -123,9 +152,7 @@ class ModelSpec:
     @property
     def chosen(self) -> AttentionSpec:
         """The attention that the keys of a config apply to; one of them if at=all."""
-        chosen = {"encoder": self.encoder, "cross": self.cross}.get(self.at, self.attention)
-        assert chosen is not None, "sizing refuses it"
-        return chosen
+        return self.kinds["decoder" if self.at == "all" else self.at][0]
 
     @property
     def kinds(self) -> dict[str, tuple[AttentionSpec, int]]:

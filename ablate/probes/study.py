@@ -63,11 +63,7 @@ def probe_runs(directories: Mapping[str, Path], path: Path, *, report: Callable[
     or has too little text. Raises ConfigError if none can.
     """
     titles, run_ids, parts = Store().titles(), [*directories], list[pd.DataFrame]()
-    probed = map_in_workers(
-        _values_of_run,
-        [*directories.values()],
-        min(len(directories), available_cores()),
-    )
+    probed = map_in_workers(_values_of_run, [*directories.values()], min(len(directories), available_cores()))
     for number, (index, table) in enumerate(probed, 1):
         run_id, progress = run_ids[index], f"[{number}/{len(directories)}]"
         if isinstance(table, ConfigError):

@@ -27,7 +27,6 @@ from ablate.model.layers import Linear
 from ablate.model.models import Model, build_model, draw_weights
 from ablate.model.parts import Options, Part
 from ablate.model.scores import Scores
-from ablate.model.shape import check_parts, fused_width, head_shape
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
 
 SEEDS = {"backbone": 3, "fusion": 3, "data": 3}
@@ -59,7 +58,7 @@ def attention_spec(**given: Any) -> AttentionSpec:
     if not rule.compares:
         return dataclasses.replace(spec, key_width=0)
     try:
-        rule.check(head_shape(spec), options)
+        rule.check(spec.head_shape(), options)
     except ConfigError:
         return spec if "key_width" in given else dataclasses.replace(spec, key_width=8)
     return spec
@@ -77,10 +76,9 @@ def _specs_of_width(d_model: int, kind: str, part: PartConfig) -> Iterator[Atten
         with contextlib.suppress(ConfigError):
             square = {"d_model": d_model, "value_width": d_model // heads} if d_model == 32 else {}
             spec = attention_spec(heads=heads, bias=bias, **square, **{kind: part})
-            slots = fused_width(spec) // spec.value_width
-            if bias == (heads == 4) and d_model % slots == 0:
-                spec = dataclasses.replace(spec, out_proj=False, value_width=d_model // slots)
-            check_parts(spec)
+            if bias == (heads == 4) and d_model % spec.slots == 0:
+                spec = dataclasses.replace(spec, out_proj=False, value_width=d_model // spec.slots)
+            spec.check_parts()
             yield spec
 
 

@@ -22,7 +22,6 @@ from ablate.model.attend import EVERYTHING, FORMULATIONS
 from ablate.model.attention import Attention
 from ablate.model.costs import flops_per_token, total_params
 from ablate.model.function_class import function_class, slots_of
-from ablate.model.shape import head_shape, value_start
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line
 from ablate.store.provenance import plugin_files
@@ -184,7 +183,7 @@ def pairing(kind: str, spec: AttentionSpec) -> None:
     standard = attention_spec(heads=spec.heads, bias=spec.bias, d_model=spec.d_model)
     mine, theirs = (dict(build(one).named_parameters()) for one in (spec, standard))
     for name in mine.keys() & theirs.keys():
-        factor = value_start(spec) if "value" in name else 1.0
+        factor = spec.value_start if "value" in name else 1.0
         if (
             mine[name].shape == theirs[name].shape
             and relative_error(mine[name], factor * theirs[name]) > 1e-6
@@ -237,11 +236,11 @@ def flops(kind: str, spec: AttentionSpec) -> None:
     if counted == declared:
         return
     method, options = KINDS[kind].method_of(getattr(spec, kind))
-    own, off = method.count_flops(head_shape(spec), options), (counted - declared) / len(model.blocks)
+    own, off = method.count_flops(spec.head_shape(), options), (counted - declared) / len(model.blocks)
     name, of = "count_flops", "per token and layer"
     if kind == "scores" and off % 11 == 0:  # of each of the sources, as products of scores or patterns are
         name, of, off = "count_flops_per_source", "per token, layer and source", off / 11
-        own = method.count_flops_per_source(head_shape(spec), options)
+        own = method.count_flops_per_source(spec.head_shape(), options)
     raise Broken(
         f"{name} gives {own:,.0f} {of}, and the matrix products take {own + off:,.0f}: let it return that"
         f" number ({_sizes(spec)} key_width={spec.key_width})"

@@ -12,7 +12,6 @@ from torch import Tensor
 from ablate.model.attention import Attention
 from ablate.model.function_class import any_scores, rank_of_out_proj, slots_of
 from ablate.model.layers import Linear, LowRank
-from ablate.model.shape import fused_width
 
 
 @torch.no_grad()
@@ -49,13 +48,13 @@ def mixing(attention: Attention) -> Tensor:
 @torch.no_grad()
 def out_matrix(attention: Attention) -> Tensor:
     """The matrix of out_proj, (F, C), to be multiplied from the right; the identity without out_proj."""
-    unit = torch.eye(fused_width(attention.spec), dtype=torch.float64)
+    unit = torch.eye(attention.spec.fused_width, dtype=torch.float64)
     return attention.out_proj(unit[None])[0] - _constant(attention)
 
 
 def _constant(attention: Attention) -> Tensor:
     """The bias of out_proj, (C,); 0 if there is none."""
-    return attention.out_proj(torch.zeros(1, 1, fused_width(attention.spec), dtype=torch.float64))[0, 0]
+    return attention.out_proj(torch.zeros(1, 1, attention.spec.fused_width, dtype=torch.float64))[0, 0]
 
 
 def _fold_patterns(source: Attention, target: Attention) -> None:

@@ -195,7 +195,7 @@ def _rank_one(b: Bench, attention: Attention) -> Sides:
     q, k = (one[:1].expand(t * few, -1, -1, -1) for one in attention.look(b.x, b.x)[:2])
     with_unit = attention.look(unit, unit)
     read = attention.scores(q, k, with_unit.values_BHSV, attention.mask, 0.0).transpose(1, 2)
-    written = attention.out_proj(attention.fusion(attention.gain(read), *with_unit.inputs))[:, :t]
+    written = attention.out_proj(attention.fusion(attention.spec.gain * read, *with_unit.inputs))[:, :t]
     of_pairs = written.view(t, few, t, C).permute(2, 0, 1, 3)  # a row for each query and source
     sizes = torch.linalg.svdvals(of_pairs.reshape(t * t, few * C))
     return sizes / sizes[0], F.one_hot(torch.tensor(0), len(sizes)).double()

@@ -27,6 +27,10 @@ class Normalized(Options):
     normalize: Literal["none", "variance"] = "none"
 
 
+# `folds` of a method that folds whatever its options.
+always: Any = classmethod(lambda cls, heads, options: True)
+
+
 class Fusion(Part):
     """Combines the outputs of the heads: z_BTHV -> fused_BTF.
 

@@ -1,7 +1,7 @@
 from typing import Any
 
 from ablate.lazy import Tensor
-from ablate.model.fusion import Fusion, Normalized, register
+from ablate.model.fusion import Fusion, Normalized, always, register
 
 
 @register("concat")
@@ -14,6 +14,7 @@ class Concat(Fusion):
 
     Options = Normalized
     one_head_passes = homogeneous = adds_up = True
+    folds = always
 
     @classmethod
     def slots(cls, heads: int, options: Any) -> int:
@@ -22,10 +23,6 @@ class Concat(Fusion):
     @classmethod
     def form(cls, heads: int, options: Any) -> str:
         return "concat"
-
-    @classmethod
-    def folds(cls, heads: int, options: Any) -> bool:
-        return True
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         return z_BTHV.flatten(-2)

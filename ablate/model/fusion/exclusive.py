@@ -4,7 +4,7 @@ from typing import Literal
 from ablate.lazy import F, Tensor, nn, torch
 from ablate.model.fusion import Options, register
 from ablate.model.fusion.concat import Concat
-from ablate.model.spec import HeadShape
+from ablate.model.parts import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)

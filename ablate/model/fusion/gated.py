@@ -7,7 +7,7 @@ from ablate.config.schema import Size
 from ablate.lazy import Tensor, nn, torch
 from ablate.model.fusion import Options, register
 from ablate.model.fusion.concat import Concat
-from ablate.model.spec import HeadShape
+from ablate.model.parts import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,9 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from ablate.config.rules import AtLeast, ConfigError
+from ablate.config.rules import AtLeast, ConfigError, divisors
 from ablate.lazy import Tensor
-from ablate.model.fusion import Fusion, Normalized, register
+from ablate.model.fusion import Fusion, Normalized, always, register
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +22,13 @@ class Grouped(Fusion):
 
     Options = GroupedOptions
     one_head_passes = homogeneous = adds_up = True
+    folds = always
 
     @classmethod
     def slots(cls, heads: int, options: GroupedOptions) -> int:
         if heads % options.groups:
-            divisors = [str(groups) for groups in range(1, heads + 1) if heads % groups == 0]
-            raise ConfigError(
-                f"fusion.groups={options.groups}: does not divide heads={heads}; use {' or '.join(divisors)}"
-            )
+            fitting = " or ".join(map(str, divisors(heads)))
+            raise ConfigError(f"fusion.groups={options.groups}: does not divide heads={heads}; use {fitting}")
         return options.groups
 
     @classmethod
@@ -39,10 +38,6 @@ class Grouped(Fusion):
         if options.groups == 1:
             return f"sum normalize={options.normalize}"
         return super().form(heads, options)
-
-    @classmethod
-    def folds(cls, heads: int, options: GroupedOptions) -> bool:
-        return True
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         in_group = self.shape.heads // self.options.groups

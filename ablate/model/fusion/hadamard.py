@@ -5,8 +5,7 @@ from ablate.config.rules import ConfigError
 from ablate.lazy import Tensor, constant, torch
 from ablate.model.fusion import register
 from ablate.model.fusion.concat import Concat
-from ablate.model.parts import Options
-from ablate.model.spec import HeadShape
+from ablate.model.parts import HeadShape, Options
 
 
 @register("hadamard")

@@ -4,8 +4,8 @@ from typing import Literal
 from ablate.lazy import Tensor, nn, torch
 from ablate.model.fusion import Options, register
 from ablate.model.fusion.concat import Concat
-from ablate.model.parts import without_length
-from ablate.model.spec import STD, HeadShape
+from ablate.model.parts import HeadShape, without_length
+from ablate.model.spec import STD
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ablate.lazy import Tensor, nn, torch
-from ablate.model.fusion import Normalized, register
+from ablate.model.fusion import Normalized, always, register
 from ablate.model.fusion.concat import Concat
-from ablate.model.spec import HeadShape
+from ablate.model.parts import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,7 @@ class HeadScale(Concat):
 
     Options = HeadScaleOptions
     one_head_passes = homogeneous = adds_up = True
+    folds = always
 
     def __init__(self, shape: HeadShape, options: HeadScaleOptions) -> None:
         super().__init__(shape, options)
@@ -32,10 +33,6 @@ class HeadScale(Concat):
     @classmethod
     def count_params(cls, shape: HeadShape, options: HeadScaleOptions) -> int:
         return shape.heads
-
-    @classmethod
-    def folds(cls, heads: int, options: HeadScaleOptions) -> bool:
-        return True
 
     def _weights(self) -> Tensor:
         """α, (H, 1)."""

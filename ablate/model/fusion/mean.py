@@ -1,7 +1,7 @@
 from typing import Any
 
 from ablate.lazy import Tensor
-from ablate.model.fusion import Fusion, Normalized, register
+from ablate.model.fusion import Fusion, Normalized, always, register
 
 
 @register("mean")
@@ -15,16 +15,13 @@ class Mean(Fusion):
 
     Options = Normalized
     one_head_passes = homogeneous = adds_up = True
+    folds = always
 
     @classmethod
     def form(cls, heads: int, options: Any) -> str:
         if heads == 1:
             return "concat"
         return "sum normalize=variance" if options.normalize == "variance" else super().form(heads, options)
-
-    @classmethod
-    def folds(cls, heads: int, options: Any) -> bool:
-        return True
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         scale = self.shape.heads**0.5 if self.options.normalize == "variance" else 1.0

@@ -3,8 +3,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ablate.lazy import Tensor, constant, torch
-from ablate.model.fusion import Fusion, Normalized, register
-from ablate.model.spec import HeadShape
+from ablate.model.fusion import Fusion, Normalized, always, register
+from ablate.model.parts import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,7 @@ class Sum(Fusion):
 
     Options = SumOptions
     one_head_passes = homogeneous = adds_up = True
+    folds = always
 
     def __init__(self, shape: HeadShape, options: SumOptions) -> None:
         super().__init__(shape, options)
@@ -34,15 +35,8 @@ class Sum(Fusion):
     def form(cls, heads: int, options: SumOptions) -> str:
         if heads == 1:
             return "concat"
-        return (
-            super().form(heads, options)
-            if options.order == "rotate"
-            else f"sum normalize={options.normalize}"
-        )
-
-    @classmethod
-    def folds(cls, heads: int, options: SumOptions) -> bool:
-        return True
+        plain = f"sum normalize={options.normalize}"
+        return plain if options.order == "none" else super().form(heads, options)
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         heads = self._turned(z_BTHV) if self.options.order == "rotate" else z_BTHV

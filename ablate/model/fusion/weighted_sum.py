@@ -2,8 +2,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ablate.lazy import Tensor, nn, torch
-from ablate.model.fusion import Fusion, Normalized, register
-from ablate.model.spec import HeadShape
+from ablate.model.fusion import Fusion, Normalized, always, register
+from ablate.model.parts import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,7 @@ class WeightedSum(Fusion):
 
     Options = WeightedSumOptions
     one_head_passes = homogeneous = adds_up = True
+    folds = always
 
     def __init__(self, shape: HeadShape, options: WeightedSumOptions) -> None:
         super().__init__(shape, options)
@@ -40,10 +41,6 @@ class WeightedSum(Fusion):
     def count_params(cls, shape: HeadShape, options: WeightedSumOptions) -> int:
         return shape.heads * (shape.value_width if options.per == "channel" else 1)
 
-    @classmethod
-    def folds(cls, heads: int, options: WeightedSumOptions) -> bool:
-        return True
-
     def _weights(self) -> Tensor:
         """α, (H, 1) or (H, V)."""
         alpha = self.alpha if self.options.weights == "free" else self.alpha.softmax(0)
@@ -53,6 +50,5 @@ class WeightedSum(Fusion):
         return (z_BTHV * self._weights()).sum(-2)
 
     def head_weights(self) -> Tensor:
-        return (
-            self._weights().detach().squeeze(-1) if self.options.per == "head" else self._weights().detach()
-        )
+        weights = self._weights().detach()
+        return weights.squeeze(-1) if self.options.per == "head" else weights

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 from ablate.config.registry import Registry
 from ablate.lazy import F, Tensor
 from ablate.model.attend import Attend, Mask, fused
-from ablate.model.parts import Part
-from ablate.model.spec import HeadShape
+from ablate.model.parts import HeadShape, Part
 
 
 class Scores(Part):

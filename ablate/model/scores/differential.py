@@ -4,9 +4,9 @@ from typing import Any
 from ablate.config.rules import ConfigError
 from ablate.lazy import Tensor, torch
 from ablate.model.attend import Mask, masked_softmax
-from ablate.model.parts import Options
+from ablate.model.parts import HeadShape, Options
 from ablate.model.scores import Scores, register
-from ablate.model.spec import STD, HeadShape
+from ablate.model.spec import STD
 
 
 @register("differential")

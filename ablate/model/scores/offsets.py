@@ -2,8 +2,8 @@ from typing import Any
 
 from ablate.lazy import Tensor, constant, torch
 from ablate.model.attend import Mask, visible_under
+from ablate.model.parts import HeadShape
 from ablate.model.scores import Scores, register
-from ablate.model.spec import HeadShape
 
 
 @register("offsets")

@@ -1,8 +1,7 @@
 from ablate.lazy import Tensor, nn, torch
-from ablate.model.parts import Options, without_length
+from ablate.model.parts import HeadShape, Options, without_length
 from ablate.model.scores import register
 from ablate.model.scores.softmax import Softmax
-from ablate.model.spec import HeadShape
 
 
 @register("qk_norm")

@@ -3,9 +3,8 @@ from typing import Literal
 
 from ablate.lazy import Tensor, nn, torch
 from ablate.model.attend import Mask, masked_softmax
-from ablate.model.parts import Options
+from ablate.model.parts import HeadShape, Options
 from ablate.model.scores import Scores, register
-from ablate.model.spec import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,8 @@ from ablate.config.rules import ConfigError, ErrorText, as_override
 from ablate.config.schema import Size
 from ablate.lazy import Tensor, torch
 from ablate.model.attend import Mask, masked_softmax
-from ablate.model.parts import Options
+from ablate.model.parts import HeadShape, Options
 from ablate.model.scores import Scores, register
-from ablate.model.spec import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)

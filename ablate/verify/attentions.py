@@ -76,8 +76,9 @@ def _specs_of_width(d_model: int, kind: str, part: PartConfig) -> Iterator[Atten
         with contextlib.suppress(ConfigError):
             square = {"d_model": d_model, "value_width": d_model // heads} if d_model == 32 else {}
             spec = attention_spec(heads=heads, bias=bias, **square, **{kind: part})
-            if bias == (heads == 4) and d_model % spec.slots == 0:
-                spec = dataclasses.replace(spec, out_proj=False, value_width=d_model // spec.slots)
+            slots = spec.slots  # which refuses what does not fit these heads
+            if bias == (heads == 4) and d_model % slots == 0:
+                spec = dataclasses.replace(spec, out_proj=False, value_width=d_model // slots)
             spec.check_parts()
             yield spec
 

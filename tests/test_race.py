@@ -17,6 +17,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from ablate.race import metric
+from ablate.race.race import locked
 from ablate.race.verdict import doubts
 from tests.helpers import Command, call_cli
 
@@ -65,6 +66,7 @@ def refusal(*words: str, cwd: Path) -> str:
         ('loss=9\n{"step": 3, "loss": 2.5E+3, "best_loss": 1}\nbye', 2500),
         ("loss: 1\r50 % loss: 2\rloss: \x1b[1m3\x1b[0m\n", 3),
         ("loss: 1\nbest_loss: 0\nval/loss: 0\nloss: 2 of 3\nloss: 1,000\n", 1),
+        ("{'loss': 1.5, 'epoch': 2}\nloss=7, epoch 3\n", 1.5),
         ("loss: nothing", None),
     ],
 )
@@ -223,6 +225,24 @@ def test_two_failures_in_a_row_end_it_and_are_not_repeated(tmp_path):
     refusal(*both, cwd=tmp_path)
     assert (tmp_path / "count").read_text().count(".") == 5
     assert [row["seed"] for row in rows(tmp_path) if row["status"] == "failed"] == ["2", "3", "4"]
+
+
+def test_one_process_at_a_time(tmp_path):
+    both = (side(5), side(4), *LOWER, "--seeds", "2")
+    with locked(tmp_path / "runs" / "races" / "A-B"):
+        assert "another process runs this race" in refusal(*both, cwd=tmp_path)
+    race(*both, cwd=tmp_path, code=12)
+
+
+def test_without_a_seed(tmp_path):
+    both = (
+        f"echo . >> {tmp_path}/n; echo loss: $(wc -l < {tmp_path}/n)",
+        "echo loss: 100",
+        "--no-seed",
+        *LOWER,
+    )
+    race(*both, "--seeds", "2", cwd=tmp_path, code=12)
+    assert [row["loss"] for row in rows(tmp_path)] == ["1.0", "100.0", "2.0", "100.0"]
 
 
 # --- what ruins it ------------------------------------------------------------------------------------

@@ -83,19 +83,24 @@ def race(
     plan |= {"prepare": prepare, "scripts": {str(one): file_digest(one) for one in files if one.is_file()}}
     directory = Store().root.absolute() / "races" / slug(" ".join(names))
     with resumable(), locked(directory):
-        of = Race(directory, plan, [*(n for n in LOOKS if n < seeds), seeds])
-        say(f"{directory} has {counted(len(of.rows), 'run')}")
-        for line in raced(of, jobs, warmup, float(limit[:-1]) * SECONDS[limit[-1]] if limit else math.inf):
+        contest = Race(directory, plan, [*(n for n in LOOKS if n < seeds), seeds])
+        say(f"{directory} has {counted(len(contest.rows), 'run')}")
+        for line in raced(
+            contest, jobs, warmup, float(limit[:-1]) * SECONDS[limit[-1]] if limit else math.inf
+        ):
             say(line)
-    now = standing(of)
-    notes = [*doubts(of.by_seed(metric)), *lines_if(jobs > 1, "--jobs: what runs side by side has no order")]
+    now = standing(contest)
+    notes = [
+        *doubts(contest.by_seed(metric)),
+        *lines_if(jobs > 1, "--jobs: what runs side by side has no order"),
+    ]
     shown = now.drop(columns=["more", "least", "going", "why"]).reset_index()
     if format == "json":
-        put_json(answer=answer(of, now, null), rows=records(shown), notes=notes, csv=str(of.table))
+        put_json(answer=answer(contest, now, null), rows=records(shown), notes=notes, csv=str(contest.table))
     else:
-        put("\n".join(answer(of, now, null)) + "\n")
+        put("\n".join(answer(contest, now, null)) + "\n")
         print_table(shown.map(lambda x: f"{x:.5g}" if x == x and type(x) is float else x), format)
-        put(of.table)
+        put(contest.table)
         for line in notes:
             say(line)
     raise typer.Exit(next(code for verdict, code in CODES.items() if verdict in {*now["verdict"]}))

@@ -20,8 +20,9 @@ def read(out: Path, metric: str, source: str) -> float | None:
             return [float(row[metric]) for row in csv.DictReader(text.splitlines()) if row.get(metric)][-1]
     except (OSError, ValueError, IndexError):
         return None
-    named = rf"(?<![\w./-]){re.escape(metric)}[\"']?[ \t]*[:=][ \t]*[\"']?"
-    line = rf"{named}({NUMBER}|null)[\"']?[ \t]*(?:$|[,}}\]])"
+    name = re.escape(metric)
+    key = rf"[\"']{name}[\"'][ \t]*:|(?<![\w./\"'-]){name}[ \t]*[:=](?=[^,}}\]\n]*$)"
+    line = rf"(?:{key})[ \t]*[\"']?({NUMBER}|null)[\"']?[ \t]*(?:$|[,}}\]])"
     return _last(text, line if not source or source.endswith(FILES) else source)
 
 

@@ -46,7 +46,7 @@ def test_a_finding_by_hand():
     )
     assert mean == (
         "Whether mean costs or saves anything against concatenating the heads is undecided"
-        " (−0.038 to 0.038 nats): its interval holds 0 and reaches beyond the margin."
+        " (−0.038 to 0.038 nats): noise, as its interval holds 0 and reaches beyond the margin."
     )
     equal = answer(compared(rows(), margin=0.05), []).findings[1]
     assert equal == "Mean and concat differ by less than 0.05 nats: 0.000 (−0.038 to 0.038)."

@@ -226,8 +226,8 @@ def test_sentences_by_hand():
     worse, mean = sentences(compared(table(*hand_worked()), records=[make_record(primary=primary)]))
     assert worse == lead
     assert mean == (
-        "Whether mean costs or saves anything against concat is undecided (−0.038 to 0.038 nats): its"
-        " interval holds 0 and reaches beyond the margin."
+        "Whether mean costs or saves anything against concat is undecided (−0.038 to 0.038 nats): noise,"
+        " as its interval holds 0 and reaches beyond the margin."
     )
     turned = compared(table(*hand_worked()), baseline={"fusion": "sum"}, where=["fusion!=mean"])
     assert sentences(turned)[0].startswith("Concat saves 0.250 nats (0.1")
@@ -381,10 +381,10 @@ def test_a_variant_that_diverges_more_is_not_called_better_or_equivalent():
     result = compared(table(*better))
     row = by_fusion(result)["sum"]
     assert (row["n"], row["diverged"], row["verdict"], row["p"] < 0.05) == (3, 1, "undecided", True)
-    assert row["why"] == "it diverged on 1 more seed than its baseline"
+    assert row["why"] == "diverged, as it did on 1 more seed than its baseline"
     assert row["mean"] == pytest.approx((2.30 + 2.41 + 2.50) / 3) and pd.isna(row["more_seeds"])
     assert "3 + 1 diverged" in full_table(result, "exploratory")["n"].tolist()
-    assert "saves 0" not in sentences(result)[0] and "diverged on 1 more seed" in sentences(result)[0]
+    assert "saves 0" not in sentences(result)[0] and "did on 1 more seed" in sentences(result)[0]
     assert any("seed=3" in note and "step 7" in note for note in texts(result.notes))
 
     worse = [*variant((2.0, 2.1, 2.2, 2.3), **CONCAT), *variant((2.5, 2.61, 2.7), **SUM), lost]

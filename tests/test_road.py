@@ -91,7 +91,7 @@ def test_every_sentence_has_a_subject_and_a_reason():
     """Also of arms that differ in the tuned rate alone, and of three seeds."""
     rows = drawn(4, seeds=3, effect=1)
     three = compared(rows)
-    assert all("too few seeds for a verdict, 3 of at least 6" in line for line in answer(three, []).findings)
+    assert all("3 of 6 seeds, too few for a verdict" in line for line in answer(three, []).findings)
     rates = (
         drawn(4, effect=1).query("fusion != 'mean'").assign(fusion="concat", tuned="train.lr", role="tuned")
     )

@@ -70,7 +70,7 @@ def test_it_is_short(rows: pd.DataFrame, most: int):
 def test_undecided_differences_are_no_numbers_to_quote_and_verdicts_name_who():
     result = compared(study(*fusions(3), effect=0.001, sd=0.03), margin=0.001)
     shown = short_table(result)
-    undecided = shown[shown["verdict"] == "undecided"]
+    undecided = shown[shown["verdict"] == "undecided: noise"]
     assert len(undecided) and undecided[DIGITS].str.fullmatch(r"~ \[-?\d\.\d{4}, -?\d\.\d{4}\]").all()
     above, _ = around(result, [])
     for name in undecided["variant"]:
@@ -143,3 +143,17 @@ def test_a_study_with_looks_left_names_the_command_that_goes_on():
     record = with_contrasts(record, few)
     _, below = around(compared(few, records=[record]), [record])
     assert below == ["The study goes on with what is undecided: `ablate run study=fusion heads=4`."]
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "effect", "said"),
+    [
+        (1000, 0.0, "equivalent"),
+        (10, 0.0, "undecided: untrained"),  # 2 is beyond the middle of 1 and ln 10
+        (10, 0.03, "worse"),
+    ],
+)
+def test_equivalence_of_models_nearer_to_guessing_than_to_counting_is_withheld(vocabulary, effect, said):
+    rows = study(*fusions(1), effect=effect, ngram_val_loss=1.0, ngram_order=2, vocab=vocabulary)
+    result = compared(rows)
+    assert short_table(result)["verdict"].tolist()[1] == said and result.findings[0].more_seeds is None

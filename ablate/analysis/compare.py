@@ -2,7 +2,7 @@
 the result."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -41,6 +41,7 @@ NUMBERS = (
     *("look", "last_look", "verdict", "why", "differs", "same_class"),
 )
 WHOLE = ("pairs", "more_seeds", "look", "last_look")
+UNTRAINED = "untrained, as both are nearer to guessing than to counting"
 BASELINE, NO_BASELINE = "baseline", "no baseline"  # why a row has no verdict
 PLANNED, EXPLORATORY = "planned", "exploratory"  # the two families
 
@@ -408,8 +409,9 @@ def _findings(
 ) -> list[Finding]:
     pairs = [(one.contrast.variant, one.contrast.baseline) for one in cases]
     apart, alike = differing(variants, pairs), same_classes(variants, pairs)
+    untrained = {*np.flatnonzero(notes.untrained(variants)).tolist()}
     verdicts = [
-        _verdict(variants, one, differs, margin, waiting, records)
+        _verdict(variants, one, differs, margin, waiting, records, untrained)
         for one, differs in zip(cases, apart, strict=True)
     ]
     findings, more_seeds = [], _more_seeds(variants, cases, verdicts, margin) if not waiting else {}
@@ -458,6 +460,7 @@ def _more_seeds(
         at
         for at, one in enumerate(cases)
         if verdicts[at][0] == stats.UNDECIDED and not (one.last or one.more.sum()) and one.number("p") >= 0
+        if verdicts[at][1] != UNTRAINED
     ]
     if variants.higher_is_better is None or not open_:
         return {}
@@ -476,8 +479,10 @@ def _verdict(
     margin: float,
     waiting: Mapping[str, str],
     records: Sequence[StudyRecord],
+    untrained: Set[int],
 ) -> tuple[str, str]:
-    """The verdict, empty where there is nothing to judge, and why there is none or why it is undecided."""
+    """The verdict, empty where there is nothing to judge, and why there is none or why it is undecided, in a
+    few words before a comma. untrained: variants, by their indices."""
     contrast, unit, more = one.contrast, variants.unit, int(one.more.sum())
     sides = [values for _, values in one.sides]
     count = min(np.isfinite(v).sum() for v in sides) if one.groups else np.isfinite(one.difference).sum()
@@ -498,15 +503,19 @@ def _verdict(
         (study in waiting, f"the study is not finished: {waiting.get(study)}"),
         (
             more and decides and low == low and one.verdict == stats.UNDECIDED,
-            f"{side} diverged on {counted(abs(more), 'more seed')} than {other}",
+            f"diverged, as {side} did on {counted(abs(more), 'more seed')} than {other}",
         ),
         (count < 2, f"{'one' if count else 'no'} paired {unit}"),
         (variants.crossed or variants.folds, f"{shared}, so they are not independent"),
         (low != low, f"{constant} {f'at every {unit}' if variants.paired else 'in every run'}"),
-        (count < FEWEST, f"too few {unit}s for a verdict, {count} of at least {FEWEST}"),
+        (count < FEWEST, f"{count} of {FEWEST} {unit}s, too few for a verdict"),
+        (
+            one.verdict not in (stats.BETTER, stats.WORSE) and untrained >= {at for _, at in contrast.sides},
+            UNTRAINED,
+        ),
         (one.verdict != stats.UNDECIDED, ""),
         (decides, "say which way is better: --lower-is-better or --higher-is-better"),
-        (True, f"its interval holds 0{reaches}"),
+        (True, f"noise, as its interval holds 0{reaches}"),
     ):
         if holds:
             return (stats.UNDECIDED, why) if why else (one.verdict, "")

@@ -56,6 +56,15 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
     yield from (Note(text, "doubt", brief) for text, brief in doubts)
 
 
+def untrained(variants: Variants) -> stats.Array:
+    """(C,) which are nearer to guessing than to counting; none by a metric that counting has not."""
+    if variants.is_foreign or variants.metric not in COUNTING:
+        return np.zeros(len(variants.table), bool)
+    figures = variants.table.reindex(columns=[COUNTING[variants.metric], "vocab"])
+    counting, vocabulary = (pd.to_numeric(figures[name], errors="coerce").astype(float) for name in figures)
+    return np.asarray(variants.mean > (counting + np.log(vocabulary)) / 2)
+
+
 def chosen_rows(where: Sequence[str], rows: pd.DataFrame, metric: str) -> list[Note]:
     """A line on the rows that were asked for: a doubt if they were chosen by their seed or their result."""
     columns = [*map(str, rows.columns)]

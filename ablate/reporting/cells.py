@@ -1,5 +1,6 @@
 """The table of a comparison for readers, a row a contrast, and how its cells are written."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -92,9 +93,10 @@ def numbers_of_seeds(table: pd.DataFrame) -> list[str]:
 
 
 def verdicts(table: pd.DataFrame) -> list[str]:
-    """The verdict of each row or, where there is nothing to judge, why."""
-    pairs = zip(table["verdict"], table["why"], strict=True)
-    return [verdict or why.partition(":")[0] for verdict, why in pairs]
+    """The verdict of each row, if it is undecided with the reason in a few words; where there is nothing to
+    judge, why."""
+    short = [re.split("[,:]", why)[0] for why in table["why"]]
+    return [": ".join(filter(None, pair)) for pair in zip(table["verdict"], short, strict=True)]
 
 
 def difference(row: Mapping[Any, Any], digits: str = DIGITS) -> str:

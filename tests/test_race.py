@@ -302,6 +302,15 @@ def test_another_race_is_refused_and_the_first_one_kept(tmp_path):
     (tmp_path / "t.py").write_text("pass")
     assert "another race, with other scripts" in refusal(*both, cwd=tmp_path)
     assert rows(tmp_path) == before
+    (tmp_path / "t.py").write_text("")
+    (tmp_path / "runs/races/a-b/results.csv").write_text("by hand\n1\n")
+    assert "results.csv: can't be read (it has other columns)" in refusal(*both, cwd=tmp_path)
+
+
+@pytest.mark.slow
+def test_what_always_diverges_ends_at_the_first_look(tmp_path):
+    out = race(side(5), "echo loss: nan; : {seed}", *LOWER, cwd=tmp_path, code=12)
+    assert "6 of at most 24 pairs" in out and "unequal numbers of seeds" in out and "inf" not in out
 
 
 # --- kill -9 ------------------------------------------------------------------------------------------

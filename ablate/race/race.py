@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 from ablate.config.rules import ConfigError
-from ablate.files.atomic import StoreError, explained, make_once, read_json, write_atomically
+from ablate.files.atomic import StoreError, explained, garbled, make_once, read_json, write_atomically
 from ablate.files.owned import Mark, remove_tree
 from ablate.phrases import joined
 from ablate.race.metric import LOG, named, printed, read
@@ -47,7 +47,10 @@ class Race:
                 way_out = "give its commands other names with -n, or move that directory away"
                 raise StoreError(f"{directory} has another race, with other {joined(other)}; {way_out}")
             looks = before["looks"]
-            self.rows = pd.read_csv(self.table, dtype=str, keep_default_na=False).to_dict("records")
+            rows = pd.read_csv(self.table, dtype=str, keep_default_na=False)
+            if [*rows] != self.columns:
+                raise garbled(self.table, "it has other columns")
+            self.rows = rows.to_dict("records")
         self.look_at(looks)
         end_all(directory)
 

@@ -12,7 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ablate.lazy import F, Tensor, constant, torch
+from ablate.lazy import F, Tensor, torch
+from ablate.model.parts import constant
 
 
 class Mask(ABC):

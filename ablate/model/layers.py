@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablate.lazy import constant
+from ablate.model.parts import constant
 from ablate.model.spec import STD, AttentionSpec, ModelSpec
 
 

@@ -14,6 +14,9 @@ from ablate.config.identity import identity_keys
 from ablate.config.rules import as_value
 from ablate.lazy import F, Module, Tensor, nn, torch
 
+# Of a function: the tensor that it makes is made once, for all layers and steps, and not in a captured step.
+constant = functools.lru_cache(64)
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeadShape:

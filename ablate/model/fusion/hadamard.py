@@ -2,10 +2,10 @@ import math
 from typing import Any
 
 from ablate.config.rules import ConfigError
-from ablate.lazy import Tensor, constant, torch
+from ablate.lazy import Tensor, torch
 from ablate.model.fusion import register
 from ablate.model.fusion.concat import Concat
-from ablate.model.parts import HeadShape, Options
+from ablate.model.parts import HeadShape, Options, constant
 
 
 @register("hadamard")

@@ -2,9 +2,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ablate.lazy import Tensor, constant, torch
+from ablate.lazy import Tensor, torch
 from ablate.model.fusion import Fusion, Normalized, always, register
-from ablate.model.parts import HeadShape
+from ablate.model.parts import HeadShape, constant
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 from typing import Any
 
-from ablate.lazy import Tensor, constant, torch
+from ablate.lazy import Tensor, torch
 from ablate.model.attend import Mask, visible_under
-from ablate.model.parts import HeadShape
+from ablate.model.parts import HeadShape, constant
 from ablate.model.scores import Scores, register
 
 

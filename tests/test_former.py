@@ -19,7 +19,8 @@ from ablate.execution.trained import load_model
 from ablate.files.atomic import file_digest
 from ablate.files.reading import left_out
 from ablate.store.columns import FORMER_DEFAULTS, csv_text
-from tests.helpers import QUICK, call_cli, compared, make_config, reseal
+from ablate.store.record import as_plain, read_record
+from tests.helpers import QUICK, call_cli, compared, make_config, make_record, reseal
 from tests.synthetic import small_study
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -107,6 +108,15 @@ def test_a_model_of_before_is_loaded_if_it_is_one_of_today(tmp_path):
         else:
             with pytest.raises(ConfigError, match="kv_rank=8: kv_rank is gone; keys and values"):
                 load_model(directory)
+
+
+def test_a_study_of_before_is_read_without_what_is_gone():
+    now = as_plain(make_record(name="mine", kind="grid", typed=["-m", "seed=0,1"]))
+    of_before = now | {"machine": {"threads": 1, "linear": "mkl"}, "fixed": {"match_by": "mlp", "kv_rank": 8}}
+    record = read_record(of_before | {"typed": ["-m", "train.translate=false", "seed=0,1"]})
+    assert record == read_record(now | {"fixed": {"kv_rank": 8}}) and record.typed == ["-m", "seed=0,1"]
+    with pytest.raises(ConfigError, match=r"^study\.kind=ladder is gone; "):
+        read_record(of_before | {"kind": "ladder", "rungs": []})
 
 
 def test_a_config_keeps_what_is_not_gone():

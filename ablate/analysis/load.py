@@ -14,6 +14,7 @@ import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_table
 from ablate.config.rules import ConfigError
+from ablate.files.reading import left_out
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
 from ablate.store.frames import REHEARSAL, SIMULATED, as_texts, frame, is_foreign, without_gone
@@ -119,7 +120,7 @@ def load(targets: Sequence[str], metric: str | None = None, *, runs: bool = Fals
     kept = {at: part for at, part in enumerate(parts) if len(part)} or dict(enumerate(parts))
     rows = pd.concat(kept, names=["source"]).reset_index("source").reset_index(drop=True)
     if rows.empty:
-        raise ConfigError("no runs yet; ablate run makes one")
+        raise ConfigError("; ".join(left_out()) or "no runs yet; ablate run makes one")
     rows, lines = _once(rows.drop(columns="source"), rows["source"])
     return Results(rows, sources, [*_rehearsed(rows), *notes, *lines])
 

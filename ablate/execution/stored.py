@@ -10,14 +10,14 @@ from typing import Any
 
 from ablate.config.conditions import column_for
 from ablate.config.read import read
-from ablate.config.rules import ConfigError, as_override, as_text, line_on
+from ablate.config.rules import ConfigError, as_override, line_on
 from ablate.config.schema import RunConfig
 from ablate.data import tokenizers
 from ablate.data.corpus import Corpus, open_corpus
 from ablate.data.tokenizers import Tokenizer
 from ablate.execution.run import PlacedRun, Run, prepare
 from ablate.store import lease, provenance
-from ablate.store.columns import FORMER_DEFAULTS, Row
+from ablate.store.columns import FORMER_DEFAULTS, Row, was_default
 from ablate.store.run_files import (
     Damaged,
     checkpoints,
@@ -73,10 +73,7 @@ def config_without_gone(config: Mapping[str, Any], path: str = "") -> dict[str, 
         name = path if key == "options" else f"{path}.{key}" if path else key
         if not (line := line_on(name)):
             kept[key] = config_without_gone(value, name) if isinstance(value, Mapping) else value
-        elif (column := column_for(name)) in FORMER_DEFAULTS and as_text(value) not in (
-            "",
-            FORMER_DEFAULTS[column],
-        ):
+        elif column_for(name) in FORMER_DEFAULTS and not was_default(name, value):
             raise ConfigError(f"{name}={as_override(value)}: {line}")
     return kept
 

@@ -2,8 +2,7 @@
 
 The formulations differ only in speed. The fused one is PyTorch's kernel, which never stores a whole attention
 pattern; the unfused one is matrix products and a softmax. In bfloat16 on a CPU the fused kernel can take five
-times as long as in float32, so the third calls it in float32, and the choice has to be timed. Attention is
-always given its mask explicitly.
+times as long as in float32, so the third calls it in float32. Attention is always given its mask explicitly.
 
 legend: B batch, H heads, T time of the queries, S time of the keys and values, K key width, V value width.
 """
@@ -17,10 +16,7 @@ from ablate.model.parts import constant
 
 
 class Mask(ABC):
-    @property
-    def constant(self) -> bool:
-        """Whether the mask is the same for all batches with these T and S."""
-        return True
+    constant: bool = True  # whether the mask is the same for all batches with these T and S
 
     @abstractmethod
     def visible(self, queries: int, sources: int, device: "torch.device | None" = None) -> Tensor:
@@ -59,10 +55,7 @@ class PaddingMask(Mask):
 
     mask: Mask
     padding_mask_BS: Tensor
-
-    @property
-    def constant(self) -> bool:
-        return False
+    constant = False
 
     def visible(self, queries: int, sources: int, device: "torch.device | None" = None) -> Tensor:
         """(B, 1, T, S), or (B, 1, 1, S) if every query sees the same."""
@@ -76,25 +69,22 @@ CAUSAL, EVERYTHING = Causal(), Everything()
 Attend = Callable[[Tensor, Tensor, Tensor, Mask, float, float], Tensor]
 
 
-def fused(
-    q_BHTK: Tensor,
-    k_BHSK: Tensor,
-    v_BHSV: Tensor,
-    mask: Mask,
-    dropout: float,
-    scale: float,
-    kernel: Callable[..., Tensor] | None = None,
-) -> Tensor:
-    """softmax(scale·QKᵀ) V of each head, over the positions that the mask shows: (B, H, T, V).
+def by_kernel(kernel: Callable[..., Tensor]) -> Attend:
+    """softmax(scale·QKᵀ) V of each head, over the positions that the mask shows: (B, H, T, V). It raises
+    ValueError for a mask that does not fit T and S."""
 
-    Raises ValueError for a mask that does not fit T and S.
-    """
-    kernel = kernel or F.scaled_dot_product_attention
-    T, S = q_BHTK.shape[-2], k_BHSK.shape[-2]
-    if mask == CAUSAL and T == S:  # the same result, from a kernel that needs no mask tensor
-        return kernel(q_BHTK, k_BHSK, v_BHSV, None, dropout, True, scale=scale)
-    visible = None if mask == EVERYTHING else visible_under(mask, T, S, q_BHTK.device)
-    return kernel(q_BHTK, k_BHSK, v_BHSV, visible, dropout, False, scale=scale)
+    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float, scale: float) -> Tensor:
+        T, S = q.shape[-2], k.shape[-2]
+        if mask == CAUSAL and T == S:  # the same result, from a kernel that needs no mask tensor
+            return kernel(q, k, v, None, dropout, True, scale=scale)
+        visible = None if mask == EVERYTHING else visible_under(mask, T, S, q.device)
+        return kernel(q, k, v, visible, dropout, False, scale=scale)
+
+    return attend
+
+
+# By name, since it loads torch.
+fused = by_kernel(lambda *inputs, scale: F.scaled_dot_product_attention(*inputs, scale=scale))
 
 
 def unfused(
@@ -127,11 +117,7 @@ def _hidden(mask: Mask, T: int, S: int, dtype: "torch.dtype", device: "torch.dev
 
 
 _kept_hidden = constant(_hidden)
-
-
-@constant
-def _kept_visible(mask: Mask, T: int, S: int, device: "torch.device") -> Tensor:
-    return mask.visible(T, S, device)
+_kept_visible = constant(lambda mask, T, S, device: mask.visible(T, S, device))
 
 
 def in_float32(attend: Attend) -> Attend:

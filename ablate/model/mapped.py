@@ -7,18 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.model.attend import FORMULATIONS, Attend, Mask, fused, in_float32
-
-
-def folded(
-    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Mask, dropout: float, scale: float
-) -> Tensor:
-    """As `fused`."""
-
-    def kernel(*inputs: Any, scale: float) -> Tensor:
-        return _Folded.apply(*inputs, scale)  # pyright: ignore[reportReturnType]
-
-    return fused(q_BHTK, k_BHSK, v_BHSV, mask, dropout, scale, kernel)
+from ablate.model.attend import FORMULATIONS, Attend, by_kernel, fused, in_float32
 
 
 class _Folded(torch.autograd.Function):
@@ -55,5 +44,10 @@ class _Folded(torch.autograd.Function):
         return read.unflatten(0, (members, -1)), 0
 
 
+def _kernel(*inputs: Any, scale: float) -> Tensor:
+    return _Folded.apply(*inputs, scale)  # pyright: ignore[reportReturnType]
+
+
+folded = by_kernel(_kernel)
 # What takes the place of a formulation within torch.func.vmap.
 MAPPED: dict[Attend, Attend] = {fused: folded, FORMULATIONS["float32"]: in_float32(folded)}

@@ -69,9 +69,8 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
         decoder = (one + 1) * model.layers
         writers = {"decoder": decoder, "encoder": one * encoder_layers, "cross": decoder}
     at = {kind: _attention(config, count) for kind, count in writers.items()}
-    for kind in writers if config.at != "all" else ():
-        if kind != config.at:
-            at[kind] = dataclasses.replace(at[kind], **standard(model.d_model, STANDARD_HEADS))
+    for kind in {*writers} - {config.at} if config.at != "all" else ():
+        at[kind] = dataclasses.replace(at[kind], **standard(model.d_model, STANDARD_HEADS))
     if model.two_texts:
         _check_cross(config, at["cross"])
     return ModelSpec(

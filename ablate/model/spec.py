@@ -165,11 +165,9 @@ class ModelSpec:
     def with_chosen(self, **changes: Any) -> "ModelSpec":
         """The spec with these fields changed in the attentions that the keys of a config apply to."""
         fields = {"decoder": "attention", "encoder": "encoder", "cross": "cross"}
-        return replace(
-            self,
-            **{
-                fields[kind]: replace(spec, **changes)
-                for kind, (spec, _) in self.kinds.items()
-                if self.at in ("all", kind)
-            },
-        )
+        changed = {
+            fields[kind]: replace(spec, **changes)
+            for kind, (spec, _) in self.kinds.items()
+            if self.at in ("all", kind)
+        }
+        return replace(self, **changed)

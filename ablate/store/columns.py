@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Any, Literal
 
+from ablate.config.conditions import column_for
+from ablate.config.rules import as_text
+
 Row = dict[str, Any]
 
 
@@ -218,6 +221,12 @@ FORMER_DEFAULTS = {
     "long": "",
 }
 _BY_NAME = {column.name: column for column in TABLE}
+
+
+def was_default(key: str, value: Any) -> bool:
+    """Whether a key is gone and this value, plain or as text, was its default, so that it says nothing."""
+    column = column_for(key)
+    return column in FORMER_DEFAULTS and as_text(value) in ("", FORMER_DEFAULTS[column])
 
 
 def column_named(name: str) -> Column:

@@ -26,7 +26,7 @@ from ablate.analysis.foreseen import foreseen
 from ablate.analysis.looks import stand
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of, settled
 from ablate.analysis.variant import Variant, varying
-from ablate.analysis.variants import Variants, counted_only, mixed_marks, project, settings_of
+from ablate.analysis.variants import Variants, project, settings_of
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
@@ -143,12 +143,15 @@ def compare(
     variants = project(chosen, metric, question, better=direction(metric, question.higher_is_better))
     if clash := [name for name in variants.shown if name in (*NUMBERS, "n", "mean", "sd", "baseline")]:
         raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
-    contrasts, missing = _contrasts(variants, question, records, chosen, every)
+    several = {*variants.table["fusion"]} > {STANDARD_FUSION}
+    baseline = question.baseline or ({"fusion": STANDARD_FUSION} if several else None)
+    contrasts, missing = _contrasts(variants, question, baseline, records, chosen, every)
     waiting = _waiting(every, records)
-    judged = _judged(variants, contrasts, records, margin, _unplanned_before(every, question, variants))
+    before = _unplanned_before(every, question, baseline, variants)
+    judged = _judged(variants, contrasts, records, margin, before)
     counted_ones = _that_count(variants, judged, records)
     findings = _findings(variants, judged, margin, waiting, records)
-    nothing = "" if contrasts else why_nothing(variants, _baseline(variants, question))
+    nothing = "" if contrasts else why_nothing(variants, baseline)
     names, runs = variants.names, dict(zip(variants.names, variants.table["run_id"], strict=True))
     arms = {run_id: name for record in records for run_id, name in record.arm_of.items()}
     of_run = {c: arms[run] for c, ids in enumerate(variants.run_ids) for run in ids if run in arms}
@@ -184,7 +187,7 @@ def compare(
         *taken,
         *left_out,
         *notes.of_studies(records, missing, every),
-        *mixed_marks(counted_ones, sides, mixed=question.mixed),
+        *notes.mixed_marks(counted_ones, sides, mixed=question.mixed),
         *notes.of_units(counted_ones, findings, nothing),
         *notes.of_values(counted_ones),
         *notes.of_rows(chosen, metric, variants.shown),
@@ -199,6 +202,7 @@ def compare(
 def _contrasts(
     variants: Variants,
     question: Question,
+    baseline: Mapping[str, Any] | None,
     records: Sequence[StudyRecord],
     chosen: pd.DataFrame,
     every: pd.DataFrame,
@@ -212,19 +216,14 @@ def _contrasts(
         pairs = pair_up(variants, asked, free=tuned_columns(variants))
         found, missing = [one for one in found if (one.variant, one.baseline) in pairs], []
     # Two studies may have declared the same: then each has its own.
-    return [*found, *unplanned(variants, _baseline(variants, question), found)], missing
+    return [*found, *unplanned(variants, baseline, found)], missing
 
 
-def _baseline(variants: Variants, question: Question) -> Mapping[str, Any] | None:
-    """What variants are compared with that no study pairs; None if nothing says so."""
-    several = {*variants.table["fusion"]} > {STANDARD_FUSION}
-    return question.baseline or ({"fusion": STANDARD_FUSION} if several else None)
-
-
-def _unplanned_before(every: pd.DataFrame, question: Question, variants: Variants) -> int:
+def _unplanned_before(
+    every: pd.DataFrame, question: Question, baseline: Mapping[str, Any] | None, variants: Variants
+) -> int:
     """How many pairs the baseline makes among all rows, where some were chosen: choosing rows makes no family
     smaller."""
-    baseline = _baseline(variants, question)
     if not question.where or variants.is_foreign or not baseline:
         return 0
     with contextlib.suppress(ConfigError):
@@ -397,7 +396,9 @@ def _that_count(variants: Variants, cases: Sequence[_Case], records: Sequence[St
             reach[c] = max(reach[c], int(one.number("seeds")), looks.at[0])
     places = {str(seed): at for at, seed in enumerate(looks.seeds)}
     place_S = np.array([places.get(seed, looks.at[-1]) for seed in variants.seeds["seed"]])
-    return counted_only(variants, place_S < np.where(reach, reach, reach.max(initial=looks.at[0]))[:, None])
+    counts_CS = place_S < np.where(reach, reach, reach.max(initial=looks.at[0]))[:, None]
+    values, lost = np.where(counts_CS, variants.values, np.nan), variants.diverged & counts_CS
+    return replace(variants, values=values, diverged=lost)
 
 
 def _findings(

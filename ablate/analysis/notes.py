@@ -14,12 +14,12 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.finding import Finding
 from ablate.analysis.variant import FACTORS
-from ablate.analysis.variants import USABLE, Variants, row_in_words
+from ablate.analysis.variants import PROGRAM, USABLE, Variants
 from ablate.config.conditions import Condition
-from ablate.config.rules import as_text
+from ablate.config.rules import ConfigError, as_text
 from ablate.phrases import Note, counted, first_few, joined, lines_if
 from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, of_role
-from ablate.store.frames import is_empty, is_foreign
+from ablate.store.frames import is_empty, is_foreign, row_in_words
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
@@ -108,6 +108,42 @@ def of_studies(records: Sequence[StudyRecord], missing: Sequence[str], rows: pd.
             ),
         )
     yield from (Note(text, "doubt", brief) for text, brief in doubts)
+
+
+def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]], *, mixed: bool = False) -> list[Note]:
+    """Doubts about marks that differ between the sides of contrasts, each given by its variants. Words count
+    wherever the two runs of a pair differ, numbers only if each side has one of its own. Raises ConfigError,
+    unless mixed, where two sides have no kind of PROGRAM in common."""
+    notes = []
+    for column, kinds_CS in variants.marks.items():
+        apart, pairs = 0, 0
+        of_numbers = (
+            pd.to_numeric(pd.Series(np.unique(kinds_CS[variants.ran])), errors="coerce").notna().all()
+        )
+        for one, other in ((a, b) for first, *rest in contrasts for a in (first,) for b in rest):
+            sides = [{*kinds_CS[at][variants.ran[at]]} for at in (one, other)]
+            disjoint = not sides[0] & sides[1]
+            kinds = [first_few([kind or "unknown" for kind in sorted(side)]) for side in sides]
+            if disjoint and column in PROGRAM and not mixed:
+                raise ConfigError(
+                    f"{variants.names[one]} was trained under {column} {kinds[0]},"
+                    f" {variants.names[other]} under {kinds[1]}, so their difference is also one of these;"
+                    " train one of them again where the other was (force=true), or allow it with --mixed"
+                )
+            both = variants.ran[one] & variants.ran[other]
+            differ = both & (kinds_CS[one] != kinds_CS[other])
+            if not variants.paired:
+                both = differ = np.array([disjoint])
+            if column in PROGRAM or not of_numbers or (disjoint and max(map(len, sides)) == 1):
+                apart, pairs = apart + int(differ.sum()), pairs + int(both.sum())
+        if apart:
+            every = first_few(sorted({*kinds_CS[variants.ran]} - {""}))
+            where = "" if apart == pairs else f" in {apart} of {counted(pairs, 'pair')}"
+            text = (
+                f"{column} ({every}) differs{where} between what is compared: a difference may be its doing"
+            )
+            notes.append(Note(text, "doubt", f"{column} differs, too"))
+    return notes
 
 
 def of_units(variants: Variants, findings: Sequence[Finding], nothing: str) -> Iterator[Note]:

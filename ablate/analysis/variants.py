@@ -8,8 +8,8 @@ The unit is what was trained. If runs have several rows each, as of documents or
 their mean within the run. Without any seed the rows are what was sampled, as tasks are.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from ablate.analysis.stats import Array, moments
 from ablate.analysis.variant import Variant, distinguishing, variants_of
 from ablate.config.rules import ConfigError, as_text, did_you_mean
 from ablate.config.schema import PARTS
-from ablate.phrases import Note, counted, first_few, joined, option
+from ablate.phrases import counted, joined, option
 from ablate.store.columns import (
     COLUMNS,
     CONFIG_COLUMNS,
@@ -42,6 +42,7 @@ from ablate.store.frames import (
     is_numeric,
     is_simulated,
     option_names,
+    row_in_words,
     with_options,
 )
 
@@ -281,12 +282,6 @@ def identified(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["seed"].notna() | rows["status"].isin(RESULTS)]
 
 
-def row_in_words(row: Mapping[Hashable, Any], columns: Iterable[str]) -> str:
-    """The values of a row in these columns, as far as there are any: fusion=sum heads=4."""
-    texts = {column: as_text(row.get(column)) for column in columns}
-    return " ".join(f"{column}={text}" for column, text in texts.items() if text)
-
-
 # --- what a row is ------------------------------------------------------------------------------------
 
 
@@ -481,45 +476,3 @@ def _refuse_mixed_parts(keyed: pd.DataFrame, settings: Sequence[str]) -> None:
                 f"{name}: its rows come from {len(values)} versions of its code, so they make no mean: parts"
                 f" {short}; force=stale runs the older ones again, or allow it with --mixed"
             )
-
-
-def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]], *, mixed: bool = False) -> list[Note]:
-    """Doubts about marks that differ between the sides of contrasts, each given by its variants. Words count
-    wherever the two runs of a pair differ, numbers only if each side has one of its own. Raises ConfigError,
-    unless mixed, where two sides have no kind of PROGRAM in common."""
-    notes = []
-    for column, kinds_CS in variants.marks.items():
-        apart, pairs = 0, 0
-        of_numbers = (
-            pd.to_numeric(pd.Series(np.unique(kinds_CS[variants.ran])), errors="coerce").notna().all()
-        )
-        for one, other in ((a, b) for first, *rest in contrasts for a in (first,) for b in rest):
-            sides = [{*kinds_CS[at][variants.ran[at]]} for at in (one, other)]
-            disjoint = not sides[0] & sides[1]
-            kinds = [first_few([kind or "unknown" for kind in sorted(side)]) for side in sides]
-            if disjoint and column in PROGRAM and not mixed:
-                raise ConfigError(
-                    f"{variants.names[one]} was trained under {column} {kinds[0]},"
-                    f" {variants.names[other]} under {kinds[1]}, so their difference is also one of these;"
-                    " train one of them again where the other was (force=true), or allow it with --mixed"
-                )
-            both = variants.ran[one] & variants.ran[other]
-            differ = both & (kinds_CS[one] != kinds_CS[other])
-            if not variants.paired:
-                both = differ = np.array([disjoint])
-            if column in PROGRAM or not of_numbers or (disjoint and max(map(len, sides)) == 1):
-                apart, pairs = apart + int(differ.sum()), pairs + int(both.sum())
-        if apart:
-            every = first_few(sorted({*kinds_CS[variants.ran]} - {""}))
-            where = "" if apart == pairs else f" in {apart} of {counted(pairs, 'pair')}"
-            text = (
-                f"{column} ({every}) differs{where} between what is compared: a difference may be its doing"
-            )
-            notes.append(Note(text, "doubt", f"{column} differs, too"))
-    return notes
-
-
-def counted_only(variants: Variants, counts_CS: Array) -> Variants:
-    """The variants without what does not count."""
-    values = np.where(counts_CS, variants.values, np.nan)
-    return replace(variants, values=values, diverged=variants.diverged & counts_CS)

@@ -244,6 +244,12 @@ def at_own_value(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[is_own | as_texts(rows["tuned"]).eq("")]
 
 
+def row_in_words(row: Any, columns: Iterable[str]) -> str:
+    """The values of a row in these columns, as far as there are any: fusion=sum heads=4."""
+    texts = {column: as_text(row.get(column)) for column in columns}
+    return " ".join(f"{column}={text}" for column, text in texts.items() if text)
+
+
 def as_texts(column: pd.Series) -> pd.Series:
     """A column as text, the same for 1, 1.0 and "1", so that rows from any CSV file group together."""
     codes, values = pd.factorize(column)  # there are few values in many rows

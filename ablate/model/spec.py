@@ -1,7 +1,4 @@
-"""Every size of a model, as numbers. Loads no torch.
-
-legend: F fused width.
-"""
+"""Every size of a model, as numbers. Loads no torch."""
 
 import math
 from dataclasses import dataclass, replace
@@ -91,7 +88,7 @@ class AttentionSpec:
 
     @property
     def fused_width(self) -> int:
-        """F."""
+        """The width of what the fusion makes of the heads of a token."""
         return self.slots * self.value_width
 
     def head_shape(self, layer: int = 1) -> HeadShape:

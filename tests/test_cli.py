@@ -515,7 +515,7 @@ def refused(command, monkeypatch):
 
 
 ERRORS = [
-    (KeyError("a\nb"), r"ablate: KeyError: 'a\nb'; this is a fault of ablate's; its traceback is in "),
+    (KeyError("a\nb"), r"ablate: KeyError: 'a\nb'; this is a bug in ablate; its traceback is in "),
     (OSError(28, "No space left", "x.csv"), "ablate: x.csv: No space left; its traceback is in "),
 ]
 

@@ -336,7 +336,7 @@ def test_a_comparison_gives_the_repeated_interval_of_the_look_that_decided():
     (_, sentence, *_) = answer_lines(result, [record])
     assert sentence.endswith("; decided at 4 of at most 12 seeds.")
     (_, words, *_) = answer_lines(compared(frame[frame["seed"] < 3], records=[record]), [record])
-    assert words == "Nothing was tested: the first look is at 4 seeds."
+    assert words == "Nothing was tested: the first interim analysis is at 4 seeds."
     by_itself: Any = compared(frame).table.set_index("fusion").loc["sum"]
     assert by_itself["pairs"] == 5 and pd.isna(by_itself["look"])
     other = dataclasses.replace(record, name="other")

@@ -154,7 +154,7 @@ def test_what_is_no_run_is_never_offered(made: Path):
     for path in no_runs[:-1]:
         done = call_cli("runs", "--delete", path.name, "--force", "--yes", cwd=made)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-        assert f"runs/store/{path.name}: no run of ablate's, so it is not deleted" in done.stderr
+        assert f"runs/store/{path.name}: not a run that ablate made, so it is not deleted" in done.stderr
     assert call_cli("runs", "--delete-study", "single", "--yes", cwd=made).returncode == 0
     assert [contents(path) for path in no_runs] == before
     others = [path for path in (made / "runs/store").iterdir() if path not in no_runs]

@@ -105,7 +105,7 @@ def test_a_study_says_its_phase_and_how_many_runs_there_are_about():
     assert design.costs({})["rates"] == (12, 2 * 2 * (3 + 2 * 2 + 2))
     steep = study(extend=0)
     rows = {one: parabolas(4, concat=0.002, sum=0.002)(one) for one in steep.propose({})}
-    assert steep.phase(rows) == ("rates, round 2 (half-octaves)", "about ", 24)
+    assert steep.phase(rows) == ("rates, round 2 (finer steps)", "about ", 24)
 
 
 MILD = 0.09  # nats per squared octave, so that no half-octaves are tried

@@ -500,7 +500,7 @@ def _verdict(
     shared = f"{variants.folds}s share their training data" if variants.folds else "its seeds are crossed"
     constant = f"{'the same' if one.number('diff') else 'no'} difference"
     for holds, why in (
-        (one.last and not one.number("seeds"), f"the first look is at {first} seeds"),
+        (one.last and not one.number("seeds"), f"the first interim analysis is at {first} seeds"),
         (study in waiting, f"the study is not finished: {waiting.get(study)}"),
         (
             more and decides and low == low and one.verdict == stats.UNDECIDED,

@@ -218,7 +218,7 @@ def in_a_line(error: Exception) -> str:
         from ablate.store.provenance import plugin_files
 
         line, own = error_line(error, {}), error_line(error, plugin_files())
-        line = f"{line}; this is a fault of ablate's" if own == line else f"{own}; mend your method"
+        line = f"{line}; this is a bug in ablate" if own == line else f"{own}; mend your method"
     kept = _keep(error)
     return f"{line}; its traceback is in {kept}" if kept else line
 

@@ -18,7 +18,7 @@ PRESETS = {"model": "tiny", "train": "default", "corpus": "docs"}  # the default
 def of_a_group(group: str, name: str) -> str:
     """The advice for a key that the user's own choice of a group lacks. name: of a choice to begin with."""
     begin = f"defaults: [{name}], without '# @package _global_'"
-    return f"a file of your own in {group}/ has to begin with one of ablate's, as {begin}"
+    return f"a file of your own in {group}/ has to begin with a config of ablate, as {begin}"
 
 
 @functools.cache

@@ -310,7 +310,7 @@ _STATUSES = (*Status,)
 def fault_of(row: Row) -> str:
     """Why ablate can't have written this row, which a reader would trip over; empty if it can."""
     if row["status"] not in _STATUSES or not re.fullmatch("[0-9a-f]{16}", str(row["run_id"])):
-        return "no run_id or status of ablate's"
+        return "no run_id or status that ablate writes"
     if row["status"] in RESULTS and row.get("seed") is None:
         return "its seed is missing"
     for name, value in row.items():

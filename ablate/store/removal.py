@@ -47,7 +47,7 @@ def named(store: Store, runs: Sequence[str]) -> list[RemovalCandidate]:
     wanted = dict.fromkeys(_named(store, run, names) for run in runs)
     found = [*_candidates(store, wanted)]
     for name in wanted.keys() - {run.name for run in found}:
-        raise StoreError(f"{store.root / 'store' / name}: no run of ablate's, so it is not deleted")
+        raise StoreError(f"{store.root / 'store' / name}: not a run that ablate made, so it is not deleted")
     return found
 
 

@@ -252,7 +252,7 @@ class Store:
         ]
         if others and not own and not os.path.exists(self.root / "results.csv"):
             raise StoreError(
-                f"{self.root}: {first_few(others)} in its store/ or studies/, and nothing of ablate's; name"
+                f"{self.root}: {first_few(others)} in its store/ or studies/, and nothing of ablate; name"
                 " another directory with --runs"
             )
         alike = [one for one in known if one.casefold() == name.casefold()]

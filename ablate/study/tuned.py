@@ -40,7 +40,9 @@ class Tuned(StudyConfig):
 
     tune: str
     develop: Seeds
-    extend: Annotated[int, AtLeast(0), ErrorText("how many octaves the grid may grow by; use 0, 1, 2, …")]
+    extend: Annotated[
+        int, AtLeast(0), ErrorText("how often the grid may grow by half or twice the rate; use 0, 1, 2, …")
+    ]
     tune_at: Arm = field(default_factory=dict)
     per_level: Mapping[
         str, Annotated[Mapping[str, Arm], ErrorText("write levels, as {tiny: {heads: 4}}")]

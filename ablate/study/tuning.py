@@ -91,7 +91,7 @@ def tune(search: Search, arms: Sequence[Overrides], rows: Rows) -> Found:
     points, halves, number = {arm: grid for arm in arms}, False, 0
     while True:
         number += 1
-        what = "half-octaves" if halves else f"{grid[0]} to {grid[-1]}"
+        what = "finer steps" if halves else f"{grid[0]} to {grid[-1]}"
         runs = [run for arm in arms for run in search.runs(arm, points[arm])]
         waiting = [run for run in runs if run in rows and rows[run]["status"] not in SETTLED]
         if waiting or any(run not in rows for run in runs):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.foreign import read_table
-from ablate.analysis.load import find_source, load
+from ablate.analysis.load import load
 from ablate.config.rules import ConfigError
 from ablate.phrases import texts
 from ablate.store.columns import csv_text
@@ -151,15 +151,6 @@ def test_a_csv_beside_its_study_json_is_the_study(store, command):
     assert command("compare", str(path)) == command("compare", "synthetic")
     Path("latest.csv").symlink_to(path)
     assert load(["latest.csv"]).records == named.records
-
-
-def test_a_study_of_which_there_is_only_a_demonstration_means_that(store):
-    record = store.read_study("synthetic")
-    assert record
-    write_study(store, replace(record, name="book-demo"))
-    assert find_source("book").name == "book-demo"
-    write_study(store, replace(record, name="book"))
-    assert find_source("book").name == "book"
 
 
 @pytest.mark.slow

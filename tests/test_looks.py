@@ -315,7 +315,6 @@ def test_other_seeds_on_the_command_line_have_the_usual_looks(typed):
     assert typed("study=fusion").estimate.record.looks.at == [8, 12, 16, 32]
     assert typed("study=fusion", "seed=0,1,2").estimate.record.looks is None
     assert typed("study=fusion", "seed=range(0,40)").estimate.record.looks.at == [8, 12, 16, 40]
-    assert typed("study=fusion", "size=demo").estimate.record.looks is None
     assert typed("study=fusion", "study.looks=[]").estimate.runs == 128
     first = typed("study=fusion", "seed=range(0,12)", "study.looks=[6,12]").estimate
     assert first.phases["report"] == (24, 48) and first.runs == 24

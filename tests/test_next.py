@@ -155,17 +155,6 @@ def test_what_nobody_named_is_asked_again_with_fresh_seeds():
     assert len(asked(rows.assign(match="params"))) < MOST
 
 
-def test_a_demonstration_leads_to_its_study():
-    (more,) = asked(
-        concat_and_sum(3, 0.3).assign(**ONE_RATE),
-        demonstration=True,
-        study="fusion",
-        typed=["study=fusion", "size=demo", "study.looks=[]", "train.steps=9", "heads=8", "seed=0,1"],
-        **PRIMARY,
-    )
-    assert more.endswith(": `ablate run study=fusion heads=8`.")
-
-
 def test_runs_that_share_no_seed_do_not_pair():
     rows = table({"val_loss": 3.0, "seed": 0}, {"fusion": "sum", "val_loss": 3.1, "seed": 1})
     assert "no two share a seed" in " ".join(lines(compared(rows), []))

@@ -122,13 +122,12 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     }
     low = {name: value for name, value in upper.items() if value < 0.005}
     assert {*low} == {"one - one_bare", "rank - sum"} and low["one - one_bare"] < 0
-    assert f"below 0 for the W_O of one head, and {low['rank - sum']:.3f} for two factors in a sum." in PROSE
+    assert f"below 0 for one head's W_O, and {low['rank - sum']:.3f} for a sum's two factors." in PROSE
     arms = rows("questions")
     concat = arms.groupby("arm")["test_loss"].mean()["concat"]
-    counting = f"counts runs of six tokens ({arms['ngram_loss'].iloc[0]:.3f})"
-    said = f"{counting} beats every variant (concatenation: {concat:.3f})"
-    assert said in PROSE
-    assert arms.groupby("arm")["test_loss"].mean().min() > arms["ngram_loss"].iloc[0]
+    counting = arms["ngram_loss"].iloc[0]
+    said = f"six tokens ({counting:.3f}) beats every variant (concatenation: {concat:.3f})"
+    assert said in PROSE and arms.groupby("arm")["test_loss"].mean().min() > counting
     wide = differences("wide - concat", "test_loss")
     induction = arms[arms["arm"] == "wide"].set_index("seed")["induction"]
     apart = wide[induction.loc[wide.index] > 0.05]
@@ -245,6 +244,13 @@ def test_in_five_of_six_seeds_each_of_four_heads_follows_one_voter():
         follows = one.loc[one.groupby("head")["weight"].idxmax()]
         is_each_one = sorted(follows["voter"]) == [0, 1, 2, 3] and follows["weight"].min() > 0.99
         assert is_each_one == (one["test_acc"].iloc[0] > 0.999), seed
+
+
+def test_how_far_patterns_lie_apart():
+    look = pd.read_csv(RESULTS / "look.csv")
+    first, second = look.groupby(["layer", "run_id"])["value"].max().groupby("layer").mean()
+    assert f"lie {first:.2f} nats apart in layer 1 and {second:.2f} in layer 2" in PROSE
+    assert look["run_id"].nunique() == 6 and f"{look['untrained'].max():.2f}" == "0.00"
 
 
 def test_each_number_of_an_equation_is_one():

@@ -180,7 +180,7 @@ def test_what_levels_may_not_set_is_refused(overrides, changes, line):
 def test_a_study_of_sizes_is_trained_compared_and_repeated(tmp_path):
     steps = "{model:{rung/r2:{heads:5,train.steps:2},rung/r4:{heads:8,train.steps:4}}}"
     quick = ("study.develop=[0]", "study.extend=0", "train.lr=0.006,0.012", "seed=100,101", "train.batch=2")
-    words = ("run", "study=sizes", "size=demo", "name=s", *TEXT, *quick, f"study.per_level={steps}")
+    words = ("run", "study=sizes", "study.looks=[]", "name=s", *TEXT, *quick, f"study.per_level={steps}")
     words += ("train/simulated=losses",)
     words += ("model=rung/r2,rung/r4", "train.eval_every=2", "study.primary=[sum - concat]")
     done = call_cli(*words, cwd=tmp_path)

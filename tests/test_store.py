@@ -309,7 +309,7 @@ def test_rows_that_two_targets_share_count_once_and_those_that_differ_are_refuse
 # --- records of studies ---------------------------------------------------------------------------
 
 NOW = StudyRecord(
-    name="tuned-demo",
+    name="tuned",
     kind="tuned",
     factors={"fusion": ["concat", "sum"], "heads": ["2"], "train.lr": ["0.004", "0.008"]},
     fixed={"corpus.splits": [0.8, 0.1, 0.1], "model.bias": False, "seeds.data": None, "train.steps": 4},
@@ -321,7 +321,6 @@ NOW = StudyRecord(
     margin=0.01,
     declared={"tune": "train.lr", "develop": ["0"], "extend": 0},
     study="tuned",
-    demonstration=True,
     threads=1,
     roles={
         "1100ea93294ee5ec": Role(phase="develop", role="", tuned="train.lr"),
@@ -347,7 +346,7 @@ def test_a_study_grows_and_keeps_what_it_declared(store):
         "fusion=sum: train.lr=0.008: not bracketed: train.lr=0.008"
     ]
     write_study(store, grown(NOW, replace(NOW, seeds=[0, 101], runs=["a" * 16], roles={}, chosen={})))
-    both = store.read_study("tuned-demo")
+    both = store.read_study("tuned")
     assert both == replace(NOW, seeds=[0, 100, 101], runs=[*NOW.runs, "a" * 16])
     for key, other in {"develop": ["1"], "extend": 2}.items():
         with pytest.raises(StoreError, match=f"{key} was .* when the study began"):

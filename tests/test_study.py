@@ -65,7 +65,6 @@ study:
   primary: [{vary: fusion, baseline: sum}]
   metric: val_loss
   margin: 0.01
-  demo: {}
 hydra: {mode: MULTIRUN}
 """
 
@@ -263,7 +262,6 @@ def test_a_dry_run_says_where_bfloat16_is_slower(planned):
         ("fusion=concat,sum train.lr=0.01,0.02 seed=range(6)", []),
         ("seed=range(3)", []),  # nothing is compared
         ("study=tuned", []),
-        ("study=fusion size=demo", []),
     ],
 )
 def test_a_dry_run_says_what_will_keep_an_answer_away(planned, overrides, lines):
@@ -335,8 +333,6 @@ def test_every_study_declares_what_it_will_be_judged_by(name):
     sizes = {key: len(levels) for key, levels in study.levels.items()}
     replicates = math.prod(size for key, size in sizes.items() if key.startswith("seed"))
     assert replicates >= (4 if study.looks == [] else 8) and min(sizes.values()) >= 1
-    may = {"corpus", "corpus.held_out", "train.steps", "train.eval_every", "train.lr", "seed", *study.factors}
-    assert set(study.demo) <= may
 
 
 NULL = object()  # a key that is there and empty; None: one that is not
@@ -516,7 +512,7 @@ def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
     rows = pd.read_csv(tmp_path / "runs" / "studies" / "mine" / "results.csv")
     assert sorted(zip(rows["heads"], rows["key_width"], strict=True)) == [(1, 16), (1, 64)]
     record = Store(tmp_path / "runs").read_study("mine")
-    assert record and record.question.startswith("Why concatenate") and not record.demonstration
+    assert record and record.question.startswith("Why concatenate")
     nothing = call_cli(*part, "heads=3", "name=none", cwd=tmp_path)
     assert nothing.returncode == 2 and "nothing to run" in nothing.stderr
     assert nothing.stderr.count("\n") == 1 and not (tmp_path / "runs" / "studies" / "none").exists()
@@ -539,10 +535,9 @@ def own(tmp_path):
 @pytest.mark.slow
 def test_a_study_without_a_name_has_that_of_its_file(own, tmp_path):
     command = own(OWN.replace("name: mine\n", ""))
-    for more in ((), ("size=demo",)):
-        done = call_cli(*command, "fusion=weighted_sum", *more, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-    assert Store(tmp_path / "runs").study_names() == ["mine", "mine-demo"]
+    done = call_cli(*command, "fusion=weighted_sum", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert Store(tmp_path / "runs").study_names() == ["mine"]
 
 
 @pytest.mark.slow
@@ -562,18 +557,6 @@ def test_a_study_of_ones_own_is_a_study_or_an_error(own, tmp_path):
     for command, size in ((modeless, "4 runs"), (own(page, "deep"), "30 runs")):
         done = call_cli(*command, "--dry-run", cwd=tmp_path)
         assert done.returncode == 0 and size in done.stdout, done.stderr
-
-
-@pytest.mark.slow
-def test_a_demonstration_is_marked_and_named_as_such(tmp_path):
-    done = call_cli("run", "study=fusion", "size=demo", "seed=0", *QUICK, cwd=tmp_path)
-    assert done.returncode == 0 and "a demonstration" in done.stderr
-    assert (made := Store(tmp_path / "runs").read_study("fusion-demo")) and made.demonstration
-    for command in (("size=demo",), ("-m", "size=demo", "seed=0,1")):
-        alone = call_cli("run", *command, cwd=tmp_path)
-        assert alone.returncode == 2 and "size=demo: only a study has a demonstration" in alone.stderr
-    wrong = call_cli("run", "size=small", cwd=tmp_path)
-    assert wrong.returncode == 2 and "size=small: not a choice" in wrong.stderr
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ DECLARED = {
     **{"kind": "tuned", "question": "?", "tune": "train.lr", "develop": [0, 1], "extend": 2},
     **{"factors": {"fusion": ["concat", "sum"], "train.lr": [0.001, 0.002, 0.004]}, "seeds": [100, 101]},
     **{"where": [], "primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "test_loss"},
-    **{"margin": 0.01, "demo": {}},
+    **{"margin": 0.01},
 }
 
 

@@ -24,7 +24,7 @@ def foreseen(
     if variants.is_foreign:
         return
     table, doubts = variants.table.iloc[[*compared]], list[tuple[str, str]]()
-    if len(table) > 1 and not any(record.demonstration for record in records):
+    if len(table) > 1:
         few = f"only {counted(seeds, 'seed')}"
         more = f"{few}, and a verdict takes {FEWEST}: add 'seed=range({FEWEST})'"
         doubts += [*lines_if(seeds < FEWEST, (more, few)), *_copies(variants, compared)]

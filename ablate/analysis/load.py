@@ -204,10 +204,8 @@ def _is_ours(record: StudyRecord) -> bool:
 
 
 def _study(name: str) -> Source:
-    """A study of the store in the current directory or, if there is only that, its demonstration."""
+    """A study of the store in the current directory."""
     store = Store()
-    if name not in (names := store.study_names()) and f"{name}-demo" in names:
-        name = f"{name}-demo"
     directory = store.study_directory(name)
     return Source(directory, store, name, stored=read_study(directory))
 

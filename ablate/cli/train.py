@@ -241,8 +241,6 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
         other = int((rows["status"].eq(Status.DONE) & rows["code"].ne(code())).sum())
         by = f", {other} of them by an ablate with other code and the same numerics" if other else ""
         lines.append(f"{before} had finished before{by}; force=true makes a new attempt")
-    if record.demonstration:
-        lines.append("a demonstration: too few steps and seeds to conclude anything from")
     for line in lines:
         say(line)
     total = len(store.study_rows(outcome.study))

@@ -16,17 +16,16 @@ from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ablate.compose.configs import SIZES
 from ablate.compose.refusals import REFUSALS, explain, explained, plain
 from ablate.config.identity import deciding
 from ablate.config.read import hints
-from ablate.config.rules import ConfigError, did_you_mean, line_on
+from ablate.config.rules import ConfigError, line_on
 from ablate.config.schema import RunConfig, TrainConfig, read_run
 
 # How overrides begin that concern the study only, unlike study=NAME, whose YAML may set keys of runs.
-OF_THE_STUDY = ("size=", "study.", "++study.")
-NOT_OF_A_RUN = ("hydra", "study", "size")
-UNSWEPT = {"name", "size", "force", "device"} | {
+OF_THE_STUDY = ("study.", "++study.")
+NOT_OF_A_RUN = ("hydra", "study")
+UNSWEPT = {"name", "force", "device"} | {
     f"train.{key}" for key in hints(TrainConfig).keys() - deciding(TrainConfig)
 }
 MOST_RUNS = 100_000  # in one command, since each is checked before the first begins
@@ -38,13 +37,6 @@ Overrides = tuple[str, ...]  # the overrides of one run, as KEY=VALUE
 SEEDS = ("seed", "seeds.backbone", "seeds.fusion", "seeds.data")
 WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,999})")  # what Hydra reads as a whole number
 T = TypeVar("T")
-
-
-def is_demonstration(config: DictConfig) -> bool:
-    """Whether `size` is demo. Raises ConfigError for an unknown size."""
-    if config.size not in SIZES:
-        raise ConfigError(f"size={config.size}: not a choice{did_you_mean(str(config.size), SIZES)}")
-    return config.size == "demo"
 
 
 def to_run_config(config: DictConfig) -> RunConfig:

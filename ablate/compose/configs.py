@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
 
 PACKAGE = Path(__file__).parent.parent
-SIZES = ("full", "demo")  # of a study
 
 
 def configs_dir() -> Path:

@@ -29,7 +29,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.basecontainer import BaseContainer
 
-from ablate.compose.composer import Composer, Overrides, is_demonstration, to_run_config
+from ablate.compose.composer import Composer, Overrides, to_run_config
 from ablate.compose.configs import configs_dir, offered, own_configs
 from ablate.compose.launchers import KEY, TARGET, Pool
 from ablate.compose.loading import Loader
@@ -115,18 +115,17 @@ class Sweep:
     open yet.
 
     configs: maps the overrides of a run to its RunConfig. name: the value of `name`, from the command or a
-    config. is_demonstration: size=demo was given. config_dir: the value of -cd. typed: the arguments, as one
-    would type them to repeat the command. arguments: the overrides, some with several values; none for a
-    single run, whose config is composed. study: the block that declares the study, as plain values; None for
-    a plain grid. chosen: NAME of study=NAME. digest: the SHA-256 of the file that declares the study.
-    command: what one would type to repeat it, if it is not `ablate run`.
+    config. config_dir: the value of -cd. typed: the arguments, as one would type them to repeat the command.
+    arguments: the overrides, some with several values; none for a single run, whose config is composed.
+    study: the block that declares the study, as plain values; None for a plain grid. chosen: NAME of
+    study=NAME. digest: the SHA-256 of the file that declares the study. command: what one would type to
+    repeat it, if it is not `ablate run`.
     """
 
     configs: Composer
     is_single: bool
     launcher: Pool | HydraLauncher
     name: str | None
-    is_demonstration: bool
     config_dir: str | None
     typed: tuple[str, ...]
     arguments: tuple[str, ...] = ()
@@ -221,7 +220,6 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
         digest=_digest(hydra, declaring) if study else "",
         launcher=_launcher(hydra, config, is_single=is_single),
         name=config.name,
-        is_demonstration=is_demonstration(config),
         config_dir=parsed.config_dir,
         typed=(*_typed(parsed), *parsed.typed),
     )

@@ -10,6 +10,8 @@ GONE: dict[str, str] = {
     "train.compile": "leave it out: a step of these sizes gained 6 % after 30 s of compiling",
     "study=arms": "ablate run -m fusion=concat,sum match=none,params,flops 'seed=range(8)' trains its arms",
     "study=rank": "study=questions has projections of low rank among its arms",
+    "size": "ablate run study=NAME --rehearse shows what a study will do and decide",
+    "study.demo": "leave it out: --rehearse shows what a study will do and decide",
     "study=alt": "study=questions has scale=both among its arms",
     "study=book": "study=questions has one head and four, with out_proj and without",
     "study=cross": "ablate run -m model=pair corpus=reverse at=encoder,decoder,cross 'seed=range(6)'",

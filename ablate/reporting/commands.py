@@ -22,8 +22,7 @@ NOT_REPEATED = (
     *("name", "device", "force", "seed", "train.save", "train.checkpoint_every"),
     *("corpus.recipe", "corpus.licence", "corpus.files"),
 )
-OF_A_DEMO = ("size", "seed", "name", "study", "train.steps", "train.eval_every", "train.eval_tokens")
-BESIDE_RATES = ("name", "seed", "study", "size", "train.lr")  # what study=tuned has its own of
+BESIDE_RATES = ("name", "seed", "study", "train.lr")  # what study=tuned has its own of
 OF_TUNED = ("fusion", "heads", "out_proj")  # its factors
 DEFAULTS = {"corpus": "docs", "train": "default"}  # of a plain grid, as in configs/config.yaml
 
@@ -64,11 +63,6 @@ def changed(record: StudyRecord, end: str, setting: str) -> str:
         return ""
     words = _without(record.typed, [setting.partition("=")[0], "name"])
     return advised(["ablate", "run", *words, setting, f"name={as_value(f'{record.name}-{end}')}"])
-
-
-def whole(record: StudyRecord) -> str:
-    """The study that this demonstration belongs to."""
-    return advised(["ablate", "run", f"study={record.study}", *_without(record.typed, OF_A_DEMO)])
 
 
 def with_seeds(record: StudyRecord, count: int) -> str:

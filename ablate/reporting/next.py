@@ -12,7 +12,7 @@ from ablate.analysis.variants import USABLE
 from ablate.compute.limits import available_cores
 from ablate.config.contrast import FEWEST
 from ablate.phrases import counted, duration
-from ablate.reporting.commands import again, at_own_rates, changed, whole, with_fresh_seeds, with_seeds
+from ablate.reporting.commands import again, at_own_rates, changed, with_fresh_seeds, with_seeds
 from ablate.store.columns import Status
 from ablate.store.frames import as_texts, seconds_a_run
 from ablate.store.record import StudyRecord
@@ -38,8 +38,6 @@ class Next:
 def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison | None = None) -> list[Next]:
     """What matters first comes first. rows: of a study; without a comparison, a finished run of each
     variant."""
-    if record.demonstration:
-        return [Next("A demonstration: too few steps and seeds to conclude anything from", whole(record))]
     rows = rows[rows["status"].isin(USABLE)]
     if comparison is None:
         more = _more_seeds(FEWEST, f"{FEWEST} seeds would be enough for a verdict", rows, record, len(rows))

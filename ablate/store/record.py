@@ -116,7 +116,6 @@ class StudyRecord:
     study: str | None = None
     digest: str = ""
     command: str = field(default="", compare=False)
-    demonstration: bool = False
     config_dir: str | None = None
     is_copy: bool = field(default=False, compare=False)
     threads: int | None = None

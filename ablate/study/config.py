@@ -241,7 +241,7 @@ class StudyConfig:
     of `looks.usual`. arms: what is compared, if it is no product of levels: by name, what each sets; every
     arm meets every combination of the factors. where: conditions that every run has to fulfil. primary: the
     contrasts chosen in advance. metric, margin: what they are judged by. answer: names of arms or levels for
-    use in a sentence. demo: the overrides of its demonstration.
+    use in a sentence.
     """
 
     kind: ClassVar[str] = "grid"
@@ -267,11 +267,6 @@ class StudyConfig:
     answer: Annotated[
         Mapping[str, str], ErrorText("write levels with what they are called, as {sum: summing the heads}")
     ] = field(default_factory=dict)
-    demo: Annotated[
-        Mapping[str, Levels],
-        KeysOfARun(),
-        ErrorText("write overrides, as {train.steps: 60}; {} changes nothing"),
-    ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:  # columns with one number a run
@@ -281,7 +276,7 @@ class StudyConfig:
             object.__setattr__(self, "margin", MARGIN)
         if "seed" in self.factors:
             raise ConfigError("study.factors.seed: seeds are no factor; list them as study.seeds")
-        for key in {"name", "force", "study", "size"} & {*self.factors}:
+        for key in {"name", "force", "study"} & {*self.factors}:
             raise ConfigError(f"study.factors.{key}: it makes no variants; leave it out")
         in_arms = {key: name for name, arm in self.arms.items() for key in arm}
         for key in in_arms.keys() & {*self.factors, "seed", "name", "force"}:

@@ -119,7 +119,7 @@ def _difference(study: Study, record: StudyRecord, seeds: int) -> float | None:
     known, and of too few seeds for a verdict."""
     arms = len(study.design.compared)
     sd = USUAL_SD.get(record.metric or "val_loss")
-    if sd is None or seeds < FEWEST or arms < 2 or record.demonstration:
+    if sd is None or seeds < FEWEST or arms < 2:
         return None
     looks, contrasts = study.design.looks, study.contrasts or arms - 1
     share = float(spending(looks.at)[-1]) if looks else 1.0  # of the level, at the last look

@@ -28,7 +28,7 @@ from ablate.phrases import first_few
 from ablate.store.frames import frame
 from ablate.store.record import ONE_BY_ONE, PlannedLooks, StudyRecord
 from ablate.study.config import Design, Rows, StudyConfig
-from ablate.study.kinds import declared
+from ablate.study.kinds import read_declared
 from ablate.study.plan import Plan, contrasts_of
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
@@ -60,7 +60,7 @@ class Study:
         self.left_out: list[str] = []
         self._values: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
         self._of_variant = remembered(lambda variant: prepare(sweep.configs.with_seeds(variant, {})))
-        config = declared(sweep) if sweep.study else None
+        config = read_declared(sweep.study) if sweep.study else None
         self._arrange(config if config is None or config.seeds else self._with_usual_seeds(config))
         if self.config and (plan := self._plan(self.config)):
             self.design = replace(self.design, plan=replace(plan, at=self._looks_at(self.config)))
@@ -110,12 +110,12 @@ class Study:
                 f" crosses"
                 f" them; {instead}"
             )
-        if given and given[-1] != seeds and not self.sweep.is_demonstration:
+        if given and given[-1] != seeds:
             raise ConfigError(
                 f"study.looks={as_override(given)}: the last look is at all seeds, of which {seeds} are"
                 f" listed; {instead}, or end it with {seeds}"
             )
-        if crossed or not config.primary or self.sweep.is_demonstration:
+        if crossed or not config.primary:
             return []
         return usual(seeds) if given is None else given
 
@@ -258,7 +258,6 @@ class Study:
             study=sweep.chosen,
             digest=sweep.digest,
             command=sweep.command,
-            demonstration=sweep.is_demonstration,
             config_dir=sweep.config_dir,
             left_out=self.reasons,
             roles=roles,
@@ -284,22 +283,12 @@ def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:
 
 
 def _settings(sweep: Sweep, config: StudyConfig | None) -> dict[str, Setting]:
-    """The settings by key: those of the study, overridden by its demonstration, then by the command line."""
+    """The settings by key: those of the study, overridden by the command line."""
     texts: list[str] = []
     if config:
         texts += [f"{key}={','.join(levels)}" for key, levels in config.levels.items()]
         name = sweep.name or Path(sweep.chosen or "").name  # by default the name of its file
-        if sweep.is_demonstration:
-            assert sweep.study is not None
-            if "demo" not in sweep.study:
-                raise ConfigError(
-                    "size=demo: this study declares no demo, as demo: {train.steps: 60}; leave size out"
-                )
-            texts += [f"{key}={','.join(levels)}" for key, levels in config.demo.items()]
-            name = f"{name}-demo" if name else ""
         texts += [f"name={as_value(name)}"] if name and name != sweep.name else []
-    elif sweep.is_demonstration:
-        raise ConfigError("size=demo: only a study has a demonstration; add study=NAME, as study=fusion")
     return sweep.configs.settings([*texts, *sweep.arguments])
 
 

@@ -81,15 +81,15 @@ TEXTS: Sequence[Values] = (
     ("corpus=file", 'corpus.path="notes (old)/*.md"'),
 )
 STUDIES: Sequence[Values] = (
-    *(("-cd", "own", "study=deep"), ("study=questions", "size=demo")),
-    *(("study=fusion",), ("study=tuned",), ("study=tuned", "size=demo"), ("study=null",)),
+    *(("-cd", "own", "study=deep"), ("study=questions", "seed=0")),
+    *(("study=fusion",), ("study=tuned",), ("study=null",)),
 )
 QUICK_STUDIES = 2  # the first of them
 OF_A_STUDY = by_key(
     """
     study.seeds [0] [0,1]  study.metric val_loss test_loss  study.margin 0.01  study.where [heads<=2] []
     study.primary []  study.factors {heads:[1,2]}  study.develop [0,1]  study.tune train.lr  study.extend 1
-    study.kind grid tuned  study.question Why?  study.demo {}
+    study.kind grid tuned  study.question Why?
     """
 )
 # What may stand in the place of KEY=VALUE.

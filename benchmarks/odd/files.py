@@ -190,7 +190,7 @@ def _directory(draw: random.Random, data: bytes) -> dict[str, Maker]:
 
 # --- configs ------------------------------------------------------------------------------------
 
-KEYS = apart("kind  question  factors  seeds  where  primary  metric  margin  demo  tune  develop  arms  nix")
+KEYS = apart("kind  question  factors  seeds  where  primary  metric  margin  tune  develop  arms  nix")
 YAML = (
     *apart("""
     null  []  {}  [[]]  3  -1  1.5  .nan  .inf  1e400  true  'a'  [0, 0]  [a, b]  [1, [2]]  {a: b}

@@ -54,7 +54,7 @@ def test_every_command_prints_one_object(tmp_path):
         "Q3",
         "Q4",
     ]
-    assert printed("questions", "3", cwd=tmp_path)["rows"][0]["evidence"].startswith("**The false premise.**")
+    assert printed("questions", "3", cwd=tmp_path)["rows"][0]["evidence"].startswith("**Proved.**")
     shown = printed("corpus", "show", "grammar", "corpus.characters=5000", cwd=tmp_path)
     assert shown["about"]["corpus"] == "grammar" and len(shown["rows"]) == 3
     assert printed("verify", "--only", "9", cwd=tmp_path)["identities"][0]["verdict"] == "pass"

@@ -42,4 +42,4 @@ def questions(
     for section in chosen:
         heading, answer, *_ = section.split("\n\n")
         put(f"{heading}\n{answer}\n")
-    put("ablate questions N shows what is proved, what was measured, what is unknown, and how to see it.")
+    put("ablate questions N shows what is proved, what was seen, what is open, and how to see it.")

@@ -73,7 +73,7 @@ def patterns(run: Path) -> pd.DataFrame:
     return table.assign(**about)[[*about, *table]]
 
 
-def _differences(ink: str) -> alt.LayerChart:
+def _differences(ink: str) -> alt.TopLevelMixin:
     """A row for each difference: a point on its interval, and the margin behind all."""
     data = differences()
     names = alt.Axis(grid=False, domain=False, ticks=False, labelLimit=400)
@@ -97,10 +97,10 @@ def _differences(ink: str) -> alt.LayerChart:
     ).properties(width=420, height=22 * len(data))
 
 
-def _heat_maps() -> alt.HConcatChart:
+def _heat_maps() -> alt.TopLevelMixin:
     """A map for each model: how much each of its heads looks at each voter."""
     data = pd.read_csv(PATTERNS)
-    data["head"], data["voter"] = data["head"] + 1, data["voter"].map(lambda voter: "ABCD"[voter])
+    data["head"], data["voter"] = data["head"] + 1, data["voter"].map(dict(enumerate("ABCD")))
     shade = alt.Color("weight:Q", scale=alt.Scale(domain=[0, 1], scheme="blues"), legend=None)
     maps = []
     for _, one in data[data["seed"].isin(SHOWN)].groupby(["heads", "seed"]):
@@ -119,7 +119,7 @@ def _heat_maps() -> alt.HConcatChart:
     return alt.hconcat(*maps)
 
 
-def _draw(path: Path, chart: alt.LayerChart | alt.HConcatChart, ink: str) -> None:
+def _draw(path: Path, chart: alt.TopLevelMixin, ink: str) -> None:
     quiet = {"gridColor": "#8884", "domainColor": "#888", "tickColor": "#888", "titleFontWeight": "normal"}
     config = {
         "background": "transparent",

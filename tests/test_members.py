@@ -217,7 +217,11 @@ def test_a_dry_run_times_groups(tmp_path, monkeypatch):
         estimate, "_time", lambda run, members, threads: timed.append(members) or (0.5 / members, 0.0)
     )
     whole = estimate.estimate
-    monkeypatch.setattr(estimate, "estimate", lambda *given: whole(*given[:-1], 0.0))
+    monkeypatch.setattr(
+        estimate,
+        "estimate",
+        lambda *given: whole(*given[:-1], 0.0),  # pyright: ignore[reportCallIssue]
+    )
     for more, seconds in (
         ((), "14 to 22 s"),
         (("hydra.launcher.members=4",), "4 to 6 s"),

@@ -34,7 +34,8 @@ def recomputed(
         going_on = [at for at in range(len(contrasts)) if at not in decided]
         differences = {}
         for at in going_on:
-            d = sum(weight * values[arm][:n] for arm, weight in contrasts[at].items()).dropna()
+            weights = pd.Series(contrasts[at])
+            d = (values[weights.index][:n] * weights).sum(axis=1, skipna=False).dropna()
             differences[at], spread[at] = d, d.std()
             stands[at] = n
         for at, d in differences.items():
@@ -121,9 +122,9 @@ def study(
     for name, seed in lost:
         gone.loc[seed, name], values.loc[seed, name] = True, np.nan
     rows = of_cells(({"fusion": name, "heads": 4}, values[name].fillna(0)[:n]) for name, n in seeds.items())
-    places = [*zip(rows["seed"], rows["fusion"], strict=True)]
-    rows["status"] = ["diverged" if gone.loc[place] else "done" for place in places]
-    rows["val_loss"] = [values.loc[place] for place in places]
+    for at, (seed, fusion) in enumerate(zip(rows["seed"], rows["fusion"], strict=True)):
+        rows.loc[rows.index[at], "status"] = "diverged" if gone[fusion][seed] else "done"
+        rows.loc[rows.index[at], "val_loss"] = values[fusion][seed]
     return rows, values, gone
 
 

@@ -256,7 +256,7 @@ def _show_one(rows: "pd.DataFrame") -> list[str]:
 
     shown = rows.iloc[0][SINGLE_RUN_COLUMNS]
     put(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), end="")
-    return loss_context(rows.iloc[0])
+    return loss_context(rows.iloc[0].to_dict())
 
 
 def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) -> list[str]:

@@ -42,7 +42,7 @@ COMMANDS = {
         "compare",
         "compare sweep-1a2b3c4d",
         "compare fusion --baseline heads=1 --where out_proj=true",
-        "compare table.csv --by method --metric loss --baseline method=base --lower-is-better",
+        "compare a.csv b.csv --metric val_bpb --format latex",
     ),
     "report": ("compare", "report fusion --charts figures"),
     "plan": ("compare", "plan fusion --difference 0.02"),

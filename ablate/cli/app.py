@@ -42,7 +42,7 @@ COMMANDS = {
         "compare",
         "compare sweep-1a2b3c4d",
         "compare fusion --baseline heads=1 --where out_proj=true",
-        "compare a.csv b.csv --metric val_bpb --format latex",
+        "compare table.csv --by method --metric loss --lower-is-better",
     ),
     "report": ("compare", "report fusion --charts figures"),
     "plan": ("compare", "plan fusion --difference 0.02"),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from ablate.analysis.contrasts import equal_forms
-from ablate.analysis.variant import distinguishing, variants_of, varying
+from ablate.analysis.variant import FACTORS, distinguishing, variants_of, varying
 from ablate.analysis.variants import Settings
 from ablate.config.contrast import FEWEST
 from ablate.config.schema import STANDARD_FUSION
@@ -14,7 +14,6 @@ from ablate.store.frames import as_texts
 from ablate.store.record import StudyRecord
 
 MOST_OVERLAP = 0.05  # of a held-out split
-OF_TUNED = ("fusion", "heads", "out_proj")  # factors of study=tuned
 
 
 def foreseen(
@@ -61,7 +60,7 @@ def _one_rate(table: pd.DataFrame, records: Sequence[StudyRecord]) -> Iterator[t
     rates = {*table["lr"].astype(str)} - {""}
     tuned = as_texts(table["tuned"]).any() or any(record.tuned_key for record in records)
     if len(rates) == 1 and not tuned:
-        levels = {column: [*dict.fromkeys(table[column])] for column in OF_TUNED}
+        levels = {column: [*dict.fromkeys(table[column])] for column in FACTORS}
         varied = [f"{column}={','.join(of)}" for column, of in levels.items() if len(of) > 1]
         words = ["run", "study=tuned", *varied]
         if len(table) == len(levels["fusion"]) == 2:

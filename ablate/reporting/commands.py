@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ablate.analysis.load import Results
+from ablate.analysis.variant import FACTORS
 from ablate.config.rules import as_value, flatten
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import advised, lines_if
@@ -23,7 +24,6 @@ NOT_REPEATED = (
     *("corpus.recipe", "corpus.licence", "corpus.files"),
 )
 BESIDE_RATES = ("name", "seed", "study", "train.lr")  # what study=tuned has its own of
-OF_TUNED = ("fusion", "heads", "out_proj")  # its factors
 DEFAULTS = {"corpus": "docs", "train": "default"}  # of a plain grid, as in configs/config.yaml
 
 
@@ -90,7 +90,7 @@ def at_own_rates(record: StudyRecord) -> str:
     baseline = STANDARD_FUSION if STANDARD_FUSION in levels else levels[0]
     own = [] if baseline == STANDARD_FUSION else [f"study.primary=[{{vary:{vary},baseline:{baseline}}}]"]
     given = {} if record.study else dict(DEFAULTS)  # study=tuned has a text and a training of its own
-    given |= {key: as_value(record.fixed[key]) for key in OF_TUNED if key in record.fixed}
+    given |= {key: as_value(record.fixed[key]) for key in FACTORS if key in record.fixed}
     given |= {key: ",".join(levels) for key, levels in record.factors.items()}
     typed = [word for word in _without(record.typed, BESIDE_RATES) if word != "-m"]
     keys = {word.partition("=")[0] for word in typed}

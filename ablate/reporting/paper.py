@@ -36,9 +36,8 @@ class PaperTable:
 
 
 def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
-    """A table with the levels of the last key as columns and those of the others as rows; of one key,
-    a row each. Raises ConfigError
-    if two variants would share a cell."""
+    """A table with the levels of the last key as columns and those of the others as rows; of one key, a row
+    each. Raises ConfigError if two variants would share a cell."""
     table = _variants(comparison, marked=bool(_shared(comparison)))
     where = f"--pivot {','.join(keys)}"
     columns = [column_of(key, table, where) for key in keys]

@@ -17,20 +17,28 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from ablate.compose.keys import Key, sections  # noqa: E402
 from ablate.execution.plugins import KINDS  # noqa: E402
 from ablate.model import attention  # noqa: E402
 from ablate.model.costs import attention_params, flops_per_token, total_params  # noqa: E402
 from ablate.model.spec import ModelSpec  # noqa: E402
 from ablate.verify.identities import IDENTITIES  # noqa: E402
 from scripts.markdown import filled, plain, prose, said  # noqa: E402
-from scripts.relations import RELATIONS, Relation  # noqa: E402
 from scripts.settings import alike, class_of, spec  # noqa: E402
 
 PAGE, COSTS = ROOT / "docs" / "methods.md", ROOT / "docs" / "methods.csv"
-KEYS = (  # that shape an attention besides the choice of a method, of which equations or names are known
-    *("heads", "key_heads", "tie_qk", "scale", "out_proj", "out_rank"),
-)
+SAME = "so both can learn the same functions."
+RELATED = {  # a fusion: its baselines, the identity of `ablate verify` between the two, and what that means
+    "sum": [("concat", "2", "All heads have the same rows of W_O: they write into the same directions.")],
+    "mean": [
+        ("concat", "2 mean", "All heads have the same rows of W_O, divided by their number."),
+        ("sum", "13", "It trains as a sum would with another scale of W_O and another rate for it."),
+    ],
+    "weighted_sum": [
+        ("concat", "3", "Heads have rows of W_O that differ by a factor only."),
+        ("sum", "19", f"Weights of heads fold into the values, {SAME}"),
+    ],
+    "head_scale": [("concat", "3 side", f"Weights of heads fold into W_O, {SAME}")],
+}
 SETTINGS = (  # of keys
     *("heads=1", "heads=1 out_proj=false", "heads=1 key_width=16", "heads=8"),
     *("key_heads=2 value_heads=2", "key_heads=1 value_heads=1", "tie_qk=true"),
@@ -52,7 +60,7 @@ BACKBONES = (
 def page() -> str:
     """The page as Markdown."""
     parts = {kind: "\n\n".join(_methods(kind)) for kind in KINDS}
-    parts |= {"keys": "\n".join(_keys()), "sharing": prose(re.split(r"See:\s", said(attention))[1])}
+    parts |= {"sharing": prose(re.split(r"See:\s", said(attention))[1])}
     parts |= {"pattern": _pattern(), "classes": "\n".join(_rows())}
     return Path(__file__).with_suffix(".md").read_text(encoding="utf-8").format(**parts)
 
@@ -78,37 +86,19 @@ def _methods(kind: str) -> Iterator[str]:
     for name, method in KINDS[kind].methods().items():
         drawing = Path(inspect.getfile(method)).with_suffix(".svg")
         about, source = re.split(r"See:\s", said(method))
-        related = [one for one in RELATIONS if (one.column, one.pair[1]) == (kind, name)]
-        options = [
-            key for section in sections() if section.choice == f"{kind}={name}" for key in section.keys
-        ]
+        related = RELATED.get(name, [])
         blocks = [
-            f"### {name}",
+            f"### `{kind}={name}`",
             f"![{name}](../{drawing.relative_to(ROOT).as_posix()})",
-            prose(f"{kind}={name}: {about}"),
-            *(filled(f"Against `{kind}={one.pair[0]}`: {_equation(one)}") for one in related),
+            prose(about),
+            *(
+                filled(f"Against `{baseline}`: `{EQUATIONS[one]}` (identity {one}). {plain(meaning)}")
+                for baseline, one, meaning in related
+            ),
             f"Source: {prose(source)}",
             *_cost(f"{kind}={name}"),
-            *([filled(f"Options: {', '.join(map(_default, options))}")] if options else []),
         ]
         yield "\n\n".join(blocks)
-
-
-def _default(key: Key) -> str:
-    return f"`{key.name}` (`{key.default}`)"
-
-
-def _equation(relation: Relation) -> str:
-    return f"`{EQUATIONS[relation.name]}` (identity {relation.name}). {plain(relation.words)}"
-
-
-def _keys() -> Iterator[str]:
-    """The plain keys with their defaults, and the equations that concern them."""
-    defaults = {key.name: key for key in sections()[0].keys}
-    told = {one.words: one for one in RELATIONS}  # one equation for several levels is told once
-    for name in KEYS:
-        if equations := " ".join(_equation(one) for one in told.values() if one.column == name):
-            yield filled(f"- {_default(defaults[name])}: {equations}")
 
 
 # --- what is computed ------------------------------------------------------------------------------------

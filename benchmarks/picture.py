@@ -123,6 +123,7 @@ def _draw(path: Path, chart: alt.TopLevelMixin, ink: str) -> None:
     quiet = {"gridColor": "#8884", "domainColor": "#888", "tickColor": "#888", "titleFontWeight": "normal"}
     config = {
         "background": "transparent",
+        "padding": {"left": 36, "right": 36, "top": 5, "bottom": 5},  # another font may be wider
         "view": {"stroke": None},
         "axis": {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, **quiet},
         "title": {"color": ink, "fontSize": 12, "fontWeight": "normal"},

@@ -30,7 +30,7 @@ from ablate.execution.events import (
 from ablate.phrases import duration, lines_if, one_line, visible
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
-from ablate.store.rows import short_id, swept, title, without_id
+from ablate.store.rows import swept, title, without_id
 from ablate.store.run_files import last_metrics
 from ablate.store.store import Store
 
@@ -206,26 +206,32 @@ class Look:
 def look(store: Store, study: str | None, only: Collection[str] | None = None, in_all: int = 0) -> Look:
     """study: None for the whole store. only: the ids of the runs that count; all by default. in_all: how many
     runs there will be, if more are to be listed. Raises StoreError."""
-    rows = store.rows() if study is None else store.study_rows(study)
+    named = store.by_name(study)
     record = store.read_study(study) if study else None
     wanted = {*record.runs} if record else set()
     if only is not None:
-        rows, wanted = [row for row in rows if row["run_id"] in only], wanted & {*only}
+        named = {name: row for name, row in named.items() if row["run_id"] in only}
+        wanted &= {*only}
+    rows = [*named.values()]
     to_begin = len(wanted - {row["run_id"] for row in rows})
-    attempts = {short_id(name): at for name, at in store.attempts().items()}
-    going_on = [_pace(row, attempts) for row in rows if row["status"] == Status.RUNNING]
+    attempts, titles = store.attempts(), store.titles(named)
+    going_on = [
+        _pace(without_id(titles[name]), row, attempts.get(name))
+        for name, row in named.items()
+        if row["status"] == Status.RUNNING
+    ]
     may_follow = record.looks.may_follow if record and record.looks and only is None else 0
     line = summary(rows, to_begin) + "".join(lines_if(may_follow, f", at most {may_follow:,} more"))
     title = f"{line}{time_left(rows, going_on, max(to_begin, in_all - len(rows)))}"
-    names = {short_id(name): without_id(shown) for name, shown in store.titles(rows).items()}
-    return Look(line, title, _table(going_on, names), not (to_begin or going_on or may_follow))
+    return Look(line, title, _table(going_on), not (to_begin or going_on or may_follow))
 
 
 @dataclass(frozen=True)
 class Pace:
-    """A run that goes on. step: of its last evaluation; took_s: how long it had taken until then, its share
-    where several are trained as one; losses: at that step."""
+    """A run that goes on. name: as people read it. step: of its last evaluation; took_s: how long it had
+    taken until then, its share where several are trained as one; losses: at that step."""
 
+    name: str
     row: Row
     step: int
     took_s: float
@@ -237,10 +243,11 @@ class Pace:
         return min(self.step / self.row["steps"], 1.0) if self.row["steps"] else 0.0
 
 
-def _pace(row: Row, attempts: Mapping[str, Path]) -> Pace:
-    short = row["run_id"][:8]
-    last = last_metrics(attempts[short]) if short in attempts else {}  # half a line may be written
-    return Pace({**row, "steps": row.get("steps") or 0}, last.get("step", 0), last.get("seconds", 0.0), last)
+def _pace(name: str, row: Row, attempt: Path | None) -> Pace:
+    last = last_metrics(attempt) if attempt else {}  # half a line may be written
+    return Pace(
+        name, {**row, "steps": row.get("steps") or 0}, last.get("step", 0), last.get("seconds", 0.0), last
+    )
 
 
 def summary(rows: list[Row], to_begin: int = 0) -> str:
@@ -262,15 +269,14 @@ def time_left(rows: list[Row], going_on: list[Pace], to_begin: int) -> str:
     return f"; about {duration(left * sum(took) / len(took) / at_once)} left" if left else "; evaluating"
 
 
-def _table(going_on: Sequence[Pace], names: Mapping[str, str]) -> Table:
-    """names: of the runs, by short id."""
+def _table(going_on: Sequence[Pace]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("run", "", "step", "train_loss", "val_loss"):
         table.add_column(name, justify="left" if name in ("run", "") else "right", no_wrap=name != "run")
     for pace in going_on:
-        short, steps = pace.row["run_id"][:8], pace.row["steps"]
+        steps = pace.row["steps"]
         bar = ProgressBar(total=steps, completed=pace.step, width=12)
         numbers = [pace.losses.get(key) for key in ("train_loss", "val_loss")]
         losses = [f"{float(number):.4f}" if number else "" for number in numbers]
-        table.add_row(visible(names.get(short, short)), bar, f"{pace.step}/{steps}", *losses)
+        table.add_row(visible(pace.name), bar, f"{pace.step}/{steps}", *losses)
     return table

@@ -144,4 +144,5 @@ def test_as_many_members_fit_as_their_first_step_says(device):
     with devices.deterministic(run.device), training([run] * group, build_group([run] * group)) as trained:
         next(event for event in trained.events() if isinstance(event, Step))
     taken = devices.peak_memory_mb(run.device) * 1e6 - before
-    assert taken <= group * grouping._bytes_of_one(run) < 3 * taken
+    of_one, of_all = grouping._memory(run)
+    assert taken <= group * of_one + of_all < 3 * taken

@@ -490,7 +490,7 @@ def test_what_cannot_be_mapped_is_trained_alone_and_told(own, tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_a_group_writes_checkpoints_by_the_time_that_they_take():
+def test_checkpoints_are_written_by_the_time_that_they_take():
     written = dict.fromkeys((1, 2), 0)
     for members in written:
         runs = runs_of("train.steps=100", "train.checkpoint_every=2", members=MEMBERS[:members])
@@ -499,7 +499,7 @@ def test_a_group_writes_checkpoints_by_the_time_that_they_take():
                 if isinstance(event, Resumable):
                     written[members] += 1
                     time.sleep(0.02)
-    assert written[1] == 49 and 2 <= written[2] < 20
+    assert 1 <= written[1] < 20 and 2 <= written[2] < 20
 
 
 @pytest.mark.slow

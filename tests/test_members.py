@@ -178,21 +178,21 @@ def test_a_worker_takes_as_many_as_fit_and_gives_the_others_back(tmp_path, monke
 def test_how_many_fit_follows_from_the_card_and_the_first_step(monkeypatch):
     from tests.test_group import runs_of
 
-    def no_memory(_: object) -> float:
+    def no_memory(_: object) -> tuple[float, float]:
         raise torch.OutOfMemoryError
 
     run: Any = SimpleNamespace(device=torch.device("cuda"), of=runs_of()[0])
     monkeypatch.setattr(grouping.device, "release_memory", lambda _: None)
     monkeypatch.setattr(grouping, "kind", id)
-    monkeypatch.setattr(grouping, "_bytes_of_one", lambda _: 3e9)
+    monkeypatch.setattr(grouping, "_memory", lambda _: (3e9, 4e9))
     monkeypatch.setattr(grouping.device, "memory_of", lambda _: 80e9)
-    assert grouping.that_fit(run) == 21
-    monkeypatch.setattr(grouping, "_bytes_of_one", lambda _: 300e9)
-    assert grouping.that_fit(run) == 21  # as measured before
+    assert grouping.that_fit(run) == 20  # (0.8·80 − 4)/3
+    monkeypatch.setattr(grouping, "_memory", lambda _: (300e9, 0.0))
+    assert grouping.that_fit(run) == 20  # as measured before
     grouping._fit.clear()
     assert grouping.that_fit(run) == 1
     grouping._fit.clear()
-    monkeypatch.setattr(grouping, "_bytes_of_one", no_memory)
+    monkeypatch.setattr(grouping, "_memory", no_memory)
     assert grouping.that_fit(run) == 1
     grouping._fit.clear()
     assert grouping.that_fit(run.of) == sys.maxsize

@@ -271,13 +271,18 @@ def test_the_time_left_is_that_of_what_is_under_way_and_of_what_has_not_begun():
     assert summary([done], 3) == "1 done, 3 to begin" and summary([]) == "no runs yet"
     statuses = ("done", "running", "done", "failed")
     assert summary([{"status": status} for status in statuses]) == "2 done, 1 failed, 1 running"
-    going_on = [Pace({"steps": 40}, 10, 10.0, {}), Pace({"steps": 50}, 5, 10.0, {})]  # 3/4 and 9/10 are left
+    going_on = [
+        Pace("", {"steps": 40}, 10, 10.0, {}),
+        Pace("", {"steps": 50}, 5, 10.0, {}),
+    ]  # 3/4 and 9/10 are left
     assert time_left([done], going_on, 3) == "; about 2 min left"  # 4.65·60/2 s
     assert time_left([], going_on, 4) == "; about 3 min left"  # 5.65·70/2 s
-    assert time_left([done], [], 3) == "" == time_left([], [Pace({"steps": 40}, 0, 0.0, {})], 0)
+    assert time_left([done], [], 3) == "" == time_left([], [Pace("", {"steps": 40}, 0, 0.0, {})], 0)
     assert time_left([], going_on, 0) == "; about 58 s left"
-    of_four = [Pace({"steps": 100, "members": 4}, 50, 1.25, {}) for _ in range(3)]  # a fourth one diverged
+    of_four = [
+        Pace("", {"steps": 100, "members": 4}, 50, 1.25, {}) for _ in range(3)
+    ]  # a fourth one diverged
     assert time_left([], of_four, 0) == "; about 5 s left"  # not a quarter of it for each
-    at_end = [Pace({"steps": 40}, 40, 40.0, {})]  # whole splits are evaluated
+    at_end = [Pace("", {"steps": 40}, 40, 40.0, {})]  # whole splits are evaluated
     assert time_left([done], at_end, 0) == "; evaluating"
     assert time_left([done], at_end, 2) == "; about 2 min left"

@@ -15,6 +15,7 @@ from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import StoreError
 from ablate.phrases import texts
+from ablate.store import removal
 from ablate.store import rows as rows_module
 from ablate.store.columns import COLUMNS, csv_text
 from ablate.store.provenance import parts_code, provenance
@@ -282,6 +283,20 @@ def test_a_run_is_found_by_the_beginning_of_its_name_or_id(store):
             store.find(wrong)
     with pytest.raises(StoreError, match="2 runs begin with it"):
         store.find("44")
+
+
+def test_runs_whose_ids_begin_alike_are_not_taken_for_each_other(store):
+    ids = ["44be20f8" + digit * 8 for digit in "12"]
+    for seed, run_id in enumerate(ids):
+        finished(store, f"sum-h4-s{seed}-44be20f8", run_id=run_id, seed=seed)
+    write_study(store, make_record(name="grid", seeds=[0], runs=ids[:1]))
+    assert [row["run_id"] for row in store.rows()] == ids
+    assert [row["run_id"] for row in store.study_rows("grid")] == ids[:1]
+    assert [path.name[-10] for path in store.directories(ids).values()] == ["0", "1"]
+    both = removal.named(store, ["sum-h4-s0", "sum-h4-s1"])
+    assert [run.needed_by for run in both] == ["it is in grid", ""]
+    removal.remove(store, both[1:])
+    assert [row["run_id"] for row in store.rows()] == ids[:1]
 
 
 def test_what_tells_runs_of_one_name_apart_is_said(store):

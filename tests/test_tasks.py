@@ -20,7 +20,7 @@ from ablate.data.corpora.mqar import MQAR
 from ablate.data.corpora.reverse import Reverse
 from ablate.data.corpora.sort import Sort
 from ablate.data.corpora.votes import Votes
-from ablate.data.examples import BLOCK, Blocks, Examples, rows_of
+from ablate.data.examples import BLOCK, KEPT, Blocks, Examples, Kept, rows_of
 from ablate.data.splits import Batch
 from ablate.execution.run import prepare
 from ablate.model.models import build_model
@@ -155,6 +155,30 @@ def test_an_example_is_a_function_of_the_seed_and_its_number_modulo_examples():
     assert len(rows.unique(dim=0)) == len(rows) == 5 * BLOCK // 2
     across = many.rows(1, np.arange(BLOCK - 2, BLOCK + 2)).inputs
     assert torch.equal(across, rows[BLOCK - 2 : BLOCK + 2])
+
+
+@pytest.mark.parametrize("seeds", [1, 300])
+def test_a_block_is_drawn_once_however_many_seeds_are_read_in_turn(seeds: int):
+    drawn = list[tuple[int, int]]()
+    kept = Kept(lambda *place: drawn.append(place) or place, None)
+    for number in (0, 0, 1, 1):
+        for seed in range(seeds):
+            assert kept.blocks(seed, [number]) == [(seed, number)]
+    assert len(drawn) == len({*drawn}) == 2 * seeds
+    assert sum(len(blocks) for _, blocks in kept._of_seed.values()) == seeds  # no earlier one is kept
+    for _ in range(2 * seeds + 4):
+        kept.blocks(-1, [0])
+    assert [*kept._of_seed] == [-1]
+
+
+def test_what_comes_again_is_kept_within_bounds():
+    drawn = list[int]()
+    kept = Kept(lambda seed, number: drawn.append(number) or number, KEPT * BLOCK)
+    for _ in range(2):
+        assert [kept.blocks(0, [number, number + 1]) for number in range(KEPT - 1)]
+    assert drawn == [*range(KEPT)]
+    kept.blocks(0, [KEPT])
+    assert [*kept._of_seed[0][1]] == [KEPT]
 
 
 def test_splits_share_no_example():

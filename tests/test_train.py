@@ -11,6 +11,7 @@ import torch
 
 from ablate.data.splits import IGNORE_INDEX, Batch, Stream
 from ablate.model.models import Model, build_model
+from ablate.training import train
 from ablate.training.evaluate import Score, scores
 from ablate.training.events import Diverged, Evaluation, Event, Resumable, State, Step
 from ablate.training.group import Alone
@@ -202,7 +203,8 @@ def test_a_mid_run_evaluation_reads_what_it_may_and_changes_nothing_that_is_lear
 
 
 @pytest.mark.parametrize("more", ["", "model.dropout=0.2", "fusion=weighted_sum", *HALF])
-def test_going_on_from_a_state_changes_nothing(more):
+def test_going_on_from_a_state_changes_nothing(more, monkeypatch):
+    monkeypatch.setattr(train, "CHECKPOINTS", 1e9)  # each that is due
     overrides = (*more.split(), "train.checkpoint_every=2", "train.eval_every=3")
 
     def run(start: State | None, stop: int | None) -> Events:

@@ -22,7 +22,7 @@ from ablate.config.rules import ConfigError
 from ablate.phrases import counted, duration, first_few, lines_if
 from ablate.printing import say
 from ablate.store.frames import column_of
-from ablate.store.rows import short_id, without_id
+from ablate.store.rows import without_id
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,7 +119,7 @@ def runs(
         from ablate.live import watch as watch_store
 
         return watch_store(store, study)
-    rows = store.rows() if study is None else store.study_rows(study)
+    rows = store.by_name(study)
     if not rows:
         say("no runs yet; ablate run makes one")
         if format in READ:
@@ -131,18 +131,17 @@ def runs(
 
 
 def _table(
-    store: "Store", rows: "list[Row]", where: Sequence[str], sort: str | None, columns: str | None
+    store: "Store", rows: "dict[str, Row]", where: Sequence[str], sort: str | None, columns: str | None
 ) -> "pd.DataFrame":
-    """The chosen rows and columns; age in seconds since the run last changed."""
+    """The chosen rows and columns; age in seconds since the run last changed. rows: by directory."""
     import pandas as pd
 
     from ablate.store.frames import frame, select, with_options
 
     changed, now = store.changed(), time.time()
-    table = with_options(frame(rows))
-    table["age"] = [now - changed.get(run_id[:8], now) for run_id in table["run_id"]]
-    titles = {short_id(name): without_id(title) for name, title in store.titles(rows).items()}
-    table["run"] = [titles.get(run_id[:8], "") for run_id in table["run_id"]]
+    table, titles = with_options(frame([*rows.values()])), store.titles(rows)
+    table["age"] = [now - changed.get(name, now) for name in rows]
+    table["run"] = [without_id(titles[name]) for name in rows]
     table = select(table, where)
     if sort:
         column = column_of(sort.removeprefix("-"), table, f"--sort {sort}")

@@ -6,7 +6,7 @@ legend: N examples, B of them in a batch, T positions in each.
 import functools
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -19,10 +19,36 @@ from ablate.files.atomic import digest
 from ablate.rng import generator
 
 BLOCK = 1024  # examples drawn at a time
-KEPT = 256  # blocks held in memory
+KEPT = 64  # blocks of one seed that are kept, of examples that come again
 TRIES = 1000  # the most draws to fill a block
 Range = tuple[float, float]  # a part of [0, 1): an example belongs to the split in whose range its hash lies
 Example = TypeVar("Example")
+Block = TypeVar("Block")
+
+
+class Kept(Generic[Block]):
+    """The blocks that were read last, of each seed: of an endless split those of one batch, as none is read
+    again. A seed that is read no more, while others are, is dropped: runs that are trained as one read each
+    of theirs in turn.
+
+    draw: a block, of a seed and a number. count: of the examples; None if they are endless.
+    """
+
+    def __init__(self, draw: Callable[[int, int], Block], count: int | None) -> None:
+        self._draw, self._count, self._reads = draw, count, 0
+        self._of_seed: dict[int, tuple[int, dict[int, Block]]] = {}  # with when it was read, oldest first
+
+    def blocks(self, seed: int, numbers: Iterable[int]) -> list[Block]:
+        _, before = self._of_seed.pop(seed, (0, {}))
+        read = {
+            number: before[number] if number in before else self._draw(seed, number) for number in numbers
+        }
+        comes_again = self._count is not None and len({*before, *read}) <= KEPT
+        self._reads += 1
+        self._of_seed[seed] = self._reads, {**before, **read} if comes_again else read
+        while self._reads - next(iter(self._of_seed.values()))[0] > 2 * len(self._of_seed):
+            del self._of_seed[next(iter(self._of_seed))]
+        return [*read.values()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +120,7 @@ class Examples(Split):
     def __init__(self, task: Task, blocks: Blocks[np.ndarray]) -> None:
         self.task, self.seed, self.count = task, blocks.seed, blocks.count
         self.target_share = task.targets / task.length
-        self._block = functools.lru_cache(KEPT)(lambda *place: np.stack(blocks.block(*place)))
+        self._kept = Kept(lambda *place: np.stack(blocks.block(*place)), blocks.count)
 
     @property
     def size(self) -> int | None:
@@ -112,9 +138,9 @@ class Examples(Split):
     def rows(self, seed: int, examples_B: np.ndarray) -> Batch:
         """The examples with these numbers, as a batch."""
         places = examples_B if self.count is None else examples_B % self.count
-        blocks = [self._block(seed, int(block)) for block in np.unique(places // BLOCK)]
-        where = np.unique(places // BLOCK, return_inverse=True)[1] * BLOCK + places % BLOCK
-        rows_B2T = np.concatenate(blocks)[where]
+        numbers, at_B = np.unique(places // BLOCK, return_inverse=True)
+        blocks = self._kept.blocks(seed, numbers.tolist())
+        rows_B2T = np.concatenate(blocks)[at_B * BLOCK + places % BLOCK]
         inputs, targets = int64(rows_B2T[:, 0]), int64(rows_B2T[:, 1])
         return Batch(inputs, targets, target_positions(targets))
 

@@ -14,7 +14,7 @@ from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import IGNORE_INDEX, Recipe
 from ablate.data.corpora.copy import WordTask
 from ablate.data.corpora.pairs import Pairs
-from ablate.data.examples import BLOCK, Blocks, blocks_of, fingerprint, hashed, ranges
+from ablate.data.examples import BLOCK, Blocks, Kept, blocks_of, fingerprint, hashed, ranges
 from ablate.data.splits import Batch, Split, spread, target_positions
 from ablate.data.text import CorpusError
 from ablate.data.tokenizers import Tokenizer, WithSeparator, fitted
@@ -26,7 +26,6 @@ from ablate.rng import generator
 # 99, 97 and 71 % of the lines of a task were right after 1,000 steps, and with no order at all 99 %.
 BATCHES = 2
 PADDING = -1  # in a source that is shorter than the longest of its batch
-KEPT = 64  # blocks kept in memory
 Texts = tuple[str, str]  # a source and a target
 
 
@@ -44,12 +43,14 @@ class DrawnPairs:
     def __init__(self, blocks: Blocks[Texts], task: WordTask) -> None:
         self.blocks, self.tokenizer, self.count = blocks, task.tokenizer, blocks.count
         self.longest = task.longest + 1
-        self._block = functools.lru_cache(KEPT)(lambda *place: encoded(task.tokenizer, blocks.block(*place)))
+        self._kept = Kept(lambda *place: encoded(task.tokenizer, blocks.block(*place)), blocks.count)
 
     def to_train(self, seed: int, places: range) -> list[Pair]:
         """The pairs at these places of an endless sequence, which starts at 0."""
         chosen = [place if self.count is None else place % self.count for place in places]
-        return [self._block(seed, place // BLOCK)[place % BLOCK] for place in chosen]
+        numbers = [*dict.fromkeys(place // BLOCK for place in chosen)]
+        blocks = dict(zip(numbers, self._kept.blocks(seed, numbers), strict=True))
+        return [blocks[place // BLOCK][place % BLOCK] for place in chosen]
 
     @functools.cached_property
     def held_out(self) -> Sequence[Pair]:

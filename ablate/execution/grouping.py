@@ -46,32 +46,41 @@ def that_fit(run: PlacedRun) -> int:
     of = kind(run)
     if of not in _fit:
         try:
-            _fit[of] = max(1, int(SHARE * device.memory_of(run.device) / _bytes_of_one(run)))
+            of_one, of_all = _memory(run)
+            _fit[of] = max(1, int((SHARE * device.memory_of(run.device) - of_all) / of_one))
         except torch.OutOfMemoryError:
             _fit[of] = 1
         device.release_memory(run.device)
     return _fit[of]
 
 
-def _bytes_of_one(run: PlacedRun) -> float:
-    """The memory of a member: half of the peak of a step of two, both moments, and the copy
-    of its state that capturing keeps."""
-    _bytes_of_two(run)  # the first step in a process takes what all share, too, such as cuBLAS's workspace
-    of_two, weights = _bytes_of_two(run)
-    return of_two / 2 + 6 * weights
+def _memory(run: PlacedRun) -> tuple[float, float]:
+    """The bytes of a member: half of what a step of two takes at its peak, both moments, and the copy of its
+    state that capturing keeps. And those of all as one: of the text, which lies on the card once."""
+    _of_two(run)  # the first step in a process takes what stays, too, such as cuBLAS's workspace
+    of_two, weights, of_all = _of_two(run)
+    return of_two / 2 + 6 * weights, of_all
 
 
-def _bytes_of_two(run: PlacedRun) -> tuple[float, int]:
-    """The peak of the memory that a step of two takes, and the bytes of the weights of one."""
+def _of_two(run: PlacedRun) -> tuple[float, int, float]:
+    """The bytes that a step of two takes at its peak, those of the weights of one, and those of the text."""
     from ablate.execution.networks import build_group
 
-    device.reset_peak_memory(run.device)
-    before_mb = device.peak_memory_mb(run.device)
+    at_first = _now(run.device)
+    batches = _first_batches(run, 1)
+    batch = next(batches)
+    with_text = _now(run.device)
     with device.deterministic(run.device):
         group = build_group([run, run])
-        group.losses_and_gradients(next(_first_batches(run, 1)))
-    peak_mb = device.peak_memory_mb(run.device)
-    return (peak_mb - before_mb) * 1e6, group.weights.element_size() * group.weights.shape[1]
+        group.losses_and_gradients(batch)
+    of_two = device.peak_memory_mb(run.device) * 1e6 - with_text
+    return of_two, group.weights.element_size() * group.weights.shape[1], with_text - at_first
+
+
+def _now(where: "torch.device") -> float:
+    """The bytes in use on the device, from which its peak is measured from now on."""
+    device.reset_peak_memory(where)
+    return device.peak_memory_mb(where) * 1e6
 
 
 _fit: dict[str, int] = {}  # by kind

@@ -11,7 +11,7 @@ from ablate.files.owned import Mark, remove_tree
 from ablate.phrases import advised
 from ablate.store.columns import Row, Status
 from ablate.store.record import StudyRecord
-from ablate.store.rows import is_run, short_id
+from ablate.store.rows import is_run
 from ablate.store.store import Store, StoreError
 
 STUDY = Mark(".+", "study.json")
@@ -110,7 +110,7 @@ def remove_study(store: Store, study: str, runs: Sequence[RemovalCandidate]) -> 
 
 
 def _candidates(store: Store, names: Iterable[str]) -> Iterator[RemovalCandidate]:
-    rows = {row["run_id"][:8]: row for row in store.rows()}
+    rows = store.by_name()
     needed: dict[str, list[str]] = {}
     listed: dict[str, list[str]] = {}
     for study in store.study_names():  # one that can't be read ends this: it may need any of these runs
@@ -118,7 +118,7 @@ def _candidates(store: Store, names: Iterable[str]) -> Iterator[RemovalCandidate
             for run_id in record.runs:
                 (listed if record.is_one_by_one else needed).setdefault(run_id, []).append(study)
     for name in names:
-        run, row = store.run(name), rows.get(short_id(name))
+        run, row = store.run(name), rows.get(name)
         if row and (is_run(run.directory) or run.attempts.exists()):
             run_id = row["run_id"]
             size = sum(map(_size, (run.directory, run.attempts)))

@@ -54,8 +54,9 @@ def is_run(directory: Path) -> bool:
     return sum(map(os.path.isfile, files)) > 1
 
 
-def read_rows(store: Path) -> list[Row]:
-    """The row of each finished run below `store`; a damaged run gets a failed row with the reason.
+def read_rows(store: Path) -> dict[str, Row]:
+    """The row of each finished run below `store`, by the name of its directory; a damaged run gets a failed
+    row with the reason, and the half of its id that is in its name.
 
     Rows are cached beside the runs, so that not every file is opened every time, with the stamp of each file,
     by which a changed run is noticed.
@@ -63,7 +64,7 @@ def read_rows(store: Path) -> list[Row]:
     cache = store / ".rows.json"
     known = _cached_rows(cache)
     rows: dict[str, tuple[Stamp, Row]] = {}
-    damaged: list[Row] = []
+    damaged: dict[str, Row] = {}
     for name in plain_names(store):
         if name.startswith("."):
             continue
@@ -79,12 +80,12 @@ def read_rows(store: Path) -> list[Row]:
             except Damaged as error:
                 if is_run(store / name):  # otherwise it is not, or is just being replaced
                     failed = {"status": Status.FAILED, "error": str(error)}
-                    damaged.append({"run_id": short_id(name), "code": None, "torch": None, **failed})
+                    damaged[name] = {"run_id": short_id(name), "code": None, "torch": None, **failed}
     if rows.keys() != known.keys() or any(rows[name][0] != known[name][0] for name in rows):
         with contextlib.suppress(StoreError):  # a disk that is full or read-only can still be read
             data = json.dumps(rows).encode()
             write_atomically(cache, b'["%s", %s]' % (_seal(data), data))
-    return [dict(row) for _, row in rows.values()] + damaged
+    return {name: dict(row) for name, (_, row) in rows.items()} | damaged
 
 
 def _cached_rows(cache: Path) -> dict[str, tuple[Stamp, Row]]:

@@ -12,7 +12,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ablate.config.rules import did_you_mean
@@ -124,70 +124,78 @@ class Store:
 
     def _apart(self, names: Sequence[str]) -> list[str]:
         """Runs of one title by their ids, each with what tells it from the others."""
-        by_id = {row["run_id"][:8]: row for row in self.rows()}
-        rows = [by_id.get(short_id(name), {}) for name in names]
+        by_name = self.by_name()
+        rows = [by_name.get(name, {}) for name in names]
         keys = [key for key in TELLING if len({str(row.get(key)) for row in rows}) > 1][:2]
         settings = (" ".join(f"{key}={row.get(key)}" for key in keys) for row in rows)
         return [f"{short_id(name)} ({those})" for name, those in zip(names, settings, strict=True)]
 
-    def titles(self, rows: Iterable[Row] | None = None) -> dict[str, str]:
+    def titles(self, rows: Mapping[str, Row] | None = None) -> dict[str, str]:
         """The names of runs as people read them (rows.title), by the names of their directories. rows: of
-        those runs; of all by default. Without a row a run has the name of its directory."""
+        those runs, by these names; of all by default. Without a row a run has the name of its directory."""
         keys: dict[str, set[str]] = {}
         for record in self.studies().values():
             for run_id in record.runs:
                 keys.setdefault(run_id, set()).update(swept(record))
-        by_id = {row["run_id"][:8]: row for row in (self.rows() if rows is None else rows)}
-        named: dict[str, Row] = {name: by_id.get(short_id(name), {}) for name in self.all_runs()}
+        empty: dict[str, Row] = {name: {} for name in self.all_runs()}
+        named = empty | {**(self.by_name() if rows is None else rows)}
         return {name: title(name, row, keys.get(row.get("run_id", ""), ())) for name, row in named.items()}
 
     def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
         """The directories of those of these runs that are finished, by run_id."""
-        wanted = {run_id[:8]: run_id for run_id in run_ids}
-        paths = {short_id(name): self.root / "store" / name for name in self.finished()}
-        known = {run_id: paths[short] for short, run_id in wanted.items() if short in paths}
-        return {run_id: path for run_id, path in known.items() if _id_begins(path, run_id)}
+        store, wanted = self.root / "store", {*run_ids}
+        found = {row["run_id"]: store / name for name, row in read_rows(store).items()}
+        return {run_id: path for run_id, path in found.items() if run_id in wanted}
 
     def rows(self) -> list[Row]:
-        """The rows of all runs, sorted by run_id. The study column lists all studies of the run; phase and
-        role are empty if the studies disagree on them.
+        """The rows of all runs, sorted by run_id."""
+        return [*self.by_name().values()]
+
+    def by_name(self, study: str | None = None) -> dict[str, Row]:
+        """The rows of all runs, or of a study, by the name of their directories, sorted by run_id. The study
+        column lists all studies of the run, or has that one; phase and role are empty if the studies disagree
+        on them. Runs of a study that have not begun have none. Raises StoreError for a study that is none.
 
         A run that is being trained again is `running`; if the new attempt is interrupted, the old result
         stays. Results of another version of the numerics or another torch are `stale`.
         """
+        if study is not None:
+            self.require_study(study)
         studies = self._studies_by_run()
-        # The row of a damaged run has only the first half of its id, from the name.
-        whole_ids = {run_id[:8]: run_id for run_id in studies}
-        rows = {row["run_id"]: row for row in self._unfinished_rows()}
-        for row in read_rows(self.root / "store"):
-            row["run_id"] = whole_ids.get(row["run_id"], row["run_id"])
+        rows = dict(self._unfinished_rows())
+        for name, row in read_rows(self.root / "store").items():
+            if len(row["run_id"]) == len(short_id(name)):  # a damaged one: perhaps a study has the rest of it
+                whole = [run_id for run_id in studies if run_id.startswith(row["run_id"])]
+                row["run_id"] = whole[0] if len(whole) == 1 else row["run_id"]
             row["status"] = status_now(row)
-            if rows.get(row["run_id"], row)["status"] != Status.RUNNING:
-                rows[row["run_id"]] = row
+            if rows.get(name, row)["status"] != Status.RUNNING:
+                rows[name] = row
         for row in rows.values():
             roles = studies.get(row["run_id"], {})
             row |= _agreed(list(roles.values())) | {"study": " ".join(roles)}
-        return sorted(rows.values(), key=lambda row: row["run_id"])
+        of_study = rows if study is None else self._members(study, rows)
+        by_id = {row["run_id"]: (name, row) for name, row in of_study.items()}  # a copy of one counts once
+        return dict(by_id[run_id] for run_id in sorted(by_id))
 
     def changed(self) -> dict[str, float]:
-        """When each run last changed, in seconds since 1970, by the first half of its run_id."""
+        """When each run last changed, in seconds since 1970, by the name of its directory."""
         files = {name: self.run(name).directory / "result.json" for name in self.finished()}
         files |= {name: attempt / "metrics.csv" for name, attempt in self.attempts().items()}
         times = {}
         for name, file in files.items():
             with contextlib.suppress(OSError):  # it may disappear at any time
-                times[short_id(name)] = file.stat().st_mtime
+                times[name] = file.stat().st_mtime
         return times
 
     def results(self) -> dict[str, Row]:
         """The rows of the finished runs by run_id, with the status that they ended with."""
-        return {row["run_id"]: row for row in read_rows(self.root / "store")}
+        return {row["run_id"]: row for row in read_rows(self.root / "store").values()}
 
-    def _unfinished_rows(self) -> Iterator[Row]:
-        for attempt in self.attempts().values():
+    def _unfinished_rows(self) -> Iterator[tuple[str, Row]]:
+        for name, attempt in self.attempts().items():
             with leaving_out():
                 status = Status.RUNNING if lease.is_live(attempt) else Status.INTERRUPTED
-                yield {**read_started(attempt), "status": status}
+                yield name, {**read_started(attempt), "status": status}
 
     # --- studies ----------------------------------------------------------------------------
 
@@ -263,9 +271,8 @@ class Store:
             )
 
     def study_rows(self, name: str) -> list[Row]:
-        """The rows of one study, sorted by run_id. Runs that have not begun have none. Raises StoreError."""
-        self.require_study(name)
-        return self._members(name, self.rows())
+        """The rows of one study, as of `by_name`. Raises StoreError."""
+        return [*self.by_name(name).values()]
 
     def require_study(self, name: str) -> None:
         """Raises StoreError if there is no study of this name."""
@@ -299,13 +306,18 @@ class Store:
                 return path
 
     def _tables(self, study: str | None) -> dict[Path, str]:
-        rows = self.rows()
-        of_study = {self.results_path(study): csv_text(self._members(study, rows))} if study else {}
-        return {self.root / "results.csv": csv_text(rows)} | of_study
+        rows = self.by_name()
+        members = self._members(study, rows).values() if study else ()
+        of_study = {self.results_path(study): csv_text(members)} if study else {}
+        return {self.root / "results.csv": csv_text(rows.values())} | of_study
 
-    def _members(self, study: str, rows: list[Row]) -> list[Row]:
+    def _members(self, study: str, rows: Mapping[str, Row]) -> dict[str, Row]:
         roles = _roles(self.read_study(study))
-        return [{**row, **roles[row["run_id"]], "study": study} for row in rows if row["run_id"] in roles]
+        return {
+            name: {**row, **roles[row["run_id"]], "study": study}
+            for name, row in rows.items()
+            if row["run_id"] in roles
+        }
 
     def _studies_by_run(self) -> dict[str, dict[str, Row]]:
         members: dict[str, dict[str, Row]] = {}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # After so many steps or seconds at most it is checked that losses are finite, which waits for the device.
 CHECK_EVERY, CHECK_EVERY_S = 100, 0.2
-CHECKPOINTS = 0.05  # of the time that a group may take to write checkpoints, one for each of its members
+CHECKPOINTS = 0.05  # of the time that may go into writing checkpoints, one for each member
 Told = tuple[float | None, float | None, float | None]  # rate, loss and gradient norm of a member
 
 
@@ -125,9 +125,8 @@ class Training:
                 began = time.perf_counter()
                 for member in self._counted:
                     yield Resumable(member, self._state(member, step))
-                if len(self.members) > 1:
-                    ended = time.perf_counter()
-                    next_checkpoint = ended + (ended - began) / CHECKPOINTS
+                ended = time.perf_counter()
+                next_checkpoint = ended + (ended - began) / CHECKPOINTS
 
     def _batches(self, steps: range) -> Iterator[Batch]:
         seeds = [member.data_seed for member in self.members]

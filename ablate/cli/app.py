@@ -28,6 +28,9 @@ from ablate.version import __version__, conflict
 
 HELP_ALL = "--help-all"  # --help with the options that few need, too, which their declarations hide
 
+# What Pydantic asks for by the type of its error, in plain words.
+NUMBERS = {"int_parsing": "expected a whole number", "float_parsing": "expected a number"}
+
 # The base class of all errors of usage; Typer does not export it.
 WrongUsage: type[Exception] = typer.BadParameter.__bases__[0]
 
@@ -234,9 +237,9 @@ def _of_usage(error: Any) -> str:
         if line := line_on(name):
             return line
     if checked := getattr(error.__cause__, "errors", None):  # from Pydantic, whose message omits the value
-        reason = (
-            f"{error.param.opts[0]} {checked()[0]['input']}: {error.message.removeprefix('Value error, ')}"
-        )
+        first = checked()[0]
+        wrong = NUMBERS.get(first["type"], error.message.removeprefix("Value error, "))
+        reason = f"{error.param.opts[0]} {first['input']}: {wrong}"
     reason = " ".join(reason.split()).rstrip(".").replace(". Did you mean", "; did you mean")
     command = " ".join(["ablate", *(name for name in sys.argv[1:2] if name in COMMANDS)])
     return f"{reason[0].lower()}{reason[1:]}{'' if reason.endswith('?') else ';'} see {command} --help"

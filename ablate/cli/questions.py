@@ -11,6 +11,7 @@ from ablate.printing import put
 
 # Inside the installed package, or in docs/ of a checkout.
 PAGES = [Path(__file__).parents[1] / "questions.md", Path(__file__).parents[2] / "docs" / "questions.md"]
+PICTURE = re.compile(r"<picture>.*?</picture>\n*", re.S)
 LINK = re.compile(r"\[([^]]+)]\([^)]+\)")
 
 
@@ -29,7 +30,7 @@ def questions(
 ) -> None:
     """Show five questions about attention heads, with their answers."""
     page = next(path for path in PAGES if path.is_file()).read_text(encoding="utf-8")
-    reading, *sections = re.split(r"^## (?=Q\d)", LINK.sub(r"\1", page), flags=re.M)
+    reading, *sections, table = re.split(r"^## ", LINK.sub(r"\1", page), flags=re.M)
     chosen = sections if number is None else [sections[number]]
     if format == "json":
         parts = [section.strip().split("\n\n", 2) for section in chosen]
@@ -37,7 +38,8 @@ def questions(
         return
     if number is not None:
         _, _, words = reading.partition("\n\n")  # after the title
-        put(f"{chosen[0].strip()}\n\n{words.strip()}")
+        limits = table.rpartition("\n\n")[2]
+        put("\n\n".join(map(str.strip, (chosen[0], PICTURE.sub("", words), limits))))
         return
     for section in chosen:
         heading, answer, *_ = section.split("\n\n")

@@ -168,6 +168,8 @@ def _show_rehearsal(sweep: "Sweep", study: str, count: int) -> None:
         for line in lines(compare(results.rows, records=results.records), results.records):
             put(line)
         put(str(write_report(study)))
+        if not _assumes_an_effect(sweep):
+            put("No effect was assumed; 'train.simulated.effects=[fusion=sum:0.03]' assumes one.")
     except ConfigError as error:
         say(str(error))
     if count == 1:
@@ -179,6 +181,11 @@ def _show_rehearsal(sweep: "Sweep", study: str, count: int) -> None:
     table = pd.DataFrame(map(asdict, made.contrasts))
     print_table(table.assign(**{name: table[name].map(to.format) for name, to in shares.items()}), "table")
     put(f"{count:,} rehearsals: {made.runs:.1f} runs each; {made.wrong:.1%} of them with a wrong verdict")
+
+
+def _assumes_an_effect(sweep: "Sweep") -> bool:
+    assumed = sweep.configs(()).train.simulated
+    return bool(assumed and assumed.effects) or any("simulated.effects=" in word for word in sweep.typed)
 
 
 # --- what is printed --------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ with a bad explanation, before it sees them, and the errors of Hydra itself."""
 
 import argparse
 import contextlib
+import difflib
 import functools
 import itertools
 import os
@@ -39,6 +40,8 @@ REFUSALS = (
 )
 
 LAUNCHER = "hydra/launcher"
+OPTIONS = ("--dry-run", "--rehearse", "--plugin", "--quiet", "--format", "--wide", "--runs")  # beside Hydra's
+DECIMAL = re.compile(r"-?\d+,\d+")
 OF_ONES_OWN = "a config of your own is chosen by -cd DIR -cn NAME, a study by -cd DIR study=NAME"
 
 # Answers for choices that are not here: methods that ablate knows by another name, launchers to install.
@@ -81,9 +84,14 @@ class _Parser(argparse.ArgumentParser):
         pass
 
     def error(self, message: str) -> NoReturn:
-        option = re.search(r"arguments: (--?[\w-]+)", message)
+        option = re.search(r"arguments: (--?[\w.-]+)", message)
         if line := line_on(f"run {option[1]}") if option else "":
             raise ConfigError(line)
+        word = option[1] if option else ""
+        if (key := word.lstrip("-")) in {one.name for section in sections() for one in section.keys}:
+            raise ConfigError(f"{word}: a key has no dashes; write {key}=VALUE")
+        if near := difflib.get_close_matches(word, [*OPTIONS, *self._option_string_actions], cutoff=0.75):
+            raise ConfigError(f"{word}: no such option; did you mean {near[0]}?")
         raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
 
 
@@ -141,6 +149,8 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
             one = (
                 f"one list is written {key}=[{typed[len(key) + 1 :]}], one text with commas {_quoted(typed)}"
             )
+            if DECIMAL.fullmatch(value := typed[len(key) + 1 :]) and key in _fractions():
+                one = f"a decimal number is written with a point, {key}={value.replace(',', '.')}"
             single = "" if key in groups else f"; {one}"
             raise ConfigError(f"{argument}: several values make a sweep, so add -m{single}")
         if override.is_sweep_override() and key == "corpus.path" and os.path.exists(typed[len(key) + 1 :]):
@@ -153,6 +163,11 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
     _require_each_once(parsed.overrides, swept=sweeping)
     _require_one_name(overrides)
     return overrides
+
+
+def _fractions() -> set[str]:
+    """The keys that take a number which is not whole."""
+    return {key.name for section in sections() for key in section.keys if re.match(r"\d*\.\d", key.default)}
 
 
 def _require_one_name(overrides: Sequence[Override]) -> None:

@@ -11,6 +11,8 @@ GONE: dict[str, str] = {
     "study=arms": "ablate run -m fusion=concat,sum match=none,params,flops 'seed=range(8)' trains its arms",
     "study=rank": "study=questions has projections of low rank among its arms",
     "size": "ablate run study=NAME --rehearse shows what a study will do and decide",
+    "study.rungs": "type study=sizes, which has the size of the model as a factor",
+    "hydra.launcher.partition": "take hydra/launcher=submitit_slurm, or sbatch --partition=NAME",
     "study.demo": "leave it out: --rehearse shows what a study will do and decide",
     "study=alt": "study=questions has scale=both among its arms",
     "study=book": "study=questions has one head and four, with out_proj and without",

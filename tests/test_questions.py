@@ -125,7 +125,7 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     }
     low = {name: value for name, value in upper.items() if value < 0.005}
     assert {*low} == {"one - one_bare", "rank - sum"} and low["one - one_bare"] < 0
-    assert f"below 0 for one head's W_O, and {low['rank - sum']:.3f} for a sum's two factors:" in WHOLE
+    assert f"one below 0, a sum's two factors one of {low['rank - sum']:.3f}:" in WHOLE
     arms = rows("questions")
     concat = arms.groupby("arm")["test_loss"].mean()["concat"]
     counting = arms["ngram_loss"].iloc[0]
@@ -136,9 +136,9 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     )
     beat = gpt2[4, False] - gpt2[1, False]
     within = interval(*scipy.stats.t.interval(0.95, len(beat) - 1, beat.mean(), beat.sem()))
-    assert f"without W_O one head beat four by {beat.mean():.3f} {within}" in PROSE
+    assert f"one head without W_O wins by {beat.mean():.3f} {within}" in PROSE
     cost, saved = ((gpt2[heads, True] - gpt2[heads, False]).mean() for heads in (1, 4))
-    assert f"W_O cost one head {cost:.3f} and saved four {-saved:.3f}." in PROSE
+    assert f"W_O makes one head {cost:.3f} worse, and four {-saved:.3f} better." in PROSE
     table = re.findall(r"\d\.\d{3}", PAGE.split("## All differences")[1])
     said = {f"{value:.3f}" for value in (beat.mean(), cost, -saved)} | {*re.findall(r"\d\.\d{3}", within)}
     found = {*re.findall(r"\d\.\d{3}", PROSE)} - {f"{arms['ngram_loss'].iloc[0]:.3f}", f"{concat:.3f}"}
@@ -163,8 +163,8 @@ def test_sizes_and_computation_are_as_said():
     assert f"{flops['wide']:.0f} % more computation" in PROSE
     assert params["tied"] == params["concat_bare"] == -5 and PROSE.count("5 % fewer parameters") == 2
     assert f"four, {params['sixteen']:.0f} % more parameters |" in PAGE
-    assert f"queries and keys, with {-params['one_narrow']:.0f} % fewer parameters." in PROSE
-    assert f"with {-params['rank']:.0f} % fewer parameters. After" in PROSE
+    assert f"with {-params['one_narrow']:.0f} % fewer parameters; at equal size 0.040" in PROSE
+    assert f"with {-params['rank']:.0f} % fewer parameters: that" in PROSE
     assert about["params"]["concat"] // 1000 == 163
 
 

@@ -62,7 +62,7 @@ GONE: dict[str, str] = {
     "query_heads": "one pattern for all heads is heads=1 key_width=N value_width=M; key_heads=1 shares keys",
     "query_proj": "with key_width=N, N = model.d_model, the query projection folds into the keys",
     "rope_width": "model.position=rope turns all channels of a head",
-    "train.average": "train.min_lr_ratio=0 lowers the noise of the last steps as much (docs/negative.md)",
+    "train.average": "train.min_lr_ratio=0 lowers the noise of the last steps as much (docs/benchmarks.md)",
     "train.probe_every": "probe runs of several train.steps",
     "value_proj": "values are projected always; out_proj=false leaves the other projection out",
     "value_scale": "give each arm its own train.lr in a tuned study, or write a fusion",

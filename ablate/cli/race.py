@@ -15,22 +15,31 @@ from ablate.printing import put, say
 
 LOOKS, SEEDS = (6, 8, 12, 16, 24, 32, 48, 64, 96), 24
 CODES = {"undecided": 12, "better": 0, "equivalent": 11, "worse": 10}  # the first that a command has
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-TIME = re.compile(r"\d+\.?\d*[smhd]")
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 WAYS = "--higher-is-better/--lower-is-better"
+
+
+def _seconds(time: str) -> float:
+    if not re.fullmatch(r"\d+\.?\d*[smhd]", time):
+        raise typer.BadParameter(f"{time}: give a number and s, m, h or d")
+    return float(time[:-1]) * UNITS[time[-1]]
 
 
 def race(
     commands: Annotated[list[str], typer.Argument(help="Two to eight, the baseline first.")],
     metric: Annotated[str, typer.Option(help="What each prints last, as METRIC=1.23.")] = "",
     higher_is_better: Annotated[bool | None, typer.Option(WAYS, help="Which way is better.")] = None,
-    margin: Annotated[float, typer.Option(min=0, help="The largest difference that does not matter.")] = 0,
+    margin: Annotated[float, typer.Option(min=0, max=1e9, help="What does not matter, at most.")] = 0,
     name: Annotated[list[str] | None, typer.Option("-n", "--name", help="Their names; else A, B, C")] = None,
     source: Annotated[
-        list[str] | None, typer.Option("--from", "--pattern", help="FILE in {out}; REGEX")
+        list[str] | None,
+        typer.Option("--from", "--pattern", metavar="FILE|REGEX", help="FILE.csv|json in {out}; of the log."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=2, help="The most pairs.")] = SEEDS,
-    limit: Annotated[str, typer.Option("--time", metavar="2h", help="Begin no pair that ends later.")] = "",
+    limit: Annotated[
+        float | None,
+        typer.Option("--time", parser=_seconds, metavar="2h", help="Begin no pair that ends later."),
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at once.")] = 1,
     prepare: Annotated[str, typer.Option(help="A command before each run.")] = "",
     warmup: Annotated[int, typer.Option(min=0, help="Runs of each that do not count.")] = 0,
@@ -55,21 +64,21 @@ def race(
     commands = commands * 2 if null and len(commands) == 1 else commands
     where, names = "".join(source or []), [*(name or []), *"ABCDEFGH"[len(name or []) : len(commands)]]
     metric = metric or ("metric" if where and not where.endswith(FILES) else "")
-    programs = [re.match(r"\s*(?:\w+=\S*\s+)*([\w./+-]+)\s", f"{one} ") for one in commands]
     unseeded, homeless = ([one for one in commands if word not in one] for word in ("{seed}", "{out}"))
+    different, directory = len({*commands}), Store().root.absolute() / "races" / slug(" ".join(names))
+    equal = " that are equal" if different == 1 < len(commands) else ""
     wrong = [
-        *lines_if(not 2 <= len(commands) <= 8, f"{len(commands)} commands; give two to eight"),
-        *lines_if(null and len({*commands}) > 1, "--null races one command against itself; give one"),
-        *lines_if(not null and len({*commands}) < len(commands), "equal commands; --null races one alone"),
+        *lines_if(
+            different != 1 if null else not 2 <= different == len(commands) <= 8,
+            f"{counted(len(commands), 'command')}{equal}: give two to eight that differ, or one with --null",
+        ),
         *lines_if(len({*map(slug, names)} - {""}) != len(commands), f"{joined(names)}: name each with -n"),
         *lines_if(not no_seed and unseeded, f"{joined(unseeded)}: put {{seed}} in, or give --no-seed"),
         *lines_if(where.endswith(FILES) and homeless, f"{joined(homeless)}: put {{out}} in, for {where}"),
         *lines_if(len(source or []) > 1, "--from and --pattern: give one of them"),
         *lines_if(higher_is_better is None, f"which way is better? give {WAYS.replace('/', ' or ')}"),
         *lines_if(metric in ("", *COLUMNS), f"--metric {metric}: name what the commands print"),
-        *lines_if(not math.isfinite(margin), f"--margin {margin}: give a number"),
-        *lines_if(limit and not TIME.fullmatch(limit), f"--time {limit}: give a number and s, m, h or d"),
-        *(f"{one[1]}: no such command" for one in programs if one and not _is_there(one[1])),
+        *(f"{lacking}: no such command" for lacking in filter(None, map(_lacking, commands))),
     ]
     try:
         re.compile(where)
@@ -81,24 +90,19 @@ def race(
     plan = {"commands": dict(zip(names, commands, strict=True)), "metric": metric, "source": where}
     plan |= {"higher_is_better": higher_is_better, "margin": margin, "seeds": seeds, "tries": tries}
     plan |= {"prepare": prepare, "scripts": {str(one): file_digest(one) for one in files if one.is_file()}}
-    directory = Store().root.absolute() / "races" / slug(" ".join(names))
     with resumable(), locked(directory):
-        contest = Race(directory, plan, [*(n for n in LOOKS if n < seeds), seeds])
+        contest = Race(directory, plan, [*(look for look in LOOKS if look < seeds), seeds])
         say(f"{directory} has {counted(len(contest.rows), 'run')}")
-        for line in raced(
-            contest, jobs, warmup, float(limit[:-1]) * SECONDS[limit[-1]] if limit else math.inf
-        ):
+        for line in raced(contest, jobs, warmup, math.inf if limit is None else limit):
             say(line)
     now = standing(contest)
-    notes = [
-        *doubts(contest.by_seed(metric)),
-        *lines_if(jobs > 1, "--jobs: what runs side by side has no order"),
-    ]
-    shown = now.drop(columns=["more", "least", "going", "why"]).reset_index()
+    said, notes = answer(contest, now, null), doubts(contest.by_seed(metric))
+    notes += lines_if(jobs > 1, "--jobs: what runs side by side has no order")
+    shown = now.drop(columns=["more", "least", "going", "why"]).reset_index(names="method")
     if format == "json":
-        put_json(answer=answer(contest, now, null), rows=records(shown), notes=notes, csv=str(contest.table))
+        put_json(answer=said, rows=records(shown), notes=notes, csv=str(contest.table))
     else:
-        put("\n".join(answer(contest, now, null)) + "\n")
+        put("\n".join(said) + "\n")
         print_table(shown.map(lambda x: f"{x:.5g}" if x == x and type(x) is float else x), format)
         put(contest.table)
         for line in notes:
@@ -106,6 +110,8 @@ def race(
     raise typer.Exit(next(code for verdict, code in CODES.items() if verdict in {*now["verdict"]}))
 
 
-def _is_there(program: str) -> bool:
-    """Whether a shell knows this word."""
-    return not subprocess.run(["sh", "-c", 'command -v "$0"', program], capture_output=True).returncode
+def _lacking(command: str) -> str:
+    """The program that a command begins with, if no shell knows it."""
+    program = re.match(r"\s*(?:\w+=\S*\s+)*([\w./+-]+)(?=\s|$)", command)
+    known = ["sh", "-c", 'command -v "$0"', program[1] if program else ":"]
+    return program[1] if program and subprocess.run(known, capture_output=True).returncode else ""

@@ -27,13 +27,14 @@ def read(out: Path, metric: str, source: str) -> float | None:
 
 
 def _last(text: str, pattern: str) -> float | None:
-    """The whole number in the group of the last match; without one there, the one right behind the match."""
+    """The whole number in the group of the last match; without a group the one right behind the match, else
+    the last one in it."""
     for match in reversed([*re.finditer(pattern, text, re.MULTILINE)]):
         begin, end = match.span(1 if match.re.groups else 0)
+        behind = None if match.re.groups else re.compile(rf"[ \t:=]*({_WHOLE.pattern})").match(text, end)
         inside = [one[0] for one in _WHOLE.finditer(text, max(begin, 0)) if one.start() < end]
-        behind = re.compile(rf"[\s:=]*({_WHOLE.pattern})").match(text, end)
-        if inside or behind or match[match.lastindex or 0] == "null":
-            return float(inside[-1] if inside else behind[1] if behind else "nan")
+        if behind or inside or match[match.lastindex or 0] == "null":
+            return float(behind[1] if behind else inside[-1] if inside else "nan")
     return None
 
 

@@ -6,6 +6,7 @@ any moment is in it, or begins again.
 """
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -19,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ablate.config.rules import ConfigError
@@ -29,8 +31,8 @@ from ablate.race.metric import LOG, named, printed, read
 from ablate.store.columns import Row, Status
 
 MARK = "ABLATE_RACE"  # an environment variable of all that a race starts: its directory
-COLUMNS = ("method", "seed", "seconds", "status")
 KILLED_S = 0.3  # if everything is killed, this process is within that time of the command it waits for
+COLUMNS = ("method", "seed", "seconds", "status")
 
 
 class Race:
@@ -38,16 +40,15 @@ class Race:
     commands by name, the baseline first. looks: numbers of pairs. Raises StoreError."""
 
     def __init__(self, directory: Path, plan: Mapping[str, Any], looks: Sequence[int]) -> None:
-        self.directory, self.plan, self.rows = directory, plan, list[Row]()
+        self.directory, self.plan, self.table = directory, plan, directory / "results.csv"
         self.columns = [*COLUMNS[:2], plan["metric"], *COLUMNS[2:]]
-        self.table = directory / "results.csv"
+        self.rows = list[Any]()
         if self.table.exists():
             before = read_json(directory / "race.json", {*plan, "looks"})
             if other := [key for key in plan if plan[key] != before[key]]:
                 way_out = "give its commands other names with -n, or move that directory away"
                 raise StoreError(f"{directory} has another race, with other {joined(other)}; {way_out}")
-            looks = before["looks"]
-            rows = pd.read_csv(self.table, dtype=str, keep_default_na=False)
+            looks, rows = before["looks"], pd.read_csv(self.table, dtype=str, keep_default_na=False)
             if [*rows] != self.columns:
                 raise garbled(self.table, "it has other columns")
             self.rows = rows.to_dict("records")
@@ -57,16 +58,16 @@ class Race:
     def look_at(self, looks: Iterable[int]) -> None:
         """Take these looks; one that is added takes its share of the level from the look behind it."""
         self.looks = sorted(looks)
-        text = json.dumps({**self.plan, "looks": self.looks}, indent=2) + "\n"
-        write_atomically(self.directory / "race.json", text)
+        plan = json.dumps({**self.plan, "looks": self.looks}, indent=2)
+        write_atomically(self.directory / "race.json", f"{plan}\n")
 
     def by_seed(self, column: str) -> pd.DataFrame:
         """A column as numbers, a row for each command; NaN where there is no finite one."""
-        rows = pd.DataFrame(self.rows, columns=self.columns).astype({"seed": int})
-        rows[column] = [float(cell or "nan") for cell in rows[column]]
-        seeds = range(rows["seed"].max() + 1 if self.rows else 0)
-        cells = rows.pivot(index="method", columns="seed", values=column).reindex(columns=seeds)
-        return cells.reindex([*self.plan["commands"]]).replace([math.inf, -math.inf], math.nan)
+        seeds = range(1 + max((int(row["seed"]) for row in self.rows), default=-1))
+        cells = pd.DataFrame(np.nan, [*self.plan["commands"]], seeds)
+        for row in self.rows:
+            cells.at[row["method"], int(row["seed"])] = float(row[column] or "nan")
+        return cells.replace([math.inf, -math.inf], math.nan)
 
     def run(self, names: Sequence[str], seeds: Sequence[int], jobs: int) -> Iterator[Row]:
         """Run what has no row yet, `jobs` at a time: forward at even seeds, backward at odd ones. Raises
@@ -142,8 +143,6 @@ class Race:
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """A directory, made if needed, that no other process has meanwhile. Raises StoreError."""
-    import fcntl
-
     with explained(directory):
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / "lock").open("ab")

@@ -24,7 +24,6 @@ from ablate.reporting.figures import (
     label,
     measured,
     over_runs,
-    slug,
     spec,
 )
 from ablate.reporting.page import Page
@@ -80,7 +79,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
         ),
     )
     to = f" to {label(comparison, tested[0].baseline.name)}" if not several else ""
-    key = f"intervals-{slug('planned' if tested[0].is_planned else 'exploratory')}"
+    key = f"intervals-{'planned' if tested[0].is_planned else 'exploratory'}"
     yield Figure(
         key,
         "Differences to the baseline",

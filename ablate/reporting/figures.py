@@ -72,11 +72,6 @@ class Figure:
     data: pd.DataFrame
 
 
-def slug(text: str) -> str:
-    """A text as part of an HTML id or a file name: letters, digits and hyphens."""
-    return re.sub(r"\W+", "-", text.replace("'", "")).strip("-")
-
-
 def spec(chart: Any, height: int, title: str = "") -> dict[str, Any]:
     """The specification as plain data, without a width. title: what the labels of the rows mean."""
     sized = chart.properties(

@@ -2,9 +2,9 @@
 
     python benchmarks/race.py
 
-Of 2,000 simulated races of two commands each, with the looks of the command: how often it is better or worse
+Of 2,000 simulated races of two commands, with the looks of the command: how often it is better or worse
 without a difference, whatever the distribution of the paired differences; and at a difference of one sd its
-power, and its pairs against those of a fixed number that has the same power, and of one that has ENOUGH.
+power, and its pairs against those of a fixed number that has this power, and of one that has 0.95.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from ablate.analysis import stats
 from ablate.analysis.looks import stand
 from ablate.cli.race import LOOKS, SEEDS
 
-RACES, ENOUGH = 2000, 0.95
+RACES = 2000
 DRAWS = {
     "normal": lambda rng, size: rng.standard_normal(size),
     "Student's t, 3 df": lambda rng, size: rng.standard_t(3, size) / np.sqrt(3),
@@ -40,12 +40,12 @@ def main() -> None:
         null, _ = raced(differences)
         verdict, pairs = raced(differences + 1)
         power = float((verdict == stats.WORSE).mean())
-        same, enough = (float(stats.seeds_to_claim(1, 1, stats.ALPHA, power=of)) for of in (power, ENOUGH))
+        same, enough = (float(stats.seeds_to_claim(1, 1, stats.ALPHA, power=of)) for of in (power, 0.95))
         print(
             f"{name}: better or worse in {np.mean(null != stats.UNDECIDED):.1%} of {RACES:,} races without a"
             f" difference; at one sd power {power:.3f} with {pairs.mean():.1f} pairs,"
             f" {pairs.mean() / same:.2f} of the {same:.0f} of a fixed number with that power,"
-            f" {pairs.mean() / enough:.2f} of the {enough:.0f} of one with {ENOUGH}"
+            f" {pairs.mean() / enough:.2f} of the {enough:.0f} of one with 0.95"
         )
 
 

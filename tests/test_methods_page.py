@@ -7,11 +7,21 @@ import pytest
 
 from ablate.execution.plugins import KINDS
 from ablate.model.fusion.sum import Sum
+from ablate.store.columns import COLUMNS
 from ablate.store.provenance import PACKAGE
+from scripts.columns_table import PATH, table
 from scripts.methods_page import COSTS, PAGE, costs, page
 
 SVG = "{http://www.w3.org/2000/svg}"
 METHODS = [(kind, name) for kind, package in KINDS.items() for name in package.methods()]
+
+
+def test_the_table_of_columns_is_what_the_code_says():
+    written = PATH.read_text(encoding="utf-8")
+    assert table() == written, "docs/columns.csv is old: run python scripts/columns_table.py"
+    rows = {row["column"]: row for row in csv.DictReader(written.splitlines())}
+    assert [*rows] == [*COLUMNS] and (rows["lr"]["from"], rows["seed"]["from"]) == ("train.lr", "seed")
+    assert rows["wall_s"]["unit"] == "s" and rows["test_loss"]["from"] == "test split"
 
 
 @pytest.mark.slow

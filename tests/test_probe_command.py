@@ -13,12 +13,14 @@ from ablate.analysis.load import read
 from ablate.analysis.probes import COLUMNS, PROBES, over_seeds, silent
 from ablate.compute.arithmetic import Arithmetic, onednn
 from ablate.config.rules import ConfigError
+from ablate.data.splits import Batch
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.execution.trained import in_float64
 from ablate.probes.measure import Value
-from ablate.probes.study import probe_runs
+from ablate.probes.patterns import patterns_of
+from ablate.probes.study import looks, probe_runs
 from ablate.reporting.charts import figures
 from ablate.reporting.page import gather
 from tests.helpers import call_cli, make_config
@@ -92,6 +94,29 @@ def test_a_study_is_probed_beside_its_results(tmp_path: Path):
     assert {*printed["probe"]} == {*table["probe"]}
     after = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
     assert after["run_id"].nunique() == 4 and len(after) == len(table)
+
+
+@pytest.mark.slow
+def test_where_heads_look_in_a_text_of_ones_own(tmp_path: Path):
+    call_cli("run", "-m", *QUICK, *GRAMMAR, "model.layers=1", "name=two", "fusion=sum,mean", cwd=tmp_path)
+    (tmp_path / "own.txt").write_text("the cat\nthe dog")
+    done = call_cli("probe", "two", "--text", "own.txt", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {Path(picture).name[:3] for picture in done.stdout.splitlines()} == {"sum", "mea"}
+    for picture in map(Path, done.stdout.splitlines()):
+        svg, name = (tmp_path / picture).with_suffix(".svg").read_text(), picture.name.partition("-")[0]
+        assert f"fusion={name}" in svg and "own.txt" in svg and "head 2" in svg and "⏎" in svg
+    directory = (tmp_path / "runs/store").glob("sum-*").__next__()
+    weights = looks(directory, "the cat")
+    assert weights.groupby(["layer", "head", "query"])["weight"].sum().between(1 - 1e-9, 1 + 1e-9).all()
+    model = ablate.load_model(directory).double()
+    seen = patterns_of(model.network, Batch(model.encode("the cat")[None], model.encode("the cat")[None]))
+    last = weights.query("layer == 1 and head == 2").tail(7)["weight"].to_numpy()
+    assert last == pytest.approx(seen[0][0, 1, 6].numpy())
+    for text, line in (("t", "fewer than two tokens"), ("T", "not among the")):
+        (tmp_path / "own.txt").write_text(text)
+        assert line in call_cli("probe", "two", "--text", "own.txt", cwd=tmp_path).stderr
+    assert "none: " in call_cli("probe", "two", "--text", "none", cwd=tmp_path).stderr
 
 
 def ids(where: Path, fusion: str) -> list[str]:

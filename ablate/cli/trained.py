@@ -1,5 +1,6 @@
 """`ablate probe` and `ablate sample`: what trained runs do, and what they write."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,6 +44,10 @@ def probe(
             "--all", help="Print every probe, with the largest, median and smallest head of a layer."
         ),
     ] = False,
+    text: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Instead draw where heads look in a text of your own."),
+    ] = None,
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where to write the CSV; else beside the results.")
     ] = None,
@@ -66,6 +71,8 @@ def probe(
     use_plugins(plugin)
     probed = find(target, where or ())
     path = Path(out) if out else probed.path
+    if text is not None:
+        return _draw(probed.first_of_each, Path(text), path.with_suffix(""))
     values = probe_runs(probed.directories, path, report=say)
     quiet = silent(values, probed.variant) if format in READ else {}
     shown = values[values["probe"].isin(chosen) & ~values["probe"].isin(quiet)]
@@ -77,6 +84,24 @@ def probe(
         if name in chosen:
             say(f"{name}: as by chance, but for {beyond} of {runs} runs")
     put(path) if format == "table" else say(str(path))
+
+
+def _draw(directories: Mapping[str, Path], text: Path, into: Path) -> None:
+    """Draw where the heads of these runs, given by their variants, look in a text."""
+    from ablate.config.rules import ConfigError
+    from ablate.probes.study import looks
+    from ablate.reporting.figures import write_charts
+    from ablate.reporting.head_charts import on_text
+    from ablate.reporting.html import require_charts
+
+    require_charts()
+    try:
+        content = text.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--text {text}: {error}; give a file of text in UTF-8") from error
+    for variant, directory in directories.items():
+        write_charts({directory.name: on_text(looks(directory, content), f"{variant}: {text.name}")}, into)
+        put(into / f"{directory.name}.png")
 
 
 def _chosen(only: str | None) -> list[str]:

@@ -76,7 +76,6 @@ GONE: dict[str, str] = {
     "train.translate": "columns val_exact and test_exact score answers; ablate sample RUN shows them",
     "duel --budget": "give the number of paired seeds, as --seeds 8; --dry-run says how long they take",
     "study.report_at": "each arm of a tuned study reports at its own value",
-    "probe --text": "in Python, ablate.probes.patterns.patterns_of shows where heads look",
     "hydra/launcher=slurm": "type sbatch --array=0-7 --wrap 'ablate run …'; or hydra/launcher=submitit_slurm",
     "hydra/launcher=ray_cluster": "take hydra/launcher=ray, or type the command on each machine",
     "hydra.launcher.jobs": "type sbatch --array=0-7 --wrap 'ablate run …', whose tasks share the runs",

@@ -14,15 +14,19 @@ from ablate.analysis.variant import names_of_runs
 from ablate.analysis.variants import USABLE, project
 from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
+from ablate.data.splits import Batch
 from ablate.execution.stored import reopened
-from ablate.execution.trained import in_float64, require_weights, weights_of
+from ablate.execution.trained import in_float64, load_model, require_weights, weights_of
 from ablate.files.atomic import write_atomically
 from ablate.launch.processes import map_in_workers
 from ablate.model import scores
-from ablate.probes.measure import Value, measure
+from ablate.probes.measure import Value, layer_names, measure
+from ablate.probes.patterns import patterns_of
 from ablate.store.frames import select, with_options
 from ablate.store.run_files import read_started
 from ablate.store.store import Store
+
+MOST_TOKENS = 32  # of a text in which heads look: as many as an axis names
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,12 @@ class Probed:
     directories: Mapping[str, Path]
     variant: pd.Series
     path: Path
+
+    @property
+    def first_of_each(self) -> dict[str, Path]:
+        """The directory of the first run of each variant, by the variant's name."""
+        finished = self.variant[self.variant.index.isin([*self.directories])].drop_duplicates()
+        return {name: self.directories[str(run_id)] for run_id, name in finished.items()}
 
 
 def find(target: str, where: Sequence[str] = ()) -> Probed:
@@ -76,6 +86,31 @@ def probe_runs(directories: Mapping[str, Path], path: Path, *, report: Callable[
     if not parts:
         raise ConfigError("none of the runs could be probed, for the reasons above")
     return pd.concat(parts, ignore_index=True)
+
+
+def looks(directory: Path, text: str) -> pd.DataFrame:
+    """Where the heads of a run look in the first tokens of a text: layer, head, the tokens `query` and `key`
+    with their places, and the weight. Raises ConfigError."""
+    model = load_model(directory, code=True).double()
+    if model.config.model.two_texts:
+        way_out = "in Python, ablate.probes.patterns.patterns_of shows where its heads look"
+        raise ConfigError(f"--text: {directory.name} reads two texts; {way_out}")
+    ids_T = model.encode(text)[: min(MOST_TOKENS, model.config.model.context)]
+    if len(ids_T) < 2:
+        raise ConfigError("--text: fewer than two tokens; give more text")
+    seen = patterns_of(model.network, Batch(ids_T[None], ids_T[None]))
+    signs = str.maketrans({" ": "·", "\n": "⏎", "\t": "→"})
+    tokens = [f"{at} {model.decode(ids_T[at : at + 1]).translate(signs)}" for at in range(len(ids_T))]
+    return pd.DataFrame(
+        [
+            (layer, head, tokens[query], tokens[key], pattern_HTT[head - 1, query, key].item())
+            for layer, (pattern_HTT,) in zip(layer_names(model.network), seen, strict=True)
+            for head in range(1, len(pattern_HTT) + 1)
+            for query in range(len(tokens))
+            for key in range(query + 1)
+        ],
+        columns=["layer", "head", "query", "key", "weight"],
+    )
 
 
 def _values_of_run(directory: Path) -> pd.DataFrame | ConfigError:

@@ -167,15 +167,15 @@ def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path) -> Non
 
 
 def _in_a_column(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A chart at the width of a column of a paper, its text in 8 pt."""
+    """A chart at the width of a column of a paper, if it has no sizes of its own; its text in 8 pt."""
     config = {
         part: {key: PAPER_SIZES.get(key, value) for key, value in values.items()}
         if isinstance(values, dict)
         else values
         for part, values in spec["config"].items()
     }
-    height = round(LOWER * spec["height"], 1)
-    return {**spec, "width": COLUMN, "height": height, "background": "white", "config": config}
+    size = {"width": COLUMN, "height": round(LOWER * spec["height"], 1)} if "height" in spec else {}
+    return {**spec, **size, "background": "white", "config": config}
 
 
 def _in_points(svg: str) -> str:

@@ -39,7 +39,7 @@ def differences() -> pd.DataFrame:
     found = re.findall(r"^\| (.+?) \| ([+−][\d.]+) \[(−?[\d.]+), (−?[\d.]+)]", page, re.M)
     table = pd.DataFrame(found, columns=["name", "diff", "low", "high"])
     table["same"] = table["name"].str.contains("=")
-    table["name"] = table["name"].str.replace(r"\*\*| =", "", regex=True)
+    table["name"] = table["name"].str.replace(r"\*\*| =|, \d+ % .*parameters", "", regex=True)
     numbers = ["diff", "low", "high"]
     table[numbers] = table[numbers].map(lambda text: float(text.replace("−", "-")))
     return table
@@ -84,11 +84,12 @@ def _differences(ink: str) -> alt.TopLevelMixin:
     x = alt.X(
         "low:Q",
         title="nats of loss (right: worse); orange: the same functions; grey: the margin",
-        axis=alt.Axis(format=".2f"),
+        axis=alt.Axis(format=".2f", grid=False),
     )
-    margin = pd.DataFrame({"low": [-MARGIN], "high": [MARGIN]})
+    margin, zero = pd.DataFrame({"low": [-MARGIN], "high": [MARGIN]}), pd.DataFrame({"low": [0]})
     return alt.layer(
         alt.Chart(margin).mark_rect(color="#888", opacity=0.25).encode(x="low:Q", x2="high:Q"),
+        alt.Chart(zero).mark_rule(color="#888").encode(x="low:Q"),
         base.mark_rule(strokeWidth=3).encode(x=x, x2="high:Q"),
         base.mark_point(filled=True, size=70, opacity=1).encode(x="diff:Q"),
         base.mark_text(align="left", dx=6).encode(
@@ -123,7 +124,7 @@ def _draw(path: Path, chart: alt.TopLevelMixin, ink: str) -> None:
     quiet = {"gridColor": "#8884", "domainColor": "#888", "tickColor": "#888", "titleFontWeight": "normal"}
     config = {
         "background": "transparent",
-        "padding": {"left": 36, "right": 36, "top": 5, "bottom": 5},  # another font may be wider
+        "padding": {"left": 60, "right": 45, "top": 5, "bottom": 5},  # another font may be wider
         "view": {"stroke": None},
         "axis": {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, **quiet},
         "title": {"color": ink, "fontSize": 12, "fontWeight": "normal"},

@@ -38,12 +38,12 @@ NAMES = {
     "tied - concat": "one matrix for queries and keys − two",
     **ONE_MAP,
     MEAN: "mean of these five =",
-    "concat_bare - concat": "four heads: no W_O − W_O",
+    "concat_bare - concat": "four heads: no W_O − W_O, 5 % fewer parameters",
     "one_bare - concat_bare": "no W_O: one head − four",
     "one - concat": "**Q3** one head − four, equal size",
     "one_narrow - one": "one head: keys of 16 − of 64",
     "sixteen - concat": "sixteen heads − four, 30 % more parameters",
-    "one_narrow - concat": "**Q4** four heads with one pattern − with their own †",
+    "one_narrow - concat": "**Q4** four heads with one pattern − with their own, 8 % fewer parameters †",
     "mixed - concat": "two heads see eight tokens − none",
     "local - mixed": "four heads see eight tokens − two",
 }
@@ -138,9 +138,13 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     within = interval(*scipy.stats.t.interval(0.95, len(beat) - 1, beat.mean(), beat.sem()))
     assert f"one head without W_O wins by {beat.mean():.3f} {within}" in PROSE
     cost, saved = ((gpt2[heads, True] - gpt2[heads, False]).mean() for heads in (1, 4))
-    assert f"W_O makes one head {cost:.3f} worse, and four {-saved:.3f} better." in PROSE
+    four = (gpt2[1, True] - gpt2[4, True]).mean()
+    assert f"with W_O four win by {four:.3f}. W_O costs one head {cost:.3f}." in PROSE
+    assert f"and cost {-saved:.3f} on GPT-2's backbone" in PROSE
     table = re.findall(r"\d\.\d{3}", PAGE.split("## All differences")[1])
-    said = {f"{value:.3f}" for value in (beat.mean(), cost, -saved)} | {*re.findall(r"\d\.\d{3}", within)}
+    said = {f"{value:.3f}" for value in (beat.mean(), cost, four, -saved)} | {
+        *re.findall(r"\d\.\d{3}", within)
+    }
     found = {*re.findall(r"\d\.\d{3}", PROSE)} - {f"{arms['ngram_loss'].iloc[0]:.3f}", f"{concat:.3f}"}
     assert found <= {*table} | said, found - {*table} - said
 
@@ -161,9 +165,10 @@ def test_sizes_and_computation_are_as_said():
     percent = (100 * (about / about.loc["concat"] - 1)).round()
     params, flops = percent["params"], percent["flops_per_token"]
     assert f"{flops['wide']:.0f} % more computation" in PROSE
-    assert params["tied"] == params["concat_bare"] == -5 and PROSE.count("5 % fewer parameters") == 2
+    assert params["tied"] == -5 and PROSE.count("5 % fewer parameters") == 1
     assert f"four, {params['sixteen']:.0f} % more parameters |" in PAGE
-    assert f"with {-params['one_narrow']:.0f} % fewer parameters; at equal size 0.040" in PROSE
+    assert f"no W_O − W_O, {-params['concat_bare']:.0f} % fewer parameters |" in PAGE
+    assert f"with their own, {-params['one_narrow']:.0f} % fewer parameters †" in PAGE
     assert f"with {-params['rank']:.0f} % fewer parameters: that" in PROSE
     assert about["params"]["concat"] // 1000 == 163
 
@@ -191,7 +196,7 @@ def cell(arm: pd.Series, *, tells: bool) -> str:
     low, high = 100 * arm.min(), 100 * arm.max()
     share = f"{low:.1f}" if 99.5 <= low < 99.9 else f"{low:.0f}"
     of_seeds = f"; {(arm >= 0.999).sum()} of {len(arm)} seeds over 99.9 %" if tells else ""
-    return f"{share} to {high:.0f} %{of_seeds}"
+    return (f"{share} %" if share == f"{high:.0f}" else f"{share} to {high:.0f} %") + of_seeds
 
 
 def test_votes():
@@ -216,13 +221,18 @@ def test_votes():
     assert f"no seed reaches 99 %; that held, 0 of {len(few)} did." in PROSE and few.max() < 0.99
     assert f"every seed reaches 99.9 %; refuted, {(enough >= 0.999).sum()} of {len(enough)} did." in PROSE
     fewer = pd.concat([four[1], four[2], four[3]])
-    learned = f"{(four[4] >= 0.999).sum()} of 6 seeds with four heads, in 0 of {len(fewer)} with fewer."
+    learned = f"{(four[4] >= 0.999).sum()} of 6 seeds with four heads, in 0 of {len(fewer)} with fewer;"
     assert learned in PROSE and fewer.max() < 0.99
+    deep = right(heads=2, layers=2)
+    assert f"two layers of two in {(deep >= 0.999).sum()} of 6." in PROSE
     guesses = [
         Votes(length=length, voters=voters, vocabulary=99, seed=0, examples=None, held_out=1).best_guess(4)
         for length, voters in ((17, 4), (25, 8))
     ]
-    assert f"the last four votes is right in {100 * guesses[0]:.0f} % and {100 * guesses[1]:.0f} %." in PROSE
+    assert (
+        f"| (best guess from the last four votes) | {100 * guesses[0]:.0f} % | {100 * guesses[1]:.0f} % |"
+        in PAGE
+    )
 
 
 def test_in_five_of_six_seeds_each_of_four_heads_follows_one_voter():

@@ -125,7 +125,7 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     }
     low = {name: value for name, value in upper.items() if value < 0.005}
     assert {*low} == {"one - one_bare", "rank - sum"} and low["one - one_bare"] < 0
-    assert f"one below 0, a sum's two factors one of {low['rank - sum']:.3f}:" in WHOLE
+    assert f"W_O is below 0, that of a sum's two factors {low['rank - sum']:.3f}:" in WHOLE
     arms = rows("questions")
     concat = arms.groupby("arm")["test_loss"].mean()["concat"]
     counting = arms["ngram_loss"].iloc[0]
@@ -136,11 +136,13 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     )
     beat = gpt2[4, False] - gpt2[1, False]
     within = interval(*scipy.stats.t.interval(0.95, len(beat) - 1, beat.mean(), beat.sem()))
-    assert f"one head without W_O wins by {beat.mean():.3f} {within}" in PROSE
+    assert f"without W_O one head beats four by {beat.mean():.3f} {within}" in PROSE
     cost, saved = ((gpt2[heads, True] - gpt2[heads, False]).mean() for heads in (1, 4))
     four = (gpt2[1, True] - gpt2[4, True]).mean()
-    assert f"with W_O four win by {four:.3f}. W_O costs one head {cost:.3f}." in PROSE
-    assert f"and cost {-saved:.3f} on GPT-2's backbone" in PROSE
+    assert f"with W_O four beat one by {four:.3f}. W_O costs one head {cost:.3f} and" in PROSE
+    helped = gpt2[4, False] - gpt2[4, True]
+    bounds = interval(*scipy.stats.t.interval(0.95, len(helped) - 1, helped.mean(), helped.sem()))
+    assert f"and saves four {-saved:.3f} {bounds}." in PROSE
     table = re.findall(r"\d\.\d{3}", PAGE.split("## All differences")[1])
     said = {f"{value:.3f}" for value in (beat.mean(), cost, four, -saved)} | {
         *re.findall(r"\d\.\d{3}", within)
@@ -221,10 +223,10 @@ def test_votes():
     assert f"no seed reaches 99 %; that held, 0 of {len(few)} did." in PROSE and few.max() < 0.99
     assert f"every seed reaches 99.9 %; refuted, {(enough >= 0.999).sum()} of {len(enough)} did." in PROSE
     fewer = pd.concat([four[1], four[2], four[3]])
-    learned = f"{(four[4] >= 0.999).sum()} of 6 seeds with four heads, in 0 of {len(fewer)} with fewer;"
+    learned = f"{(four[4] >= 0.999).sum()} of 6 seeds with four heads, 0 of {len(fewer)} with fewer;"
     assert learned in PROSE and fewer.max() < 0.99
     deep = right(heads=2, layers=2)
-    assert f"two layers of two in {(deep >= 0.999).sum()} of 6." in PROSE
+    assert f"two layers of two heads in {(deep >= 0.999).sum()} of 6." in PROSE
     guesses = [
         Votes(length=length, voters=voters, vocabulary=99, seed=0, examples=None, held_out=1).best_guess(4)
         for length, voters in ((17, 4), (25, 8))

@@ -97,7 +97,7 @@ class Lines:
             case Refused():  # the reasons are printed at the end
                 self.count += 1
             case Noticed(line):
-                self.say(line)
+                self.say_once(line)
 
     def ended(self, name: str, row: Row) -> None:
         self.count += 1

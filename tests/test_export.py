@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ablate.execution.execute import execute
+from ablate.execution.run import prepare
 from ablate.export import trackers
 from ablate.files.atomic import digest
 from ablate.store.columns import Row
 from ablate.store.store import Store
+from tests.helpers import make_config
 from tests.synthetic import small_study, synthetic_row
 
 STUDY = "_wide.heads-2-report"
@@ -30,8 +33,13 @@ def store(tmp_path, monkeypatch) -> Iterator[Store]:
     monkeypatch.setenv("TRACKIO_DIR", "")
     monkeypatch.chdir(tmp_path)
     yield small_study(Path("runs"), name=STUDY)
+    forget_trackio()
+
+
+def forget_trackio() -> None:
+    """It takes its directory as it is imported."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "trackio"]:
-        del sys.modules[name]  # it takes its directory as it is imported
+        del sys.modules[name]
 
 
 def add(store: Store, seed: int, end: Row) -> Path:
@@ -129,14 +137,77 @@ def test_a_tracker_has_every_value_of_the_store_once(store, command, monkeypatch
     for directory in store.directories(row["run_id"] for row in store.study_rows(STUDY)).values():
         run, (settings, curves) = trackers._read(directory), shown[directory.name]
         assert run is not None
-        for key, value in run.settings.items():
+        for key, value in run[0].items():
             assert settings[key] == value if target != "mlflow" else settings[key] == str(value), key
-        for name in {name for _, values in run.points for name in values}:
-            written = [(step, values[name]) for step, values in run.points if name in values]
+        for name in {name for _, values in run[1] for name in values}:
+            written = [(step, values[name]) for step, values in run[1] if name in values]
             assert np.allclose(curves[name][: len(written)], written, rtol=1e-6), name
         assert "final/val_loss" in curves and "ablate.status" in settings
     assert command(*export)[1] == f"{target}: {STUDY} in out: 4 there already\n"
     assert len(READERS[target]()) == 4
+
+
+TINY = ("train.steps=20", "train.eval_every=10", "model.d_model=16", "heads=2", "model.context=16")
+LIVE = ("run", "-m", "fusion=concat,sum", "name=live", *TINY, "corpus=grammar", "corpus.characters=20000")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("target", READERS)
+def test_a_run_that_is_logged_as_it_goes_is_what_an_export_writes(command, monkeypatch, target):
+    needs(target)
+    monkeypatch.setattr(f"{__name__}.STUDY", "live")
+    code, _, err = command(*LIVE, "--track", target)
+    assert code == 0 and "--track" not in err, err
+    assert command("export", "live", "--to", target)[1].endswith(": 2 there already\n")
+    forget_trackio()
+    assert command("export", "live", "--to", target, "--out", "out")[1].endswith(": 2 new\n")
+    exported = READERS[target]()
+    Path("out").rename("again")
+    Path(f"runs/exports/{target}").rename("out")
+    forget_trackio()
+    monkeypatch.setenv("TRACKIO_DIR", str(Path("out").resolve()))
+    live = READERS[target]()
+    assert live.keys() == exported.keys() and len(live) == 2
+    for name, (settings, curves) in exported.items():
+        own = {key: value for key, value in live[name][0].items() if not key.startswith("_")}
+        assert own == {key: value for key, value in settings.items() if not key.startswith("_")}
+        assert repr(curves) == repr(live[name][1])
+
+
+@pytest.mark.slow
+def test_a_tracker_that_does_not_take_a_run_is_told_of_once_and_the_runs_go_on(command, monkeypatch):
+    Path("runs").mkdir()
+    Path("runs/exports").write_text("")
+    code, out, err = command(*LIVE, "--track", "tensorboard")
+    assert code == 0 and "2 runs in" in out and err.count("--track tensorboard: [Errno 20]") == 1
+    assert "runs go on without, and ablate export --to tensorboard writes them afterwards" in err
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    code, out, err = command(*LIVE, "seed=1", "--track", "wandb")
+    assert code == 0 and "2 of 4 runs in" in out
+    needs_it = "--track wandb: needs wandb, which is not installed; pip install 'ablate-heads[wandb]'"
+    assert err.count(needs_it) == 1
+
+
+@pytest.mark.slow
+def test_a_tracker_that_is_lost_in_the_midst_of_a_run_is_asked_no_more(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(trackers.TRACK, "mlflow")
+    asked, told = list[int](), list[str]()
+
+    def log(step: int, values: Mapping[str, float]) -> None:
+        asked.append(step)
+        raise ConnectionError("http://me:secret@host is down")
+
+    tracker = trackers.Tracker("", {}, lambda *_: contextlib.nullcontext(log))
+    monkeypatch.setattr(trackers, "_opened", lambda *_: tracker)
+    run = prepare(make_config(*TINY, "corpus=grammar", "corpus.characters=20000"))
+    row = execute(run, trackers.tracked(run.name, lambda event: told.append(getattr(event, "line", ""))))
+    assert row["status"] == "done" and len(asked) == 1
+    assert [line for line in told if line] == [
+        "--track mlflow: http://host is down; runs go on without, and ablate export --to mlflow writes them"
+        " afterwards"
+    ]
 
 
 class Torn(list):
@@ -152,7 +223,7 @@ def torn(monkeypatch) -> Iterator[None]:
     """In here an export breaks off in the midst of a run."""
     whole: Any = trackers._read
     with monkeypatch.context() as patch:
-        patch.setattr(trackers, "_read", lambda at: (run := whole(at))._replace(points=Torn(run.points)))
+        patch.setattr(trackers, "_read", lambda at: ((run := whole(at))[0], Torn(run[1])))
         yield
 
 
@@ -175,8 +246,8 @@ def test_wandb_with_a_server_is_asked_which_runs_it_has(store, command, monkeypa
     there: dict[str, SimpleNamespace] = {}
 
     def init(name: str, group: str, project: str, id: str | None, **_: Any) -> SimpleNamespace:
-        made = SimpleNamespace(name=name, log=lambda values, step: None)
-        made.delete = lambda: there.pop(name)
+        made = SimpleNamespace(name=name, log=lambda values, step: None, finish=finish)
+        made.config, made.delete = SimpleNamespace(update=lambda *_, **__: None), lambda: there.pop(name)
         there[name] = made
         assert (group, project, id) == (STUDY, "ablate", None)
         return made
@@ -187,10 +258,11 @@ def test_wandb_with_a_server_is_asked_which_runs_it_has(store, command, monkeypa
         there.update(named)
 
     api = SimpleNamespace(runs=lambda project, filters: [*there.values()])
-    fake = SimpleNamespace(init=init, finish=finish, Settings=dict, Api=lambda timeout: api)
+    fake = SimpleNamespace(init=init, Settings=dict, Api=lambda timeout: api)
     monkeypatch.setitem(sys.modules, "wandb", fake)
     monkeypatch.setattr(trackers, "require", lambda *_, **__: None)
     monkeypatch.delenv("WANDB_MODE")
+    monkeypatch.setenv("WANDB_API_KEY", "of an account")
     with torn(monkeypatch):
         assert command("export", STUDY, "--to", "wandb")[0] == 2
     assert [name.startswith("part-") for name in there] == [True]

@@ -9,7 +9,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -71,6 +71,10 @@ def run(
             " own: what would the study do, and show? Followed by a number, repeat it so often.",
         ),
     ] = False,
+    track: Annotated[
+        Literal["wandb", "mlflow", "trackio", "tensorboard"] | None,
+        typer.Option(help="Log runs as they go, as ablate export does afterwards."),
+    ] = None,
     plugin: PluginOption = None,
     quiet: Annotated[
         bool,
@@ -114,6 +118,11 @@ def run(
             say_loading()
             if rehearse:
                 _keep_apart(sweep)
+            elif track and not dry_run:
+                from ablate.export import trackers
+
+                if line := trackers.track(track):
+                    say(line)
             outcome = run_sweep(sweep, dry_run=dry_run, begun=begun)
     with _silence(quiet):
         with contextlib.redirect_stdout(io.StringIO()) if format == "json" else contextlib.nullcontext():

@@ -1,51 +1,53 @@
-"""Stored runs in TensorBoard, W&B, Trackio or MLflow: settings, curves and results.
+"""Runs in TensorBoard, W&B, Trackio or MLflow: settings, curves and results; as they go, or from the store.
 
 A run is written under a name that begins with `part-`, and gets its own once it is whole. So what is there
 under its own name is skipped, and what an interrupted export left is written anew.
 """
 
 import contextlib
+import functools
 import io
 import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ablate.config.extras import require
 from ablate.config.rules import ConfigError, as_value, flatten
+from ablate.execution.events import Evaluated, Event, Finished, Listener, Noticed
 from ablate.files import owned
 from ablate.files.atomic import digest
 from ablate.phrases import counted
 from ablate.store.columns import METRICS, Status
 from ablate.store.record import ONE_BY_ONE
-from ablate.store.run_files import Damaged, read_config, read_finished, read_metrics
+from ablate.store.rows import short_id
+from ablate.store.run_files import Damaged, read_config, read_finished, read_metrics, read_started
 from ablate.store.store import Store
 
 FACTS = ("run_id", "status", "error", "corpus", "torch", "ablate", "device", "processor")
 PART = owned.PART
 PATIENCE_S = 30  # for a server that does not answer
+TRACK = "ABLATE_TRACK"  # an environment variable: the tracker into which runs are logged as they go
+PACKAGES = {"mlflow": ("mlflow", "sqlalchemy", "alembic")}  # where one is not enough
 
+AFTERWARDS = "runs go on without, and ablate export"
 
-class StoredRun(NamedTuple):
-    """A run as trackers take it. name: of its directory, which ends in its id. settings: by key as typed, and
-    facts as `ablate.status`. points: a step, and what was measured at it; last the results, as
-    `final/val_loss`."""
-
-    name: str
-    settings: Mapping[str, str | int | float]
-    points: list[tuple[int, dict[str, float]]]
+Point = tuple[int, dict[str, float]]  # a step, and what was measured at it
+Settings = dict[str, str | int | float]  # by key as typed, and facts as `ablate.status`
+Log = Callable[[int, Mapping[str, float]], None]
 
 
 class Tracker(NamedTuple):
-    """One study in a tracker. place: as printed. there: the runs that it has, by name. write: one more."""
+    """One study in a tracker. place: as printed. there: the runs that it has, by name. open: one more, which
+    is logged in the block; what its settings have at the end of the block is written, too."""
 
     place: str
     there: Mapping[str, Any]
-    write: Callable[[StoredRun], None]
+    open: Callable[[str, Settings], contextlib.AbstractContextManager[Log]]
 
 
 def export(target: str, to: str, out: str | None) -> str:
@@ -54,113 +56,251 @@ def export(target: str, to: str, out: str | None) -> str:
     target: a study by its name, or a run by a prefix of its id or name. to: a key of TRACKERS. out: a
     directory, for MLflow also an address; by default exports/TRACKER beside the results. Raises ConfigError.
     """
-    store = Store()
+    store, became = Store(), Counter[str]()
     if target in store.study_names():
         study, ids = target, [row["run_id"] for row in store.study_rows(target)]
         directories = [*store.directories(ids).values()]
     else:
         directories = [store.find(target)]
-        run_id, records = read_finished(directories[0])["run_id"], store.studies().items()
-        study = next((name for name, record in records if run_id in record.runs), ONE_BY_ONE)
-    named = os.environ.get("MLFLOW_TRACKING_URI") if to == "mlflow" else None
-    place, became = out or named or str(store.root / "exports" / to), Counter[str]()
+        study = _study_of(read_finished(directories[0])["run_id"])
+    _require(to, "--to")
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # on which some say where they write
-            tracker = TRACKERS[to](study, place)
+            tracker = _tracker(to, study, out)
+            for left in Path(tracker.place, study).glob(f"{PART}*") if to == "tensorboard" else ():
+                owned.drop(left)  # of what was killed
             for directory in directories:
                 if directory.name in tracker.there:
                     became["there already"] += 1
                 elif run := _read(directory):
-                    tracker.write(run)
+                    settings, points = run
+                    with tracker.open(directory.name, settings) as log:
+                        for point in points:
+                            log(*point)
                     became["new"] += 1
                 else:
                     became["left out, as not done"] += 1
     except ConfigError:
         raise
     except Exception as error:  # of a tracker's, which may be any
-        reason = _without_password(" ".join(str(error).split())) or type(error).__name__
         written = counted(became["new"], "run")
         raise ConfigError(
-            f"--to {to}: {reason[:300]}; {written} written, the same command goes on"
+            f"--to {to}: {_reason(error)}; {written} written, the same command goes on"
         ) from error
     counts = ", ".join(f"{count} {what}" for what, count in became.items())
     return f"{to}: {study} in {tracker.place}: {counts or 'no run has ended'}"
 
 
-def _without_password(text: str) -> str:
-    return re.sub(r"//[^/@\s]*@", "//", text)
+# --- as runs go -------------------------------------------------------------------------------------------
 
 
-def _read(directory: Path) -> StoredRun | None:
-    """A run that ended done or diverged, else None."""
+def track(to: str) -> str:
+    """Have this process, and those that it starts, log runs as they go; returns what to say, if anything."""
+    try:
+        _require(to, "--track")
+    except ConfigError as error:
+        return f"{error}; {AFTERWARDS} --to {to} writes them afterwards"
+    os.environ[TRACK] = to
+    if to == "wandb" and _is_offline() and "WANDB_MODE" not in os.environ:
+        return f"wandb: offline, as there is no account; wandb sync {_place(to)}/wandb/offline-* uploads runs"
+    return ""
+
+
+def begin(study: str, say: Callable[[str], None]) -> None:
+    """Before processes log the runs of a study: see that the tracker of this command, if any, takes them."""
+    if TRACK in os.environ:
+        with _told(say):
+            _opened(os.environ[TRACK], study)
+
+
+def tracked(name: str, listener: Listener) -> Listener:
+    """The listener of a run, which is logged first, if this command has a tracker."""
+    if TRACK not in os.environ:
+        return listener
+    logged = _logged(name, os.environ[TRACK])
+
+    def asked(event: Event | None) -> None:
+        with _told(lambda line: listener(Noticed(line))), contextlib.suppress(StopIteration):
+            logged.send(event)
+
+    def heard(event: Event) -> None:
+        if TRACK in os.environ and isinstance(event, Evaluated | Finished):
+            asked(event)
+        listener(event)
+
+    asked(None)  # it loads the tracker, in no time of the run's
+    return heard
+
+
+@contextlib.contextmanager
+def _told(say: Callable[[str], None]) -> Iterator[None]:
+    """A tracker that fails in the block is told of, and asked no more by this process."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    except Exception as error:  # of a tracker's, which may be any
+        to = os.environ.pop(TRACK)
+        say(f"--track {to}: {_reason(error)}; {AFTERWARDS} --to {to} writes them afterwards")
+
+
+def _logged(name: str, to: str) -> Generator[None, Event | None, None]:
+    """Takes the events of a run, at which its new points are logged; at its end all that an export writes. A
+    run that is interrupted, or fails, stays a part, which is begun anew with the run."""
+    stored, tracker = Store().run(name), _opened(to, _study_of(short_id(name)))
+    event, done = (yield), 0
+    directory = stored.latest() or stored.directory
+    settings = _settings(directory, {**read_started(directory), "status": None})
+    if name in tracker.there:
+        return
+    with contextlib.suppress(Damaged), tracker.open(name, settings) as log:
+        while not isinstance(event, Finished):
+            points = _points(directory)
+            for point in points[done:]:
+                log(*point)
+            event, done = (yield), len(points)
+        if not (run := _read(stored.directory)):
+            raise Damaged(stored.directory, "not done")
+        settings |= run[0]
+        for point in run[1][done:]:
+            log(*point)
+
+
+# --- what a run is, in a tracker --------------------------------------------------------------------------
+
+
+def _read(directory: Path) -> tuple[Settings, list[Point]] | None:
+    """A run that ended done or diverged, its last point the results as `final/val_loss`; else None."""
     try:
         row = read_finished(directory, thorough=True)
     except Damaged:
         return None
     if row["status"] not in (Status.DONE, Status.DIVERGED):
         return None
+    points = _points(directory)
+    final = {f"final/{key}": row[key] for key in METRICS if isinstance(row.get(key), int | float)}
+    return _settings(directory, row), [*points, (points[-1][0] if points else 0, final)]
+
+
+def _settings(directory: Path, row: Mapping[str, Any]) -> Settings:
     config = {key: value for key, value in flatten(read_config(directory)).items() if value is not None}
     settings = {key: v if isinstance(v, str | int | float) else as_value(v) for key, v in config.items()}
-    facts = {f"ablate.{key}": str(row[key]) for key in FACTS if row.get(key) not in (None, "")}
-    points = [(int(point.pop("step")), point) for point in read_metrics(directory)]
-    final = {f"final/{key}": row[key] for key in METRICS if isinstance(row.get(key), int | float)}
-    return StoredRun(directory.name, settings | facts, [*points, (points[-1][0] if points else 0, final)])
+    return settings | {f"ablate.{key}": str(row[key]) for key in FACTS if row.get(key) not in (None, "")}
+
+
+def _points(directory: Path) -> list[Point]:
+    return [(int(point.pop("step")), point) for point in read_metrics(directory)]
+
+
+def _study_of(run_id: str) -> str:
+    """The first study that has this run, by its id or what it begins with."""
+    listed = ((name, listed) for name, record in Store().studies().items() for listed in record.runs)
+    return next((name for name, listed in listed if listed.startswith(run_id)), ONE_BY_ONE)
+
+
+def _tracker(to: str, study: str, out: str | None = None) -> Tracker:
+    return TRACKERS[to](study, out or _place(to))
+
+
+_opened = functools.cache(_tracker)  # by the runs of a process, each of which it trains once
+
+
+def _place(to: str) -> str:
+    named = os.environ.get("MLFLOW_TRACKING_URI") if to == "mlflow" else None
+    return named or str(Store().root / "exports" / to)
+
+
+def _require(to: str, option: str) -> None:
+    for package in PACKAGES.get(to, (to,)):
+        require(f"{option} {to}", package, extra=to)
+
+
+def _reason(error: Exception) -> str:
+    return (_without_password(" ".join(str(error).split())) or type(error).__name__)[:300]
+
+
+def _without_password(text: str) -> str:
+    return re.sub(r"//[^/@\s]*@", "//", text)
+
+
+# --- the trackers -----------------------------------------------------------------------------------------
 
 
 def tensorboard(study: str, out: str) -> Tracker:
     """A directory a run, OUT/STUDY/NAME, with scalars and the HParams tab."""
-    require("--to tensorboard", "tensorboard", extra="tensorboard")
     from torch.utils.tensorboard import SummaryWriter
 
     place = _made(f"{out}/{study}")
-    for left in place.glob(f"{PART}*"):  # by an export that was killed
-        owned.drop(left)
 
-    def write(run: StoredRun) -> None:
+    @contextlib.contextmanager
+    def opened(name: str, settings: Settings) -> Iterator[Log]:
+        last: Any = (0, {})
+
+        def log(step: int, values: Mapping[str, float]) -> None:
+            nonlocal last
+            last = step, values
+            for key, value in values.items():
+                writer.add_scalar(key, value, step)
+            writer.flush()
+
         with owned.scratch(place) as part:
-            with SummaryWriter(str(part / run.name)) as writer:
-                for step, values in run.points:
-                    for name, value in values.items():
-                        writer.add_scalar(name, value, step)
-                step, final = run.points[-1]
-                writer.add_hparams(dict(run.settings), final, run_name=".", global_step=step)
-            owned.rename_onto_free(part / run.name, place / run.name)
+            with SummaryWriter(str(part / name)) as writer:
+                yield log
+                writer.add_hparams(settings, last[1], run_name=".", global_step=last[0])
+            owned.rename_onto_free(part / name, place / name)
 
-    return Tracker(out, dict.fromkeys(os.listdir(place)), write)
+    return Tracker(out, dict.fromkeys(os.listdir(place)), opened)
 
 
 def wandb(study: str, out: str) -> Tracker:
-    """A group a study, in WANDB_PROJECT. With WANDB_MODE=offline every run in OUT, each time under one id."""
-    require("--to wandb", "wandb", extra="wandb")
-    module, is_offline = import_module("wandb"), os.environ.get("WANDB_MODE") == "offline"
-    project = os.environ.get("WANDB_PROJECT", "ablate")
+    """A group a study, in WANDB_PROJECT; offline every run in OUT, each time under one id."""
+    if is_offline := _is_offline():
+        os.environ["WANDB_MODE"] = "offline"
+    module, project = import_module("wandb"), os.environ.get("WANDB_PROJECT", "ablate")
     runs = (
         {} if is_offline else _named(lambda: module.Api(timeout=PATIENCE_S).runs(project, {"group": study}))
     )
     settings = module.Settings(silent=True, console="off", init_timeout=PATIENCE_S, x_disable_stats=True)
     about = {"project": project, "group": study, "settings": settings, "dir": _made(out)}
 
-    def write(run: StoredRun) -> None:
-        same = digest([study, run.name])[:16] if is_offline else None
-        with _logged(module, runs, run, id=same, **about) as made:
-            made.name = run.name
+    @contextlib.contextmanager
+    def opened(name: str, settings: Settings) -> Iterator[Log]:
+        same = digest([study, name])[:16] if is_offline else None
+        with _begun(module, runs, name, settings, id=same, reinit="create_new", **about) as made:
+            yield lambda step, values: made.log(values, step=step)
+            made.config.update(settings, allow_val_change=True)
+            made.name = name
 
-    return Tracker(out if is_offline else f"project {project}", runs, write)
+    return Tracker(out if is_offline else f"project {project}", runs, opened)
+
+
+def _is_offline() -> bool:
+    """Whether W&B is told to be offline or, if it is told nothing, has no account here."""
+    known, mode = Path(os.environ.get("NETRC", "~/.netrc")).expanduser(), os.environ.get("WANDB_MODE")
+    has_account = "WANDB_API_KEY" in os.environ or (known.is_file() and "wandb" in known.read_text("utf-8"))
+    return mode == "offline" if mode else not has_account
 
 
 def trackio(study: str, out: str) -> Tracker:
     """A project a study, in a database in OUT, which its dashboard reads without a server."""
-    require("--to trackio", "trackio", extra="trackio")
     os.environ["TRACKIO_DIR"] = str(Path(out).resolve())  # which it reads as it is imported
     module = import_module("trackio")
     runs = _named(lambda: module.Api().runs(study))
+    about = {"project": study, "embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
 
-    def write(run: StoredRun) -> None:
-        with _logged(module, runs, run, project=study, embed=False, auto_log_gpu=False, auto_log_cpu=False):
-            pass
-        _named(lambda: module.Api().runs(study))[PART + run.name].rename(new_name=run.name)
+    @contextlib.contextmanager
+    def opened(name: str, settings: Settings) -> Iterator[Log]:
+        module.context_vars.current_run.set(None)  # or it would end another one that goes on
+        with _begun(module, runs, name, settings, **about) as made:
 
-    return Tracker(out, runs, write)
+            def log(step: int, values: Mapping[str, float]) -> None:
+                if settings.keys() - made.config.keys():  # which it sends once
+                    made.config, made._config_logged = made.config | settings, False
+                made.log(dict(values), step=step)
+
+            yield log
+        _named(lambda: module.Api().runs(study))[PART + name].rename(new_name=name)
+
+    return Tracker(out, runs, opened)
 
 
 def _named(runs: Callable[[], Any]) -> dict[str, Any]:
@@ -171,43 +311,45 @@ def _named(runs: Callable[[], Any]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _logged(module: Any, there: Mapping[str, Any], run: StoredRun, **about: Any) -> Iterator[Any]:
-    """A run of W&B or of Trackio that has all of this one; it ends with the block, when all is written."""
-    if half := there.get(PART + run.name):
+def _begun(module: Any, there: Mapping[str, Any], name: str, config: Settings, **about: Any) -> Iterator[Any]:
+    """A run of W&B or of Trackio that goes on for the block, at whose end all is written."""
+    if half := there.get(PART + name):
         half.delete()
-    made = module.init(name=PART + run.name, config=dict(run.settings), **about)
+    made = module.init(name=PART + name, config=dict(config), **about)
     try:
-        for step, values in run.points:
-            made.log(values, step=step)
         yield made
     finally:
-        module.finish()
+        made.finish()
 
 
 def mlflow(study: str, out: str) -> Tracker:
     """An experiment a study, in OUT/mlflow.db or, if OUT is an address, at that server."""
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(PATIENCE_S))
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # or it waits for minutes
-    for needed in ("mlflow", "sqlalchemy", "alembic"):
-        require("--to mlflow", needed, extra="mlflow")
     module = import_module("mlflow")
     for chatty in ("mlflow", "alembic"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
     module.set_tracking_uri(out if "://" in out else f"sqlite:///{_made(out).absolute()}/mlflow.db")
-    experiment = module.set_experiment(study).experiment_id
+    experiment, client = module.set_experiment(study).experiment_id, module.MlflowClient()
     runs = module.search_runs([experiment], output_format="list")
     there = {run.info.run_name: run.info.run_id for run in runs}
 
-    def write(run: StoredRun) -> None:
-        if half := there.get(PART + run.name):
-            module.delete_run(half)
-        with module.start_run(run_name=PART + run.name):
-            module.log_params(run.settings)
-            for step, values in run.points:
-                module.log_metrics(values, step)
-            module.set_tag("mlflow.runName", run.name)
+    @contextlib.contextmanager
+    def opened(name: str, settings: Settings) -> Iterator[Log]:
+        if half := there.get(PART + name):
+            client.delete_run(half)
+        run_id = client.create_run(experiment, run_name=PART + name).info.run_id
 
-    return Tracker(_without_password(out), there, write)
+        def log(step: int, values: Mapping[str, float]) -> None:
+            module.log_metrics(values, step, run_id=run_id)
+
+        module.log_params(settings, run_id=run_id)
+        yield log
+        module.log_params(settings, run_id=run_id)
+        client.set_tag(run_id, "mlflow.runName", name)
+        client.set_terminated(run_id)
+
+    return Tracker(_without_password(out), there, opened)
 
 
 def _made(directory: str) -> Path:

@@ -30,6 +30,7 @@ from ablate.execution.events import (
 )
 from ablate.execution.execute import Task, execute, execute_group, record_failure
 from ablate.execution.run import PlacedRun
+from ablate.export.trackers import tracked
 from ablate.launch.processes import READY, Worker, wait_for
 from ablate.launch.queue import AGAIN_S, Queue
 from ablate.phrases import counted, error_line
@@ -223,7 +224,7 @@ def try_next(
     """
 
     def listener(run: PlacedRun) -> Listener:
-        return lambda event: send((run.name, event))
+        return tracked(run.name, lambda event: send((run.name, event)))
 
     tasks: list[Task] = []
     try:

@@ -82,7 +82,7 @@ class Column:
 TABLE = (
     Column("run_id", "identity", "text", "digest of what decides the result"),
     Column("study", "identity", "text", "studies that asked for it"),
-    Column("status", "identity", "word", "done, diverged, failed, interrupted, running or stale"),
+    Column("status", "identity", "word", "how it ended"),
     Column("error", "identity", "text", "why it has no result"),
     # The role of a run in a study that has runs of different roles, such as a tuned study.
     Column("phase", "identity", "word", "develop or report, in a tuned study"),
@@ -149,8 +149,8 @@ TABLE = (
     Column("epochs", "derived", "number", "times the text is read"),
     Column("overlap", "derived", "number", "characters that another split has, too (share)"),
     Column("ngram_order", "derived", "whole", "tokens that counting looks at"),
-    Column("ngram_val_loss", "derived", "number", "Validation loss of counting (nats per token)"),
-    Column("ngram_loss", "derived", "number", "Test loss of counting (nats per token)"),
+    Column("ngram_val_loss", "derived", "number", "Validation loss of counting"),
+    Column("ngram_loss", "derived", "number", "Test loss of counting"),
     Column("train_loss", "metric", "number", "Training loss (nats per token)", unit="nats"),
     Column("val_loss", "metric", "number", "Validation loss (nats per token)", unit="nats"),
     Column("val_bpb", "metric", "number", "Validation bits per byte", unit="bits per byte"),
@@ -180,43 +180,19 @@ TABLE = (
         higher_is_better=True,
     ),
     # Losses of the targets in each third of the context: predicted from little of it, and from much.
-    Column(
-        "val_first_third_loss", "metric", "number", "Validation loss, first third of the context", unit="nats"
-    ),
-    Column(
-        "val_middle_third_loss",
-        "metric",
-        "number",
-        "Validation loss, middle third of the context",
-        unit="nats",
-    ),
-    Column(
-        "val_last_third_loss", "metric", "number", "Validation loss, last third of the context", unit="nats"
-    ),
+    Column("val_first_third_loss", "metric", "number", "Validation loss, first third", unit="nats"),
+    Column("val_middle_third_loss", "metric", "number", "Validation loss, middle third", unit="nats"),
+    Column("val_last_third_loss", "metric", "number", "Validation loss, last third", unit="nats"),
     # Of the head that has most of it: the induction circuit (training/circuit.py).
     Column("previous_token", "metric", "number", "Weight on the token before", higher_is_better=None),
     Column(
         "induction", "metric", "number", "Weight behind the token's last occurrence", higher_is_better=None
     ),
-    Column(
-        "best_val_loss",
-        "metric",
-        "number",
-        "Lowest validation loss (nats per token)",
-        unit="nats",
-        by_evaluation=True,
-    ),
+    Column("best_val_loss", "metric", "number", "Lowest validation loss", unit="nats", by_evaluation=True),
     Column("best_step", "metric", "whole", "Step of the lowest validation loss", by_evaluation=True),
     Column("fusion_weights", "metric", "json", "Weights of heads that the fusion learned"),
     Column("tokens_per_s", "resource", "number", "Tokens a second", unit="tokens/s", higher_is_better=True),
-    Column(
-        "wall_s",
-        "resource",
-        "number",
-        "Time, its share where several are trained as one",
-        unit="s",
-        by_evaluation=True,
-    ),
+    Column("wall_s", "resource", "number", "Time, or its share of a group's", unit="s", by_evaluation=True),
     Column("peak_memory_mb", "resource", "number", "Memory at most", unit="MB"),
     Column("device", "provenance", "word", "cpu, cuda or mps"),
     Column("processor", "provenance", "text", "processor"),

@@ -23,6 +23,7 @@ from ablate.data.text_statistics import text_statistics
 from ablate.execution import plugins
 from ablate.execution.plugins import Plugin
 from ablate.execution.run import PlacedRun, prepare, require_planned
+from ablate.export.trackers import begin, tracked
 from ablate.launch.pool import train_all, train_or_wait
 from ablate.launch.processes import SAFE_PATH
 from ablate.launch.queue import processes
@@ -114,6 +115,7 @@ class ByWorkers(Launcher):
     def train(self, work: Work) -> Trained:
         runs, threads = _measured(work.runs.values()), work.threads
         with work.board(None if work.is_one else len(runs)) as board:
+            begin(work.record.name, board.say)
             if work.is_one and self.settings.timeout is None:  # which only a worker can be held to
                 _train_in_this_process(runs[0], work.known[runs[0].name], threads, board)
                 return Trained()
@@ -141,7 +143,7 @@ def _measured(runs: Collection[PlacedRun]) -> list[PlacedRun]:
 def _train_in_this_process(run: PlacedRun, known: Stamp, threads: int, lines: Lines) -> None:
     """Raises ConfigError if the run can't begin."""
     device.use_threads(run.device, threads)
-    train_or_wait(run, lines.listener(run.name), known=known)
+    train_or_wait(run, tracked(run.name, lines.listener(run.name)), known=known)
 
 
 # --- by Hydra's launchers ---------------------------------------------------------------------------

@@ -18,21 +18,15 @@ from rich.table import Table
 from rich.text import Text
 
 from ablate.config.rules import ConfigError
-from ablate.execution.events import (
-    Evaluated,
-    Event,
-    Finished,
-    Listener,
-    Noticed,
-    Refused,
-    Skipped,
-)
+from ablate.execution.events import Event, Finished, Listener, Skipped
 from ablate.phrases import duration, lines_if, one_line, visible
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.rows import swept, title, without_id
 from ablate.store.run_files import last_metrics
+from ablate.store.run_folder import Busy, OfAnotherKind
 from ablate.store.store import Store
+from ablate.training.events import Evaluation
 
 T = TypeVar("T")
 EVERY_S = 1.0  # between two looks at the store
@@ -83,10 +77,10 @@ class Lines:
 
     def hear(self, name: str, event: Event) -> None:
         match event:
-            case Evaluated() if self.total is None:
+            case Evaluation(train_loss=float()) if self.total is None:
                 self.say(
-                    f"step {event.step}: train_loss {event.train_loss:.4f}, val_loss {event.val_loss:.4f},"
-                    f" {event.tokens_per_s:,.0f} tokens/s"
+                    f"step {event.step}: train_loss {event.train_loss:.4f}, val_loss"
+                    f" {event.validation.loss:.4f}, {event.tokens_per_s:,.0f} tokens/s"
                 )
             case Finished(row):
                 self.ended(name, row)
@@ -94,10 +88,12 @@ class Lines:
                 self.count += 1
                 if not self.quiet:
                     self.say(f"{self.numbered(name)}: finished by another process")
-            case Refused():  # the reasons are printed at the end
+            case Busy() | OfAnotherKind():  # it is tried again
+                pass
+            case ConfigError():  # the reasons are printed at the end
                 self.count += 1
-            case Noticed(line):
-                self.say_once(line)
+            case str():
+                self.say_once(event)
 
     def ended(self, name: str, row: Row) -> None:
         self.count += 1

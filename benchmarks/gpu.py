@@ -37,7 +37,7 @@ from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.compute import device
 from ablate.execution.networks import build, build_group, training
-from ablate.execution.run import PlacedRun, prepare
+from ablate.execution.run import Run, prepare
 from ablate.files.atomic import write_atomically
 from ablate.phrases import lines_if
 from ablate.training.batches import batches
@@ -108,7 +108,7 @@ def cases(smoke: bool) -> list[Case]:
     return sorted(found, key=lambda case: work[case.model] * case.members)
 
 
-def runs_of(case: Case, where: str, *more: str, small: bool) -> list[PlacedRun]:
+def runs_of(case: Case, where: str, *more: str, small: bool) -> list[Run]:
     keys = [f"model={case.model}", f"train={MODELS[case.model]}", f"train.precision={case.precision}", *TEXT]
     keys += [f"device={where}"]
     keys += (*(SMALL if small else ()), *more)
@@ -122,7 +122,7 @@ def runs_of(case: Case, where: str, *more: str, small: bool) -> list[PlacedRun]:
 # --- steps of each way ----------------------------------------------------------------------------------
 
 
-def stacked(runs: list[PlacedRun], how: list[str]) -> Losses:
+def stacked(runs: list[Run], how: list[str]) -> Losses:
     with training(runs, build_group(runs)) as trained:
         for event in trained.events():
             if isinstance(event, Began):
@@ -131,7 +131,7 @@ def stacked(runs: list[PlacedRun], how: list[str]) -> Losses:
                 yield event.loss_M
 
 
-def loop(run: PlacedRun) -> Losses:
+def loop(run: Run) -> Losses:
     """A training loop as it is usually written: eager, with weights in float32 and products in autocast."""
     train, model = run.config.train, build(run)
     update = torch.optim.AdamW(model.parameters(), lr=train.lr, betas=(train.beta1, train.beta2))

@@ -50,7 +50,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS, RunConfig
 from ablate.data.corpus import forget
 from ablate.execution import plugins
-from ablate.execution.events import Evaluated, Event, Listener
+from ablate.execution.events import Event, Listener
 from ablate.execution.plugins import KINDS
 from ablate.files.atomic import digest
 from ablate.files.reading import left_out
@@ -61,6 +61,7 @@ from ablate.store import lease, provenance
 from ablate.store.frames import reported
 from ablate.store.record import PlannedContrast, Side, StudyRecord
 from ablate.store.store import Store
+from ablate.training.events import Evaluation
 
 ROOT = Path(__file__).parent.parent
 VOCAB = 59
@@ -346,7 +347,7 @@ def stopping(step: int) -> Listener:
     """Interrupts a run at the evaluation after this step."""
 
     def listen(event: Event) -> None:
-        if isinstance(event, Evaluated) and event.step == step:
+        if isinstance(event, Evaluation) and event.step == step:
             raise KeyboardInterrupt
 
     return listen
@@ -367,7 +368,7 @@ def refusal(*arguments: str, cwd: Path) -> str:
 
 def not_flushed() -> contextlib.AbstractContextManager[Any]:
     """Nothing is flushed to disk: a run that ends flushes seven files, at some milliseconds each."""
-    return mock.patch("ablate.store.run_files.sync")
+    return mock.patch("ablate.store.run_folder.sync")
 
 
 @contextlib.contextmanager

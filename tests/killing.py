@@ -10,8 +10,8 @@ from typing import Any
 
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
-from ablate.execution.run import PlacedRun, prepare
-from ablate.store.run_files import Busy
+from ablate.execution.run import Run, prepare
+from ablate.store.run_folder import Busy
 from tests.helpers import SIMULATED, make_config, not_flushed
 
 FORK = multiprocessing.get_context("fork")
@@ -19,13 +19,13 @@ SHORT = ("train.steps=40", "train.eval_every=10", "train.checkpoint_every=2", "t
 FILES = ("config.yaml", "metrics.csv", "result.json", "log.txt")
 
 
-def make(runs: list[PlacedRun], root: Path) -> None:
+def make(runs: list[Run], root: Path) -> None:
     for run in runs:
         with not_flushed(), contextlib.suppress(Busy):
             execute(run, ignore, root)
 
 
-def begin(runs: list[PlacedRun], root: Path) -> Any:
+def begin(runs: list[Run], root: Path) -> Any:
     process = FORK.Process(target=make, args=(runs, root))
     process.start()
     return process

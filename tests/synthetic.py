@@ -52,7 +52,7 @@ def synthetic_study(
         row["run_id"] = digest([name, index])[:16]
         ids.append(row["run_id"])
         label = f"run-{row['run_id'][:8]}"
-        with store.run(label).attempt(_config(row), row, known=[]) as writer:
+        with store.run(label).attempt(_config(row), row) as writer:
             writer.write_json("environment.json", {"python": "3.11.7"})
             for step in STEPS:
                 now = loss + 1.2 * (1 - step / STEPS[-1]) ** 2
@@ -64,7 +64,7 @@ def synthetic_study(
                 end = {"status": "diverged", "error": "the loss is not finite at step 37"}
             elif fusion == "weighted_sum":
                 end["fusion_weights"] = generator.normal(1, 0.2, (2, h)).tolist()
-            store.run(label).finish(writer, row | end, known=[])
+            writer.finish(row | end)
     levels = {"fusion": fusions, "heads": heads, "out_proj": out_proj, "train.lr": rates}
     record = StudyRecord(
         name=name,

@@ -507,10 +507,10 @@ def refused(command, monkeypatch):
     """Ends `ablate runs` with an error; returns the line."""
 
     def refused(error: Exception) -> str:
-        def broken(self: Store) -> None:
+        def broken(self: Store, study: str | None) -> None:
             raise error
 
-        monkeypatch.setattr(Store, "rows", broken)
+        monkeypatch.setattr(Store, "by_name", broken)
         code, _, line = command("runs")
         assert code == 2
         return one_line(line)

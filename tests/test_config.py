@@ -14,7 +14,7 @@ from ablate.config.rules import ConfigError, flatten
 from ablate.config.schema import PARTS, RunConfig, read_run, read_value
 from ablate.execution.execute import describe
 from ablate.execution.plugins import KINDS
-from ablate.execution.run import PlacedRun, run_id, run_name
+from ablate.execution.run import Run, run_id, run_name
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.store.columns import CONFIG_COLUMNS, SEED_COLUMNS
 from scripts.site_pages import pages
@@ -150,16 +150,14 @@ def test_what_matters_is_in_the_identity_and_in_a_column(corpus_stub):
 
 @pytest.fixture
 def corpus_stub():
-    import torch
-
     from ablate.data.corpus import open_corpus
 
-    def prepared(config: RunConfig) -> PlacedRun:
+    def prepared(config: RunConfig) -> Run:
         grammar = dataclasses.replace(config.corpus, name="grammar", options={"seed": 0, "characters": 3000})
         corpus = dataclasses.replace(open_corpus(grammar), sha256="text")
         spec = resolve_spec(config, 59)
         config = resolved(config, spec)
-        return PlacedRun(config, spec, corpus, torch.device("cpu"))
+        return Run(config, spec, corpus)
 
     return prepared
 

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 import ablate
 from ablate.config.schema import PartConfig
 from ablate.data.splits import Batch, Stream
-from ablate.execution.events import Finished, Noticed, ignore
-from ablate.execution.execute import Task, execute, execute_group
+from ablate.execution import networks
+from ablate.execution.events import Finished, ignore
+from ablate.execution.execute import execute, execute_group
 from ablate.execution.grouping import kind, why_alone
 from ablate.execution.networks import build, build_group, to_checkpoint, to_state, training
-from ablate.execution.run import PlacedRun, prepare
+from ablate.execution.run import Run, prepare
 from ablate.execution.trained import load_model
 from ablate.files.atomic import StoreError
 from ablate.methods import Fusion
@@ -62,22 +63,22 @@ EVERY = (
 TASKS = ("copy", "reverse", "sort", "induction", "mqar", "votes")
 
 
-def runs_of(*overrides: str, members: Sequence[Sequence[str]] = MEMBERS[:2]) -> list[PlacedRun]:
+def runs_of(*overrides: str, members: Sequence[Sequence[str]] = MEMBERS[:2]) -> list[Run]:
     text = () if overrides and overrides[0].startswith("corpus=") else TEXT
     return [prepare(make_config(*text, *SMALL, *overrides, *of_member)) for of_member in members]
 
 
-def built(runs: Sequence[PlacedRun], *, double: bool) -> list[Model]:
+def built(runs: Sequence[Run], *, double: bool) -> list[Model]:
     return [build(run).double() if double else build(run) for run in runs]
 
 
-def group_of(runs: Sequence[PlacedRun], *, double: bool = False) -> Group:
+def group_of(runs: Sequence[Run], *, double: bool = False) -> Group:
     models, precision = built(runs, double=double), runs[0].config.train.precision
     return Alone(models[0], precision) if len(models) == 1 else Mapped(models, precision)
 
 
 def trained(
-    runs: Sequence[PlacedRun], group: Group, starts: Sequence[State | None] | None = None
+    runs: Sequence[Run], group: Group, starts: Sequence[State | None] | None = None
 ) -> tuple[Tensor, list[Event]]:
     """The losses of every step, (steps, M), and all events."""
     with training(runs, group, starts) as begun:
@@ -93,9 +94,7 @@ def evaluations(events: Sequence[Event], member: int) -> list[Tensor]:
     ]
 
 
-def require_equal_to_runs_alone(
-    runs: Sequence[PlacedRun], *, double: bool, most: float, first: int = 0
-) -> None:
+def require_equal_to_runs_alone(runs: Sequence[Run], *, double: bool, most: float, first: int = 0) -> None:
     """Holds the members from `first` on against the same runs trained alone."""
     group = group_of(runs, double=double)
     losses_LM, events = trained(runs, group)
@@ -344,14 +343,14 @@ def own() -> Iterator[None]:
     fusion.forget({"own"})
 
 
-def runs_of_own(*overrides: str) -> list[PlacedRun]:
+def runs_of_own(*overrides: str) -> list[Run]:
     part = PartConfig(name="own", options={})
     return [
         prepare(dataclasses.replace(run.config, fusion=part)) for run in runs_of(*overrides, members=MEMBERS)
     ]
 
 
-def why_parts(runs: Sequence[PlacedRun]) -> str | None:
+def why_parts(runs: Sequence[Run]) -> str | None:
     split, context = runs[0].corpus.splits["train"], runs[0].spec.context
     few = batches(split, range(1, 4), context=context, batch=2, seeds=[0, 1], device=torch.device("cpu"))
     return why_not_mapped(built(runs, double=False), few)
@@ -398,15 +397,15 @@ def test_a_method_that_would_train_wrongly_trains_alone_and_is_told_so(own, monk
 # --- as runs of a store ---------------------------------------------------------------------------------
 
 
-def stored(root: Path, runs: Sequence[PlacedRun], *, together: bool) -> list[Row]:
+def stored(root: Path, runs: Sequence[Run], *, together: bool) -> list[Row]:
     if not together:
         return [execute(run, ignore, root) for run in runs]
-    rows = execute_group([Task(run, ignore) for run in runs], root)
+    rows = execute_group(runs, lambda _: ignore, root)
     assert not any(isinstance(row, StoreError) for row in rows)
     return [row for row in rows if isinstance(row, dict)]
 
 
-def files(root: Path, run: PlacedRun) -> dict[str, bytes]:
+def files(root: Path, run: Run) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (root / "store" / run.name).iterdir()}
 
 
@@ -482,9 +481,9 @@ def test_one_that_fails_is_found_by_halving(own, tmp_path, monkeypatch):
 def test_what_cannot_be_mapped_is_trained_alone_and_told(own, tmp_path, monkeypatch):
     monkeypatch.setattr(Own, "fault", "assigned")
     runs, told = runs_of_own("train.steps=4"), []
-    rows = execute_group([Task(run, told.append) for run in runs], tmp_path)
+    rows = execute_group(runs, lambda _: told.append, tmp_path)
     assert [row["members"] for row in rows if isinstance(row, dict)] == [1, 1, 1]
-    lines = [event.line for event in told if isinstance(event, Noticed)]
+    lines = [event for event in told if isinstance(event, str)]
     assert lines == ["trained alone: its mapped steps part from plain ones"]
     assert b"trained alone: its mapped steps part" in files(tmp_path, runs[0])["log.txt"]
 
@@ -507,12 +506,37 @@ def test_an_interrupted_group_goes_on_member_by_member(tmp_path, monkeypatch):
     monkeypatch.setattr(train, "CHECKPOINTS", 1e9)
     runs = runs_of("train.eval_every=5", "train.checkpoint_every=4", members=MEMBERS)
     with pytest.raises(KeyboardInterrupt):
-        execute_group([Task(run, stopping(10)) for run in runs], tmp_path / "cut")
+        execute_group(runs, lambda _: stopping(10), tmp_path / "cut")
     rows = [execute(runs[0], ignore, tmp_path / "cut"), *stored(tmp_path / "cut", runs[1:], together=True)]
     whole = stored(tmp_path / "whole", runs, together=True)
     for run, row, other in zip(runs, rows, whole, strict=True):
         assert "going on after step 8" in files(tmp_path / "cut", run)["log.txt"].decode()
         assert row["val_loss"] == pytest.approx(other["val_loss"], abs=1e-6) and row["members"] == 3
+
+
+@pytest.mark.slow
+def test_a_group_that_fails_late_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "CHECKPOINTS", 1e9)
+    runs, seen = runs_of("train.eval_every=5", "train.checkpoint_every=4", members=MEMBERS), list[int]()
+    whole = stored(tmp_path / "whole", runs, together=True)
+
+    def failing(*given: Any) -> Any:
+        for event in trained_by(*given):
+            if isinstance(event, Step):
+                seen.append(event.step)
+                if event.step == 10 and len(given[0]) > 1:
+                    raise torch.OutOfMemoryError("no room")
+            yield event
+
+    trained_by = networks.trained
+    monkeypatch.setattr(networks, "trained", failing)
+    rows = stored(tmp_path / "cut", runs, together=True)
+    assert seen == [*range(1, 11), 9, 10, *range(9, 21), *range(9, 21), *range(9, 21)]
+    for run, row, other in zip(runs, rows, whole, strict=True):
+        assert row["val_loss"] == pytest.approx(other["val_loss"], abs=1e-6) and row["members"] == 3
+        mine, its = files(tmp_path / "cut", run), files(tmp_path / "whole", run)
+        assert "going on after step 8\nas one of 1, before of 3: sums are" in mine["log.txt"].decode()
+        assert mine["metrics.csv"].count(b"\n") == its["metrics.csv"].count(b"\n")
 
 
 @pytest.mark.parametrize(

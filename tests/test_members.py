@@ -14,7 +14,7 @@ import torch
 
 from ablate.compute import limits
 from ablate.execution import grouping
-from ablate.execution.events import PutBack, Taken
+from ablate.execution.events import PutBack
 from ablate.launch import pool
 from ablate.launch.pool import try_next
 from ablate.launch.queue import Queue, processes
@@ -168,10 +168,10 @@ def test_a_worker_takes_as_many_as_fit_and_gives_the_others_back(tmp_path, monke
     monkeypatch.setattr(grouping, "that_fit", lambda run: 2)
     runs, heard = runs_of("train.steps=2", members=MEMBERS), list[Any]()
     with contextlib.ExitStack() as others:
-        others.enter_context(Store().run(runs[0].name).attempt({}, {}, known=[]))
-        try_next(1, lambda: [(run, []) for run in runs], heard.append)
+        others.enter_context(Store().run(runs[0].name).attempt({}, {}))
+        try_next(1, lambda: runs, heard.append)
     ended = {name: event for name, event in heard if isinstance(event, pool.LAST_WORDS)}
-    assert [type(ended[run.name]) for run in runs] == [Taken, pool.Finished, PutBack]
+    assert [type(ended[run.name]) for run in runs] == [pool.Busy, pool.Finished, PutBack]
     assert ended[runs[2].name] == PutBack(2)
 
 

@@ -17,7 +17,7 @@ from ablate.config.schema import PartConfig
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.networks import build
-from ablate.execution.run import PlacedRun, prepare
+from ablate.execution.run import Run, prepare
 from ablate.execution.trained import load_model
 from ablate.methods import Fusion, Linear
 from ablate.model import fusion
@@ -73,7 +73,7 @@ def counting() -> Iterator[None]:
     fusion.forget({"counting"})
 
 
-def prepared(*overrides: str) -> PlacedRun:
+def prepared(*overrides: str) -> Run:
     config = make_config(*QUICK, *overrides)
     return prepare(dataclasses.replace(config, fusion=PartConfig(name="counting", options={})))
 

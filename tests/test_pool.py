@@ -81,7 +81,7 @@ if os.environ.get("BREAK"):
     def broken(attempts):
         for attempt in attempts:
             if code := json.loads(os.environ["BREAK"]).get(str(attempt.run.config.seed)):
-                attempt.writer.log("about to break")
+                attempt.folder.log("about to break")
                 exec(code)
         return original(attempts)
     execute._compute = broken

@@ -36,9 +36,8 @@ class Program:
         row |= {"seed": seed, "val_loss": 2.25 + seed, **provenance.provenance()}
         row |= {**provenance.parts_code(*([str(self.plugin)] if fusion == "sum" else [])), **columns}
         run = self.store.run(f"{fusion}-{seed}")
-        known = run.stamp()
-        with run.attempt({}, row, known=known) as writer:
-            run.finish(writer, {**row, "status": "done"}, known=known)
+        with run.attempt({}, row) as writer:
+            writer.finish({**row, "status": "done"})
 
     def stale(self) -> set[str]:
         """The methods whose results are stale; the others are done."""

@@ -14,13 +14,14 @@ import pandas as pd
 import pytest
 
 from ablate import live
-from ablate.execution.events import Evaluated, Finished
+from ablate.execution.events import Finished
 from ablate.live import Board, Pace, summary, time_left
 from ablate.printing import console
 from ablate.probes.study import find as probed
 from ablate.store.columns import Status
 from ablate.store.removal import named, prunable
 from ablate.store.store import Store
+from ablate.training.events import Evaluation, Score
 from tests.helpers import but, call_cli, refusal, write_study
 from tests.synthetic import small_study
 
@@ -104,7 +105,7 @@ def test_pruning_takes_what_nobody_needs(tmp_path: Path):
     assert prunable(store) == []
     assert "nothing to delete" in call_cli("runs", "--prune", cwd=tmp_path).stderr
     row = next(row for row in store.rows() if row["status"] == "done")
-    with store.run("concat-cut-0123abcd").attempt({}, {**row, "run_id": "0123abcd" * 2}, known=[]):
+    with store.run("concat-cut-0123abcd").attempt({}, {**row, "run_id": "0123abcd" * 2}):
         (running,) = named(store, ["0123abcd"])
         assert running.needed_by == "it is running"
     (cut_off,) = prunable(store)
@@ -146,7 +147,7 @@ def test_a_study_with_a_run_under_way_stays(four: Path):
     store = Store(four / "runs")
     row = store.rows()[0]
     name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))
-    with store.run(name).attempt({}, row, known=store.run(name).stamp()):
+    with store.run(name).attempt({}, row):
         done = call_cli("runs", "--delete-study", "synthetic", "--yes", cwd=four)
     assert done.returncode == 2 and "it is running; --force --yes" in done.stderr
     assert store.study_names() == ["synthetic"] and len(store.finished()) == 4
@@ -236,17 +237,19 @@ def test_loose_runs_are_compared_with_their_like(tmp_path: Path):
 
 def test_a_terminal_has_how_far_the_runs_are(four, monkeypatch):
     monkeypatch.chdir(four)
-    screen = io.StringIO()
+    screen, seconds = io.StringIO(), {"seconds": 1.0, "evaluation_seconds": 0.0, "tokens_per_s": 3000.0}
+    of_step = {"step": 10, "tokens": 0, "lr": 0.1, "train_loss": 1.0, "grad_norm": 1.0}
+    evaluated = Evaluation(0, validation=Score(20.0, 0, 10), **of_step, **seconds)
     monkeypatch.setattr(live, "SHARE", 1e9)  # every time
     monkeypatch.setattr(live, "console", lambda **_: console(file=screen, force_terminal=True, width=100))
     store = Store()
     row = next(row for row in store.rows() if row["status"] == "done")
     name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))
-    with store.run(name).attempt({}, {**row, "steps": 200}, known=store.run(name).stamp()):
+    with store.run(name).attempt({}, {**row, "steps": 200}):
         with Board("synthetic", 4) as at:
             at.listener("other")(Finished({"status": "failed", "error": "by hand"}))
         with Board("synthetic", None, only={row["run_id"]}) as at:
-            at.listener(name)(Evaluated(10, 1.0, 2.0, 3000.0))
+            at.listener(name)(evaluated)
     shown = screen.getvalue()
     assert "1 running" in shown and "[1/4] other: failed, by hand" in shown
     assert "step 10: train_loss 1.0000, val_loss 2.0000, 3,000 tokens/s" in shown

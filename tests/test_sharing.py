@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ablate.execution.events import Event, Finished, Noticed, Skipped
+from ablate.execution.events import Event, Finished, Skipped, ignore
 from ablate.execution.execute import execute, record_failure
 from ablate.execution.run import prepare
 from ablate.files import atomic, reading
@@ -30,11 +30,12 @@ from ablate.files.reading import left_out
 from ablate.launch.pool import AGAIN_S, Queue, train_or_wait
 from ablate.launch.queue import place_in_array
 from ablate.store import lease
-from ablate.store.run_files import Busy, Checkpoint, RunWriter, is_sealed, read_checkpoint
+from ablate.store.run_files import Checkpoint, is_sealed, read_checkpoint
+from ablate.store.run_folder import Busy, RunFolder
 from ablate.store.store import Store
-from ablate.store.stored_run import StoredRun
 from ablate.study.growth import grown
-from tests.helpers import QUICK, ROOT, make_config, make_record, write_study
+from ablate.training import train
+from tests.helpers import QUICK, ROOT, make_config, make_record, stopping, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t", "seed": 0}
 METRICS = {"tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0, "seconds": 0.5}
@@ -42,20 +43,27 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="tried on Linux only"
 FORK = multiprocessing.get_context("fork")
 
 
-def attempt(run: StoredRun):
-    return run.attempt({"heads": 4}, ROW, known=run.stamp())
+def attempt(run: RunFolder):
+    """By another process, as it were."""
+    root, name = run.directory.parents[1], run.directory.name
+    return RunFolder(root, name).attempt({"heads": 4}, ROW)
 
 
-def finish(run: StoredRun, writer: RunWriter, status: str = "done") -> None:
-    run.finish(writer, {**ROW, "status": status}, known=[])
+def finish(folder: RunFolder, status: str = "done") -> None:
+    folder.finish({**ROW, "status": status})
 
 
-def make(run: StoredRun, status: str = "done") -> None:
-    with attempt(run) as writer:
-        finish(run, writer, status)
+def make(run: RunFolder, status: str = "done") -> bool:
+    """Whether it was to be made."""
+    with attempt(run) as folder:
+        if folder.finished:
+            folder.drop()
+        else:
+            finish(folder, status)
+    return not folder.finished
 
 
-def steps(run: StoredRun) -> list[str]:
+def steps(run: RunFolder) -> list[str]:
     """The first column of its metrics.csv."""
     lines = (run.directory / "metrics.csv").read_text().splitlines()
     return [line.split(",")[0] for line in lines]
@@ -220,8 +228,7 @@ def make_all(root: Path, names: list[str]) -> list[str]:
     for name in names:
         run = store.run(name)
         try:
-            if run.read() is None:
-                make(run)
+            if run.read() is None and make(run):
                 made.append(name)
         except Busy:
             pass
@@ -255,7 +262,7 @@ def test_who_lost_a_run_writes_nothing_into_it_and_stops(tmp_path, monkeypatch):
                 with pytest.raises(Busy, match="has taken this run over"):
                     write()
             second.metrics({**METRICS, "step": 3})
-            finish(run, second)
+            finish(second)
         first.metrics({**METRICS, "step": 4})
     assert steps(run) == ["step", "3"]
     assert (run.directory / "log.txt").read_text() == "first\n"
@@ -285,7 +292,7 @@ def test_a_process_that_was_stopped_and_comes_back_loses_its_run(tmp_path, monke
         os.kill(first.pid or 0, signal.SIGCONT)
         assert pipe.poll(20) and "has taken this run over" in pipe.recv()
         second.metrics({**METRICS, "step": 2})
-        finish(run, second)
+        finish(second)
     first.join()
     assert steps(run) == ["step", "2", "2"]
 
@@ -310,19 +317,19 @@ def test_a_single_run_waits_for_who_is_at_it(tmp_path, monkeypatch):
         with attempt(stored) as writer:
             child.send("begun")
             child.recv()
-            finish(stored, writer)
+            writer.finish({**ROW, "run_id": run.run_id, "status": "done"})
 
     def listen(event: Event) -> None:
         heard.append(type(event))
-        if heard == [Noticed]:
+        if heard == [str]:
             pipe.send("go on")
 
     other = FORK.Process(target=begin)
     other.start()
     assert pipe.recv() == "begun"
-    train_or_wait(run, listen, known=[])
+    train_or_wait(run, listen)
     other.join()
-    assert heard == [Noticed, Skipped]
+    assert heard == [str, Skipped]
 
 
 # --- killed at any moment -------------------------------------------------------------------------
@@ -351,13 +358,13 @@ def killed_before(call: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], in
     return lambda: count
 
 
-def make_anew(run: StoredRun, steps: tuple[int, ...] = (3, 6)) -> int:
+def make_anew(run: RunFolder, steps: tuple[int, ...] = (3, 6)) -> int:
     """Put a result in the place of the one that is there; returns the step that it went on from."""
-    with run.attempt({"heads": 4}, ROW, known=run.stamp()) as writer:
+    with run.attempt({"heads": 4}, ROW) as writer:
         began = writer.start.step if writer.start else 0
         for step in steps:
             writer.checkpoint(Checkpoint(step, {"w": np.zeros(2)}, [{**METRICS, "step": step}], 1.0, 0.5))
-        run.finish(writer, {**ROW, "status": "done", "val_loss": 1.0}, known=run.stamp())
+        writer.finish({**ROW, "status": "done", "val_loss": 1.0})
     return began
 
 
@@ -380,10 +387,7 @@ def test_killed_before_any_of_its_operations_nothing_is_lost(tmp_path, monkeypat
         with monkeypatch.context() as patch:
             elsewhere(patch)
             if (run.read() or {}).get("val_loss") != 1.0:
-                try:
-                    assert make_anew(run) == max(kept, default=0)
-                except Busy:
-                    assert sealed  # it was published
+                assert make_anew(run) == max(kept, default=0) or sealed  # which was published
             if run.attempts.exists():  # killed after its run was published
                 make_anew(run)
         assert (run.read() or {})["val_loss"] == 1.0
@@ -411,15 +415,41 @@ def broken(*_: Any) -> None:
 
 
 def test_a_run_that_fails_is_tried_once_by_commands_that_begin_together(tmp_path, monkeypatch):
-    run, heard = prepare(make_config(*QUICK)), []
+    run, heard = replace(prepare(make_config(*QUICK)), replaces=[]), []
     monkeypatch.setattr("ablate.execution.execute._compute", broken)
-    assert execute(run, heard.append, tmp_path, known=[])["error"] == "RuntimeError: broken"
+    assert execute(run, heard.append, tmp_path)["error"] == "RuntimeError: broken"
     failure = Store(tmp_path).run(run.name).stamp()
-    assert execute(run, heard.append, tmp_path, known=[])["status"] == "failed"  # it began before that
-    assert execute(run, heard.append, tmp_path, known=failure)["status"] == "failed"  # it began after that
+    assert execute(run, heard.append, tmp_path)["status"] == "failed"  # it began before that
+    after = replace(run, replaces=failure)
+    assert execute(after, heard.append, tmp_path)["status"] == "failed"  # it began after that
     assert Store(tmp_path).run(run.name).stamp() != failure
     ends = [type(event) for event in heard if isinstance(event, Finished | Skipped)]
     assert ends == [Finished, Skipped, Finished]
+
+
+def test_a_run_whose_process_died_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "CHECKPOINTS", 1e9)
+    run = prepare(make_config(*QUICK, "train.steps=6", "train.eval_every=2", "train.checkpoint_every=2"))
+    whole = execute(run, ignore, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        execute(run, stopping(4), tmp_path)
+    died = record_failure(run, "killed", tmp_path)
+    assert (died["status"], died["error"]) == ("failed", "killed")
+    assert [row["status"] for row in Store(tmp_path).rows()] == ["failed"]
+    row, log = execute(run, ignore, tmp_path), Store(tmp_path).run(run.name).directory / "log.txt"
+    assert "going on after step 2" in log.read_text()
+    assert row["val_loss"] == whole["val_loss"] and row["test_loss"] == whole["test_loss"]
+    assert not Store(tmp_path).run(run.name).attempts.exists()
+
+
+def test_another_run_whose_id_begins_alike_is_not_taken_for_it(tmp_path):
+    run = prepare(make_config(*QUICK))
+    other = {**ROW, "run_id": run.run_id[:8] + "00000000", "status": "done"}
+    with Store(tmp_path).run(run.name).attempt({}, other) as folder:
+        folder.finish(other)
+    with pytest.raises(StoreError, match=f"there lies another run, {other['run_id']}, whose id begins as"):
+        execute(run, ignore, tmp_path)
+    assert Store(tmp_path).rows()[0]["run_id"] == other["run_id"]
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -428,11 +458,12 @@ def test_a_failure_never_takes_the_place_of_a_result(tmp_path, monkeypatch, cras
     config = make_config(*QUICK)
     run, stored = prepare(config), Store(tmp_path).run(prepare(config).name)
     execute(run, lambda event: None, tmp_path)
-    again, known = prepare(replace(config, force=True)), stored.stamp()
+    known = stored.stamp()
+    again = replace(prepare(replace(config, force=True)), replaces=known)
     monkeypatch.setattr("ablate.execution.execute._compute", broken)
     with pytest.raises(StoreError, match=r"broken; its earlier result stays, .* in .*damaged"):
         if crash:
-            record_failure(again, "broken", tmp_path, known=known)
+            record_failure(again, "broken", tmp_path)
         else:
             execute(again, lambda event: None, tmp_path)
     assert stored.stamp() == known

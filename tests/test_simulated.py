@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from ablate.execution.events import ignore
-from ablate.execution.execute import Task, execute, execute_group
-from ablate.execution.run import PlacedRun, prepare
+from ablate.execution.execute import execute, execute_group
+from ablate.execution.run import Run, prepare
 from ablate.execution.simulated import Losses, losses_of
 from ablate.store.store import Store
 from tests.helpers import ROOT, call_cli, make_config, refusal, stopping
@@ -22,11 +22,11 @@ from tests.helpers import ROOT, call_cli, make_config, refusal, stopping
 QUICK = ("train=simulated", "corpus=grammar", "corpus.characters=5000")
 
 
-def run_of(*overrides: str) -> PlacedRun:
+def run_of(*overrides: str) -> Run:
     return prepare(make_config(*QUICK, *overrides))
 
 
-def over_seeds(run: PlacedRun) -> list[Losses]:
+def over_seeds(run: Run) -> list[Losses]:
     """Its losses at 400 seeds."""
     return [losses_of(run.with_seeds(replace(run.config, seed=seed))) for seed in range(400)]
 
@@ -104,7 +104,7 @@ def test_a_run_goes_on_from_its_checkpoint_to_the_same_bytes(tmp_path):
 
 def test_members_of_a_group_are_what_they_are_alone(tmp_path):
     runs = [run_of(f"seed={seed}", f"train.lr={0.01 * (1 + seed)}") for seed in range(3)]
-    execute_group([Task(run, ignore) for run in runs], tmp_path / "group")
+    execute_group(runs, lambda _: ignore, tmp_path / "group")
     for run in runs:
         alone = execute(run, ignore, tmp_path / "alone")
         row = execute(run, ignore, tmp_path / "group")  # as it is there

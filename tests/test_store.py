@@ -20,7 +20,8 @@ from ablate.store import rows as rows_module
 from ablate.store.columns import COLUMNS, csv_text
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.record import Choice, Role, StudyRecord, as_plain, read_record
-from ablate.store.run_files import Busy, Checkpoint, Damaged, OfAnotherKind, RunWriter
+from ablate.store.run_files import Checkpoint, Damaged
+from ablate.store.run_folder import OfAnotherKind, RunFolder
 from ablate.store.store import Store
 from ablate.study.growth import grown
 from ablate.study.study import Study
@@ -38,18 +39,17 @@ def store(tmp_path) -> Store:
 
 def writing(store: Store, name: str = "run", row: dict = ROW, anew: bool = False):
     """An attempt that is to replace what is there now."""
-    return store.run(name).attempt({"heads": 4}, row, known=store.run(name).stamp(), anew=anew)
+    return store.run(name).attempt({"heads": 4}, row, anew=anew)
 
 
-def finish(store: Store, writer: RunWriter, name: str = "run", **columns) -> None:
-    known = store.run(name).stamp()
-    store.run(name).finish(writer, {**ROW, "status": "done", **columns}, known=known)
+def finish(folder: RunFolder, **columns) -> None:
+    folder.finish({**ROW, "status": "done", **columns})
 
 
 def finished(store: Store, name: str = "run", **columns) -> None:
     with writing(store, name) as writer:
         writer.metrics({**METRICS, "seconds": 0.5})
-        finish(store, writer, name, **columns)
+        finish(writer, **columns)
 
 
 def latest(store: Store, name: str = "run") -> Path:
@@ -83,15 +83,13 @@ def test_an_attempt_counts_only_when_it_is_whole(store, tmp_path):
         raise KeyboardInterrupt
     assert store.run("run").read() is None and statuses(store) == [("interrupted", None)]
     finished(store, val_loss=1.0)
-    with pytest.raises(Busy, match="has just finished"), store.run("run").attempt({}, ROW, known=[]):
-        pass
     with pytest.raises(KeyboardInterrupt), writing(store):
         assert statuses(store) == [("running", None)]
         raise KeyboardInterrupt
     assert statuses(store) == [("done", 1.0)]
     with writing(store) as writer:
         assert (store.run("run").read() or {})["val_loss"] == 1.0
-        finish(store, writer, val_loss=2.0)
+        finish(writer, val_loss=2.0)
     assert statuses(store) == [("done", 2.0)]
     assert [path.name for path in (tmp_path / "store").glob("[!.]*")] == ["run"]
 
@@ -193,8 +191,9 @@ def test_a_run_cut_off_after_its_last_word_is_finished(store, tmp_path):
         writer.seal({**ROW, "status": "done"})
     assert [row["status"] for row in store.rows()] == ["interrupted"]
     assert store.run("run").read() is None  # a look moves nothing
-    with pytest.raises(Busy, match="has just finished"), writing(store):
-        pass
+    with writing(store) as again:
+        assert again.finished == {**ROW, "status": "done"}
+        again.drop()
     assert store.run("run").read() == {**ROW, "status": "done"}
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
 
@@ -220,7 +219,7 @@ def test_an_interrupted_run_goes_on_from_its_last_checkpoint(store):
         assert writer.start is not None
         assert vars(writer.start) | {"arrays": None} == vars(checkpoint(6)) | {"arrays": None}
         np.testing.assert_array_equal(writer.start.arrays["param/w"], np.full((2, 3), 6))
-        finish(store, writer)
+        finish(writer)
     lines = (store.run("run").directory / "metrics.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["step", "6"]  # not 99, which the checkpoint lacks
     assert not list(store.run("run").directory.glob("checkpoint-*"))
@@ -254,8 +253,8 @@ def test_what_is_complete_is_the_result_whoever_finds_it(store):
         writer.checkpoint(checkpoint(3))
         writer.seal({**ROW, "status": "done"})
         raise KeyboardInterrupt
-    with pytest.raises(Busy, match="just finished"), writing(store, row={**ROW, "processor": "other"}):
-        pass
+    with writing(store, row={**ROW, "processor": "other"}) as other:
+        other.drop()
     assert store.run("run").read() == {**ROW, "status": "done"}
 
 

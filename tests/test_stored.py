@@ -15,7 +15,7 @@ import ablate
 from ablate.config.rules import ConfigError
 from ablate.data import corpus
 from ablate.execution.execute import execute
-from ablate.execution.run import PlacedRun, prepare
+from ablate.execution.run import Run, prepare
 from ablate.execution.stored import require_as_begun
 from ablate.store.store import Store
 from tests.helpers import call_cli, make_config, reseal, stopping
@@ -139,7 +139,7 @@ def test_what_another_program_computed_is_not_computed_again(made, command):
 # --- going on ---------------------------------------------------------------------------------------
 
 
-def interrupted(made: Path, *overrides: str) -> PlacedRun:
+def interrupted(made: Path, *overrides: str) -> Run:
     """A run that was interrupted after step 2."""
     run = prepare(make_config(*BOOK, *QUICK, "seed=1", *overrides))
     with pytest.raises(KeyboardInterrupt):
@@ -147,7 +147,7 @@ def interrupted(made: Path, *overrides: str) -> PlacedRun:
     return run
 
 
-def edit(run: PlacedRun, changed: dict[str, str]) -> None:
+def edit(run: Run, changed: dict[str, str]) -> None:
     attempt = Store().run(run.name).latest()
     assert attempt is not None
     path = attempt / "result.json"

@@ -3,7 +3,7 @@
 import json
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
-from ablate.execution.run import PlacedRun, prepare
+from ablate.execution.run import Run, prepare
 from ablate.execution.timing import step_seconds
 from ablate.phrases import texts
 from ablate.store.columns import RESOURCE_COLUMNS, Row
@@ -444,9 +444,9 @@ def test_a_tuned_study_that_was_interrupted(tmp_path, monkeypatch):
     assert set(rows["phase"]) == {"develop", "report"} and set(rows["tuned"]) == {"train.lr"}
     assert rows[rows["phase"] == "report"]["role"].tolist() == ["tuned"] * 4
 
-    def four(runs: Sequence[PlacedRun], known: Mapping[str, Any], **_: Any) -> None:
+    def four(runs: Sequence[Run], **_: Any) -> None:
         for run in runs[:4]:
-            execute(run, ignore, known=known[run.name])
+            execute(run, ignore)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

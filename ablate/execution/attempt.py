@@ -1,4 +1,4 @@
-"""One run under way: what it writes and tells while it is trained, and the row that it ends with."""
+"""A run on its way into its folder: what training tells becomes its files, and the row that it ends with."""
 
 import dataclasses
 import functools
@@ -7,12 +7,11 @@ from typing import Any, Concatenate, ParamSpec
 
 from ablate.compute import device
 from ablate.execution import formulas
-from ablate.execution.events import Evaluated, Finished, Listener, Noticed
-from ablate.execution.run import PlacedRun
+from ablate.execution.events import Finished, Listener
+from ablate.execution.run import Run
 from ablate.files.atomic import StoreError, digest
-from ablate.store.columns import METRICS_COLUMNS, RESULTS, Row, Status, csv_text
-from ablate.store.run_files import RunWriter, Stamp
-from ablate.store.stored_run import StoredRun
+from ablate.store.columns import RESULTS, Row, Status
+from ablate.store.run_folder import RunFolder
 from ablate.training.events import Began, Diverged, Evaluation, Event, Final, Kept
 
 Arguments = ParamSpec("Arguments")
@@ -35,30 +34,17 @@ def _unless_lost(method: Callable[Concatenate["Attempt", Arguments], None]) -> C
 
 
 class Attempt:
-    """row: of the run that begins. finished: of its earlier result, if there is one, with its stamp.
-
-    error: why it ends without a row, as when another process has taken
-    it over; then nothing of it is written any more.
+    """row: of the run that begins. error: why it ends without a row, as when another process has taken it
+    over; then nothing of it is written any more. release: gives up the lease, before others of its group end.
     """
 
-    def __init__(
-        self,
-        run: PlacedRun,
-        listener: Listener,
-        stored: StoredRun,
-        writer: RunWriter,
-        row: Row,
-        finished: Row | None,
-        known: Stamp,
-    ) -> None:
-        self.run, self.row = run, row
+    def __init__(self, run: Run, folder: RunFolder, listener: Listener, row: Row) -> None:
+        self.run, self.folder, self.tell, self.row = run, folder, listener, row
         self.error: StoreError | None = None
         self.ended = False  # whether its row is the result
-        self.writer, self._listener, self._stored = writer, listener, stored
-        self._finished, self._known = finished, known
+        self.release: Callable[[], None] = lambda: None
         self._metrics: list[Row] = []
         self._last: Evaluation | None = None
-        self.release: Callable[[], None] = lambda: None  # gives up the lease, before others of the group end
         # The size of its group, and that of the largest it was part of.
         self._together, self._members = 1, 1
 
@@ -67,43 +53,50 @@ class Attempt:
         """Whether it goes on: it has no outcome yet."""
         return self.error is None and self.row["status"] == Status.RUNNING
 
+    @property
+    def after(self) -> int:
+        """The step after which it goes on; 0 from the start."""
+        return self.folder.start.step if self.folder.start else 0
+
     @_unless_lost
     def begin(self, members: int, remark: str = "") -> None:
-        """It is trained from its start, in a group of so many. remark: for its log."""
-        start, failed = self.writer.start, bool(self._metrics)
+        """It is trained from here on in a group of so many. remark: for its log."""
+        start = self.folder.start
         self._together = members
         self._metrics = list(start.metrics) if start else []
         self._members = max(members, start.members if start else 1)
-        if failed:  # in a group that was halved
-            self.writer.write("metrics.csv", csv_text(self._metrics, METRICS_COLUMNS))
-        self.writer.log(f"going on after step {start.step}" if start else "begun")
+        self.folder.log(f"going on after step {start.step}" if start else "begun")
+        if start and start.members != members:
+            self.folder.log(f"as one of {members}, before of {start.members}: sums are rounded otherwise")
         if remark:
-            self.writer.log(remark)
+            self.folder.log(remark)
         if members != self.row.get("members", 1):  # whoever looks meanwhile reads its pace by this
             self.row["members"] = members
-            self.writer.write_json("result.json", self.row)
+            self.folder.write_json("result.json", self.row)
 
-    def tell(self, line: str) -> None:
-        self._listener(Noticed(line))
+    @_unless_lost
+    def go_back(self) -> None:
+        """Its group failed: it goes on from its last checkpoint."""
+        self.folder.go_back()
 
     @_unless_lost
     def take(self, event: Event) -> None:
         """What happens in training: to the group, or to this member of it."""
         if not self.trains:
             return
-        self.writer.check()
+        self.folder.check()
         match event:
             case Began(how):
-                self.writer.log(how)
+                self.folder.log(how)
             case Evaluation():
                 self._evaluated(event)
             case Kept(checkpoint=kept):
                 own = {"metrics": self._metrics, "members": self._members}
-                self.writer.checkpoint(dataclasses.replace(kept, **own))
+                self.folder.checkpoint(dataclasses.replace(kept, **own))
             case Final():
                 self._trained(event)
             case Diverged():
-                self.writer.log(str(event))
+                self.folder.log(str(event))
                 self.row |= formulas.at_divergence(self.run, event, self._metrics)
                 self.row |= {"status": Status.DIVERGED, "error": str(event)}
                 self.end()
@@ -112,17 +105,17 @@ class Attempt:
         step, train_loss, val_loss = event.step, event.train_loss, event.validation.loss
         self._last = event
         self._metrics.append(formulas.at_evaluation(event))
-        self.writer.metrics(self._metrics[-1])
+        self.folder.metrics(self._metrics[-1])
         train = "" if train_loss is None else f" train_loss {train_loss:.4f}"
-        self.writer.log(f"step {step}/{self.run.config.train.steps}{train} val_loss {val_loss:.4f}")
+        self.folder.log(f"step {step}/{self.run.config.train.steps}{train} val_loss {val_loss:.4f}")
         if train_loss is not None:
-            self._listener(Evaluated(step, train_loss, val_loss, event.tokens_per_s))
+            self.tell(event)
 
     def _trained(self, final: Final) -> None:
         assert self._last is not None, "training ends with an evaluation"
         row = formulas.at_end(self.run, self._last, self._metrics, final)
         if final.weights:
-            self.writer.write_weights(final.weights)
+            self.folder.write_weights(final.weights)
         row |= {"status": Status.DONE}
         if not self.run.is_simulated:
             row["peak_memory_mb"] = round(device.peak_memory_mb(self.run.device) / self._together, 1)
@@ -133,7 +126,7 @@ class Attempt:
 
     @_unless_lost
     def failed(self, reason: str, trace: str = "") -> None:
-        self.writer.log(trace or reason)
+        self.folder.log(trace or reason)
         self.row |= {"status": Status.FAILED, "error": reason}
 
     @_unless_lost
@@ -141,14 +134,15 @@ class Attempt:
         """Make its row the result of the run. A failure never replaces an earlier result."""
         self.row["members"] = self._members
         self.ended = True
-        if self.row["status"] == Status.FAILED and self._finished and self._finished["status"] in RESULTS:
-            aside, name = self._stored.give_up(self.writer), self._stored.directory.name
+        before = self.folder.finished
+        if self.row["status"] == Status.FAILED and before and before["status"] in RESULTS:
+            aside, name = self.folder.give_up(), self.folder.directory.name
             raise StoreError(
                 f"{name}: {self.row['error']}; its earlier result stays, and this attempt is in {aside}"
             )
-        self._stored.finish(self.writer, self.row, known=self._known)
+        self.folder.finish(self.row)
         self.release()
-        self._listener(Finished(self.row))
+        self.tell(Finished(self.row))
 
     @property
     def outcome(self) -> Row | StoreError:

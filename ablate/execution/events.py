@@ -1,19 +1,12 @@
-"""Events of a run while it goes on: plain values, which can be sent between processes."""
+"""What is told of a run while it goes on: remarks in one line (text), training's evaluations, and at last how
+it ended. All can be sent between processes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ablate.config.rules import ConfigError
 from ablate.store.columns import Row
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """The model was evaluated. tokens_per_s: of training, without evaluations."""
-
-    step: int
-    train_loss: float
-    val_loss: float
-    tokens_per_s: float
+from ablate.training.events import Evaluation
 
 
 @dataclass(frozen=True)
@@ -27,36 +20,14 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """Another process is working on the run, or was faster. why: in words. is_left: it is not, but only
-    another kind of machine can go on from its checkpoint."""
-
-    why: str
-    is_left: bool = False
-
-
-@dataclass(frozen=True)
 class PutBack:
     """The run was not begun: no more of its kind than `fit` can be trained as one."""
 
     fit: int
 
 
-@dataclass(frozen=True)
-class Refused:
-    """The run could not begin."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Noticed:
-    """A remark for the user, in one line."""
-
-    line: str
-
-
-Event = Evaluated | Finished | Skipped | Taken | PutBack | Refused | Noticed
+# An error is why the run could not begin: Busy and OfAnotherKind if it may later.
+Event = str | Evaluation | Finished | Skipped | PutBack | ConfigError
 Listener = Callable[[Event], None]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ablate.data.counting import mixture
 from ablate.data.text_statistics import text_statistics
-from ablate.execution.run import PlacedRun, Run
+from ablate.execution.run import Run
 from ablate.model.costs import attention_params, flops_per_token, relative_cost, total_params
 from ablate.model.function_class import function_class
 from ablate.store.columns import CONFIG_COLUMNS, THIRD_COLUMNS, Row
@@ -67,7 +67,7 @@ def at_evaluation(evaluation: Evaluation) -> Row:
     }
 
 
-def at_end(run: PlacedRun, last: Evaluation, metrics: list[Row], final: Final) -> Row:
+def at_end(run: Run, last: Evaluation, metrics: list[Row], final: Final) -> Row:
     """The columns of a run that reached its last step. metrics: of metrics.csv."""
     split, validation, test = run.corpus.splits["validation"], final.validation or last.validation, final.test
     return {
@@ -88,7 +88,7 @@ def at_end(run: PlacedRun, last: Evaluation, metrics: list[Row], final: Final) -
     }
 
 
-def at_divergence(run: PlacedRun, event: Diverged, metrics: list[Row]) -> Row:
+def at_divergence(run: Run, event: Diverged, metrics: list[Row]) -> Row:
     """The columns of a run that diverged. metrics: the rows of metrics.csv until then."""
     return {
         "tokens": round(event.step * run.tokens_a_step),
@@ -117,7 +117,7 @@ def _epochs(run: Run) -> float | None:
     return run.tokens_a_step * train.steps / split.size if split.size else None
 
 
-def _beside_counting(run: PlacedRun, validation: Score, test: Score) -> Row:
+def _beside_counting(run: Run, validation: Score, test: Score) -> Row:
     """What is known of a text, and the loss of the mixture with counting; empty for anything else,
     and where no model gave probabilities."""
     if run.is_simulated or not (text := text_statistics(run.corpus, run.spec.context)):

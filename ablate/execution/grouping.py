@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ablate.compute import device
 from ablate.data.splits import Batch
-from ablate.execution.run import PlacedRun
+from ablate.execution.run import Run
 from ablate.files.atomic import digest
 from ablate.lazy import torch
 
@@ -16,7 +16,7 @@ SHARE = 0.8  # of the memory of a card that a group may take
 A_MEMBERS = {"lr": 1.0, "weight_decay": 0.0, "clip": None}
 
 
-def kind(run: PlacedRun) -> str:
+def kind(run: Run) -> str:
     """A digest of all but seeds and A_MEMBERS: runs of equal kinds may be trained as one."""
     train = dataclasses.replace(run.config.train, **A_MEMBERS)
     about = dataclasses.asdict(dataclasses.replace(run.config, train=train))
@@ -24,7 +24,7 @@ def kind(run: PlacedRun) -> str:
     return digest([about, repr(run.spec), run.corpus.sha256, str(run.device)])
 
 
-def why_alone_by_config(run: PlacedRun) -> str:
+def why_alone_by_config(run: Run) -> str:
     """The reason, as far as its config has one, why a run is trained alone; empty if it need not be."""
     if run.config.model.dropout:
         return "model.dropout is drawn for each run"
@@ -33,12 +33,12 @@ def why_alone_by_config(run: PlacedRun) -> str:
     return ""
 
 
-def why_alone(run: PlacedRun) -> str:
+def why_alone(run: Run) -> str:
     """The reason why a run can't be trained as one with others of its kind; empty if it can."""
     return why_alone_by_config(run) or ("" if run.is_simulated else _tried(kind(run), run) or "")
 
 
-def that_fit(run: PlacedRun) -> int:
+def that_fit(run: Run) -> int:
     """How many runs of this kind the memory of its card holds as one, by what the first step of two takes;
     never by what happens to be free. On a CPU, whose memory nobody can measure so, all."""
     if run.device.type != "cuda":
@@ -54,7 +54,7 @@ def that_fit(run: PlacedRun) -> int:
     return _fit[of]
 
 
-def _memory(run: PlacedRun) -> tuple[float, float]:
+def _memory(run: Run) -> tuple[float, float]:
     """The bytes of a member: half of what a step of two takes at its peak, both moments, and the copy of its
     state that capturing keeps. And those of all as one: of the text, which lies on the card once."""
     _of_two(run)  # the first step in a process takes what stays, too, such as cuBLAS's workspace
@@ -62,7 +62,7 @@ def _memory(run: PlacedRun) -> tuple[float, float]:
     return of_two / 2 + 6 * weights, of_all
 
 
-def _of_two(run: PlacedRun) -> tuple[float, int, float]:
+def _of_two(run: Run) -> tuple[float, int, float]:
     """The bytes that a step of two takes at its peak, those of the weights of one, and those of the text."""
     from ablate.execution.networks import build_group
 
@@ -87,7 +87,7 @@ _fit: dict[str, int] = {}  # by kind
 _reasons: dict[str, str | None] = {}  # by kind: a method is tried once in a process
 
 
-def _tried(of: str, run: PlacedRun) -> str | None:
+def _tried(of: str, run: Run) -> str | None:
     if of not in _reasons:
         from ablate.execution.networks import build
         from ablate.model.models import draw_weights
@@ -100,7 +100,7 @@ def _tried(of: str, run: PlacedRun) -> str | None:
     return _reasons[of]
 
 
-def _first_batches(run: PlacedRun, steps: int) -> Iterator[Batch]:
+def _first_batches(run: Run, steps: int) -> Iterator[Batch]:
     """For two members."""
     from ablate.training.batches import batches
 
@@ -114,5 +114,5 @@ def _first_batches(run: PlacedRun, steps: int) -> Iterator[Batch]:
     )
 
 
-def _other_seeds(run: PlacedRun) -> dict[str, int]:
+def _other_seeds(run: Run) -> dict[str, int]:
     return {stream: seed + 1 for stream, seed in run.config.resolved_seeds().items()}

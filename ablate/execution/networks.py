@@ -10,7 +10,7 @@ import torch
 
 from ablate import rng
 from ablate.compute.arithmetic import arithmetic
-from ablate.execution.run import PlacedRun, Run
+from ablate.execution.run import Run
 from ablate.model.attend import FORMULATIONS
 from ablate.model.models import Model, build_model
 from ablate.store.columns import Row
@@ -22,7 +22,7 @@ from ablate.training.group import Group, together
 from ablate.training.train import Member, Training
 
 
-def build(run: PlacedRun) -> Model:
+def build(run: Run) -> Model:
     """The model of a run before its first step, on its device, with its product and attention."""
     model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
     rule = arithmetic(run.config.train.precision, run.device)
@@ -30,14 +30,14 @@ def build(run: PlacedRun) -> Model:
     return model
 
 
-def build_group(runs: Sequence[PlacedRun]) -> Group:
+def build_group(runs: Sequence[Run]) -> Group:
     """The models of runs of one kind before their first step, to be computed as one."""
     return together([build(run) for run in runs], runs[0].config.train.precision)
 
 
 @contextlib.contextmanager
 def training(
-    runs: Sequence[PlacedRun], group: Group, starts: Sequence[State | None] | None = None
+    runs: Sequence[Run], group: Group, starts: Sequence[State | None] | None = None
 ) -> Iterator[Training]:
     """The training of a group on the corpus and batches of its runs, which are of one kind."""
     first, seeds = runs[0], [run.config.resolved_seeds()["data"] for run in runs]
@@ -53,7 +53,7 @@ def training(
         yield training
 
 
-def trained(runs: Sequence[PlacedRun], starts: Sequence[Checkpoint | None]) -> Generator[Event, None, None]:
+def trained(runs: Sequence[Run], starts: Sequence[Checkpoint | None]) -> Generator[Event, None, None]:
     """What happens while the models of these runs are trained by gradient descent."""
     states = [to_state(start) if start else None for start in starts]
     with training(runs, build_group(runs), states) as steps:
@@ -63,7 +63,7 @@ def trained(runs: Sequence[PlacedRun], starts: Sequence[Checkpoint | None]) -> G
         yield from finals(runs, steps)
 
 
-def finals(runs: Sequence[PlacedRun], steps: Training) -> Iterator[Final]:
+def finals(runs: Sequence[Run], steps: Training) -> Iterator[Final]:
     """What each member is after its last step."""
     group, config, splits = steps.group, runs[0].config.train, runs[0].corpus.splits
 

@@ -1,22 +1,25 @@
-"""A run: what a config means on any machine, and on this one. Loads no torch, unless to look for a GPU."""
+"""A run: what a config means, and whether this machine can train it. Loads no torch, unless to look for a
+GPU."""
 
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from ablate.compute import device
 from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.data.corpus import Corpus, open_corpus, require_usable
-from ablate.files.atomic import digest
-from ablate.lazy import torch
+from ablate.files.atomic import StoreError, digest
 from ablate.model.costs import flops_per_token, total_params
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.model.spec import ModelSpec
 from ablate.phrases import first_few
+from ablate.store.columns import Row, Status
+from ablate.store.provenance import status_now
+from ablate.store.run_files import Stamp
 
 SIMULATED = "simulated-"  # begins the names of runs that are not trained
 BYTES_A_LAYER = 30_000  # of the Python objects of a layer, without its tensors
@@ -24,11 +27,13 @@ BYTES_A_LAYER = 30_000  # of the Python objects of a layer, without its tensors
 
 @dataclass(frozen=True)
 class Run:
-    """What a config means on any machine: sizes are numbers, and the corpus is open."""
+    """What a config means: sizes are numbers, and the corpus is open. replaces: the stamp of the result that
+    existed when the command began; None for whatever there is."""
 
     config: RunConfig
     spec: ModelSpec
     corpus: Corpus
+    replaces: Stamp | None = None
 
     @cached_property
     def run_id(self) -> str:
@@ -38,6 +43,11 @@ class Run:
     def name(self) -> str:
         """The name of its directory."""
         return run_name(self.config, self.run_id)
+
+    @cached_property
+    def device(self) -> Any:
+        """Where it is computed on this machine. Raises ConfigError if that lacks it."""
+        return device.SIMULATED if self.is_simulated else device.pick(self.config.device)
 
     @property
     def is_simulated(self) -> bool:
@@ -65,12 +75,19 @@ class Run:
         config = dataclasses.replace(self.config, seed=config.seed, seeds=config.seeds)
         return dataclasses.replace(self, config=config)
 
-
-@dataclass(frozen=True)
-class PlacedRun(Run):
-    """A run on this machine: where it is computed."""
-
-    device: "torch.device"
+    def is_over(self, row: Row, stamp: Stamp) -> bool:
+        """Whether this result of it, with its stamp, counts, so that it is not trained again: one that was
+        made since the command began always does, even if it failed or force is true."""
+        if row["run_id"] != self.run_id:
+            raise StoreError(
+                f"{self.name}: there lies another run, {row['run_id']}, whose id begins as that of"
+                f" {self.run_id}; delete it by ablate runs --delete {row['run_id']}, or take another --runs"
+            )
+        if self.replaces not in (None, stamp):
+            return True
+        if row["status"] == Status.FAILED or self.config.force is True:
+            return False
+        return not (self.config.force == "stale" and status_now(row) == Status.STALE)
 
 
 def run_id(config: RunConfig, *, vocab: int, corpus_sha256: str) -> str:
@@ -100,20 +117,14 @@ def resolve(config: RunConfig) -> Run:
     return Run(resolved(config, spec), spec, corpus)
 
 
-def prepare(config: RunConfig) -> PlacedRun:
-    """The run that a config asks for, on this machine. Raises ConfigError if it can't begin."""
-    if not config.train.simulated:
-        device.pick(config.device)  # a wrong device should not wait for a text to be read, nor a wrong size
-    return place(resolve(config))
-
-
-def place(run: Run) -> PlacedRun:
-    """The run on this machine. Raises ConfigError if it can't begin here."""
-    if run.is_simulated:
-        return PlacedRun(run.config, run.spec, run.corpus, device.SIMULATED)
-    config, where = run.config, device.pick(run.config.device)
-    _require_memory(run.spec, where)
-    return PlacedRun(config, run.spec, run.corpus, where)
+def prepare(config: RunConfig) -> Run:
+    """The run that a config asks for. Raises ConfigError if it can't be trained on this machine."""
+    if config.train.simulated:
+        return resolve(config)
+    device.pick(config.device)  # a wrong device should not wait for a text to be read, nor a wrong size
+    run = resolve(config)
+    _require_memory(run.spec, run.device)
+    return run
 
 
 def require_planned(run: Run, planned: Mapping[str, str]) -> None:
@@ -127,7 +138,7 @@ def require_planned(run: Run, planned: Mapping[str, str]) -> None:
         )
 
 
-def _require_memory(spec: ModelSpec, where: "torch.device") -> None:
+def _require_memory(spec: ModelSpec, where: Any) -> None:
     """Raises ConfigError for parameters that can't fit: each takes 16 bytes, with its gradient and Adam's two
     moments; and a layer some for its Python objects."""
     count, memory = total_params(spec), device.memory_of(where)

@@ -18,7 +18,7 @@ from ablate.config.rules import ConfigError, flatten
 from ablate.config.schema import RunConfig
 from ablate.data.splits import Stream
 from ablate.execution import formulas
-from ablate.execution.run import PlacedRun, Run
+from ablate.execution.run import Run
 from ablate.files.atomic import digest
 from ablate.store.columns import Row, Status
 from ablate.store.run_files import Checkpoint
@@ -94,7 +94,7 @@ def _values(config: RunConfig) -> dict[str, object]:
     return flatten(asdict(config))
 
 
-def simulated(runs: Sequence[PlacedRun], starts: Sequence[Checkpoint | None]) -> Generator[Event, None, None]:
+def simulated(runs: Sequence[Run], starts: Sequence[Checkpoint | None]) -> Generator[Event, None, None]:
     """What happens while these runs are simulated. Seconds are those that the steps are said to take, so that
     files have the same bytes each time."""
     train, losses, going = runs[0].config.train, [losses_of(run) for run in runs], [*range(len(runs))]
@@ -119,7 +119,7 @@ def simulated(runs: Sequence[PlacedRun], starts: Sequence[Checkpoint | None]) ->
         yield Final(member, None, _score(runs[member], "test", losses[member].at(1)))
 
 
-def row_of(run: PlacedRun) -> Row:
+def row_of(run: Run) -> Row:
     """The status and the metrics of a run that nothing keeps."""
     losses, steps = losses_of(run), run.config.train.steps
     if losses.diverged:

@@ -15,7 +15,7 @@ from ablate.config.schema import RunConfig
 from ablate.data import tokenizers
 from ablate.data.corpus import Corpus, open_corpus
 from ablate.data.tokenizers import Tokenizer
-from ablate.execution.run import PlacedRun, Run, prepare
+from ablate.execution.run import Run, prepare
 from ablate.store import lease, provenance
 from ablate.store.columns import FORMER_DEFAULTS, Row, was_default
 from ablate.store.run_files import (
@@ -48,7 +48,7 @@ class Stored:
             raise ConfigError(f"{name}: its text gives another tokenizer now; train it anew with force=true")
         return corpus
 
-    def prepared(self, device: str) -> PlacedRun:
+    def prepared(self, device: str) -> Run:
         self.corpus()  # first, as another text may not suit the config at all
         return prepare(replace(self.config, device=device))
 

@@ -15,7 +15,7 @@ import torch
 from ablate.compute.device import with_threads
 from ablate.config.rules import ConfigError
 from ablate.execution.networks import build_group, training
-from ablate.execution.run import PlacedRun
+from ablate.execution.run import Run
 from ablate.execution.stored import reopened
 from ablate.phrases import counted
 from ablate.store.store import Store, StoreError
@@ -54,7 +54,7 @@ class StepTimer:
             return step_seconds([self._runs[variant] for variant in variants])
 
 
-def step_seconds(runs: Sequence[PlacedRun], rounds: int = ROUNDS) -> list[list[float]]:
+def step_seconds(runs: Sequence[Run], rounds: int = ROUNDS) -> list[list[float]]:
     """Seconds per training step, for each run and round; in a round they take turns, every other one in
     reverse order."""
     steps = [endless_steps(run) for run in runs]
@@ -76,7 +76,7 @@ def seconds_each(steps: Iterator[None], count: int) -> float:
     return (time.perf_counter() - began) / count
 
 
-def endless_steps(run: PlacedRun, members: int = 1) -> Iterator[None]:
+def endless_steps(run: Run, members: int = 1) -> Iterator[None]:
     """Makes a training step each time that it is asked for the next item, of so many runs as one that differ
     in their seeds; the models are built before."""
     endless = dataclasses.replace(
@@ -89,7 +89,7 @@ def endless_steps(run: PlacedRun, members: int = 1) -> Iterator[None]:
     return _steps(runs, build_group(runs))
 
 
-def _steps(runs: Sequence[PlacedRun], group: Group) -> Iterator[None]:
+def _steps(runs: Sequence[Run], group: Group) -> Iterator[None]:
     with training(runs, group) as steps:
         for event in steps.events():
             if isinstance(event, Step):
@@ -97,7 +97,7 @@ def _steps(runs: Sequence[PlacedRun], group: Group) -> Iterator[None]:
                 yield
 
 
-def _prepared(variant: str, run_id: str, stores: Sequence[Store]) -> tuple[PlacedRun, int | None]:
+def _prepared(variant: str, run_id: str, stores: Sequence[Store]) -> tuple[Run, int | None]:
     """The run, and the number of threads that it had."""
     for store in stores if isinstance(run_id, str) else []:  # a foreign table may have no run_id
         try:

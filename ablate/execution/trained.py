@@ -18,7 +18,7 @@ from ablate.config.rules import AtLeast, AtMost, ConfigError, Count
 from ablate.data.corpora import Task, registry
 from ablate.data.examples import Examples
 from ablate.data.paired import Paired
-from ablate.execution.run import SIMULATED, PlacedRun
+from ablate.execution.run import SIMULATED, Run
 from ablate.execution.stored import Stored, reopened
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec
@@ -216,7 +216,7 @@ def require_weights(directory: Path) -> None:
         )
 
 
-def in_float64(run: PlacedRun) -> Model:
+def in_float64(run: Run) -> Model:
     """The run's model before training, in float64, with the default product and attention, since the ones
     chosen for speed may only support float32."""
     return build_model(run.spec, run.config.resolved_seeds()).double().eval()

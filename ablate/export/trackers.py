@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ablate.config.extras import require
 from ablate.config.rules import ConfigError, as_value, flatten
-from ablate.execution.events import Evaluated, Event, Finished, Listener, Noticed
+from ablate.execution.events import Event, Finished, Listener
 from ablate.files import owned
 from ablate.files.atomic import digest
 from ablate.phrases import counted
@@ -27,6 +27,7 @@ from ablate.store.record import ONE_BY_ONE
 from ablate.store.rows import short_id
 from ablate.store.run_files import Damaged, read_config, read_finished, read_metrics, read_started
 from ablate.store.store import Store
+from ablate.training.events import Evaluation
 
 FACTS = ("run_id", "status", "error", "corpus", "torch", "ablate", "device", "processor")
 PART = owned.PART
@@ -120,11 +121,11 @@ def tracked(name: str, listener: Listener) -> Listener:
     logged = _logged(name, os.environ[TRACK])
 
     def asked(event: Event | None) -> None:
-        with _told(lambda line: listener(Noticed(line))), contextlib.suppress(StopIteration):
+        with _told(listener), contextlib.suppress(StopIteration):
             logged.send(event)
 
     def heard(event: Event) -> None:
-        if TRACK in os.environ and isinstance(event, Evaluated | Finished):
+        if TRACK in os.environ and isinstance(event, Evaluation | Finished):
             asked(event)
         listener(event)
 

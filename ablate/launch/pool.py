@@ -12,60 +12,47 @@ tries again last: by then they are finished, or their process is gone.
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from ablate.compute import device
 from ablate.config.rules import ConfigError
-from ablate.execution.events import (
-    Event,
-    Finished,
-    Listener,
-    Noticed,
-    PutBack,
-    Refused,
-    Skipped,
-    Taken,
-)
-from ablate.execution.execute import Task, execute, execute_group, record_failure
-from ablate.execution.run import PlacedRun
+from ablate.execution.events import Event, Finished, Listener, PutBack, Skipped
+from ablate.execution.execute import execute, execute_group, record_failure
+from ablate.execution.run import Run
 from ablate.export.trackers import tracked
 from ablate.launch.processes import READY, Worker, wait_for
 from ablate.launch.queue import AGAIN_S, Queue
 from ablate.phrases import counted, error_line
 from ablate.store import lease
-from ablate.store.run_files import Busy, OfAnotherKind, Stamp
+from ablate.store.run_folder import Busy, OfAnotherKind
 from ablate.store.store import Store
 
 STARTS = 3  # attempts to start a worker that ends before it is ready
-LAST_WORDS = (Finished, Skipped, Taken, PutBack, Refused)
+LAST_WORDS = (Finished, Skipped, PutBack, ConfigError)
 # The listener for the events of the run with this name
 Listen = Callable[[str], Listener]
-RequestRuns = Callable[[int], Sequence[PlacedRun]]  # further runs for so many workers that have none
+RequestRuns = Callable[[int], Sequence[Run]]  # further runs for so many workers that have none
 
 
-def train_or_wait(run: PlacedRun, listener: Listener, *, known: Stamp) -> None:
+def train_or_wait(run: Run, listener: Listener) -> None:
     """Train one run in this process; if another process is working on it, wait. Raises ConfigError if it
-    can't begin.
-
-    known: the stamp of the result that existed when the command began.
-    """
+    can't begin."""
     waits = False
     while True:
         try:
-            execute(run, listener, known=known)
+            execute(run, listener)
             return
         except Busy as error:
             if not waits:
-                listener(Noticed(f"{error}; waiting"))
+                listener(f"{error}; waiting")
             waits = True
             time.sleep(AGAIN_S)
 
 
 def train_all(
-    runs: Sequence[PlacedRun],
-    known: Mapping[str, Stamp],
+    runs: Sequence[Run],
     *,
     workers: int,
     threads: int,
@@ -77,14 +64,12 @@ def train_all(
     """Train every run in worker processes; returns, by name, the reason for each run that could not even
     begin.
 
-    A failed run has a row in the store like any other. known: by name of the run, the stamp of the result
-    that existed when the command began; `request_runs` adds those of its runs. members: how many runs of a
-    kind are trained as one, as in Queue. request_runs: called whenever a run has ended. Raises ConfigError
-    if workers can't start.
+    A failed run has a row in the store like any other. members: how many runs of a kind are trained as one,
+    as in Queue. request_runs: called whenever a run has ended. Raises ConfigError if workers can't start.
     """
     gpus = device.each({run.device for run in runs})  # which the workers take in turn
     queue = Queue(runs, Store(), lambda run: listen(run.name)(Skipped()), members=members)
-    pool = _Pool(queue, known, listen, request_runs)
+    pool = _Pool(queue, listen, request_runs)
     own = [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(workers)]
 
     def hire(number: int) -> Worker:
@@ -99,9 +84,7 @@ def train_all(
                 staff.append(hire(len(staff)))
             for worker in staff:
                 if worker.idle and (group := queue.next()):
-                    worker.give(
-                        group, [(queue.runs[index], known[queue.runs[index].name]) for index in group]
-                    )
+                    worker.give(group, [queue.runs[index] for index in group])
             wait_for(staff)
             for number, worker in enumerate(staff):
                 pool.attend(number, worker)
@@ -121,7 +104,6 @@ class _Pool:
     """The runs still to be trained, and the outcome of the others."""
 
     queue: Queue
-    known: Mapping[str, Stamp]
     listen: Listen
     request_runs: RequestRuns
     refused: dict[str, str] = field(default_factory=dict)
@@ -158,19 +140,19 @@ class _Pool:
     def hear(self, worker: Worker, index: int, event: Event) -> None:
         """Handle an event of a run that a worker is training."""
         name = self.queue.runs[index].name
-        if isinstance(event, Taken) and event.is_left and self.waits(name) > lease.EXPIRES_S:
-            event = Refused(event.why)  # none has come for it
+        if isinstance(event, OfAnotherKind) and self.waits(name) > lease.EXPIRES_S:
+            event = ConfigError(str(event))  # none has come for it
         self.listen(name)(event)
         match event:
-            case Taken(why):
+            case Busy() | OfAnotherKind():
                 if self.waits(name) and name not in self.told and not self.queue.has_free:
                     self.told.add(name)
-                    self.listen(name)(Noticed(f"{why}; waiting"))
+                    self.listen(name)(f"{event}; waiting")
                 self.queue.later(index)
             case PutBack(fit):
                 self.queue.put_back(index, fit)
-            case Refused(reason):
-                self.refused[name] = reason
+            case ConfigError():
+                self.refused[name] = str(event)
         if isinstance(event, LAST_WORDS):
             worker.given.remove(index)
             self.ended += 1
@@ -186,18 +168,14 @@ class _Pool:
         if len(worker.given) > 1:
             first = self.queue.runs[worker.given[0]].name
             line = f"{first} and others: {counted(len(worker.given), 'run')} as one: {reason}; halved"
-            self.listen(first)(Noticed(line))
+            self.listen(first)(line)
             self.queue.halve(worker.given)
         elif worker.given:
             (index,) = worker.given
             try:
-                run = self.queue.runs[index]
-                row = record_failure(run, reason, known=self.known[run.name])
-                self.hear(worker, index, Finished(row))
-            except Busy as error:  # another command was faster; or the server is gone but its worker not yet
-                self.hear(worker, index, Taken(str(error)))
-            except ConfigError as error:
-                self.hear(worker, index, Refused(str(error)))
+                self.hear(worker, index, Finished(record_failure(self.queue.runs[index], reason)))
+            except ConfigError as error:  # Busy: another command was faster, or the server alone is gone
+                self.hear(worker, index, error)
         elif not worker.idle:
             self.lost_starts[number] += 1
             if self.lost_starts[number] == STARTS:
@@ -213,44 +191,46 @@ class _Pool:
 
 def try_next(
     threads: int,
-    receive: Callable[[], Sequence[tuple[PlacedRun, Stamp]]],
+    receive: Callable[[], Sequence[Run]],
     send: Callable[[tuple[str | None, Event]], None],
 ) -> None:
     """Train the next runs, as one. The messages are events with the name of their run, None for all that are
     left; the last one of each run is one of LAST_WORDS.
 
-    threads: of PyTorch. receive: gives the runs, each with the stamp of the result that existed when the
-    command began; it may raise ConfigError, as it opens the corpus in this process.
+    threads: of PyTorch. receive: gives the runs; it may raise ConfigError, as it opens the corpus in this
+    process.
     """
 
-    def listener(run: PlacedRun) -> Listener:
-        return tracked(run.name, lambda event: send((run.name, event)))
+    def tell(run: Run, event: Event) -> None:
+        send((run.name, event))
 
-    tasks: list[Task] = []
+    runs: Sequence[Run] = []
     try:
-        tasks = [Task(run, listener(run), known) for run, known in receive()]
-        device.use_threads(tasks[0].run.device, threads)
-        fit = _fit([task.run for task in tasks])
-        for task in tasks[fit:]:
-            task.listener(PutBack(fit))
-        for task, outcome in zip(tasks[:fit], execute_group(tasks[:fit]), strict=True):
-            match outcome:
-                case Busy():
-                    task.listener(Taken(str(outcome)))
-                case OfAnotherKind():
-                    task.listener(Taken(str(outcome), is_left=True))
-                case ConfigError():
-                    task.listener(Refused(str(outcome)))
+        runs = receive()
+        device.use_threads(runs[0].device, threads)
+        fit = _fit(runs)
+        for run in runs[fit:]:
+            tell(run, PutBack(fit))
+        outcomes = execute_group(runs[:fit], lambda run: tracked(run.name, partial(tell, run)))
+        for run, outcome in zip(runs[:fit], outcomes, strict=True):
+            if isinstance(outcome, ConfigError):
+                tell(run, _plain(outcome))
     except ConfigError as error:
-        send((None, Refused(str(error))))
+        send((None, _plain(error)))
     except Exception as error:  # what the machine refuses, outside of training
-        if not (tasks and device.is_lost(tasks[0].run.device)):
-            send((None, Refused(error_line(error, {}))))
-    if tasks and device.is_lost(tasks[0].run.device):
+        if not (runs and device.is_lost(runs[0].device)):
+            send((None, ConfigError(error_line(error, {}))))
+    if runs and device.is_lost(runs[0].device):
         sys.exit(1)  # another worker takes this one's place, and tries each half of a group
 
 
-def _fit(runs: Sequence[PlacedRun]) -> int:
+def _plain(error: ConfigError) -> ConfigError:
+    """The error as it can be sent to another process."""
+    kind = type(error) if isinstance(error, Busy | OfAnotherKind) else ConfigError
+    return kind(str(error))
+
+
+def _fit(runs: Sequence[Run]) -> int:
     """How many of these runs, of one kind, can be trained as one."""
     if len(runs) == 1:
         return 1

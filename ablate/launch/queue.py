@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from ablate.compute import device
-from ablate.execution.run import PlacedRun
+from ablate.execution.run import Run
 from ablate.store.store import Store
 
 LOOK_EVERY_S = 0.5  # time between looks at the store
@@ -18,7 +18,7 @@ CHANCE = random.SystemRandom()  # not the caller's
 MOST = 1024  # runs that are trained as one, however many would fit
 
 
-def most_as_one(run: PlacedRun, members: int | None) -> int:
+def most_as_one(run: Run, members: int | None) -> int:
     """How many runs are trained as one with this one, at most, as far as its config says. members: as in
     Queue."""
     most = members or (MOST if run.device.type == "cuda" else 1)
@@ -29,7 +29,7 @@ def most_as_one(run: PlacedRun, members: int | None) -> int:
     return 1 if why_alone_by_config(run) else most
 
 
-def processes(runs: Collection[PlacedRun], members: int | None, threads: int) -> int:
+def processes(runs: Collection[Run], members: int | None, threads: int) -> int:
     """How many processes train these runs at once, each with so many threads. members: as in Queue."""
     alone = all(most_as_one(run, members) == 1 for run in runs)
     return device.workers({run.device for run in runs}, threads, alone=alone)
@@ -52,16 +52,16 @@ class Queue:
 
     def __init__(
         self,
-        runs: Sequence[PlacedRun],
+        runs: Sequence[Run],
         store: Store,
-        made: Callable[[PlacedRun], object],
+        made: Callable[[Run], object],
         start: float | None = None,
         members: int | None = 1,
     ) -> None:
         """made: called with each run that another process has finished meanwhile. start: where to begin, as a
         share of the list; by default that of this task of an array, or at random, so that commands that begin
         at one moment are not at the same runs."""
-        self.runs: list[PlacedRun] = []
+        self.runs: list[Run] = []
         self.store = store
         self._made, self._members = made, members
         self._kinds: list[str] = []  # of each run; empty for one that is trained alone
@@ -110,7 +110,7 @@ class Queue:
                 return group
         return []
 
-    def extend(self, runs: Sequence[PlacedRun]) -> None:
+    def extend(self, runs: Sequence[Run]) -> None:
         """Append runs, which come in their order after all others."""
         self._waiting += self._together(self._add(runs), lambda index: self._kinds[index])
 
@@ -135,20 +135,20 @@ class Queue:
         middle = (len(indices) + 1) // 2
         self._waiting[:0] = [deque(indices[:middle]), deque(indices[middle:])]
 
-    def _add(self, runs: Sequence[PlacedRun]) -> range:
+    def _add(self, runs: Sequence[Run]) -> range:
         begin = len(self.runs)
         self.runs += runs
         self._kinds += [self._kind(run) for run in runs]
         return range(begin, len(self.runs))
 
-    def _kind(self, run: PlacedRun) -> str:
+    def _kind(self, run: Run) -> str:
         if most_as_one(run, self._members) == 1:
             return ""
         from ablate.execution.grouping import kind
 
         return kind(run)
 
-    def _alike(self, runs: Sequence[PlacedRun], interrupted: set[str]) -> list[deque[int]]:
+    def _alike(self, runs: Sequence[Run], interrupted: set[str]) -> list[deque[int]]:
         """Runs of equal kinds, or of similar cost if they are trained alone: the costliest first, so that no
         long run is left for the end, of those the largest groups; interrupted runs before all others."""
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ablate.data.splits import Batch, Split
-from ablate.execution.run import PlacedRun
+from ablate.execution.run import Run
 from ablate.execution.trained import in_float64
 from ablate.model.models import Model, draw_weights
 from ablate.probes import outputs, patterns
@@ -53,7 +53,7 @@ class Value:
     exact: bool = True
 
 
-def measure(run: PlacedRun, model: Model, *, ranges: bool = True) -> list[Value]:
+def measure(run: Run, model: Model, *, ranges: bool = True) -> list[Value]:
     """The probes of a model of this run, in float64 on the CPU. ranges: with low and high. Raises ConfigError
     if the validation split is too short."""
     split, context = run.corpus.splits["validation"], run.spec.context
@@ -115,7 +115,7 @@ def _shuffled(heads: Heads, draws: np.random.Generator) -> tuple[np.ndarray, np.
     return read, heads.fuse(whole)[heads.real].numpy()
 
 
-def _patterns(run: PlacedRun, model: Model, *, ranges: bool) -> Iterator[Value]:
+def _patterns(run: Run, model: Model, *, ranges: bool) -> Iterator[Value]:
     untrained = _untrained_ranges(run) if ranges else {}
     for probe, layers in _scores(model, *_texts(run)).items():
         low, high = untrained.get(probe, (None, None))
@@ -131,7 +131,7 @@ def _scores(model: Model, text: Batch, again: Batch) -> dict[str, list[list[floa
     return scores
 
 
-def _texts(run: PlacedRun) -> tuple[Batch, Batch]:
+def _texts(run: Run) -> tuple[Batch, Batch]:
     """Rows of the validation split, and rows of random tokens repeated once."""
     context = run.spec.context
     text = _rows(run.corpus.splits["validation"], context, ROWS * context)
@@ -142,7 +142,7 @@ def _texts(run: PlacedRun) -> tuple[Batch, Batch]:
 _RANGES: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}  # by model and text, for all seeds
 
 
-def _untrained_ranges(run: PlacedRun) -> dict[str, tuple[float, float]]:
+def _untrained_ranges(run: Run) -> dict[str, tuple[float, float]]:
     """By probe, the 95 % prediction interval of the largest head of another untrained model, if normal."""
     key = (repr(run.spec), run.corpus.sha256)
     if key not in _RANGES:

@@ -1,4 +1,4 @@
-"""The files of one run: written while it is under way, sealed when it ends, checked when read back.
+"""The files of one run: sealed when it ends, checked when they are read back (run_folder writes them).
 
 config.yaml       what was asked for               metrics.csv        one row per evaluation
 environment.json  machine and packages             log.txt            what happened, with tracebacks
@@ -28,32 +28,20 @@ from ablate.files.atomic import (
     Garbled,
     StoreError,
     digest,
-    explained,
     file_digest,
     is_gone,
     out_of_reach,
     read_json,
-    sync,
 )
-from ablate.files.owned import delete, replace_file
 from ablate.files.reading import opened
 from ablate.phrases import lacks_memory
-from ablate.store import lease
-from ablate.store.columns import METRICS_COLUMNS, Row, csv_text, fault_of
+from ablate.store.columns import Row, fault_of
 
 ROW_KEYS = {"run_id", "status", "code", "torch"}
 SEALED = ("metrics.csv", "config.yaml", "model.safetensors")
 
 # Identifies one result of a run: size, times and inode of its result.json; empty if there is none.
 Stamp = list[int]
-
-
-class Busy(StoreError):
-    """Another process is working on this run, or has just finished it."""
-
-
-class OfAnotherKind(StoreError):
-    """An interrupted attempt at this run has a checkpoint that can't be resumed here to the same bytes."""
 
 
 @dataclass(frozen=True)
@@ -68,92 +56,6 @@ class Checkpoint:
     seconds: float
     evaluation_seconds: float
     members: int = 1
-
-
-class RunWriter:
-    """Writes the files of one attempt while it is under way.
-
-    start: the checkpoint from which it resumes. heartbeat: renews its lease. Methods raise StoreError if the
-    disk refuses, and Busy once another process has taken the run over, after which nothing can be written
-    here.
-    """
-
-    def __init__(self, attempt: Path, start: Checkpoint | None, heartbeat: lease.Heartbeat) -> None:
-        self.path = self._begun = attempt
-        self.start = start
-        self._heartbeat = heartbeat
-        heartbeat.add(attempt)
-
-    def check(self) -> None:
-        """Raises Busy if the run was taken over; cheap enough for every step."""
-        if self._heartbeat.is_lost(self._begun):
-            raise taken_over(self.path)
-
-    def metrics(self, row: Row) -> None:
-        """Add a row to metrics.csv."""
-        self._append("metrics.csv", csv_text([row], METRICS_COLUMNS, header=False))
-
-    def log(self, text: str) -> None:
-        self._append("log.txt", text.rstrip("\n") + "\n")
-
-    def write_json(self, name: str, content: Any) -> None:
-        self.write(name, as_json(content))
-
-    def write(self, name: str, content: str | bytes) -> None:
-        with self.here():
-            replace_file(self.path / name, content)
-
-    def write_weights(self, weights: Mapping[str, Any]) -> None:
-        """weights: NumPy arrays by parameter name."""
-        import safetensors.numpy
-
-        self.write("model.safetensors", safetensors.numpy.save(dict(weights)))
-
-    def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Write this checkpoint, then delete the one before."""
-        name, data = checkpoint_file(checkpoint)
-        with self.here():
-            before = [other for other in checkpoints(self.path) if other.name != name]
-            replace_file(self.path / name, data)
-            for other in before:
-                delete(other)
-
-    def seal(self, row: Row) -> None:
-        """Write the final row with its seal; the run is over."""
-        with self.here():
-            names = os.listdir(self.path)
-            dropped = checkpoints(self.path)
-            for name in {*names} - {"lease.json", "result.json", *(path.name for path in dropped)}:
-                sync(self.path / name)
-            files = {name: file_digest(self.path / name) for name in SEALED if name in names}
-            self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
-            sync(self.path / "result.json")
-            for path in dropped:  # only now, as the disk could have been full
-                delete(path)
-
-    def end(self) -> None:
-        """Release the lease, which is no longer renewed."""
-        self._heartbeat.drop(self._begun)
-        lease.release(self.path)
-
-    def _append(self, name: str, text: str) -> None:
-        with self.here(), (self.path / name).open("ab") as file:
-            file.write(text.encode(errors="backslashreplace"))
-
-    @contextlib.contextmanager
-    def here(self) -> Iterator[None]:
-        """Turn OSErrors inside the block into StoreErrors, or into Busy if the attempt is gone."""
-        try:
-            with explained(self.path):
-                yield
-        except StoreError as error:
-            if isinstance(error.__cause__, OSError) and is_gone(error.__cause__):
-                raise taken_over(self.path) from error
-            raise
-
-
-def taken_over(attempt: Path) -> Busy:
-    return Busy(f"{attempt}: another process has taken this run over")
 
 
 def as_json(content: Any) -> bytes:

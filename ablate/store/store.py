@@ -1,6 +1,6 @@
 """The run store: the only reader and writer of the directory of results. Loads no torch.
 
-runs/store/             the runs (stored_run)
+runs/store/             the runs (run_folder)
 runs/studies/<name>/    study.json, the record of a study; results.csv, its rows
 runs/results.csv        the rows of all runs
 
@@ -31,7 +31,7 @@ from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
 from ablate.store.rows import RUN, leaving_out, plain_names, read_rows, short_id, swept, title, without_id
 from ablate.store.run_files import read_finished, read_started
-from ablate.store.stored_run import PART, StoredRun
+from ablate.store.run_folder import PART, RunFolder
 
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
 OF_A_STUDY = ("study.json", ".versions", "plan.json")  # one of them is in the directory of any
@@ -51,8 +51,8 @@ class Store:
 
     # --- runs -------------------------------------------------------------------------------
 
-    def run(self, name: str) -> StoredRun:
-        return StoredRun(self.root, name)
+    def run(self, name: str) -> RunFolder:
+        return RunFolder(self.root, name)
 
     def finished(self) -> set[str]:
         """The names of the finished runs, from one listing of the directory."""

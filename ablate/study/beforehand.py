@@ -7,7 +7,7 @@ from ablate.analysis.foreseen import foreseen
 from ablate.analysis.variants import settings_of
 from ablate.data.text_statistics import text_statistics
 from ablate.execution.formulas import before_training
-from ablate.execution.run import PlacedRun
+from ablate.execution.run import Run
 from ablate.phrases import lines_if, texts
 from ablate.store.frames import frame
 from ablate.store.record import StudyRecord
@@ -20,9 +20,7 @@ SLOWER = (
 DOES_NOT_PAY = "on a CPU, runs that are trained as one take longer than one after the other"
 
 
-def beforehand(
-    runs: Collection[PlacedRun], record: StudyRecord, seeds: int, members: int | None
-) -> list[str]:
+def beforehand(runs: Collection[Run], record: StudyRecord, seeds: int, members: int | None) -> list[str]:
     """Lines on these runs of a study; usually none. seeds: of those that report; members: how many are
     trained as one, if the command says so."""
     on_cpu, each = [run for run in runs if run.device.type == "cpu"], one_of_each(runs)
@@ -34,13 +32,13 @@ def beforehand(
     ]
 
 
-def _overlap(run: PlacedRun) -> float:
+def _overlap(run: Run) -> float:
     """The largest share of a held-out split of its text that another split has, too."""
     text = None if run.is_simulated else text_statistics(run.corpus, run.spec.context)
     return max(text.overlap.values()) if text else 0.0
 
 
-def _is_slow(run: PlacedRun) -> bool:
+def _is_slow(run: Run) -> bool:
     from ablate.compute.arithmetic import bfloat16_is_slow  # which loads torch
 
     return run.config.train.precision == "bfloat16" and bfloat16_is_slow(run.device)

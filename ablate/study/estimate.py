@@ -18,7 +18,7 @@ from ablate.config.rules import ConfigError
 from ablate.execution.execute import settled
 from ablate.execution.grouping import kind, that_fit, why_alone
 from ablate.execution.networks import build_group
-from ablate.execution.run import PlacedRun
+from ablate.execution.run import Run
 from ablate.execution.timing import endless_steps, seconds_each
 from ablate.launch.processes import map_in_workers
 from ablate.launch.queue import most_as_one
@@ -70,7 +70,7 @@ class Estimate:
 def estimate(
     study: Study,
     record: StudyRecord,
-    runs: Sequence[PlacedRun],
+    runs: Sequence[Run],
     left_out: Rows,
     launcher: Launcher,
     threads: int,
@@ -100,16 +100,16 @@ def estimate(
     )
 
 
-def _that_can_be(study: Study, arms: Sequence[Overrides]) -> list[PlacedRun]:
+def _that_can_be(study: Study, arms: Sequence[Overrides]) -> list[Run]:
     """A run of each of these arms that can be built and that no condition excludes."""
-    runs = list[PlacedRun]()
+    runs = list[Run]()
     for arm in arms:
         with contextlib.suppress(ConfigError):
             runs.append(study.run_of(arm))
     return runs
 
 
-def _mean_s(runs: Sequence[PlacedRun], threads: int, members: int | None, at_once: int) -> float:
+def _mean_s(runs: Sequence[Run], threads: int, members: int | None, at_once: int) -> float:
     """The mean seconds of these runs, if made one after the other while so many are made at a time."""
     return total([(run, 1) for run in runs], threads, members, at_once) / len(runs)
 
@@ -126,17 +126,13 @@ def _difference(study: Study, record: StudyRecord, seeds: int) -> float | None:
     return float(stats.least_difference(seeds, sd, stats.ALPHA * share / contrasts, power=POWER))
 
 
-def total(
-    kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None = 1, at_once: int = 1
-) -> float:
+def total(kinds: Sequence[tuple[Run, int]], threads: int, members: int | None = 1, at_once: int = 1) -> float:
     """The seconds of all runs, if made one after the other while so many are made at a time. kinds: runs,
     with how many there are of each. members: as in Queue."""
     return float([count for _, count in kinds] @ _seconds(kinds, threads, members, at_once))
 
 
-def _seconds(
-    kinds: Sequence[tuple[PlacedRun, int]], threads: int, members: int | None, at_once: int
-) -> np.ndarray:
+def _seconds(kinds: Sequence[tuple[Run, int]], threads: int, members: int | None, at_once: int) -> np.ndarray:
     """(K,) seconds of one run of each kind, its share where several are trained as one: the cheapest and the
     costliest are timed, the others interpolated by their FLOPs."""
     flops = [run.step_flops for run, _ in kinds]
@@ -155,7 +151,7 @@ def _seconds(
     return np.array(seconds)
 
 
-def _evaluated(run: PlacedRun) -> int:
+def _evaluated(run: Run) -> int:
     """The number of tokens that a run evaluates, during training and at its end."""
     train = run.config.train
     validation, test = (run.corpus.splits[split].size or 0 for split in ("validation", "test"))
@@ -164,7 +160,7 @@ def _evaluated(run: PlacedRun) -> int:
     return (1 - (-train.steps // train.eval_every)) * each + at_end
 
 
-def as_one(run: PlacedRun, kinds: Sequence[tuple[PlacedRun, int]], members: int | None) -> int:
+def as_one(run: Run, kinds: Sequence[tuple[Run, int]], members: int | None) -> int:
     """How many of these runs are trained as one with this one."""
     most = most_as_one(run, members)
     if most == 1 or why_alone(run):
@@ -173,7 +169,7 @@ def as_one(run: PlacedRun, kinds: Sequence[tuple[PlacedRun, int]], members: int 
     return min(most, waiting, that_fit(run))
 
 
-def _time(run: PlacedRun, members: int, threads: int) -> tuple[float, float]:
+def _time(run: Run, members: int, threads: int) -> tuple[float, float]:
     """Seconds per training step, and per evaluated token, of each of so many runs as one. If a step would
     take long, fewer rows are timed."""
     if assumed := run.config.train.simulated:

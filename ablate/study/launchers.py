@@ -22,7 +22,7 @@ from ablate.config.schema import RunConfig
 from ablate.data.text_statistics import text_statistics
 from ablate.execution import plugins
 from ablate.execution.plugins import Plugin
-from ablate.execution.run import PlacedRun, prepare, require_planned
+from ablate.execution.run import Run, prepare, require_planned
 from ablate.export.trackers import begin, tracked
 from ablate.launch.pool import train_all, train_or_wait
 from ablate.launch.processes import SAFE_PATH
@@ -30,7 +30,6 @@ from ablate.launch.queue import processes
 from ablate.live import Board, Lines, one_by_one
 from ablate.store.record import StudyRecord
 from ablate.store.rows import swept
-from ablate.store.run_files import Stamp
 from ablate.store.store import ABLATE_RUNS, Store, StoreError
 from ablate.study.study import one_of_each
 
@@ -39,21 +38,19 @@ from ablate.study.study import one_of_each
 class Work:
     """Runs to train, and what their launcher asks of the command.
 
-    record: of the study, as it is stored. threads: of each run. runs: those to train. known: the stamps of
-    the results before the command, by name of the run, to which it adds those of further runs. in_all: how
-    many runs the command has so far. is_one: whether it is for one run, of no study. board: opens the lines,
-    and the table, on what happens; total: of runs, None for one. request_runs: further runs for so many
-    workers that have none, to be called whenever runs have ended.
+    record: of the study, as it is stored. threads: of each run. runs: those to train. in_all: how many runs
+    the command has so far. is_one: whether it is for one run, of no study. board: opens the lines, and the
+    table, on what happens; total: of runs, None for one. request_runs: further runs for so many workers that
+    have none, to be called whenever runs have ended.
     """
 
     record: StudyRecord
     threads: int
-    runs: Mapping[Overrides, PlacedRun]
-    known: Mapping[str, Stamp]
+    runs: Mapping[Overrides, Run]
     in_all: int
     is_one: bool
     board: Callable[[int | None], AbstractContextManager[Board]]
-    request_runs: Callable[[int], Mapping[Overrides, PlacedRun]]
+    request_runs: Callable[[int], Mapping[Overrides, Run]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class Launcher(ABC):
     def train(self, work: Work) -> Trained:
         """Train the runs, and those that follow. Raises ConfigError, before any begins."""
 
-    def threads(self, kept: int | None, runs: Collection[PlacedRun]) -> int:
+    def threads(self, kept: int | None, runs: Collection[Run]) -> int:
         """The threads of each run, on which its exact results depend: as many as the study began with (kept),
         as the command asks for, or as suit these runs. Raises StoreError if it asks for another number than
         the study began with."""
@@ -94,7 +91,7 @@ class Launcher(ABC):
         at_once = 1 if cores else min(self.settings.workers or count, count)
         return threads_each(at_once, step_flops, cores)
 
-    def at_once(self, runs: Collection[PlacedRun], threads: int) -> int:
+    def at_once(self, runs: Collection[Run], threads: int) -> int:
         """How many processes train these runs at a time, at most."""
         return self.settings.workers or processes(runs, self.settings.members, threads)
 
@@ -117,11 +114,10 @@ class ByWorkers(Launcher):
         with work.board(None if work.is_one else len(runs)) as board:
             begin(work.record.name, board.say)
             if work.is_one and self.settings.timeout is None:  # which only a worker can be held to
-                _train_in_this_process(runs[0], work.known[runs[0].name], threads, board)
+                _train_in_this_process(runs[0], threads, board)
                 return Trained()
             refused = train_all(
                 runs,
-                work.known,
                 workers=self.at_once(runs, threads),
                 threads=threads,
                 timeout_s=self.settings.timeout,
@@ -132,7 +128,7 @@ class ByWorkers(Launcher):
         return Trained(refused)
 
 
-def _measured(runs: Collection[PlacedRun]) -> list[PlacedRun]:
+def _measured(runs: Collection[Run]) -> list[Run]:
     """The runs, their texts measured before workers would all do it."""
     for run, _ in one_of_each(runs):
         if not run.is_simulated:
@@ -140,10 +136,10 @@ def _measured(runs: Collection[PlacedRun]) -> list[PlacedRun]:
     return [*runs]
 
 
-def _train_in_this_process(run: PlacedRun, known: Stamp, threads: int, lines: Lines) -> None:
+def _train_in_this_process(run: Run, threads: int, lines: Lines) -> None:
     """Raises ConfigError if the run can't begin."""
     device.use_threads(run.device, threads)
-    train_or_wait(run, tracked(run.name, lines.listener(run.name)), known=known)
+    train_or_wait(run, tracked(run.name, lines.listener(run.name)))
 
 
 # --- by Hydra's launchers ---------------------------------------------------------------------------
@@ -197,4 +193,4 @@ def _job(
     require_planned(run, planned)
     lines = one_by_one(total)
     lines.swept = named_by
-    _train_in_this_process(run, Store().run(run.name).stamp(), threads, lines)
+    _train_in_this_process(run, threads, lines)

@@ -10,7 +10,7 @@ from ablate.compose.sweep import Sweep
 from ablate.config.rules import ConfigError
 from ablate.data.corpus import forget
 from ablate.execution.execute import settled
-from ablate.execution.run import PlacedRun, Run
+from ablate.execution.run import Run
 from ablate.execution.simulated import require_met
 from ablate.execution.stored import require_as_begun
 from ablate.live import Board, Lines, one_by_one
@@ -18,7 +18,6 @@ from ablate.phrases import counted, lines_if
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.record import StudyRecord
-from ablate.store.run_files import Damaged, Stamp
 from ablate.store.store import Store
 from ablate.study.beforehand import beforehand
 from ablate.study.config import Absent, Overrides
@@ -40,8 +39,7 @@ class Loop:
         self.store = Store()
         self.rows: dict[Overrides, Row] = {}  # RUNNING for runs without a result yet
         self.ids: dict[Overrides, str] = {}
-        self.pending: dict[Overrides, PlacedRun] = {}  # runs without a result yet
-        self.known: dict[str, Stamp] = {}  # stamps of the results before this command, by name of the run
+        self.pending: dict[Overrides, Run] = {}  # runs without a result yet
         self.record: StudyRecord | None = None
         self.refused: list[str] = []
         self.is_training = False
@@ -95,12 +93,12 @@ class Loop:
         remarks = [*self.study.left_out, *remarks]
         return Outcome(record.name, remarks=remarks, estimate=expected)
 
-    def _next(self) -> dict[Overrides, PlacedRun]:
+    def _next(self) -> dict[Overrides, Run]:
         """The next runs, ready to begin; none at the end. Raises ConfigError if the study has no runs at
         all."""
         is_first = not self.ids
         while proposed := self.study.design.propose(self.rows):
-            runs = self.study.ready(proposed)
+            runs = {one: self._now(run) for one, run in self.study.ready(proposed).items()}
             self.rows |= {one: {"status": Absent.EXCLUDED} for one in proposed if one not in runs}
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
             if runs:
@@ -111,7 +109,11 @@ class Loop:
                 raise ConfigError(f"nothing to run: {'; '.join(self.study.left_out)}")
         return {}
 
-    def _join(self, runs: Mapping[Overrides, PlacedRun]) -> StudyRecord:
+    def _now(self, run: Run) -> Run:
+        """The run, which may replace the result that it has now; any other is made by another command."""
+        return replace(run, replaces=self.store.run(run.name).stamp())
+
+    def _join(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
         """Add runs to the study; returns its record. Raises ConfigError if they may not be added."""
         record = self.study.record(runs, self.rows, self.ids)
         if self.record is None:
@@ -120,7 +122,6 @@ class Loop:
             self.study.check_primary()
         for run in runs.values():
             require_as_begun(run, self.store)
-        self.known |= {run.name: self.store.run(run.name).stamp() for run in runs.values()}
         self.pending |= runs
         self.rows |= {overrides: {"status": Status.RUNNING} for overrides in runs}
         self.typed |= {run.name: " ".join(overrides) for overrides, run in runs.items()}
@@ -133,10 +134,8 @@ class Loop:
         for overrides, run in [*self.pending.items()]:
             if results is not None:
                 self.rows[overrides] = results.get(run.run_id, {"status": Absent.MISSING})
-            elif settled(run) or self.store.run(run.name).stamp() != self.known[run.name]:
-                self.rows[overrides] = {"status": Absent.MISSING}
-                with contextlib.suppress(Damaged):
-                    self.rows[overrides] = self.store.run(run.name).read() or self.rows[overrides]
+            elif row := settled(run):
+                self.rows[overrides] = row
             else:
                 continue
             del self.pending[overrides]
@@ -156,7 +155,7 @@ class Loop:
             if is_new:
                 self.lines.say(self.lines.whereabouts)
 
-    def request_runs(self, spare: int) -> dict[Overrides, PlacedRun]:
+    def request_runs(self, spare: int) -> dict[Overrides, Run]:
         """The runs that follow from what has ended, for so many idle workers. Raises ConfigError."""
         if not (spare or self.study.design.looks):
             return {}
@@ -169,7 +168,7 @@ class Loop:
         return {}
 
     def _grown(
-        self, before: StudyRecord | None, record: StudyRecord, runs: Mapping[Overrides, PlacedRun]
+        self, before: StudyRecord | None, record: StudyRecord, runs: Mapping[Overrides, Run]
     ) -> StudyRecord:
         """The record merged with the one before. Raises StoreError if the study may not grow like this."""
         threads = self._threads(before, runs)
@@ -182,14 +181,14 @@ class Loop:
             ended=self.store.results,
         )
 
-    def _beforehand(self, runs: Mapping[Overrides, PlacedRun], record: StudyRecord) -> list[str]:
+    def _beforehand(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> list[str]:
         seeds = len(self.study.design.levels.get("seed", record.seeds))
         return beforehand(runs.values(), record, seeds, self.launcher.settings.members)
 
-    def _threads(self, before: StudyRecord | None, runs: Mapping[Overrides, PlacedRun]) -> int:
+    def _threads(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> int:
         return self.launcher.threads(before.threads if before else None, runs.values())
 
-    def _todo(self, runs: Mapping[Overrides, PlacedRun]) -> dict[Overrides, PlacedRun]:
+    def _todo(self, runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
         """The runs, among these, that have to be trained."""
         unique = _unique(runs)
         todo = {overrides: run for overrides, run in unique.items() if settled(run) is None}
@@ -203,7 +202,7 @@ class Loop:
             self._locate()
         return todo
 
-    def _train(self, runs: Mapping[Overrides, PlacedRun], record: StudyRecord) -> Trained:
+    def _train(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> Trained:
         """Have the launcher train what has to be."""
         if not (todo := self._todo(runs)):
             return Trained()
@@ -216,7 +215,6 @@ class Loop:
             record=record,
             threads=self._threads(record, runs),
             runs=todo,
-            known=self.known,
             in_all=in_all,
             is_one=self.study.config is None and in_all == 1,  # also with -m
             board=partial(self._board, record.name, todo),
@@ -224,9 +222,9 @@ class Loop:
         )
         trained = self.launcher.train(work)
         self.refused += lines_if(trained.failed, trained.failed)
-        for name, why in trained.refused.items():
-            if self.store.run(name).stamp() == self.known[name]:  # else another command has made it since
-                self.refused.append(f"{self.typed[name]}: {why}")
+        for run in self.pending.values():
+            if (why := trained.refused.get(run.name)) and not settled(run):  # by another command, since
+                self.refused.append(f"{self.typed[run.name]}: {why}")
         return trained
 
     @contextlib.contextmanager
@@ -242,7 +240,7 @@ class Loop:
                 self.lines = before
 
 
-def _unique(runs: Mapping[Overrides, PlacedRun]) -> dict[Overrides, PlacedRun]:
+def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
     """The runs without duplicates, as different overrides may mean the same run."""
     first = {run.run_id: overrides for overrides, run in reversed(list(runs.items()))}
     return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}

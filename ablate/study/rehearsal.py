@@ -9,7 +9,7 @@ import numpy as np
 from ablate.analysis import stats
 from ablate.compose.sweep import Sweep
 from ablate.config.rules import ConfigError
-from ablate.execution.run import PlacedRun
+from ablate.execution.run import Run
 from ablate.execution.simulated import effect_on, row_of
 from ablate.store.columns import Row, column_named
 from ablate.study.config import Absent, Design, Overrides
@@ -98,7 +98,7 @@ def _rows(study: Study, design: Design, number: int) -> dict[Overrides, Row]:
     return rows
 
 
-def _reseeded(run: PlacedRun, by: int) -> PlacedRun:
+def _reseeded(run: Run, by: int) -> Run:
     streams = {name: None if seed is None else seed + by for name, seed in vars(run.config.seeds).items()}
     seeds = replace(run.config.seeds, **streams)
     return run.with_seeds(replace(run.config, seed=run.config.seed + by, seeds=seeds))

@@ -21,7 +21,7 @@ from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
 from ablate.execution import plugins
 from ablate.execution.formulas import before_training
-from ablate.execution.run import PlacedRun, Run, prepare
+from ablate.execution.run import Run, prepare
 from ablate.files.atomic import digest
 from ablate.live import checking
 from ablate.phrases import first_few
@@ -151,10 +151,10 @@ class Study:
         """How many contrasts were chosen in advance; 0 for a plain sweep."""
         return self.design.plan.family if self.design.plan else 0
 
-    def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, PlacedRun]:
+    def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
         """The proposed runs that can be trained. Raises ConfigError if one can't; where a study is declared,
         only for mistakes that affect every run."""
-        runs: dict[Overrides, PlacedRun] = {}
+        runs: dict[Overrides, Run] = {}
         reasons: defaultdict[str, list[str]] = defaultdict(list)
         shared = set(proposed[0]).intersection(*proposed) if len(proposed) > 1 else set()
         for overrides in checking(proposed):
@@ -178,7 +178,7 @@ class Study:
             self.left_out.append(f"{len(names)} of {len(proposed)} runs left out: {why}{which}")
         return runs
 
-    def run(self, overrides: Overrides) -> PlacedRun:
+    def run(self, overrides: Overrides) -> Run:
         """The run of these overrides, placed on this machine. Raises ConfigError if it is
         impossible, Excluded if a condition excludes it."""
         variant, seeds = self.sweep.configs.split_seeds(overrides)
@@ -195,7 +195,7 @@ class Study:
         self.configs[overrides] = config
         return run
 
-    def run_of(self, arm: Overrides) -> PlacedRun:
+    def run_of(self, arm: Overrides) -> Run:
         """A run of one of the design's `compared`, at the first value at which it can be built. Raises
         ConfigError if there is none."""
         *others, last = self.design.first_runs(arm)

@@ -31,6 +31,11 @@ class Score:
     loss_by_third: tuple[float | None, ...] = (None, None, None)
     nats_J: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32), repr=False, compare=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, it is without nats_J: another process only shows it."""
+        own = (self.nats, self.correct, self.targets, self.rows, self.exact, self.loss_by_third)
+        return Score, own
+
     @property
     def loss(self) -> float:
         return self.nats / self.targets

@@ -1,0 +1,405 @@
+"""The folder of one run: its result, and the attempts to make it.
+
+NAME/                  the result, which is always complete
+.NAME.part/2/1f0c9b/   the second attempt, under way or interrupted; the highest number counts
+
+A process begins an attempt by creating the directory of the next number, in which only one process can
+succeed. It writes only into a directory of its own; if it has been superseded by a higher number, it no
+longer finds that directory at its next write. It finishes by renaming the directory onto the free name. So if
+a run is trained twice, as when a computer slept and another took its run over, that costs time but changes no
+byte. Reading moves nothing, and no process removes a directory that another may still work in.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from ablate.files import owned
+from ablate.files.atomic import (
+    StoreError,
+    digest,
+    explained,
+    file_digest,
+    is_gone,
+    make_once,
+    names,
+    sync,
+)
+from ablate.files.owned import Mark
+from ablate.store import lease
+from ablate.store.columns import METRICS_COLUMNS, Row, csv_text
+from ablate.store.lease import Heartbeat
+from ablate.store.run_files import (
+    SEALED,
+    Checkpoint,
+    Damaged,
+    Stamp,
+    as_json,
+    checkpoint_file,
+    checkpoints,
+    is_sealed,
+    read_checkpoint,
+    read_finished,
+    read_started,
+    stamp,
+)
+
+# Only attempts that agree in these columns have the same bytes, so only then does one resume another.
+OF_A_MACHINE = ("device", "processor", "threads")
+RESUMABLE = ("run_id", *OF_A_MACHINE, "torch", "code", "parts", "tokenizer_sha256")
+PART = ".part"
+OVER = ".over"  # marks a number whose attempt was discarded, so that it stays taken
+RESULT = Mark(r"[^.].*", "result.json")
+ATTEMPTS = Mark(rf"\..+\{PART}")
+ATTEMPT = Mark("[0-9a-f]{8}")  # anything else there is not ablate's
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the one takes a tenth of the other's time
+
+log = logging.getLogger(__name__)
+
+
+class Busy(StoreError):
+    """Another process is working on this run, or has taken it over."""
+
+
+class OfAnotherKind(StoreError):
+    """An interrupted attempt at this run has a checkpoint that can't be resumed here to the same bytes."""
+
+
+class RunFolder:
+    """The run of this name below `root`. What writes works within `attempt`: it raises StoreError if the disk
+    refuses, and Busy once another process has taken the run over, after which nothing can be written here.
+
+    path: of the attempt. start: the checkpoint from which it goes on. finished, seen: the result that was
+    there when the attempt began, and its stamp.
+    """
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.directory = self.path = root / "store" / name
+        self.attempts = root / "store" / f".{name}{PART}"
+        self.damaged = root / owned.DAMAGED
+        self.start: Checkpoint | None = None
+        self.finished: Row | None = None
+        self.seen: Stamp = []
+
+    # --- read ---------------------------------------------------------------------------------------
+
+    def stamp(self) -> Stamp:
+        """Identifies the current result; empty if there is none."""
+        return stamp(self.directory)
+
+    def read(self) -> Row | None:
+        """The row of a finished run (done, failed or diverged), or None. Raises Damaged."""
+        try:
+            return read_finished(self.directory, thorough=True) if self.directory.exists() else None
+        except Damaged:
+            if self.directory.exists():
+                raise
+            return None  # it is just being replaced
+
+    def latest(self) -> Path | None:
+        """The attempt with the highest number, which is the one that counts; None without any."""
+        return self._latest_of(self._numbers())
+
+    def _numbers(self) -> list[int]:
+        """The numbers of attempts, highest first."""
+        return sorted((int(name) for name in names(self.attempts) if name.isdecimal()), reverse=True)
+
+    def _attempts_of(self, number: int) -> list[Path]:
+        """The attempt with this number, if it still exists: at most one. What lies beyond a link is none."""
+        directory = self.attempts / str(number)
+        found = [] if directory.is_symlink() else map(directory.joinpath, names(directory))
+        return [path for path in found if ATTEMPT.is_on(path) and not path.is_symlink()]
+
+    def _latest_of(self, numbers: list[int]) -> Path | None:
+        return next((path for number in numbers for path in self._attempts_of(number)), None)
+
+    # --- begin --------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def attempt(
+        self,
+        config: Mapping[str, Any],
+        row: Row,
+        heartbeat: Heartbeat | None = None,
+        *,
+        anew: bool = False,
+        resumes: bool = True,
+    ) -> Iterator[Self]:
+        """Begin an attempt, which goes on from an interrupted one that would give the same bytes. If the
+        block ends before `finish`, the attempt stays as an interrupted one.
+
+        heartbeat: of the group that it is part of; its own by default. anew: whether a checkpoint that can't
+        be resumed here is dropped. resumes: if not, it begins at the start, and an interrupted attempt stays
+        beside it. Raises Busy if another process is working on the run, OfAnotherKind if an interrupted
+        attempt has a checkpoint that can't be resumed here, Damaged if that or the result can't be trusted.
+        """
+        with contextlib.nullcontext(heartbeat) if heartbeat else Heartbeat() as self._heartbeat:
+            self._begin(config, row, anew, resumes)
+            self._heartbeat.add(self._begun)
+            try:
+                yield self
+            finally:
+                self._heartbeat.drop(self._begun)
+                lease.release(self.path)
+
+    def _begin(self, config: Mapping[str, Any], row: Row, anew: bool, resumes: bool) -> None:
+        with explained(self.attempts):
+            if self.attempts.is_symlink():
+                raise StoreError(f"{self.attempts}: a link, and attempts lie beside results; move it away")
+            numbers = self._numbers()
+            before = self._latest_of(numbers)
+            start = self._cut_off(before, row, anew) if before else None
+            self.start = start if resumes else None
+            asked_for = yaml.dump(dict(config), Dumper=DUMPER, sort_keys=False, allow_unicode=True)
+            files = {"config.yaml": asked_for.encode(), "result.json": as_json(row)}
+            metrics = self.start.metrics if self.start else []
+            files["metrics.csv"] = csv_text(metrics, METRICS_COLUMNS).encode()
+            files |= dict([checkpoint_file(self.start)]) if self.start else {}
+            files |= _logged(before) if before else {}
+            number = self.attempts / str(max(numbers, default=0) + 1)
+            path = self.path = self._begun = number / secrets.token_hex(4)
+            files["lease.json"] = lease.take(path)  # written last, since its age counts
+            try:
+                made = make_once(number, {f"{path.name}/{name}": data for name, data in files.items()})
+                if not made and not path.exists():  # a network may report failure after success
+                    raise Busy(f"{number}: another process has just begun this run")
+                for earlier in (path for n in numbers for path in self._attempts_of(n) if resumes):
+                    self._discard(earlier)
+                # From here on no other process publishes a result, unless it takes this attempt away first.
+                self.finished, self.seen = self.read(), self.stamp()
+            except BaseException:  # also Ctrl-C
+                lease.release(path)
+                with contextlib.suppress(OSError):
+                    owned.delete(self.attempts)  # if it is empty
+                raise
+
+    def _cut_off(self, before: Path, row: Row, anew: bool) -> Checkpoint | None:
+        """The checkpoint of an interrupted attempt, if resuming it gives the bytes of `row`; None if not."""
+        if lease.is_live(before):
+            line = f"{self.directory.name}: {lease.holder(before)}"
+            lease.count_from_now(before)
+            raise Busy(line)
+        try:
+            began = read_started(before)
+            changed = [column for column in RESUMABLE if began.get(column) != row.get(column)]
+            # Interrupted after it was complete, before it was published?
+            if {*changed} <= {*OF_A_MACHINE} and is_sealed(before):
+                for path in checkpoints(before):
+                    owned.delete(path)
+                self._publish(before)
+                return None
+            checkpoint = read_checkpoint(before)
+            if changed and checkpoint and not anew:
+                raise self._of_another_kind(checkpoint.step, changed, began, row)
+            return None if changed else checkpoint
+        except FileNotFoundError:  # its process lives after all, or another one was faster
+            return None
+
+    def _of_another_kind(self, step: int, changed: Sequence[str], began: Row, row: Row) -> OfAnotherKind:
+        differs = "; ".join(f"{key} was {began.get(key)}, is {row.get(key)}" for key in changed)
+        way_out = "the command that made it goes on from it where it was made"
+        if changed == ["threads"] and (count := began.get("threads")):
+            way_out = f"hydra.launcher.threads={count} goes on from it"
+        return OfAnotherKind(
+            f"{self.directory.name}: its checkpoint after step {step} was made otherwise ({differs}) and is"
+            f" kept: {way_out}, force=stale begins anew"
+        )
+
+    # --- write --------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raises Busy if the run was taken over; cheap enough for every step."""
+        if self._heartbeat.is_lost(self._begun):
+            raise self._taken_over()
+
+    def metrics(self, row: Row) -> None:
+        """Add a row to metrics.csv."""
+        self._append("metrics.csv", csv_text([row], METRICS_COLUMNS, header=False))
+
+    def log(self, text: str) -> None:
+        self._append("log.txt", text.rstrip("\n") + "\n")
+
+    def write_json(self, name: str, content: Any) -> None:
+        self.write(name, as_json(content))
+
+    def write(self, name: str, content: str | bytes) -> None:
+        with self._here():
+            owned.replace_file(self.path / name, content)
+
+    def write_weights(self, weights: Mapping[str, Any]) -> None:
+        """weights: NumPy arrays by parameter name."""
+        import safetensors.numpy
+
+        self.write("model.safetensors", safetensors.numpy.save(dict(weights)))
+
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Write this checkpoint, then delete the one before."""
+        name, data = checkpoint_file(checkpoint)
+        with self._here():
+            before = [other for other in checkpoints(self.path) if other.name != name]
+            owned.replace_file(self.path / name, data)
+            for other in before:
+                owned.delete(other)
+
+    def go_back(self) -> None:
+        """Let it go on from the last checkpoint that it wrote."""
+        with self._here():
+            self.start = read_checkpoint(self.path)
+            self.write("metrics.csv", csv_text(self.start.metrics if self.start else [], METRICS_COLUMNS))
+
+    # --- end ----------------------------------------------------------------------------------------
+
+    def seal(self, row: Row) -> None:
+        """Write the final row with its seal; the run is over."""
+        with self._here():
+            written = os.listdir(self.path)
+            dropped = checkpoints(self.path)
+            for name in {*written} - {"lease.json", "result.json", *(path.name for path in dropped)}:
+                sync(self.path / name)
+            files = {name: file_digest(self.path / name) for name in SEALED if name in written}
+            self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
+            sync(self.path / "result.json")
+            for path in dropped:  # only now, as the disk could have been full
+                owned.delete(path)
+
+    def finish(self, row: Row) -> None:
+        """Make the attempt, with this row, the result of the run."""
+        self.seal(row)
+        with explained(self.directory):
+            try:
+                self._publish(self.path)
+            except FileNotFoundError:
+                raise self._taken_over() from None
+        self.path = self.directory  # the lease is still in it, so that no other process publishes it
+
+    def _publish(self, attempt: Path) -> None:
+        """Make a sealed attempt the result, in place of the one before: as long as the attempt is there, no
+        other can have been published since it began. Raises FileNotFoundError if it is gone."""
+        number = attempt.parent
+        while not owned.rename_onto_free(attempt, self.directory):
+            if not self.stamp():  # there is no result in it
+                self.put_aside(self.directory)
+                continue
+            before = owned.take_away(self.directory, number, RESULT)
+            if not attempt.exists():  # taken away just now, by the process that made this result
+                owned.rename_onto_free(before, self.directory)
+        self._clear(number)
+
+    def drop(self) -> None:
+        """Give the attempt up, as there is a result to keep."""
+        self._discard(self.path)
+        self._clear(self.path.parent)
+
+    def give_up(self) -> Path:
+        """Keep the earlier result and move this attempt to damaged/; returns its new path."""
+        number = self.path.parent
+        with self._here():
+            self.path = self.put_aside(self.path)
+        self._clear(number)
+        return self.path
+
+    def put_aside(self, path: Path) -> Path:
+        """Move the result or an attempt to damaged/, where it is never read again; returns its new path.
+        Raises FileNotFoundError if it is gone."""
+        return owned.put_aside(path, self.damaged)
+
+    def put_aside_if_damaged(self, path: Path) -> Path | None:
+        """put_aside, if it is damaged; None if it is intact, gone or being written by another process."""
+        damaged = _result_is_damaged if path == self.directory else _attempt_is_damaged
+        with explained(path), contextlib.suppress(FileNotFoundError):
+            if not damaged(path):
+                return None
+            aside = self.put_aside(path)
+            if damaged(aside) or not owned.rename_onto_free(aside, path):
+                return aside  # otherwise it had just been replaced, and is back in place
+        return None
+
+    def remove(self) -> None:
+        """Remove the result, unless it is damaged and is put aside, and every attempt; a process that works
+        on one notices at its next write. Raises ConfigError."""
+        with explained(self.directory):
+            with contextlib.suppress(FileNotFoundError):
+                try:
+                    read_finished(self.directory)
+                    owned.remove_tree(self.directory, RESULT)
+                except Damaged:
+                    aside = self.put_aside(self.directory)
+                    log.warning("%s: damaged, so it is not deleted; it is in %s", self.directory.name, aside)
+            with contextlib.suppress(FileNotFoundError):
+                owned.remove_tree(self.attempts, ATTEMPTS)
+
+    def release(self, pid: int) -> None:
+        """Release the lease of a process of this machine that has ended."""
+        with contextlib.suppress(OSError, StoreError):
+            if latest := self.latest():
+                lease.release_ended(latest, pid)
+
+    def _append(self, name: str, text: str) -> None:
+        with self._here(), (self.path / name).open("ab") as file:
+            file.write(text.encode(errors="backslashreplace"))
+
+    @contextlib.contextmanager
+    def _here(self) -> Iterator[None]:
+        """Turn OSErrors inside the block into StoreErrors, or into Busy if the attempt is gone."""
+        try:
+            with explained(self.path):
+                yield
+        except StoreError as error:
+            if isinstance(error.__cause__, OSError) and is_gone(error.__cause__):
+                raise self._taken_over() from error
+            raise
+
+    def _taken_over(self) -> Busy:
+        return Busy(f"{self.path}: another process has taken this run over")
+
+    def _discard(self, attempt: Path) -> None:
+        """Remove an attempt, so that its process no longer finds it; its number stays taken."""
+        with contextlib.suppress(OSError, StoreError):
+            (attempt.parent / OVER).touch()
+            owned.drop(owned.take_away(attempt, attempt.parent, ATTEMPT))
+
+    def _clear(self, last: Path) -> None:
+        """Remove the numbers up to `last`, as the run is finished. Numbers that hold an attempt stay, since
+        its process may be alive; a process that is just beginning an attempt has to try again."""
+        with contextlib.suppress(OSError, StoreError):
+            numbers = [self.attempts / str(n) for n in self._numbers() if n <= int(last.name)]
+            numbers = [number for number in numbers if not number.is_symlink()]
+            for old in (
+                *self.attempts.glob(f"{owned.PART}*"),
+                *(old for n in numbers for old in n.glob(f"{owned.GONE}*")),
+            ):
+                owned.drop(old)
+            for number in numbers:
+                for path in (number / OVER, number):
+                    with contextlib.suppress(OSError):
+                        owned.delete(path)
+            owned.delete(self.attempts)
+
+
+def _logged(attempt: Path) -> dict[str, bytes]:
+    """The log of an earlier attempt, which is continued even if the run starts again from the beginning."""
+    with contextlib.suppress(OSError):
+        return {"log.txt": (attempt / "log.txt").read_bytes()}
+    return {}
+
+
+def _attempt_is_damaged(path: Path) -> bool:
+    if lease.is_live(path):
+        return False
+    try:
+        read_started(path)
+        read_checkpoint(path)
+    except Damaged:
+        return True
+    return False
+
+
+def _result_is_damaged(path: Path) -> bool:
+    """Whether the result is damaged. Checked twice, as it may be replaced while its files are being read."""
+    return all(path.exists() and not is_sealed(path) for _ in range(2))

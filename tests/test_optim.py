@@ -1,12 +1,19 @@
 """AdamW, schedule and clipping against torch.optim, and by hand."""
 
+import dataclasses
 import math
 from typing import Any
 
 import pytest
 import torch
 
+from ablate.config.schema import TrainConfig
 from ablate.training import optim
+from tests.helpers import make_config
+
+
+def trained(**keys: float) -> TrainConfig:
+    return dataclasses.replace(make_config().train, **keys)
 
 
 def test_adamw_is_torchs_for_each_member():
@@ -38,7 +45,7 @@ def test_adamw_is_torchs_for_each_member():
                 param.grad, group["lr"] = grad, lr
             optimizer.step()
         rates: Any = {"lr_M": lr_M, "alike": alike, "decayed": 13, "divisor_M": divisor_M}
-        optim.adamw_(weights_MP, grads_MP, moments, **rates, beta1=0.8, beta2=0.95, eps=1e-3)
+        optim.adamw_(weights_MP, grads_MP, moments, trained(beta1=0.8, beta2=0.95, eps=1e-3), **rates)
     for mine, params in zip(weights_MP, theirs, strict=True):
         torch.testing.assert_close(mine, torch.cat([*params]).detach(), rtol=1e-12, atol=1e-14)
 
@@ -51,7 +58,7 @@ def test_clipping_by_hand():
 
 def test_schedule_by_hand():
     def rate(step):
-        return optim.learning_rate(step, steps=10, peak=1.0, warmup=0.2, min_ratio=0.1)
+        return optim.learning_rate(step, trained(steps=10, warmup=0.2, min_lr_ratio=0.1), 1.0)
 
     # two steps of warm-up reach 1/3 and 2/3; then cosine over 8 steps: 1 at its start, 0.55 half-way
     assert [rate(1), rate(2), rate(3), rate(7)] == pytest.approx([1 / 3, 2 / 3, 1.0, 0.55])
@@ -60,4 +67,4 @@ def test_schedule_by_hand():
 
 
 def test_one_step_has_its_full_rate():
-    assert optim.learning_rate(1, steps=1, peak=0.3, warmup=0.05, min_ratio=0.1) == pytest.approx(0.3)
+    assert optim.learning_rate(1, trained(steps=1, warmup=0.05, min_lr_ratio=0.1), 0.3) == pytest.approx(0.3)

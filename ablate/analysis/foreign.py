@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ablate.config.column import Column
 from ablate.config.rules import ConfigError, as_text
 from ablate.phrases import Note, counted, first_few, lines_if
-from ablate.store.columns import COLUMNS, FORMULA, RESULTS, SEED_COLUMNS, TABLE, Column, Status, of_role
+from ablate.store.columns import COLUMNS, FORMULA, RESULTS, SEED_COLUMNS, TABLE, Status, of_role
 from ablate.store.frames import LARGEST, as_kind, as_texts
 
 # The encodings that a byte order mark names, as spreadsheets write one.

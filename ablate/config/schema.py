@@ -6,6 +6,7 @@ from dataclasses import dataclass, is_dataclass
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
+from ablate.config.column import Column, config_column, seed_column
 from ablate.config.read import bare, convert, dotted, hints, read
 from ablate.config.rules import (
     Above,
@@ -47,18 +48,27 @@ class PartConfig:
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     name: Annotated[str, OutsideIdentity()]
-    d_model: Size
-    layers: Size
-    context: Size
-    mlp_hidden: Annotated[int, AtLeast(0), AtMost(2**31)] | Literal["auto"]
-    architecture: Literal["decoder", "encoder-decoder"]
-    encoder_layers: Size | None
-    bias: bool
-    dropout: Share
-    position: Literal["learned", "rope", "none"]
-    rope_base: Annotated[float, Above(1)]
-    norm: Literal["layer", "rms"]
-    mlp: Literal["gelu", "relu2", "swiglu"]
+    d_model: Annotated[Size, config_column("whole", "model width", "model")]
+    layers: Annotated[Size, config_column("whole", "layers", "model")]
+    context: Annotated[Size, config_column("whole", "context (tokens)", "model")]
+    mlp_hidden: Annotated[
+        Annotated[int, AtLeast(0), AtMost(2**31)] | Literal["auto"],
+        config_column("whole", "MLP hidden width", "model", by_auto=True),
+    ]
+    position: Annotated[
+        Literal["learned", "rope", "none"],
+        config_column("word", "positions", "model", brings=("rope_base",)),
+    ]
+    rope_base: Annotated[float, Above(1), config_column("number", "base of rotary positions", "model")]
+    norm: Annotated[Literal["layer", "rms"], config_column("word", "norm", "model")]
+    mlp: Annotated[Literal["gelu", "relu2", "swiglu"], config_column("word", "MLP", "model")]
+    bias: Annotated[bool, config_column("boolean", "biases", "model")]
+    dropout: Annotated[Share, config_column("number", "dropout", "model")]
+    architecture: Annotated[
+        Literal["decoder", "encoder-decoder"],
+        config_column("word", "architecture", "model", unsaid="decoder"),
+    ]
+    encoder_layers: Annotated[Size | None, config_column("whole", "layers of the encoder", "model")]
 
     @property
     def two_texts(self) -> bool:
@@ -100,19 +110,22 @@ class SimulatedConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    steps: Count
-    batch: Count
-    lr: Positive
-    warmup: Share  # of the steps
-    min_lr_ratio: Ratio  # of lr: what the rate decays to
-    weight_decay: NonNegative
-    beta1: Share
-    beta2: Share
-    eps: Positive
-    clip: Positive | None
-    eval_every: Count
-    eval_tokens: Count | None
-    precision: Literal["float32", "bfloat16"]
+    steps: Annotated[Count, config_column("whole", "steps", "training")]
+    batch: Annotated[Count, config_column("whole", "batch (windows)", "training")]
+    lr: Annotated[Positive, config_column("number", "peak learning rate", "training")]
+    warmup: Annotated[Share, config_column("number", "warm-up (share of steps)", "training")]
+    # What the rate decays to.
+    min_lr_ratio: Annotated[Ratio, config_column("number", "last learning rate (share of peak)", "training")]
+    weight_decay: Annotated[NonNegative, config_column("number", "weight decay", "training")]
+    beta1: Annotated[Share, config_column("number", "AdamW β1", "training")]
+    beta2: Annotated[Share, config_column("number", "AdamW β2", "training")]
+    eps: Annotated[Positive, config_column("number", "AdamW ε", "training")]
+    clip: Annotated[Positive | None, config_column("number", "gradient norm clipped at", "training")]
+    eval_every: Annotated[Count, config_column("whole", "steps between evaluations", "evaluation")]
+    eval_tokens: Annotated[
+        Count | None, config_column("whole", "tokens of an evaluation in training", "evaluation")
+    ]
+    precision: Annotated[Literal["float32", "bfloat16"], config_column("word", "precision", "training")]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
     simulated: Annotated[SimulatedConfig | None, OutsideIdentity(null_only=True)] = None
@@ -125,9 +138,16 @@ class CorpusConfig(PartConfig):
 
     name: Annotated[str, OutsideIdentity()]
     options: Annotated[Mapping[str, Any], OutsideIdentity()]
-    tokenizer: Literal["char", "byte", "bpe", "number"]
+    tokenizer: Annotated[
+        Literal["char", "byte", "bpe", "number"],
+        config_column("word", "tokenizer", "text", brings=("vocab",)),
+        Column("vocab", "config", "whole", "vocabulary", "text"),
+    ]
     bpe_vocab: Annotated[int, AtLeast(257), OutsideIdentity()]  # the resulting vocabulary size is inside
-    splits: tuple[NonNegative, NonNegative, NonNegative]
+    splits: Annotated[
+        tuple[NonNegative, NonNegative, NonNegative],
+        config_column("json", "training, validation, test shares", "text"),
+    ]
 
     def __post_init__(self) -> None:
         shown = f"corpus.splits=[{','.join(f'{share:g}' for share in self.splits)}]"
@@ -158,31 +178,54 @@ class CorpusConfig(PartConfig):
 class SeedsConfig:
     """A seed for each random stream; null means the master seed."""
 
-    backbone: int | None
-    fusion: int | None
-    data: int | None
+    backbone: Annotated[int | None, seed_column("whole", "seed of the weights around heads")]
+    fusion: Annotated[int | None, seed_column("whole", "seed of the fusion's weights")]
+    data: Annotated[int | None, seed_column("whole", "seed of the batches")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    scores: PartConfig
-    fusion: PartConfig
-    heads: Size
-    key_heads: Size | Literal["auto"]
-    value_heads: Size | Literal["auto"]
-    tie_qk: bool
-    scale: Literal["inside", "outside", "both", "none"]
-    at: Literal["all", "encoder", "decoder", "cross"]
-    out_proj: bool
-    out_rank: Size | None
-    value_width: Size | Literal["auto", "narrow", "wide"]
-    key_width: Size | Literal["auto"]
-    match: Literal["none", "params", "flops"]
-    seed: int
-    seeds: SeedsConfig
+    fusion: Annotated[
+        PartConfig,
+        Column("fusion", "config", "word", "fusion of heads", brings=("normalize",)),
+        Column("fusion_options", "config", "json", "options of the fusion"),
+        Column("normalize", "config", "word", "normalization of the fused vector"),
+    ]
+    scores: Annotated[
+        PartConfig,
+        Column("scores", "config", "word", "rule on scores"),
+        Column("scores_options", "config", "json", "options of the rule on scores"),
+    ]
+    heads: Annotated[Size, config_column("whole", "heads", brings=("groups",))]
+    out_proj: Annotated[bool, config_column("choice", "output projection")]
+    value_width: Annotated[
+        Size | Literal["auto", "narrow", "wide"],
+        config_column("whole", "value width per head", by_auto=True),
+    ]
+    key_width: Annotated[
+        Size | Literal["auto"],
+        Column("key_width", "config", "whole", "query and key width per head", by_auto=True),
+    ]
+    key_heads: Annotated[Size | Literal["auto"], config_column("word", "heads with keys of their own")]
+    value_heads: Annotated[Size | Literal["auto"], config_column("word", "heads with values of their own")]
+    tie_qk: Annotated[bool, config_column("boolean", "keys with the weight of the queries")]
+    scale: Annotated[
+        Literal["inside", "outside", "both", "none"], config_column("word", "place of 1/√key_width")
+    ]
+    out_rank: Annotated[Size | None, config_column("whole", "rank of the output projection")]
+    match: Annotated[Literal["none", "params", "flops"], config_column("word", "matched to concat in")]
     model: ModelConfig
+    at: Annotated[
+        Literal["all", "encoder", "decoder", "cross"],
+        config_column("word", "attention that the factors apply to", "model", unsaid="all"),
+    ]
+    corpus: Annotated[
+        CorpusConfig,
+        Column("corpus_sha256", "config", "text", "digest of the text", "text", brings=("vocab",)),
+    ]
     train: TrainConfig
-    corpus: CorpusConfig
+    seed: Annotated[int, seed_column("whole", "seeds")]
+    seeds: SeedsConfig
     name: Annotated[
         str | None,
         Spelled(

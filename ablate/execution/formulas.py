@@ -2,6 +2,7 @@
 
 import json
 import math
+from operator import attrgetter
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from ablate.data.text_statistics import text_statistics
 from ablate.execution.run import Run
 from ablate.model.costs import attention_params, flops_per_token, relative_cost, total_params
 from ablate.model.function_class import function_class
-from ablate.store.columns import CONFIG_COLUMNS, THIRD_COLUMNS, Row
+from ablate.store.columns import KEYS, THIRD_COLUMNS, Row
 from ablate.training.events import Diverged, Evaluation, Final, Score
 
 
@@ -19,16 +20,8 @@ def before_training(run: Run) -> Row:
     config, spec, attention = run.config, run.spec, run.spec.chosen
     fusion, rule = attention.fusion, attention.scores
     options = {key: value for key, value in fusion.options.items() if key != "normalize"}
-    keys = {
-        **config.corpus.options,
-        **vars(config.corpus),
-        **vars(config.train),
-        **vars(spec),
-        **vars(config.model),
-        **vars(config),
-    }
     return {
-        **{column: keys[column] for column in CONFIG_COLUMNS if column in keys},
+        **{column: attrgetter(key)(config) for column, key in KEYS.items()},
         "run_id": run.run_id,
         "fusion": fusion.name,
         "fusion_options": json.dumps(options, sort_keys=True),
@@ -37,11 +30,8 @@ def before_training(run: Run) -> Row:
         "scores_options": json.dumps(rule.options, sort_keys=True),
         "key_width": attention.key_width,
         "rope_base": attention.rope_base,
+        "vocab": spec.vocab,
         "match_error": None if config.match == "none" else relative_cost(spec, config.match),
-        "seed": config.seed,
-        "seed_backbone": config.seeds.backbone,
-        "seed_fusion": config.seeds.fusion,
-        "seed_data": config.seeds.data,
         "model": config.model.name,
         "form": attention.form,
         "function_class": function_class(attention),

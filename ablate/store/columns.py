@@ -8,12 +8,15 @@ import io
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from enum import StrEnum, auto
-from typing import Any, Literal
+from typing import Any
 
+from ablate.config.column import OF_TEST, Column, Role, declared
 from ablate.config.conditions import column_for
+from ablate.config.read import dotted
 from ablate.config.rules import as_text
+from ablate.config.schema import RunConfig
 
 Row = dict[str, Any]
 
@@ -32,53 +35,17 @@ class Status(StrEnum):
 # A diverged run is a result too.
 RESULTS = (Status.DONE, Status.DIVERGED, Status.STALE)
 
-Role = Literal["identity", "config", "seed", "derived", "metric", "resource", "provenance"]
-Kind = Literal["text", "word", "json", "boolean", "choice", "whole", "number"]
-
-SPLITS = {"train": "training", "val": "validation", "test": "test"}  # by what their metrics begin with
-OF_TEST = {"mix_loss": "val_loss"}  # of the test split by another name, with the metric of validation
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of results.csv.
-
-    role: identity (which run, of which study), config (defines a variant), seed (differs between the
-    replicates of a variant), derived (follows from the config), metric (what was learned), resource (time
-    and memory, which differ between two executions of a run), provenance (program and machine). kind: of
-    its values; text is never a number, although a hash of digits looks like one; words may stand beside
-    numbers (auto, 4); a choice is true or false, and rows of before may have a name. about: what a config
-    column sets: the model around attention, the text, the training, or the evaluation, which does not
-    change what is learned. label: what it is, in words. unit: of its numbers.
-    higher_is_better: of a metric; None if that is not known. by_evaluation: whether a metric depends on
-    how often a run is evaluated. unsaid: a value that needs no mention if all runs have it. brings: other
-    columns and options that may change with it. by_auto: whether it may change with any other, by `auto`
-    and `match`.
-    """
-
-    name: str
-    role: Role
-    kind: Kind
-    label: str = ""
-    about: Literal["model", "text", "training", "evaluation", ""] = ""
-    unit: str = ""
-    higher_is_better: bool | None = False
-    by_evaluation: bool = False
-    unsaid: str | None = None
-    brings: tuple[str, ...] = ()
-    by_auto: bool = False
-
-    @property
-    def words(self) -> str:
-        return self.label or self.name
-
-    @property
-    def split(self) -> str:
-        """The split that a metric is of; empty for any other column."""
-        prefix = "test" if self.name in OF_TEST else self.name.partition("_")[0]
-        return SPLITS.get(prefix, "") if self.role == "metric" else ""
-
-
+# The key of each column that has the value of one.
+KEYS = {
+    column_for(key): key
+    for key, hint in dotted(RunConfig).items()
+    if any(not column.name for column in declared(hint))
+}
+CONFIG = tuple(
+    replace(column, name=column.name or column_for(key))
+    for key, hint in dotted(RunConfig).items()
+    for column in declared(hint)
+)
 TABLE = (
     Column("run_id", "identity", "text", "digest of what decides the result"),
     Column("study", "identity", "text", "studies that asked for it"),
@@ -88,55 +55,7 @@ TABLE = (
     Column("phase", "identity", "word", "develop or report, in a tuned study"),
     Column("role", "identity", "word", "its roles in its study"),
     Column("tuned", "identity", "word", "arms at whose own value it is"),
-    Column("fusion", "config", "word", "fusion of heads", brings=("normalize",)),
-    Column("fusion_options", "config", "json", "options of the fusion"),
-    Column("normalize", "config", "word", "normalization of the fused vector"),
-    Column("scores", "config", "word", "rule on scores"),
-    Column("scores_options", "config", "json", "options of the rule on scores"),
-    Column("heads", "config", "whole", "heads", brings=("groups",)),
-    Column("out_proj", "config", "choice", "output projection"),
-    Column("value_width", "config", "whole", "value width per head", by_auto=True),
-    Column("key_width", "config", "whole", "query and key width per head", by_auto=True),
-    Column("key_heads", "config", "word", "heads with keys of their own"),
-    Column("value_heads", "config", "word", "heads with values of their own"),
-    Column("tie_qk", "config", "boolean", "keys with the weight of the queries"),
-    Column("scale", "config", "word", "place of 1/√key_width"),
-    Column("out_rank", "config", "whole", "rank of the output projection"),
-    Column("match", "config", "word", "matched to concat in"),
-    Column("d_model", "config", "whole", "model width", "model"),
-    Column("layers", "config", "whole", "layers", "model"),
-    Column("context", "config", "whole", "context (tokens)", "model"),
-    Column("mlp_hidden", "config", "whole", "MLP hidden width", "model", by_auto=True),
-    Column("position", "config", "word", "positions", "model", brings=("rope_base",)),
-    Column("rope_base", "config", "number", "base of rotary positions", "model"),
-    Column("norm", "config", "word", "norm", "model"),
-    Column("mlp", "config", "word", "MLP", "model"),
-    Column("bias", "config", "boolean", "biases", "model"),
-    Column("dropout", "config", "number", "dropout", "model"),
-    Column("architecture", "config", "word", "architecture", "model", unsaid="decoder"),
-    Column("encoder_layers", "config", "whole", "layers of the encoder", "model"),
-    Column("at", "config", "word", "attention that the factors apply to", "model", unsaid="all"),
-    Column("corpus_sha256", "config", "text", "digest of the text", about="text", brings=("vocab",)),
-    Column("tokenizer", "config", "word", "tokenizer", "text", brings=("vocab",)),
-    Column("vocab", "config", "whole", "vocabulary", "text"),
-    Column("splits", "config", "json", "training, validation, test shares", "text"),
-    Column("steps", "config", "whole", "steps", "training"),
-    Column("batch", "config", "whole", "batch (windows)", "training"),
-    Column("lr", "config", "number", "peak learning rate", "training"),
-    Column("warmup", "config", "number", "warm-up (share of steps)", "training"),
-    Column("min_lr_ratio", "config", "number", "last learning rate (share of peak)", "training"),
-    Column("weight_decay", "config", "number", "weight decay", "training"),
-    Column("beta1", "config", "number", "AdamW β1", "training"),
-    Column("beta2", "config", "number", "AdamW β2", "training"),
-    Column("eps", "config", "number", "AdamW ε", "training"),
-    Column("clip", "config", "number", "gradient norm clipped at", "training"),
-    Column("eval_every", "config", "whole", "steps between evaluations", about="evaluation"),
-    Column("eval_tokens", "config", "whole", "tokens of an evaluation in training", about="evaluation"),
-    Column("precision", "config", "word", "precision", "training"),
-    Column("seed", "seed", "whole", "seeds"),
-    Column("seed_backbone", "seed", "whole", "seed of the weights around heads"),
-    Column("seed_fusion", "seed", "whole", "seed of the fusion's weights"),
-    Column("seed_data", "seed", "whole", "seed of the batches"),
+    *CONFIG,
     Column("form", "derived", "word", "fusion and output projection as one method"),
     Column("function_class", "derived", "word", "functions that it can represent"),
     Column("model", "derived", "word", "preset"),

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ablate.config.column import Column
 from ablate.config.conditions import Condition, Where, key_in
 from ablate.config.rules import ConfigError, as_text, did_you_mean, line_on
 from ablate.files.reading import leave_out
 from ablate.phrases import Note, counted, first_few, lines_if
-from ablate.store.columns import FORMER_DEFAULTS, OPTIONS_COLUMNS, RESULTS, TABLE, Column, Row, csv_value
+from ablate.store.columns import FORMER_DEFAULTS, OPTIONS_COLUMNS, RESULTS, TABLE, Row, csv_value
 
 SHORTEST_S = 1e-6  # a run that took less than this was not timed
 LARGEST = 1e100  # the largest number allowed, so that sums of squares do not overflow

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
+from ablate.config.schema import TrainConfig
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -28,17 +30,16 @@ class Moments:
         return cls(torch.zeros_like(weights_MP), torch.zeros_like(weights_MP), updates)
 
 
-def learning_rate(step: int, *, steps: int, peak: float, warmup: float, min_ratio: float) -> float:
-    """The rate of update `step` (1 to steps): linear warm-up, then a half cosine down to peak·min_ratio.
+def learning_rate(step: int, config: TrainConfig, peak: float) -> float:
+    """The rate of update `step` (1 to steps): linear warm-up, then a half cosine down to peak·min_lr_ratio.
 
-    warmup: share of the steps. Equal to nanoGPT's get_lr at iteration step − 1, so the last update is one
-    step short of the floor.
+    Equal to nanoGPT's get_lr at iteration step − 1, so the last update is one step short of the floor.
     """
-    iteration, warmup_steps = step - 1, round(warmup * steps)
+    iteration, warmup_steps, floor = step - 1, round(config.warmup * config.steps), config.min_lr_ratio
     if iteration < warmup_steps:
         return peak * (iteration + 1) / (warmup_steps + 1)
-    progress = (iteration - warmup_steps) / (steps - warmup_steps)
-    return peak * (min_ratio + (1 - min_ratio) * 0.5 * (1 + math.cos(math.pi * progress)))
+    progress = (iteration - warmup_steps) / (config.steps - warmup_steps)
+    return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
 def clipping_divisor(norm_M: Tensor, most_M: Tensor) -> Tensor:
@@ -51,13 +52,11 @@ def adamw_(
     weights_MP: Tensor,
     grads_MP: Tensor,
     moments: Moments,
+    config: TrainConfig,
     *,
     lr_M: Tensor,
     alike: Sequence[tuple[Sequence[int], float]],
     decayed: int,
-    beta1: float,
-    beta2: float,
-    eps: float,
     divisor_M: Tensor,
 ) -> None:
     """One AdamW update in place, by PyTorch's fused kernel, which reads and writes each number only once; the
@@ -80,10 +79,10 @@ def adamw_(
                 [moments.updates[row, which] for row in rows],
                 fused=True,
                 amsgrad=False,
-                beta1=beta1,
-                beta2=beta2,
+                beta1=config.beta1,
+                beta2=config.beta2,
                 lr=lr_M[rows[0]],
                 weight_decay=decay,
-                eps=eps,
+                eps=config.eps,
                 maximize=False,
             )

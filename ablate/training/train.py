@@ -136,29 +136,26 @@ class Training:
     def _rates(self, steps: range) -> Iterator[tuple[list[float], Tensor]]:
         """The learning rates of each step, (M,), as numbers and on the device."""
         config, peaks = self._config, [member.config.lr for member in self.members]
-        shape = {"steps": config.steps, "warmup": config.warmup, "min_ratio": config.min_lr_ratio}
         # As the kernel of AdamW reads them.
         dtype = torch.float64 if self._device.type == "cpu" else torch.float32
         for at in range(0, len(steps), CHECK_EVERY):
             some = steps[at : at + CHECK_EVERY]
-            rates = [[optim.learning_rate(step, peak=peak, **shape) for peak in peaks] for step in some]
+            rates = [[optim.learning_rate(step, config, peak) for peak in peaks] for step in some]
             yield from zip(rates, torch.tensor(rates, dtype=dtype).to(self._device), strict=True)
 
     def _compute(self, rates_M: Tensor, *batch: Tensor | None) -> tuple[Tensor, Tensor]:
         """One update: the losses before it, and the norms of the gradients."""
-        config, group = self._config, self.group
+        group = self.group
         loss_M, grads_MP = group.losses_and_gradients(Batch._make(batch))
         norm_M = torch.linalg.vector_norm(grads_MP, dim=1)
         optim.adamw_(
             group.weights,
             grads_MP,
             self._moments,
+            self._config,
             lr_M=rates_M,
             alike=self._alike,
             decayed=group.layout.decayed,
-            beta1=config.beta1,
-            beta2=config.beta2,
-            eps=config.eps,
             divisor_M=optim.clipping_divisor(norm_M, self._most_M),
         )
         group.follow()

@@ -1,6 +1,6 @@
 """What has to hold on a CUDA device. Without one it is tried on the CPU, where some of it is plain."""
 
-import dataclasses
+import copy
 import os
 
 import pandas as pd
@@ -10,9 +10,10 @@ import torch
 from ablate.compute import device as devices
 from ablate.compute import limits
 from ablate.execution import grouping
-from ablate.execution.networks import build_group, to_checkpoint, to_state, training
+from ablate.execution.networks import build_group, training
 from ablate.execution.run import prepare
-from ablate.training.events import Evaluation, Resumable, State, Step
+from ablate.store.run_files import Checkpoint
+from ablate.training.events import Evaluation, Kept, Step
 from tests.helpers import CONCAT, QUICK, call_cli, make_config
 
 pytestmark = pytest.mark.gpu
@@ -27,8 +28,8 @@ def device() -> str:
 
 
 def trained(
-    device: str, *overrides: str, start: State | None = None
-) -> tuple[list[float], dict, list[State]]:
+    device: str, *overrides: str, start: Checkpoint | None = None
+) -> tuple[list[float], dict, list[Checkpoint]]:
     """The losses of the evaluations, the weights at the end, and the states on the way, as files keep
     them."""
     run = prepare(make_config(*SHORT, *overrides, f"device={device}"))
@@ -37,10 +38,8 @@ def trained(
         for event in trained.events():
             if isinstance(event, Evaluation):
                 losses.append(event.validation.loss)
-            elif isinstance(event, Resumable):
-                kept = to_checkpoint(event.state, [])
-                arrays = {name: array.copy() for name, array in kept.arrays.items()}
-                states.append(to_state(dataclasses.replace(kept, arrays=arrays)))
+            elif isinstance(event, Kept):
+                states.append(copy.deepcopy(event.checkpoint))
     return losses, {name: weight.cpu() for name, weight in group.models[0].state_dict().items()}, states
 
 

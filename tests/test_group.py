@@ -21,7 +21,7 @@ from ablate.execution import networks
 from ablate.execution.events import Finished, ignore
 from ablate.execution.execute import execute, execute_group
 from ablate.execution.grouping import kind, why_alone
-from ablate.execution.networks import build, build_group, to_checkpoint, to_state, training
+from ablate.execution.networks import build, build_group, training
 from ablate.execution.run import Run, prepare
 from ablate.execution.trained import load_model
 from ablate.files.atomic import StoreError
@@ -29,10 +29,10 @@ from ablate.methods import Fusion
 from ablate.model import fusion
 from ablate.model.models import Model
 from ablate.store.columns import Row
-from ablate.store.run_files import is_sealed
+from ablate.store.run_files import Checkpoint, is_sealed
 from ablate.training import train
 from ablate.training.batches import _ahead, _gathered, batches
-from ablate.training.events import Diverged, Evaluation, Event, Resumable, State, Step
+from ablate.training.events import Diverged, Evaluation, Event, Kept, Step
 from ablate.training.group import Alone, Group, Mapped
 from ablate.training.mapping import why_not_captured, why_not_mapped
 from ablate.training.train import Training
@@ -78,7 +78,7 @@ def group_of(runs: Sequence[Run], *, double: bool = False) -> Group:
 
 
 def trained(
-    runs: Sequence[Run], group: Group, starts: Sequence[State | None] | None = None
+    runs: Sequence[Run], group: Group, starts: Sequence[Checkpoint | None] | None = None
 ) -> tuple[Tensor, list[Event]]:
     """The losses of every step, (steps, M), and all events."""
     with training(runs, group, starts) as begun:
@@ -234,7 +234,7 @@ def test_a_member_that_diverges_is_as_if_it_had_not_been_there(poison):
     (ended,) = [event for event in events if isinstance(event, Diverged)]
     assert ended.member == 1 and ended.step <= 2
     after = events[events.index(ended) :]
-    assert {event.member for event in after if isinstance(event, Evaluation | Resumable)} == {0, 2}
+    assert {event.member for event in after if isinstance(event, Evaluation | Kept)} == {0, 2}
     assert [event.step for event in events if isinstance(event, Evaluation)][-1] == 20
 
 
@@ -252,9 +252,9 @@ def test_members_resume_in_any_group_or_alone(goes_on):
     group = group_of(runs, double=True)
     whole_LM, events = trained(runs, group)
     states = {
-        event.member: to_state(to_checkpoint(event.state, []))
+        event.member: copy.deepcopy(event.checkpoint)
         for event in events
-        if isinstance(event, Resumable) and event.state.step == 10
+        if isinstance(event, Kept) and event.checkpoint.step == 10
     }
     chosen, starts = [runs[member] for member in goes_on], [states[member] for member in goes_on]
     resumed = group_of(chosen, double=True)
@@ -268,7 +268,7 @@ def test_the_same_group_gives_the_same_bytes_twice_and_interrupted():
     runs = runs_of("train.checkpoint_every=10", members=MEMBERS)
     once, again, resumed = (group_of(runs) for _ in range(3))
     losses_LM, events = trained(runs, once)
-    starts = [copy.deepcopy(event.state) for event in events if isinstance(event, Resumable)]
+    starts = [copy.deepcopy(event.checkpoint) for event in events if isinstance(event, Kept)]
     assert torch.equal(losses_LM, trained(runs, again)[0]) and torch.equal(once.weights, again.weights)
     assert torch.equal(losses_LM[10:], trained(runs, resumed, starts)[0])
     assert torch.equal(once.weights, resumed.weights)
@@ -363,7 +363,7 @@ def test_a_parameter_and_buffers_of_a_method_are_a_members(own):
     require_equal_to_runs_alone(runs, double=True, most=1e-10)
     group = group_of(runs)
     _, events = trained(runs, group)
-    starts = [copy.deepcopy(event.state) for event in events if isinstance(event, Resumable)]
+    starts = [copy.deepcopy(event.checkpoint) for event in events if isinstance(event, Kept)]
     assert [event.buffers["blocks.0.attention.fusion.count"].item() for event in starts] == [10, 10, 10]
     ended = [model.get_buffer("blocks.0.attention.fusion.mean") for model in group.models]
     assert [model.get_buffer("blocks.0.attention.fusion.count").item() for model in group.models] == [20] * 3
@@ -495,7 +495,7 @@ def test_checkpoints_are_written_by_the_time_that_they_take():
         runs = runs_of("train.steps=100", "train.checkpoint_every=2", members=MEMBERS[:members])
         with training(runs, group_of(runs)) as begun:
             for event in begun.events():
-                if isinstance(event, Resumable):
+                if isinstance(event, Kept):
                     written[members] += 1
                     time.sleep(0.02)
     assert 1 <= written[1] < 20 and 2 <= written[2] < 20

@@ -11,9 +11,10 @@ import torch
 
 from ablate.data.splits import IGNORE_INDEX, Batch, Stream
 from ablate.model.models import Model, build_model
+from ablate.store.run_files import Checkpoint
 from ablate.training import train
 from ablate.training.evaluate import Score, scores
-from ablate.training.events import Diverged, Evaluation, Event, Resumable, State, Step
+from ablate.training.events import Diverged, Evaluation, Event, Kept, Step
 from ablate.training.group import Alone
 from ablate.training.train import Member, Training
 from tests.helpers import make_config, make_spec
@@ -33,7 +34,7 @@ def untrained(*overrides: str) -> Model:
 
 
 def started(
-    model: Model, *overrides: str, tokens: np.ndarray = TOKENS, seed: int = 0, start: State | None = None
+    model: Model, *overrides: str, tokens: np.ndarray = TOKENS, seed: int = 0, start: Checkpoint | None = None
 ) -> Training:
     config = make_config(*SIZES, *overrides).train
     splits = {"train_split": Stream(tokens), "validation_split": Stream(tokens[:100])}
@@ -207,21 +208,21 @@ def test_going_on_from_a_state_changes_nothing(more, monkeypatch):
     monkeypatch.setattr(train, "CHECKPOINTS", 1e9)  # each that is due
     overrides = (*more.split(), "train.checkpoint_every=2", "train.eval_every=3")
 
-    def run(start: State | None, stop: int | None) -> Events:
+    def run(start: Checkpoint | None, stop: int | None) -> Events:
         training, trained = started(untrained(*overrides), *overrides, start=start), []
         for event in training.events():
             trained.append(copy.deepcopy(event))
-            if isinstance(event, Resumable) and event.state.step == stop:
+            if isinstance(event, Kept) and event.checkpoint.step == stop:
                 break
         return trained
 
     whole = run(None, None)
-    assert [event.state.step for event in whole if isinstance(event, Resumable)] == [2, 4, 6, 8]
+    assert [event.checkpoint.step for event in whole if isinstance(event, Kept)] == [2, 4, 6, 8]
     for stop in (2, 6):
         *before, resumable = run(None, stop)
-        assert isinstance(resumable, Resumable)
-        after = run(resumable.state, None)
+        assert isinstance(resumable, Kept)
+        after = run(resumable.checkpoint, None)
         assert losses(before) + losses(after) == losses(whole)
         scores = [event.validation for event in evaluations(before) + evaluations(after)]
         assert scores == [event.validation for event in evaluations(whole)]
-        assert all(a.seconds >= resumable.state.seconds for a in evaluations(after))
+        assert all(a.seconds >= resumable.checkpoint.seconds for a in evaluations(after))

@@ -1,12 +1,9 @@
-"""The models of runs of one kind: built, trained by gradient descent as one, and kept in checkpoints."""
+"""The models of runs of one kind: built, and trained by gradient descent as one."""
 
 import contextlib
 import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
-
-import numpy as np
-import torch
 
 from ablate import rng
 from ablate.compute.arithmetic import arithmetic
@@ -17,9 +14,9 @@ from ablate.store.columns import Row
 from ablate.store.run_files import Checkpoint
 from ablate.training.circuit import circuit
 from ablate.training.evaluate import scores
-from ablate.training.events import Event, Final, Kept, Resumable, Score, State
+from ablate.training.events import Event, Final, Score
 from ablate.training.group import Group, together
-from ablate.training.train import Member, Training
+from ablate.training.train import Member, Training, arrays
 
 
 def build(run: Run) -> Model:
@@ -37,7 +34,7 @@ def build_group(runs: Sequence[Run]) -> Group:
 
 @contextlib.contextmanager
 def training(
-    runs: Sequence[Run], group: Group, starts: Sequence[State | None] | None = None
+    runs: Sequence[Run], group: Group, starts: Sequence[Checkpoint | None] | None = None
 ) -> Iterator[Training]:
     """The training of a group on the corpus and batches of its runs, which are of one kind."""
     first, seeds = runs[0], [run.config.resolved_seeds()["data"] for run in runs]
@@ -55,11 +52,8 @@ def training(
 
 def trained(runs: Sequence[Run], starts: Sequence[Checkpoint | None]) -> Generator[Event, None, None]:
     """What happens while the models of these runs are trained by gradient descent."""
-    states = [to_state(start) if start else None for start in starts]
-    with training(runs, build_group(runs), states) as steps:
-        for event in steps.events():
-            is_state = isinstance(event, Resumable)
-            yield Kept(event.member, to_checkpoint(event.state, [])) if is_state else event
+    with training(runs, build_group(runs), starts) as steps:
+        yield from steps.events()
         yield from finals(runs, steps)
 
 
@@ -102,35 +96,3 @@ def _fusion_weights(run: Run, model: Model) -> list[Any] | None:
     sites = [site for site in model.sites() if run.spec.at in ("all", site.kind)]
     weights = [site.attention.fusion.head_weights() for site in sites]
     return [layer.tolist() for layer in weights if layer is not None] or None
-
-
-# --- the state of a run, in a checkpoint ----------------------------------------------------------------
-
-ROWS = ("weights", "first", "second")  # of State
-BUFFER = "buffer/"  # before the name of a buffer
-
-
-def arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    """The numbers of tensors; those of bfloat16, which NumPy lacks, in float32, which has them all."""
-    here = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    return {name: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for name, t in here.items()}
-
-
-def to_checkpoint(state: State, metrics: list[Row], members: int = 1) -> Checkpoint:
-    """members: of the largest group that the run has been part of."""
-    tensors = {name: getattr(state, name) for name in ROWS}
-    tensors |= {f"{BUFFER}{name}": buffer for name, buffer in state.buffers.items()}
-    seconds, of_evaluation = state.seconds, state.evaluation_seconds
-    return Checkpoint(state.step, arrays(tensors), metrics, seconds, of_evaluation, members)
-
-
-def to_state(checkpoint: Checkpoint) -> State:
-    tensors = {name: torch.from_numpy(array) for name, array in checkpoint.arrays.items()}
-    rows = {name: tensors.pop(name) for name in ROWS}
-    return State(
-        checkpoint.step,
-        **rows,
-        buffers={name.removeprefix(BUFFER): tensor for name, tensor in tensors.items()},
-        seconds=checkpoint.seconds,
-        evaluation_seconds=checkpoint.evaluation_seconds,
-    )

@@ -1,6 +1,6 @@
-"""What training tells while it goes on, and the state from which it resumes. Loads no torch.
+"""What training tells while it goes on. Loads no torch.
 
-legend: M members of a group, P numbers in all parameters of one, J all targets of a split.
+legend: M members of a group, J all targets of a split.
 """
 
 import math
@@ -52,24 +52,6 @@ class Score:
     def exact_logit(self) -> float | None:
         """The log-odds of `exact_match`, with half a row more on either side, so that they are finite."""
         return math.log((self.exact + 0.5) / (self.rows - self.exact + 0.5)) if self.rows else None
-
-
-@dataclass(frozen=True)
-class State:
-    """Everything needed to resume the training of a member after update `step`. weights, first, second: in
-    rows, (P,), as Layout has them. buffers: all of them, by name, also those that model.safetensors leaves
-    out. seconds: as in Evaluation.
-
-    The tensors are those in use: copy or write them before asking for the next event.
-    """
-
-    step: int
-    weights: Tensor
-    first: Tensor
-    second: Tensor
-    buffers: Mapping[str, Tensor] = field(default_factory=dict)
-    seconds: float = 0.0
-    evaluation_seconds: float = 0.0
 
 
 # --- of the whole group ---------------------------------------------------------------------------------
@@ -124,16 +106,9 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Resumable:
-    """A checkpoint is due."""
-
-    member: int
-    state: State
-
-
-@dataclass(frozen=True)
 class Kept:
-    """A checkpoint to be written, but for what a run adds to it."""
+    """A checkpoint is due, without the metrics that a run adds to it. Its arrays are those in use: copy or
+    write them before asking for the next event."""
 
     member: int
     checkpoint: Checkpoint
@@ -163,4 +138,4 @@ class Diverged:
         return f"the loss was not finite at step {self.step}"
 
 
-Event = Began | Step | Checked | Evaluation | Resumable | Kept | Final | Diverged
+Event = Began | Step | Checked | Evaluation | Kept | Final | Diverged

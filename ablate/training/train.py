@@ -8,10 +8,11 @@ legend: M members, P numbers in all parameters of one.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,10 +20,11 @@ from ablate import rng
 from ablate.config.schema import TrainConfig
 from ablate.data.splits import Batch, Split
 from ablate.phrases import error_line
+from ablate.store.run_files import Checkpoint
 from ablate.training import optim
 from ablate.training.batches import batches
 from ablate.training.evaluate import restore, scores
-from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Resumable, State, Step
+from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Kept, Step
 from ablate.training.group import Group
 
 if TYPE_CHECKING:
@@ -36,12 +38,12 @@ Told = tuple[float | None, float | None, float | None]  # rate, loss and gradien
 
 @dataclass(frozen=True)
 class Member:
-    """What is a member's: of their configs lr, weight_decay and clip may differ. start: the State that it
-    resumes from, of the same step as the others'."""
+    """What is a member's: of their configs lr, weight_decay and clip may differ. start: the checkpoint that
+    it resumes from, of the same step as the others'."""
 
     config: TrainConfig
     data_seed: int
-    start: State | None = None
+    start: Checkpoint | None = None
 
 
 class Training:
@@ -76,17 +78,14 @@ class Training:
         self._began, self._evaluating = time.perf_counter(), 0.0
 
     @torch.no_grad()
-    def _resume(self, row: int, start: State) -> None:
+    def _resume(self, row: int, start: Checkpoint) -> None:
         assert start.step == self._after, "members of a group are at the same step"
-        self.group.weights[row].copy_(start.weights)
-        self._moments.first[row].copy_(start.first)
-        self._moments.second[row].copy_(start.second)
+        restore({name: torch.from_numpy(array) for name, array in start.arrays.items()}, self._state(row))
         self._moments.updates[row].fill_(start.step)
-        restore(start.buffers, dict(self.group.models[row].named_buffers()))
 
     def events(self) -> Iterator[Event]:
-        """Trains. Yields Evaluations at step 0, a Step for every step, and Evaluations and states when they
-        are due.
+        """Trains. Yields Evaluations at step 0, a Step for every step, and Evaluations and checkpoints when
+        they are due.
 
         A member has Diverged at most CHECK_EVERY steps after a loss is not finite, and before any state that
         it affects. Whatever is drawn at random in step t is a function of (data_seed, t).
@@ -124,7 +123,9 @@ class Training:
             if checkpoint:
                 began = time.perf_counter()
                 for member in self._counted:
-                    yield Resumable(member, self._state(member, step))
+                    yield Kept(
+                        member, Checkpoint(step, arrays(self._state(member)), [], *self._spent(member))
+                    )
                 ended = time.perf_counter()
                 next_checkpoint = ended + (ended - began) / CHECKPOINTS
 
@@ -224,11 +225,15 @@ class Training:
                 member, step, tokens, *told[member], each[member], *self._spent(member), tokens_per_s
             )
 
-    def _state(self, member: int, step: int) -> State:
-        weights, moments = self.group.weights[member], self._moments
-        buffers = dict(self.group.models[member].named_buffers())
-        first, second = moments.first[member], moments.second[member]
-        return State(step, weights, first, second, buffers, *self._spent(member))
+    def _state(self, member: int) -> dict[str, Tensor]:
+        """What a member goes on from, but for its step, by the names in checkpoints."""
+        group, moments = self.group, self._moments
+        rows = {"weights": group.weights, "first": moments.first, "second": moments.second}
+        buffers = group.models[member].named_buffers()
+        return {
+            **{name: of_all[member] for name, of_all in rows.items()},
+            **{f"buffer/{name}": buffer for name, buffer in buffers},
+        }
 
     def _spent(self, member: int) -> tuple[float, float]:
         """The member's share of the seconds since training began, and of those spent on evaluations."""
@@ -236,3 +241,9 @@ class Training:
         before = (start.seconds, start.evaluation_seconds) if start else (0.0, 0.0)
         elapsed = time.perf_counter() - self._began
         return before[0] + elapsed / count, before[1] + self._evaluating / count
+
+
+def arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """The numbers of tensors; those of bfloat16, which NumPy lacks, in float32, which has them all."""
+    here = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return {name: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for name, t in here.items()}

@@ -364,7 +364,8 @@ def test_a_parameter_and_buffers_of_a_method_are_a_members(own):
     group = group_of(runs)
     _, events = trained(runs, group)
     starts = [copy.deepcopy(event.checkpoint) for event in events if isinstance(event, Kept)]
-    assert [event.buffers["blocks.0.attention.fusion.count"].item() for event in starts] == [10, 10, 10]
+    counts = [start.arrays["buffer/blocks.0.attention.fusion.count"].item() for start in starts]
+    assert counts == [10, 10, 10]
     ended = [model.get_buffer("blocks.0.attention.fusion.mean") for model in group.models]
     assert [model.get_buffer("blocks.0.attention.fusion.count").item() for model in group.models] == [20] * 3
     assert not torch.equal(ended[0], ended[1])

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from ablate.files.reading import left_out
-from tests.helpers import Command, Server, call_cli, composed_once, forgetting_plugins, not_flushed
+from tests.helpers import Command, Server, call_cli, forgetting_plugins, quick
 
 # Several files are tested side by side: a thread for each, here and in the commands that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -38,8 +38,7 @@ def _a_cache_of_its_own(tmp_path_factory):
 
 @pytest.fixture(autouse=True, scope="session")
 def _quick():
-    """Nothing waits for the disk, and no config is parsed twice."""
-    with not_flushed(), composed_once():
+    with quick():
         yield
 
 

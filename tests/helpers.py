@@ -215,6 +215,7 @@ def remote(
 
 # A run of a few hundredths of a second.
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
+QUICK += ("model.layers=1",)
 # Runs without training: of milliseconds, and of 5 ms a step, until they are ended.
 SIMULATED = ("train=simulated", *QUICK[:2])
 LONG = (*SIMULATED, "train.simulated.step_ms=5", "train.steps=100000", "train.eval_every=100000")
@@ -330,9 +331,6 @@ def call_cli(
         contextlib.chdir(cwd),
         mock.patch.dict(os.environ, env),
         mock.patch.multiple(sys, argv=["ablate", *arguments], stdin=given, stdout=out, stderr=err),
-        # Workers come from the server of WARM, which has loaded PyTorch.
-        mock.patch("ablate.launch.processes._server", multiprocessing.forkserver._forkserver),
-        mock.patch("ablate.launch.processes.WITHOUT_TORCH", ["tests.warm"]),
         no_later_than(timeout_s),
     ):
         try:
@@ -364,6 +362,21 @@ def refusal(*arguments: str, cwd: Path) -> str:
     assert done.returncode == 2 and done.stderr.startswith("ablate: "), done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     return done.stderr
+
+
+@contextlib.contextmanager
+def quick() -> Iterator[None]:
+    """Nothing waits for the disk, no config is parsed twice, steps are timed for a twentieth of the time, and
+    workers come from the server of WARM, which has loaded PyTorch."""
+    with (
+        not_flushed(),
+        composed_once(),
+        mock.patch("ablate.study.estimate.TIMED_S", 0.05),
+        mock.patch("ablate.execution.timing.ROUND_S", 0.005),
+        mock.patch("ablate.launch.processes._server", multiprocessing.forkserver._forkserver),
+        mock.patch("ablate.launch.processes.WITHOUT_TORCH", ["tests.warm"]),
+    ):
+        yield
 
 
 def not_flushed() -> contextlib.AbstractContextManager[Any]:

@@ -16,7 +16,7 @@ from ablate.study.study import Study
 from ablate.verify.contract import require_sound
 from tests.helpers import CONCAT, call_cli
 
-SMALL = ("corpus=grammar", "corpus.characters=20000", "model.context=16", "train.batch=2")
+SMALL = ("corpus=grammar", "corpus.characters=5000", "model.context=16", "model.layers=1", "train.batch=2")
 SMALL += ("train.steps=6", "train.eval_every=3")
 
 
@@ -146,7 +146,7 @@ def test_a_method_that_fails_its_check_has_no_duel(command):
 
 @pytest.mark.slow
 def test_a_duel_is_fought_and_goes_on_where_it_was(command):
-    Path("book.txt").write_text("a rose is a rose is a rose\n" * 2000)
+    Path("book.txt").write_text("a rose is a rose is a rose\n" * 400)
     settings = ["heads=2", *SMALL[2:], "corpus=file", "corpus.path=book.txt"]
     typed = "ablate duel sum concat heads=2 --text book.txt --seeds 6"
     between = duel("sum", "concat", *settings, command=typed)

@@ -154,11 +154,11 @@ def test_the_unit_is_what_was_trained_and_its_documents_are_averaged():
 def test_runs_of_documents_without_an_effect_have_seldom_a_verdict():
     """As 300 documents of three seeds once had, in 8 of 12 tables."""
     rng, verdicts = np.random.default_rng(1), 0
-    for _ in range(40):
+    for _ in range(16):
         rows = documents(6, 5)
         rows["loss"] += rng.normal(0, 0.1, 12).repeat(5)
         verdicts += contrast(rows, pair_by="seed,doc", **LESS)["verdict"] != "undecided"
-    assert verdicts <= 6
+    assert verdicts <= 2
 
 
 @pytest.mark.parametrize(

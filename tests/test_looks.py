@@ -32,7 +32,7 @@ from ablate.study.kinds import read_declared
 from ablate.study.plan import ArmContrast, Plan
 from ablate.study.run import Outcome
 from ablate.study.tuned import Tuned
-from tests.helpers import QUICK, SIMULATED, Command, call_cli, compared, make_record, present
+from tests.helpers import SIMULATED, Command, call_cli, compared, make_record, present
 from tests.test_compare import note, of_cells
 from tests.test_tuned import DECLARED
 
@@ -277,7 +277,7 @@ def typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def dry_run(*words: str) -> Outcome:
-        sweep = compose([*words, *QUICK])
+        sweep = compose([*words, *SIMULATED])
         assert sweep is not None
         return running.run(sweep, dry_run=True)
 

@@ -153,6 +153,7 @@ def test_every_launcher_makes_the_same(tmp_path, start, start_python, monkeypatc
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert "2 runs had finished before" in errors  # those of the pool
     made = results(tmp_path / "work").set_index(["fusion", "seed"])
     assert len(made) == 4 and {*made["threads"]} == {3}
     assert made["val_loss"]["mine"].tolist() == made["val_loss"]["sum"].tolist()

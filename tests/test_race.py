@@ -331,7 +331,7 @@ def test_a_race_that_is_killed_a_hundred_times_ends_with_the_same_table(tmp_path
         name, races = f"killed{races}", races + 1
         while kills < 100:
             with contextlib.closing(Command(*words, name, cwd=tmp_path)) as process:
-                time.sleep(moments.uniform(0.1, 0.4))
+                time.sleep(moments.uniform(0.05, 0.2))
                 started = (
                     psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
                 )

@@ -21,7 +21,7 @@ from ablate.reporting.figures import write_charts
 from ablate.reporting.html import comparison_html
 from ablate.reporting.page import Page, gather
 from ablate.store.record import Choice, StudyRecord
-from tests.helpers import call_cli, compared, write_study
+from tests.helpers import SIMULATED, call_cli, compared, write_study
 from tests.synthetic import small_study, synthetic_probes, synthetic_study
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
@@ -289,13 +289,12 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
         return command
 
     swept = {"fusion": ["concat", "sum"], "out_proj": [True, False], "seed": [0, 1], "heads": 2}
-    ablate.run(**swept, **{"corpus": "grammar", "corpus.characters": 5000, "train.steps": 2, "name": "mine"})
+    ablate.run(**swept, **dict(word.split("=") for word in SIMULATED), name="mine")
     command_of("mine")
     assert len(read("mine").rows) == 8
 
     study = ("study=fusion", "heads=2,3", "fusion=concat,sum", "seed=0", "name=other")
-    small = ("corpus=grammar", "corpus.characters=5000", "train.steps=2")
-    assert call_cli("run", *study, *small, cwd=tmp_path).returncode == 0
+    assert call_cli("run", *study, *SIMULATED, cwd=tmp_path).returncode == 0
     assert command_of("other").startswith("ablate run study=fusion heads=2,3 ")
 
 

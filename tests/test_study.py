@@ -47,7 +47,7 @@ from ablate.study.estimate import total
 from ablate.study.kinds import read_declared
 from ablate.study.run import Outcome, run
 from ablate.study.study import Study, one_of_each, values_of
-from tests.helpers import QUICK, ROOT, but, call_cli, hydra_at, make_config, write_study
+from tests.helpers import QUICK, ROOT, SIMULATED, but, call_cli, hydra_at, make_config, write_study
 
 FILES = sorted((configs_dir() / "study").glob("*.yaml"))
 STUDIES = [path.stem for path in FILES]
@@ -139,7 +139,7 @@ OF_TWO_HEADS = [
 
 
 # What arms or levels of a study give.
-OWN_KEYS = {"sizes": ("train.steps",), "later": ("train.steps",), "votes": ("train.steps", "corpus")}
+OWN_KEYS = {"sizes": ("train.steps",), "later": ("train.steps",), "votes": ("train.steps", "corpus", "model.")}
 
 
 @pytest.fixture
@@ -503,7 +503,7 @@ def test_a_mistake_in_a_condition_is_found_though_no_cell_gets_that_far():
 @pytest.mark.slow
 def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
     part = ("run", "study=fusion", "fusion=concat", "value_width=narrow", "key_width=auto,16", "seed=0")
-    part += QUICK
+    part += SIMULATED
     command = (*part, "heads=1,3,4", "study.where=['heads < 4']", "name=mine")
     done = call_cli(*command, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -527,7 +527,7 @@ def own(tmp_path):
     def command(text: str, name: str = "mine") -> tuple[str, ...]:
         (tmp_path / "own" / "study").mkdir(parents=True, exist_ok=True)
         (tmp_path / "own" / "study" / f"{name}.yaml").write_text(text, encoding="utf-8")
-        return ("run", "-cd", "own", f"study={name}", *QUICK)
+        return ("run", "-cd", "own", f"study={name}", *SIMULATED)
 
     return command
 
@@ -565,14 +565,14 @@ def test_a_dry_run_tells_the_size_and_trains_nothing(tmp_path):
     assert done.returncode == 0 and not (tmp_path / "runs" / "studies").exists()
     assert "fusion: concat, sum, weighted_sum, mean\n" in done.stdout and "seeds: 0, 1, 2\n" in done.stdout
     assert "12 runs; " in done.stdout and "about " in done.stdout
-    assert call_cli("run", "-m", "fusion=sum,mean", *QUICK, cwd=tmp_path).returncode == 0
-    again = call_cli("run", "-m", "fusion=sum,mean,concat", *QUICK, "--dry-run", cwd=tmp_path)
+    assert call_cli("run", "-m", "fusion=sum,mean", *SIMULATED, cwd=tmp_path).returncode == 0
+    again = call_cli("run", "-m", "fusion=sum,mean,concat", *SIMULATED, "--dry-run", cwd=tmp_path)
     assert "3 runs, 2 of them finished; 1 at a time" in again.stdout
 
 
 @pytest.mark.slow
 def test_watching_shows_what_is_there(tmp_path):
-    assert call_cli("run", "-m", "seed=0,1", *QUICK, cwd=tmp_path).returncode == 0
+    assert call_cli("run", "-m", "seed=0,1", *SIMULATED, cwd=tmp_path).returncode == 0
     command = [sys.executable, "-u", "-m", "ablate", "runs", "--watch"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "2 done\n"

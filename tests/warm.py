@@ -1,13 +1,12 @@
 """What has been loaded in the process that fork_cli forks: all of ablate, and what commands load late."""
 
-import contextlib
 import gc
 import importlib
 import pkgutil
 
 import ablate
 from ablate.store.provenance import machine
-from tests.helpers import composed_once, make_config, not_flushed
+from tests.helpers import make_config, quick
 
 LATE = ("altair", "platformdirs", "pydantic.json_schema", "pydantic.type_adapter", "safetensors.numpy")
 for name in (*LATE, "scipy.stats", "vl_convert"):
@@ -15,9 +14,8 @@ for name in (*LATE, "scipy.stats", "vl_convert"):
 for module in pkgutil.walk_packages(ablate.__path__, "ablate."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
-quick = contextlib.ExitStack()
-quick.enter_context(not_flushed())
-quick.enter_context(composed_once())
+kept = quick()
+kept.__enter__()
 make_config()  # Hydra finds its plugins
 machine()  # it reads all of ablate's code, and asks git
 gc.freeze()  # no command looks for garbage in all this, or copies its pages

@@ -129,7 +129,7 @@ def use_plugins(files: Sequence[str] | None) -> "list[Method]":
     ConfigError."""
     from ablate.config.schema import PARTS
 
-    if not files and not any(importlib.metadata.entry_points(group=group) for group in PARTS.values()):
+    if not files and importlib.metadata.entry_points().groups.isdisjoint(PARTS.values()):
         return []
     from ablate.study import run
 

@@ -76,10 +76,17 @@ def pytest_addoption(parser: pytest.Parser):
     parser.addoption("--clusters", choices=("only",), help="the tests on a real SLURM and a real Ray alone")
 
 
-def pytest_configure(config: pytest.Config):
-    """`pytest` alone runs the quick tests; `pytest tests`, or a file of them, all that it names."""
-    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.markexpr:
-        config.option.markexpr = "not slow"
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks how many processes there are to be
+def pytest_cmdline_main(config: pytest.Config):
+    """`pytest` alone runs the quick tests, in two processes; `pytest tests`, or a file of them, all that it
+    names."""
+    option, is_alone = config.option, config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if is_alone and not option.markexpr and "PYTEST_XDIST_WORKER" not in os.environ:
+        option.markexpr = "not slow"
+        # Not in a worker, which would start two more, and these two each: that filled the memory once.
+        alone = "PYTEST_XDIST_WORKER" not in os.environ
+        if alone and getattr(option, "numprocesses", 0) is None and not option.usepdb:
+            option.numprocesses, option.dist, option.loadscopereorder = 2, "loadfile", False
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

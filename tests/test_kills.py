@@ -8,9 +8,9 @@ import pytest
 from benchmarks import kills
 from tests.helpers import but
 
-SWEEP = ("seed=0,1", "train.steps=120", "train.batch=8", "train.checkpoint_every=10", "train.eval_every=30")
+SWEEP = ("seed=0,1", "train.steps=60", "train.batch=4", "train.checkpoint_every=5", "train.eval_every=20")
 ONE_TEXT = ("fusion=concat,weighted_sum", "corpus=grammar", "corpus.characters=20000")
-TWO_TEXTS = ("model=pair", "corpus=reverse", "corpus.held_out=30", "at=cross", "fusion=sum", "train.steps=60")
+TWO_TEXTS = ("model=pair", "corpus=reverse", "corpus.held_out=30", "at=cross", "fusion=sum", "train.steps=40")
 
 
 @pytest.mark.slow
@@ -19,7 +19,7 @@ def test_a_sweep_of_two_commands_of_which_one_is_killed_comes_to_the_same_bytes(
     of, count, start, monkeypatch, capsys
 ):
     monkeypatch.setattr(kills, "start", lambda root, sweep: start("run", "-m", *sweep, cwd=root))
-    script = ("kills.py", f"--kills={count}", "--longest", "1", "--commands", "2")
+    script = ("kills.py", f"--kills={count}", "--longest", "0.5", "--commands", "2")
     monkeypatch.setattr(sys, "argv", [*script, *but(SWEEP, *of)])
     with pytest.raises(SystemExit) as end:
         kills.main()

@@ -139,7 +139,11 @@ OF_TWO_HEADS = [
 
 
 # What arms or levels of a study give.
-OWN_KEYS = {"sizes": ("train.steps",), "later": ("train.steps",), "votes": ("train.steps", "corpus", "model.")}
+OWN_KEYS = {
+    "sizes": ("train.steps",),
+    "later": ("train.steps",),
+    "votes": ("train.steps", "corpus", "model."),
+}
 
 
 @pytest.fixture

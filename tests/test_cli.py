@@ -178,6 +178,7 @@ def test_a_preset_as_the_line_advises(tmp_path):
     assert "steps: 20\n" in shown.stdout and "batch: 32\n" in shown.stdout and shown.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "typed, line",
     [

@@ -412,6 +412,7 @@ def test_a_diverged_run_stays_one_when_it_is_stale_and_infinity_is_no_result():
     assert result["n"].to_dict() == {"concat": 2, "sum": 1}
 
 
+@pytest.mark.slow
 def test_runs_chosen_by_seed_or_result_are_a_doubt():
     rows = table(*variant((2.0, 2.1, 2.2), **CONCAT), *variant((2.5, 2.7, 2.6), **SUM))
     for where, by in (("seed=0,2", "seed"), ("val_loss < 2.7", "val_loss"), ("heads == 4", "")):

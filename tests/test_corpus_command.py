@@ -153,6 +153,7 @@ def test_what_can_not_be_shown_is_one_line(command):
 # --- get ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_text_is_fetched_once(command, play, server, root):
     def here() -> bool:
         rows = json.loads(command("corpus", "list", "-cd", "own", "--format", "json")[1])["rows"]

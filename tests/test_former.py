@@ -41,6 +41,7 @@ def loaded(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return load(["old.csv"]).rows, left_out()
 
 
+@pytest.mark.slow
 def test_at_its_former_default_a_key_that_is_gone_says_nothing(table):
     rows, lines = loaded(table)
     without, _ = loaded(table.drop(columns=[*FORMER_DEFAULTS]))

@@ -61,6 +61,7 @@ CONTENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 def test_a_study_that_is_damaged_stops_only_who_asks_for_it(store, tmp_path, content):
     before, none = listed("runs", "mine", "--format", "csv", "--columns", "run_id,val_loss", cwd=tmp_path)
@@ -73,6 +74,7 @@ def test_a_study_that_is_damaged_stops_only_who_asks_for_it(store, tmp_path, con
     assert reason in refusal("runs", "other", cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_ends_as_it_does_without_a_damaged_study_beside_it(store, tmp_path):
     study_json(store).write_bytes(b"{")
     out, lines = listed("run", *QUICK, cwd=tmp_path)

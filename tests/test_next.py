@@ -10,7 +10,7 @@ import pytest
 
 from ablate.reporting.answers import lines
 from ablate.reporting.next import MOST, next_steps
-from tests.helpers import compared, make_record, with_contrasts
+from tests.helpers import QUICK, compared, make_record, with_contrasts
 from tests.test_compare import table
 
 PRIMARY = {"primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "val_loss", "margin": 0.02}
@@ -61,12 +61,11 @@ def test_one_rate_for_all_is_the_first_reason():
 @pytest.mark.slow
 def test_the_tuned_study_trains_the_same_runs_but_for_their_rates(command):
     """Here it is not the fusion that varies."""
-    small = ("train.steps=6", "train.batch=2", "model.context=16", "model.d_model=16", "model.layers=1")
-    code, _, err = command("run", "-m", "scores=softmax,talking", "heads=2", *small)
+    code, _, err = command("run", "-m", "scores=softmax,talking", "heads=2", *QUICK)
     assert code == 0, err
     (tuned,) = [line for line in err.splitlines() if "`ablate run study=tuned" in line]
     words = shlex.split(tuned.partition("`")[2].rpartition("`")[0])[1:]
-    assert {"corpus=docs", "train=default"} <= {*words}
+    assert {"corpus=grammar", "train=default"} <= {*words}
     code, out, err = command(*words, "study.looks=[]", "seed=range(100,102)", "--dry-run")
     assert code == 0 and "scores: softmax, talking" in out, err
 

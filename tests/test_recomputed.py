@@ -151,6 +151,7 @@ SUMS: list[Weights] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "contrasts", "looks"),
     [

@@ -38,6 +38,7 @@ def study(rows: pd.DataFrame, **given) -> StudyRecord:
     return with_contrasts(make_record(**given), rows)
 
 
+@pytest.mark.slow
 def test_choosing_rows_changes_no_level_and_no_family():
     rows = drawn(2, 4, 8)
     record = study(rows)
@@ -52,6 +53,7 @@ def test_choosing_rows_changes_no_level_and_no_family():
     assert {one.level for one in chosen} == {one.level for one in compared(rows).tested} == {1 - 0.05 / 6}
 
 
+@pytest.mark.slow
 def test_contrasts_of_one_study_make_no_rows_of_another_named_beforehand():
     own, others = drawn(4), drawn(1).assign(run_id=lambda rows: rows["run_id"] + "-1")
     both = pd.concat([own, others], ignore_index=True)
@@ -75,6 +77,7 @@ def test_of_two_studies_nobody_says_that_all_hold_together():
     assert "95 % confidence for those of each study together" in trust
 
 
+@pytest.mark.slow
 def test_whether_a_study_is_finished_does_not_depend_on_the_rows_that_are_shown():
     rows = drawn(4, 8, effect=1)
     half = study(rows, runs=[*rows["run_id"], "f" * 16], seeds=[*range(9)])

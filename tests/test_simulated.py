@@ -146,6 +146,7 @@ def test_tasks_have_their_scores(corpus, tmp_path):
     assert row["test_exact_logit"] is not None
 
 
+@pytest.mark.slow
 def test_studies_keep_what_they_train_otherwise(tmp_path):
     command = ("run", "study=fusion", "train/simulated=losses", *QUICK[1:], "seed=0,1", "study.looks=[]")
     command += ("hydra/launcher=basic",)

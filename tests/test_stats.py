@@ -180,6 +180,7 @@ def test_one_kind_of_seeds_is_rarely_taken_for_two(n):
     assert abs(found - 0.01) < 3 * (0.01 * 0.99 / len(draws)) ** 0.5 + 0.002
 
 
+@pytest.mark.slow
 def test_of_many_variants_two_kinds_are_as_rare_as_of_one():
     """The 13 of a study's variants are clean together in 99 of 100 studies."""
     draws = np.random.default_rng(7).standard_normal((2000, 13, 8))

@@ -245,6 +245,7 @@ def test_a_dry_run_says_where_bfloat16_is_slower(planned):
     assert outcome.remarks[0] == beforehand.SLOWER
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "lines"),
     [
@@ -274,6 +275,7 @@ def test_a_dry_run_says_what_will_keep_an_answer_away(planned, overrides, lines)
     assert all(re.search(line, remark) for line, remark in zip(lines, remarks, strict=True))
 
 
+@pytest.mark.slow
 def test_a_text_that_repeats_itself_is_a_warning_before_its_run(command):
     page = "".join(f"line {n}: nothing here was written before, nor behind\n" for n in range(300))
     Path("book.txt").write_text(page + page, encoding="utf-8")

@@ -97,6 +97,21 @@ def test_seeds_of_single_streams_are_replicates_not_variants():
     assert summarize(rows)["n"].tolist() == [2]
 
 
+def test_crossed_seeds_are_no_replicates():
+    rows = table(
+        *(
+            {"fusion": fusion, "seed": 0, "seed_backbone": w, "seed_fusion": w, "seed_data": b,
+             "val_loss": 2 + of_weights + of_batches + 0.01 * (fusion == "sum")}
+            for fusion in ("concat", "sum")
+            for w, of_weights in enumerate((0.1, -0.1))
+            for b, of_batches in enumerate((0.2, 0.0, -0.2))
+        )
+    )  # fmt: skip
+    result = compared(rows)
+    assert result.table["p"].isna().all()
+    assert any(str(why).startswith("its seeds are crossed") for why in result.table["why"])
+
+
 def test_how_often_one_looks_makes_no_variant():
     """Save for what a look decides: the best of them."""
     rows = table(

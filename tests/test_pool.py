@@ -4,12 +4,10 @@ import contextlib
 import json
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -155,42 +153,18 @@ def test_nothing_outlives_the_parent(tmp_path, ending, start):
     assert rows.count("interrupted") == 2 and rows.count("running") == 0
 
 
-def test_two_commands_share_one_sweep(tmp_path):
-    seeds = ",".join(map(str, range(8)))
-    command = ("run", "-m", f"seed={seeds}", *SIMULATED, "train.steps=100", "train.simulated.step_ms=5")
-    with ThreadPoolExecutor() as both:
-        done = list(both.map(lambda _: fork_cli(*command, cwd=tmp_path, timeout_s=180), range(2)))
-    assert [one.returncode for one in done] == [0, 0], done
-    assert set(results(tmp_path)["status"]) == {"done"} and len(results(tmp_path)) == 8
-    trained = [one.stderr.count(": done, ") for one in done]
-    assert sum(trained) == 8 and min(trained) > 0, trained
-
-
-MINE = ("run", "-m", "fusion=sum,mean", *SIMULATED, "name=mine")
-
-
-@pytest.fixture(scope="module")
-def by_the_pool(tmp_path_factory) -> tuple[Path, Path]:
-    """A sweep that the pool has finished, and the same at its first seed only."""
-    both = (tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("begun"))
-    for cwd, seeds in zip(both, ("0,1", "0"), strict=True):
-        done = fork_cli(*MINE, f"seed={seeds}", cwd=cwd)
-        assert done.returncode == 0, done.stderr
-    return both
-
-
-@pytest.mark.parametrize("launcher", ["basic", "submitit_local"])  # joblib makes runs of a plugin in its test
-def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, by_the_pool):
-    whole, begun = by_the_pool
-    other = tmp_path / launcher
-    shutil.copytree(begun, other)
-    command = (*MINE, "seed=0,1", f"hydra/launcher={launcher}")
-    done = call_cli(*command, cwd=other)
-    assert done.returncode == 0 and "2 runs had finished before" in done.stderr, done.stderr
-    same = ["run_id", "status", "train_loss", "val_loss", "test_loss"]
-    pd.testing.assert_frame_equal(results(whole)[same], results(other)[same])
-    again = call_cli(*command, cwd=other)
-    assert again.returncode == 0 and "4 runs had finished before" in again.stderr, again.stderr
+def test_hydras_own_launchers_fill_the_same_store(tmp_path):
+    """From the second seed on. joblib makes the runs of a plugin, in its test."""
+    mine, tables = ("run", "-m", "fusion=sum,mean", *SIMULATED, "name=mine"), list[pd.DataFrame]()
+    for launcher in ("pool", "basic", "submitit_local"):
+        (cwd := tmp_path / launcher).mkdir()
+        assert call_cli(*mine, "seed=0", cwd=cwd).returncode == 0
+        for finished in (2, 4):
+            done = call_cli(*mine, "seed=0,1", f"hydra/launcher={launcher}", cwd=cwd)
+            assert done.returncode == 0 and f"{finished} runs had finished before" in done.stderr, done.stderr
+        tables.append(results(cwd)[["run_id", "status", "train_loss", "val_loss", "test_loss"]])
+    for table in tables[1:]:
+        pd.testing.assert_frame_equal(tables[0], table)
 
 
 WRONG = ("workers=0", "members=x", "members=1025")

@@ -128,7 +128,10 @@ def test_a_metric_without_a_twin_for_development_is_refused_before_anything_trai
 
 def test_what_the_program_and_its_studies_name_is_here():
     texts = [
-        path.read_text("utf-8") for room in ("ablate", "configs") for path in (ROOT / room).rglob("*.[py]*")
+        path.read_text("utf-8")
+        for room in ("ablate", "configs")
+        for path in (ROOT / room).rglob("*.[py]*")
+        if path.suffix != ".pyc"
     ]
     pages = {name for text in texts for name in re.findall(r"docs/[\w/]+\.(?:md|csv)", text)}
     assert len(pages) > 10 and not [name for name in pages if not (Path(ROOT) / name).exists()]

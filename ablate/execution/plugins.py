@@ -67,9 +67,8 @@ def read(path: Path) -> Plugin:
 
 def installed() -> Iterator[Plugin]:
     """The plugins that installed packages name as entry points. Raises ConfigError."""
-    points = importlib.metadata.entry_points()
     for group in PARTS.values():
-        for point in points.select(group=group):
+        for point in importlib.metadata.entry_points(group=group):
             spec = importlib.util.find_spec(point.module)
             if spec is None or not spec.origin:
                 raise ConfigError(

@@ -53,14 +53,14 @@ def test_a_finding_by_hand():
 
 
 @pytest.mark.slow
-def test_of_many_contrasts_each_is_named_by_its_verdict():
+def test_of_many_contrasts_the_best_and_the_worst_are_named_then_verdicts_counted():
     many = pd.concat(map(at, (2, 4, 8)))
     many.loc[(many["fusion"] == "sum") & (many["heads"] == 2), "val_loss"] += 1.0
     record = make_record(primary=PRIMARY)
     short = answer(compared(many, records=[record]), [record]).short
     assert short == (
-        "On book.txt: against concat: worse: sum (heads=2, by 1.250 nats), sum (heads=4, by 0.250 nats) and"
-        " sum (heads=8, by 0.250 nats); undecided: mean (heads=2), mean (heads=4) and mean (heads=8)."
+        "On book.txt: against concat: best is mean (heads=8), undecided; worst is sum (heads=2, by 1.250"
+        " nats), worse; 3 worse and 3 undecided."
     )
 
 

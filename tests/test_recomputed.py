@@ -49,12 +49,23 @@ def recomputed(
             if of["verdict"] != "undecided" or n == ends[-1]:
                 decided[at] = of | {"pairs": len(d)}
     for at, of in decided.items():
-        variant = next(arm for arm, weight in contrasts[at].items() if weight > 0)
-        last = max(stands[i] for i, one in enumerate(contrasts) if variant in one)
-        own = values[variant][:last].dropna()
-        of |= {"n": len(own), "mean": own.mean(), "sd": own.std(), "diverged": lost[variant][:last].sum()}
+        variant, _ = two_sides(contrasts[at])
+        last = max(stands[i] for i, one in enumerate(contrasts) if {*variant} & {*one})
+        whole = values[:last].dropna(subset=[*contrasts[at]] if len(variant) > 1 else [*variant][:1])
+        own = (whole[[*variant]] * pd.Series(variant)).sum(axis=1)
+        gone = lost[next(iter(variant))][:last].sum() if len(variant) == 1 else 0
+        of |= {"n": len(own), "mean": own.mean(), "sd": own.std(), "diverged": gone}
         of["verdict"] = of["verdict"] if of["pairs"] >= FEWEST else "undecided"
     return [decided[at] for at in range(len(contrasts))]
+
+
+def two_sides(weights: Weights) -> tuple[Weights, Weights]:
+    """Of a contrast of contrasts the two differences, else the first arm of either sign."""
+    first, second = [*weights.items()][:2], [*weights.items()][2:]
+    if [weight for _, weight in first] == [-weight for _, weight in second]:
+        return dict(first), {arm: -weight for arm, weight in second}
+    variant, base = (next(arm for arm, w in weights.items() if w * sign > 0) for sign in (1, -1))
+    return {variant: 1.0}, {base: 1.0}
 
 
 def numbers(diff: float, half: float, sd: float, level: float, p: float, margin: float) -> dict[str, Any]:
@@ -93,7 +104,7 @@ def same(
     assert len(found) == len(contrasts)
     bases = table.drop_duplicates("variant").set_index("variant")[by]
     for weights, of in zip(contrasts, expected, strict=True):
-        variant, base = (next(arm for arm, w in weights.items() if w * sign > 0) for sign in (1, -1))
+        variant, base = (" - ".join(map(str, side)) for side in two_sides(weights))
         (one,) = found[(found[by] == variant) & (found["baseline"].map(bases) == base)].to_dict("records")
         assert one["verdict"] == of.pop("verdict")
         found_here = {key: float(one[key]) if pd.notna(one[key]) else np.nan for key in of}
@@ -181,6 +192,31 @@ def test_every_number_of_a_study_is_what_pandas_and_scipy_make_of_its_rows(made,
         same(
             compared(rows, margin=0.05).table, contrasts, recomputed(values, lost, ALL, 3, 0.05, []), "fusion"
         )
+
+
+def test_a_difference_between_two_levels_is_what_pandas_and_scipy_make_of_it():
+    """Of sum to concat and of mean to concat at two, four and eight heads."""
+    rng, heads = np.random.default_rng(3), (2, 4, 8)
+    arms = [f"{fusion} {n}" for n in heads for fusion in ("concat", "mean", "sum")]
+    values = pd.DataFrame({arm: 3 + rng.normal(size=8) for arm in arms})
+    values["sum 8"] += 9
+    cells = {arm: {"fusion": arm.split()[0], "heads": int(arm.split()[1])} for arm in arms}
+    rows = of_cells((cells[arm], values[arm]) for arm in arms)
+    contrasts: list[Weights] = [
+        {f"{of} {high}": 1, f"concat {high}": -1, f"{of} {low}": -1, f"concat {low}": 1}
+        for of in ("mean", "sum")
+        for low, high in ((2, 4), (2, 8), (4, 8))
+    ]
+    found = compared(rows, within="heads", margin=0.05).table
+    expected = recomputed(values, values.isna(), contrasts, 6, 0.05, [])
+    table = found.assign(arm=[f"{row.fusion} {row.heads}" for row in found.itertuples()])
+    assert (found["verdict"] == "worse").sum() == 2
+    short = [
+        {f"{of} - concat {high}": 1.0, f"{of} - concat {low}": -1.0}
+        for of in ("mean", "sum")
+        for low, high in ((2, 4), (2, 8), (4, 8))
+    ]
+    same(table, short, expected, "arm")
 
 
 def test_of_a_tuned_study_each_arm_counts_at_its_own_value_and_on_seeds_that_report():

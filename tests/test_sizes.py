@@ -3,6 +3,7 @@
 import json
 import shlex
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,8 @@ def outcome(run: Overrides) -> Row:
         + 0.05 * away**2
         + EFFECTS[of["model"]] * (of.get("fusion") == "sum")
     )
-    loss += 0.002 * np.random.default_rng([int(of["seed"]), len(run)]).normal()
+    drawn = np.random.default_rng([int(of["seed"]), len(run), SIZES.index(of["model"])])
+    loss += 0.002 * drawn.normal()
     return {"status": "done", "val_loss": loss, "test_loss": loss}
 
 
@@ -103,9 +105,11 @@ def test_each_arm_has_a_rate_of_its_own_at_each_size():
 
 def test_the_contrast_of_two_arms_is_one_at_each_size():
     plan = sizes().design.plan
-    assert plan and [contrast.name for contrast in plan.contrasts] == [
-        f"{arm} - concat at model={size}" for arm in ("sum", "one_head") for size in SIZES
-    ]
+    names = [[f"{arm} - concat at model={size}" for size in SIZES] for arm in ("sum", "one_head")]
+    within = [[f"({high}) - ({low})" for low, high in combinations(of_arm, 2)] for of_arm in names]
+    expected = [name for of_arm in (*names, *within) for name in of_arm]
+    assert plan and [contrast.name for contrast in plan.contrasts] == expected
+    assert [weight for weight, _ in plan.contrasts[-1].sides] == [1, -1, -1, 1]
     of_heads = [contrast for contrast in plan.contrasts if contrast.name.startswith("one_head")]
     bases = [sets(contrast.sides[1][1])["heads"] for contrast in of_heads]
     assert bases == [str(heads) for heads in HEADS.values()]
@@ -114,18 +118,24 @@ def test_the_contrast_of_two_arms_is_one_at_each_size():
 @pytest.mark.slow
 def test_differences_are_of_each_size_and_never_pooled_over_sizes():
     comparison = of_study(sizes("study.looks=[]", "seed=range(100,108)"))
-    primary = comparison.table_of("planned").dropna(subset=["baseline"])
-    of_sum = primary[primary["fusion"] == "sum"].set_index("d_model")
-    assert of_sum["n"].to_dict() == {"80": 8, "128": 8, "192": 8}
-    assert of_sum["verdict"].to_dict() == {"80": "worse", "128": "equivalent", "192": "better"}
-    differences = of_sum[["diff", "low", "high"]].astype(float).loc[["80", "128", "192"]].to_numpy().tolist()
+    every = comparison.table_of("planned").dropna(subset=["baseline"])
+    primary = every[~every["variant"].str.contains(" - ")]
+    between = every[every["fusion"] == "sum - concat"][["model", "diff", "verdict"]].to_numpy().tolist()
+    r2, r4, r6 = (EFFECTS[size] for size in SIZES)
+    expected = [["r4", r4 - r2], ["r6", r6 - r2], ["r6", r6 - r4]]
+    for (size, apart, verdict), (at, effect) in zip(between, expected, strict=True):
+        assert (size, verdict) == (at, "better") and apart == pytest.approx(effect, abs=0.01)
+    of_sum = primary[primary["fusion"] == "sum"].set_index("model")
+    assert of_sum["n"].to_dict() == {"r2": 8, "r4": 8, "r6": 8}
+    assert of_sum["verdict"].to_dict() == {"r2": "worse", "r4": "equivalent", "r6": "better"}
+    differences = of_sum[["diff", "low", "high"]].astype(float).loc[["r2", "r4", "r6"]].to_numpy().tolist()
     for (middle, low, high), effect in zip(differences, EFFECTS.values(), strict=True):
         assert middle == pytest.approx(effect, abs=0.005) and low < effect < high
     bases = {
-        (row["d_model"], comparison.variants[row["baseline"]].levels["d_model"])
+        (row["model"], comparison.variants[row["baseline"]].levels["model"])
         for row in primary.to_dict("records")
     }
-    assert bases == {(width, width) for width in ("80", "128", "192")} and len(primary) == 6
+    assert bases == {(size, size) for size in ("r2", "r4", "r6")} and len(primary) == 6 and len(every) == 12
     names = [*short_table(comparison, "lr")["variant"]]
     for at, size in zip((0, 3, 6), reversed(SIZES), strict=True):  # each size below a better one
         of_size = {f"{arm} model={size}" for arm in ("concat", "sum", "one_head")}
@@ -186,8 +196,8 @@ def test_a_study_of_sizes_is_trained_compared_and_repeated(tmp_path):
     done = call_cli(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = json.loads(call_cli("compare", "s", "--format", "json", cwd=tmp_path).stdout)["rows"]
-    pairs = [(row["d_model"], row["heads"]) for row in rows if row["baseline"] and row["family"] == "planned"]
-    assert sorted(pairs) == [(80, 5), (128, 8)]
+    pairs = [(row["model"], row["heads"]) for row in rows if row["baseline"] and row["family"] == "planned"]
+    assert sorted(pairs) == [("r2", 5), ("r4", 8)]
     assert "sum model=rung/r4" in call_cli("compare", "s", cwd=tmp_path).stdout
     (repeated,) = commands(read(tmp_path / "runs" / "studies" / "s"))
     planned = call_cli(*shlex.split(repeated)[1:], "--dry-run", cwd=tmp_path)

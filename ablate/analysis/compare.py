@@ -19,6 +19,7 @@ from ablate.analysis.contrasts import (
     same_classes,
     tuned_columns,
     unplanned,
+    usual_baseline,
     why_nothing,
 )
 from ablate.analysis.finding import Finding
@@ -27,12 +28,14 @@ from ablate.analysis.looks import stand
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of, settled
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, project, settings_of
+from ablate.analysis.within import as_variants, crossed, halves, is_crossed
+from ablate.analysis.within import rows as rows_of_differences
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Note, counted
 from ablate.store.columns import RESULTS, Status
-from ablate.store.frames import reported, select
+from ablate.store.frames import column_of, reported, select
 from ablate.store.record import NO_STUDY, StudyRecord
 
 POWER = 0.8
@@ -146,6 +149,10 @@ def compare(
     several = {*variants.table["fusion"]} > {STANDARD_FUSION}
     baseline = question.baseline or ({"fusion": STANDARD_FUSION} if several else None)
     contrasts, missing = _contrasts(variants, question, baseline, records, chosen, every)
+    if not (contrasts or baseline) and (baseline := usual_baseline(variants)):
+        contrasts = unplanned(variants, baseline, [])
+    if question.within:
+        contrasts = crossed(variants, contrasts, column_of(question.within, variants.columns, "--within"))
     waiting = _waiting(every, records)
     before = _unplanned_before(every, question, baseline, variants)
     judged = _judged(variants, contrasts, records, margin, before)
@@ -156,14 +163,18 @@ def compare(
     arms = {run_id: name for record in records for run_id, name in record.arm_of.items()}
     of_run = {c: arms[run] for c, ids in enumerate(variants.run_ids) for run in ids if run in arms}
     called = [replace(one, arm=of_run.get(c, "")) for c, one in enumerate(variants.each)]
-    each = dict(zip(names, called, strict=True))
+    each, summary = dict(zip(names, called, strict=True)), counted_ones.best_first()
+    if apart := _differences(judged, findings):
+        rows_apart = rows_of_differences(apart, summary)
+        each = {**({} if question.within else each), **{name: side for name, (side, _) in apart.items()}}
+        summary = rows_apart if question.within else pd.concat([summary, rows_apart], ignore_index=True)
     findings = [
         replace(one, variant=each[one.variant.name], baseline=each[one.baseline.name]) for one in findings
     ]
     comparison = Comparison(
         rows=chosen,
         variants=each,
-        summary=counted_ones.best_first(),
+        summary=summary,
         findings=findings,
         metric=metric,
         higher_is_better=variants.higher_is_better,
@@ -418,6 +429,7 @@ def _findings(
     findings, more_seeds = [], _more_seeds(variants, cases, verdicts, margin) if not waiting else {}
     for at, (one, differs, same) in enumerate(zip(cases, apart, alike, strict=True)):
         contrast, (verdict, why), p = one.contrast, verdicts[at], one.number("p")
+        variant, baseline = as_variants(variants, contrast)
         is_tested = p == p and bool(verdict)
         of = {
             above: [np.isfinite(v).sum() for w, v in one.sides if (w > 0) == above] for above in (True, False)
@@ -426,8 +438,8 @@ def _findings(
         findings.append(
             Finding(
                 name=contrast.name,
-                variant=variants.each[contrast.variant],
-                baseline=variants.each[contrast.baseline],
+                variant=variant,
+                baseline=baseline,
                 study=contrast.record.name if contrast.record else "",
                 metric=variants.metric,
                 margin=margin,
@@ -451,6 +463,19 @@ def _findings(
             )
         )
     return findings
+
+
+def _differences(
+    cases: Sequence[_Case], findings: Sequence[Finding]
+) -> dict[str, tuple[Variant, stats.Array]]:
+    """The differences of contrasts of contrasts, each by its name with what stands for it, and its values."""
+    found = dict[str, tuple[Variant, stats.Array]]()
+    for case, one in zip(cases, findings, strict=True):
+        if is_crossed(case.contrast):
+            for side, of, sign in zip(one.both, halves(case.sides), (1, -1), strict=True):
+                values = sign * np.sum([weight * values for weight, values in of], 0)
+                found[side.name] = side, np.where(np.isfinite(one.differences), values, np.nan)
+    return found
 
 
 def _more_seeds(

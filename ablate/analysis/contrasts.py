@@ -11,6 +11,8 @@ import pandas as pd
 
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import Settings, Variants
+from ablate.compose.keys import sections
+from ablate.config.conditions import column_for
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, as_level, as_override
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, standard_hidden
@@ -25,6 +27,7 @@ MATCH = ("match",)
 USUAL = {STANDARD_FUSION, STANDARD_SCORES, "auto", "none", "true"}
 TRIED = 100  # variants at most, two by two, for a baseline to propose
 # Columns that, besides attention, determine which functions a model can represent; and columns that do not.
+OF_PRESET = config_about("model")
 OF_THE_MODEL, OF_TRAINING = config_about("model", "text"), config_about("training")
 
 
@@ -167,6 +170,7 @@ def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
     these bring."""
     following = {*WIDTHS}
     for column in columns:
+        following |= {*OF_PRESET} if column == "model" else set()
         following |= {*column_named(column).brings, *variants.options.get(column, ())}
     return following
 
@@ -176,6 +180,20 @@ def tuned_columns(variants: Variants) -> list[str]:
     value."""
     keys = {*variants.known("tuned")} - {""}
     return sorted({column_of(key, variants.columns, "tune") for key in keys})
+
+
+def usual_baseline(variants: Variants) -> dict[str, str] | None:
+    """The baseline where nobody names one: that with the default of the first key that varies, if a variant
+    has it. None of another program."""
+    names = [(key.name, key.default) for section in reversed(sections()) for key in section.keys]
+    defaults = {column_for(name): as_level(default) for name, default in names}  # the first section counts
+    free = tuned_columns(variants)
+    for column in () if variants.is_foreign else variants.columns:
+        levels, usual = {*variants.table[column]}, defaults.get(column)
+        is_varied = usual in levels and len(levels) > 1 and column not in (*free, *WIDTHS)
+        if is_varied and pair_up(variants, {column: str(usual)}, free=free):
+            return {column: str(usual)}
+    return None
 
 
 def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:

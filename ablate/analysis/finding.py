@@ -76,13 +76,13 @@ class Finding:
     @property
     def shared(self) -> list[str]:
         """The columns in which both have the same level, as far as there is one."""
-        apart = self.variant.differing(self.baseline)
+        apart = [*self.variant.difference, *self.variant.differing(self.baseline)]
         return [column for column, level in self.variant.levels.items() if level and column not in apart]
 
     def sides(self, terms: Mapping[str, str] | None = None) -> tuple[str, str]:
         """What tells the variant from its baseline, and the other way round. terms: words for levels, unless
         they would call both the same."""
-        apart = self.variant.differing(self.baseline)
+        apart = [*self.variant.difference, *self.variant.differing(self.baseline)]
         one, other = (side.label(apart, terms=terms or {}) for side in (self.variant, self.baseline))
         return (one, other) if one != other or not terms else self.sides()
 

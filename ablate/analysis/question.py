@@ -30,7 +30,8 @@ class Question:
     """Which rows are compared (where), by which metric and margin, grouped into which variants (by), with
     which of them (baseline), and what pairs their runs (pair_by). What is None or empty is left to the
     studies and to the rows.
-    higher_is_better: of a metric that ablate does not know. mixed: allow sides of different programs."""
+    higher_is_better: of a metric that ablate does not know. mixed: allow sides of different programs. within:
+    a column between whose levels differences are compared. shown: columns that names have in any case."""
 
     metric: str | None = None
     by: Sequence[str] = ()
@@ -40,6 +41,8 @@ class Question:
     margin: float | None = None
     higher_is_better: bool | None = None
     mixed: bool = False
+    within: str = ""
+    shown: Sequence[str] = ()
 
 
 NOTHING_ASKED = Question()

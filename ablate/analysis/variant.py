@@ -24,11 +24,13 @@ BY_ITSELF = ("fusion",)  # a level of these columns needs no column beside it
 @dataclass(frozen=True, eq=False)
 class Variant:
     """levels: of each column that tells variants apart, as text, in the order of a comparison. arm: its name
-    in a tuned study; empty if it has none. kind: what its names begin with, if no model was trained."""
+    in a tuned study; empty if it has none. kind: what its names begin with, if no model was trained.
+    difference: of a difference that stands like a variant, the columns in which its two sides differ."""
 
     levels: Mapping[str, str]
     arm: str = ""
     kind: str = ""
+    difference: Collection[str] = ()
 
     @cached_property
     def name(self) -> str:
@@ -100,11 +102,11 @@ def varying(variants: Iterable[Variant]) -> list[str]:
     return [column for column in each[0] if len({levels.get(column) for levels in each}) > 1] if each else []
 
 
-def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
-    """The columns needed to tell the variants apart: always FACTORS, if they are known, and no column that
+def distinguishing(table: pd.DataFrame, columns: Sequence[str], asked: Collection[str] = ()) -> list[str]:
+    """The columns needed to tell the variants apart: always FACTORS and `asked`, if known, and no column that
     follows from the others, such as key_width from heads. Widths are dropped first, since they usually
     follow. A tuned value differs from arm to arm, so it tells no arms apart, only variants of one arm."""
-    factors = [column for column in columns if column in FACTORS and table[column].ne("").any()]
+    factors = [one for one in columns if one in (*FACTORS, *asked) and table[one].ne("").any()]
     kept = [column for column in columns if column in factors or table[column].nunique(dropna=False) > 1]
     of_tuned = {column_for(str(key)) for key in table["tuned"]} if "tuned" in table else set()
     tuned = [column for column in kept if column in of_tuned]

@@ -19,9 +19,10 @@ import pandas as pd
 from ablate.analysis.question import NOTHING_ASKED, Question, metrics_of
 from ablate.analysis.stats import Array, moments
 from ablate.analysis.variant import Variant, distinguishing, variants_of
+from ablate.config.conditions import key_in
 from ablate.config.rules import ConfigError, as_text, did_you_mean
 from ablate.config.schema import PARTS
-from ablate.phrases import counted, joined, option
+from ablate.phrases import counted, joined, lines_if, option
 from ablate.store.columns import (
     COLUMNS,
     CONFIG_COLUMNS,
@@ -178,7 +179,12 @@ def project(
         for name, keys in (("--by", question.by), ("--pair-by", question.pair_by))
     )
     apart = OF_EVALUATION if column_named(metric).by_evaluation else ()
-    settings = by if foreign and by else [*setting_columns(rows), *apart, *by]
+    shown, own = (  # what is asked for by name, as a preset of the model, has columns like any setting
+        [key for name in names if (key := key_in(name, [*map(str, rows.columns)]))]
+        for names in ([*filter(None, [question.within]), *question.shown], [*(question.baseline or {})])
+    )
+    shown += lines_if(not (foreign or by or shown) and rows["model"].nunique() > 1, "model")
+    settings = [*(by if foreign and by else [*setting_columns(rows), *apart, *by]), *shown, *own]
     settings = [key for key in dict.fromkeys(settings) if key != metric]
     trained, items, sampled = _units(rows, pair_by)
     keyed = rows.assign(
@@ -232,7 +238,9 @@ def project(
         metric=metric,
         higher_is_better=better,
         columns=settings,
-        shown=by or distinguishing(table, settings) or settings[:1],
+        shown=[*dict.fromkeys([*by, *shown])]
+        if by
+        else distinguishing(table, settings, shown) or settings[:1],
         options=_options(rows),
         table=table,
         values=values[kept],

@@ -49,6 +49,10 @@ def compare(
     baseline: BaselineOption = None,
     where: WhereOption = None,
     margin: MarginOption = None,
+    within: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Is a difference the same at each two levels of this key?"),
+    ] = None,
     why: Annotated[
         bool,
         typer.Option("--why", help="Show all comparisons, with corrections and notes."),
@@ -97,6 +101,8 @@ def compare(
         margin=margin,
         higher_is_better=higher_is_better,
         mixed=mixed,
+        within=within or "",
+        shown=[key.strip() for key in (pivot or "").split(",") if key.strip()],
     )
     result, records = compare(results.rows, question, results.records), results.records
     table, steps, asked = result.table, None, list[str]()  # lines on what an option adds

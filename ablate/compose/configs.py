@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from ablate.compose.keys import configs_dir
 from ablate.config.rules import ConfigError
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
-
-PACKAGE = Path(__file__).parent.parent
-
-
-def configs_dir() -> Path:
-    """configs/ inside the installed package, or beside it in a checkout."""
-    return PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
 
 
 def own_configs(directory: str) -> Path:

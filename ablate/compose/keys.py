@@ -11,7 +11,6 @@ from pathlib import Path
 
 import yaml
 
-from ablate.compose.configs import configs_dir
 from ablate.config.rules import ConfigError, line_on
 
 PRESETS = ("model", "train")  # groups whose choices all have the same keys
@@ -40,6 +39,7 @@ NAMED_ELSEWHERE = {
     "corpus.bpe_vocab": "vocab_size",
 }
 ELSEWHERE = {name: key for key, names in NAMED_ELSEWHERE.items() for name in names.split()}
+PACKAGE = Path(__file__).parent.parent
 COMMENT = re.compile(r"[ \t]*:?[ \t]*# (.*)")
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one takes a tenth of the other's time
 
@@ -93,6 +93,11 @@ def _nearest(prefix: str, names: Sequence[str]) -> str:
     if near := near or difflib.get_close_matches(prefix, names, n=3):
         return f"did you mean {', '.join(near[:3])}?"
     return f"they begin with {', '.join(sorted({re.split('[./=]', name)[0] for name in names if name}))}"
+
+
+def configs_dir() -> Path:
+    """configs/ inside the installed package, or beside it in a checkout."""
+    return PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
 
 
 @functools.cache

@@ -24,17 +24,20 @@ class Contrast:
     baseline: the keys that vary, each with its one value, which may be a list. variants: what the variants
     have, any of these; empty for all others. where: what both have. A list in these two means any of its
     values, as in every condition that is a mapping. arms: a sum of arms by their names in place of all that,
-    as `sum - concat` or `0.5*sum + 0.5*mean - concat`.
+    as `sum - concat` or `0.5*sum + 0.5*mean - concat`. within: a factor, between each two of whose levels
+    such differences are compared, in place of the differences themselves.
     """
 
     baseline: Mapping[str, Any] = field(default_factory=dict)
     variants: list[Mapping[str, Any]] = field(default_factory=list)
     where: Mapping[str, Any] = field(default_factory=dict)
     arms: str = ""
+    within: str = ""
 
     def __str__(self) -> str:
-        return self.arms or spelled(self.is_baseline) + (
-            f" where {spelled(self.where)}" if self.where else ""
+        where = f" where {spelled(self.where)}" if self.where else ""
+        return (self.arms or spelled(self.is_baseline) + where) + (
+            f" within {self.within}" * bool(self.within)
         )
 
     @property
@@ -65,12 +68,15 @@ class AContrast(Rule):
     these are mappings themselves; or the names of two arms, as `sum - concat`."""
 
     def read(self, value: Any, path: str) -> dict[str, Any]:
-        arms = value.get("arms") if isinstance(value, Mapping) and [*value] == ["arms"] else value
-        if isinstance(arms, str) and _terms(arms):
-            return {"arms": " ".join(arms.split())}
+        within = value.get("within", "") if isinstance(value, Mapping) else ""
+        by_arms = isinstance(value, Mapping) and {*value} - {"within"} == {"arms"}
+        arms = value["arms"] if by_arms else value
+        if isinstance(arms, str) and _terms(arms) and isinstance(within, str):
+            return {"arms": " ".join(arms.split()), "within": within}
         if (
             not (isinstance(value, Mapping) and value.get("baseline", {}) != {})
-            or not value.keys() <= {"vary", "baseline", "variants", "where"}
+            or not value.keys() <= {"vary", "baseline", "variants", "where", "within"}
+            or not isinstance(within, str)
             or not isinstance(value.get("where", {}), Mapping)
             or not isinstance(value.get("variants", []), list)
         ):
@@ -86,6 +92,7 @@ class AContrast(Rule):
             "baseline": baseline if isinstance(baseline, Mapping) else {vary: baseline},
             "variants": [one if isinstance(one, Mapping) else {vary: [one]} for one in variants],
             "where": value.get("where", {}),
+            "within": within,
         }
 
 

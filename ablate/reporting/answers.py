@@ -66,7 +66,7 @@ def answer(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequen
     lead += lines_if(others, f"{capital(counted(others, 'more comparison'))} in --why, exploratory.")
     units = units_in_words(tested, comparison.items)
     trust = " ".join([f"{units}, {confidence(tested)}.", *lead])
-    short = _short(tested, terms) if len(tested) > 1 else sentence(tested[0], terms, long=False)
+    short = _short(tested, terms) if len(tested) > 1 else sentence(tested[0], terms, apart[0], long=False)
     short = f"{where.partition(' (')[0]}: {short}" if where else capital(short)
     return Answer(
         health,
@@ -140,13 +140,24 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
         end = ", ".join(filter(None, (apart, size)))
         return f"{first}{'' if against else f' against {second}'}{f' ({end})' if end else ''}"
 
-    groups = []
-    for verdict in stats.VERDICTS:
-        if of := [one for one in tested if one.verdict == verdict]:
-            of = sorted(of, key=lambda one: -abs(one.diff)) if verdict in DIFFERS else of
-            more = lines_if(len(of) > MOST, f"{len(of) - MOST} more")
-            groups.append(f"{verdict}: {joined([*map(named, of[:MOST]), *more])}")
-    return f"{against}{'; '.join(groups)}"
+    if tested[0].higher_is_better is None or len(tested) <= 2:
+        groups = [f"{of[0].verdict}: {joined([*map(named, of)])}" for of in _by_verdict(tested)]
+        return f"{against}{'; '.join(groups)}"
+    alone = [one for one in tested if not one.variant.difference] or tested
+    worst, *_, best = sorted(alone, key=lambda one: one.diff, reverse=not tested[0].higher_is_better)
+    counts = joined([f"{len(of)} {of[0].verdict}" for of in _by_verdict(tested)])
+    ends = ((name, named(one), one.verdict) for name, one in (("best", best), ("worst", worst)))
+    return (
+        f"{against}{'; '.join(f'{name} is {called}, {verdict}' for name, called, verdict in ends)}; {counts}"
+    )
+
+
+def _by_verdict(tested: Sequence[Finding]) -> list[list[Finding]]:
+    """The contrasts of each verdict that any has, those that differ by their sizes."""
+    groups = ([one for one in tested if one.verdict == verdict] for verdict in stats.VERDICTS)
+    return [
+        sorted(of, key=lambda one: -abs(one.diff)) if of[0].verdict in DIFFERS else of for of in groups if of
+    ]
 
 
 def _robust(tested: Sequence[Finding], terms: Terms) -> str:

@@ -78,7 +78,7 @@ def names(comparison: Comparison, variants: pd.Series, tuned: str = "") -> list[
     """What variants are called here: by their arms, else without what all of them share; a fusion is named by
     itself."""
     of = [comparison.variants[name].without(tuned) for name in variants]
-    columns = varying(of) or [*of[0].levels][:1]
+    columns = [*varying(of), *of[0].difference] or [*of[0].levels][:1]
     called = [one.title(columns) for one in of]
     return called if len({*called}) == variants.nunique() else [one.name for one in of]
 

@@ -19,14 +19,16 @@ from ablate.config.rules import ConfigError, did_you_mean
 from ablate.store.columns import column_named
 from ablate.store.record import Decided, PlannedContrast, PlannedLooks, Side
 
+Sides = Sequence[tuple[float, Overrides]]  # arms with their weights
+
 
 @dataclass(frozen=True)
 class ArmContrast:
-    """sides: arms with their weights. declared: what the YAML calls it. equal: whether its arms are one
+    """declared: what the YAML calls it. equal: whether its arms are one
     function by construction."""
 
     name: str
-    sides: Sequence[tuple[float, Overrides]]
+    sides: Sides
     declared: str = ""
     equal: bool = False
 
@@ -155,30 +157,44 @@ def contrasts_of(
     says where, the arms by name. names: of all arms. free: columns in which an arm may differ from its
     baseline. Raises ConfigError for a contrast that can't be.
     """
-    found = dict[str, tuple[Sequence[tuple[float, Overrides]], str]]()
+    found = dict[str, tuple[Sides, str]]()
     for one in declared:
-        if one.arms:
-            for where, by_name in named.items():
-                sides = [(weight, _arm(name, one, by_name)) for weight, name in one.terms]
-                if all(arm in arms for _, arm in sides):
-                    if len({arms[arm] for _, arm in sides}) < len(sides):
-                        raise ConfigError(f"study.primary: {one}: both arms are the same; name another one")
-                    found[f"{one}{where}"] = (sides, str(one))
-            continue
+        of_one = dict[str, Sides]()
+        for where, by_name in named.items() if one.arms else ():
+            sides = [(weight, _arm(name, one, by_name)) for weight, name in one.terms]
+            if all(arm in arms for _, arm in sides):
+                if len({arms[arm] for _, arm in sides}) < len(sides):
+                    raise ConfigError(f"study.primary: {one}: both arms are the same; name another one")
+                of_one[f"{one.arms}{where}"] = sides
         at = {place: arm for arm, place in reversed([*arms.items()])}
         try:
-            pairs = declared_pairs(variants, one, free=free)
+            pairs = [] if one.arms else declared_pairs(variants, one, free=free)
         except ConfigError as error:
             raise ConfigError(f"study.primary: {error}") from error
         for v, b in pairs:
-            sides = [(1.0, at[v]), (-1.0, at[b])]
-            found.setdefault(f"{names[at[v]]} - {names[at[b]]}", (sides, str(one)))
+            of_one[f"{names[at[v]]} - {names[at[b]]}"] = [(1.0, at[v]), (-1.0, at[b])]
+        for name, sides in (_within(one.within, of_one) if one.within else of_one).items():
+            found.setdefault(name, (sides, str(one)))
     pairs = [(arms[sides[0][1]], arms[sides[-1][1]]) for sides, _ in found.values()]
     equal = equal_variants(variants, pairs)
     return [
         ArmContrast(name, sides, one, same is not None and len(sides) == 2)
         for (name, (sides, one)), same in zip(found.items(), equal, strict=True)
     ]
+
+
+def _within(key: str, contrasts: Mapping[str, Sides]) -> dict[str, Sides]:
+    """Of contrasts that differ in nothing but the level of this factor, the one between each two levels."""
+    alike = dict[object, list[tuple[str, Sides]]]()
+    for name, sides in contrasts.items():
+        level = [{of for of in arm if of.startswith(f"{key}=")} for _, arm in sides]
+        if level[0] and all(of == level[0] for of in level):
+            alike.setdefault(name.replace(min(level[0]), ""), []).append((name, sides))
+    return {
+        f"({high}) - ({low})": [*above, *((-weight, arm) for weight, arm in below)]
+        for several in alike.values()
+        for (low, below), (high, above) in itertools.combinations(several, 2)
+    }
 
 
 def _arm(name: str, contrast: Contrast, arms: Mapping[str, Any]) -> Overrides:

@@ -1,5 +1,6 @@
 """What may be said of Hydra: a few keys, by name, whatever they resolve to, at every level."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ablate.compose import private
 from ablate.compose.sweep import Sweep, compose
 from ablate.config.rules import ConfigError
 from benchmarks.odd.configs import CANARY
@@ -45,7 +47,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, ...], str]] = [
             config({"hydra_logging": logs("""${oc.create:"{'()':'os.mkdir','path':'made'}"}""")}),
             PRIMARY,
         ),
-        f"hydra.hydra_logging.root.handlers=[x]: {NOTHING}",
+        "hydra.hydra_logging",  # by its key, or since it can't be resolved
     ),
     (
         *("own", config({"searchpath": ["pkg://canary"]}), PRIMARY),
@@ -107,7 +109,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, ...], str]] = [
     ),
 ]
 TYPED = {
-    "hydra/job_logging=default": "hydra.job_logging.formatters.simple.format=",
+    "hydra/job_logging=default": "hydra.job_logging",  # by its key, or since it can't be resolved
     "hydra/launcher=null": "hydra/launcher=null: name one of configs/hydra/launcher: auto, pool",
     "-m hydra/launcher=basic +hydra.launcher.x={_target_:os.mkdir}": "hydra.launcher.x._target_=os.mkdir: it",
     "~hydra.job_logging": "~hydra.job_logging: keys can't be removed",
@@ -219,3 +221,24 @@ def test_plugins_of_hydras_in_the_working_directory_are_not_imported(here):
     command = [sys.executable, "-m", "ablate", "run", "--cfg", "job", "-p", "heads"]
     assert subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout == "4\n"
     assert not [*here.rglob("RAN")]
+
+
+# --- Hydra itself ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, parts",
+    [
+        ("Callbacks", ()),
+        ("ConfigLoaderImpl", ("config_search_path", "load_configuration", "_load_single_config")),
+        ("ConfigRepository", ("load_config", "initialize_sources")),
+        ("FileConfigSource", ("is_config", "load_config", "_normalize_file_name", "_get_header_dict")),
+        ("Hydra", ("compose_config", "get_help", "show_cfg", "show_info", "get_sanitized_cfg")),
+        ("create_config_search_path", ("search_path_dir",)),
+    ],
+)
+def test_what_is_private_in_hydra_is_where_ablate_looks_for_it(name, parts):
+    thing = getattr(private, name)
+    assert name in private.__all__ and len(private.__all__) == 6
+    found = {*dir(thing), *inspect.signature(thing).parameters}
+    assert {*parts} <= found, f"{name} of {thing.__module__} lacks {sorted({*parts} - found)} in this Hydra"

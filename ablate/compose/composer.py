@@ -13,6 +13,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType, RangeSweep
 from hydra.errors import MissingConfigException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -199,7 +200,10 @@ class Composer:
         """Hydra's config for these overrides, as plain values."""
         if self._is_whole and not overrides:
             return plain(self._config)
-        return plain(self._loader.load_sweep_config(self._config, list(overrides)))
+        of_command = self._config.hydra  # its settings, which hold for every run
+        words = [*of_command.overrides.hydra, *overrides]
+        config_name = of_command.job.config_name
+        return plain(self._loader.load_configuration(config_name, words, run_mode=RunMode.RUN))
 
     def _is_value(self, override: Override) -> bool:
         """Whether the override sets one key, rather than choosing from a group."""

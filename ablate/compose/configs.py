@@ -74,8 +74,7 @@ def offer(kind: str, name: str, defaults: Mapping[str, Any]) -> None:
 
 def loader() -> "ConfigLoader":
     """A loader of ablate's own configs, independent of Hydra's global state."""
-    from hydra._internal.config_loader_impl import ConfigLoaderImpl
-    from hydra._internal.utils import create_config_search_path
+    from ablate.compose.private import ConfigLoaderImpl, create_config_search_path
 
     return ConfigLoaderImpl(create_config_search_path(str(configs_dir())))
 

@@ -9,10 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository, IConfigRepository
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
-from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -21,10 +17,11 @@ from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.launcher import Launcher
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf._impl import _resolve_container_value
+from omegaconf.errors import OmegaConfBaseException
 
 from ablate.compose.configs import configs_dir, loader
 from ablate.compose.launchers import TARGET
+from ablate.compose.private import ConfigLoaderImpl, ConfigRepository, FileConfigSource
 from ablate.compose.refusals import LAUNCHER, REFUSALS, explain
 from ablate.compose.texts import restore
 from ablate.config.read import PRESETS, of_a_group, require_keys
@@ -90,21 +87,23 @@ class Repository(ConfigRepository):
         return result
 
     def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
-        self.sources, find = [], SourcesRegistry.instance().resolve
         for one in config_search_path.get_path():
-            path, is_given = (one.path or "").removeprefix("file://"), one.path not in self._first
-            if is_given and not Path(path).is_dir():
+            path = (one.path or "").removeprefix("file://")
+            if one.path not in self._first and not Path(path).is_dir():
                 file = "" if "command-line" in str(one.provider) else f"{self._primary}: "
                 raise ConfigError(f"{file}hydra.searchpath: {path}: there is no such directory; correct it")
-            source = OwnConfigSource if is_given or "://" not in path else find(self._get_scheme(path))
-            self.sources.append(source(one.provider or "", path))
+        super().initialize_sources(config_search_path)
+        self.sources = [
+            OwnConfigSource(source.provider, source.path) if source.scheme() == "file" else source
+            for source in self.sources
+        ]
 
 
 class Loader(ConfigLoaderImpl):
     """Hydra's loader of configs, which refuses what must not be said of Hydra."""
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
-        self.config_search_path = config_search_path
+        super().__init__(config_search_path)
         self.repository = Repository(config_search_path)
 
     def load_configuration(self, config_name: Any, overrides: Any, *more: Any, **named: Any) -> DictConfig:
@@ -120,7 +119,7 @@ class Loader(ConfigLoaderImpl):
             self._judge(config.hydra, overrides)
         return config
 
-    def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
+    def _load_single_config(self, default: ResultDefault, repo: Any) -> ConfigResult:
         result = super()._load_single_config(default, repo)
         if "://" not in result.path and configs_dir().resolve() not in Path(result.path).resolve().parents:
             self._foreign.append(result)
@@ -129,8 +128,14 @@ class Loader(ConfigLoaderImpl):
     def _judge(self, hydra: DictConfig, overrides: Sequence[str]) -> None:
         """Resolve the settings, so that what is judged is what holds. Raises ConfigError for one that must
         not be set. Those of the sweeper stay: their values are of each run, and ablate reads them itself."""
-        for key in (key for key in hydra if key != "sweeper"):
-            _resolve_container_value(hydra, key)
+        for key in (str(key) for key in hydra if key != "sweeper" and not OmegaConf.is_missing(hydra, key)):
+            try:
+                if OmegaConf.is_interpolation(hydra, key):
+                    hydra[key] = hydra[key]
+                if OmegaConf.is_config(hydra[key]):
+                    OmegaConf.resolve(hydra[key])
+            except OmegaConfBaseException as error:
+                raise ConfigError(f"{self._file(f'hydra.{key}')}hydra.{key}: {explain(error, [])}") from error
         given: Any = OmegaConf.to_container(hydra)
         chosen, launcher = given["runtime"]["choices"].get("hydra/launcher"), given["launcher"]
         usual = dict(_leaves(OmegaConf.to_container(_usual(str(chosen)), resolve=True), "hydra"))

@@ -9,13 +9,11 @@ import itertools
 import os
 import re
 import shlex
-import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
-from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException
@@ -62,13 +60,9 @@ ANSWERS = {
 
 
 def parse(args: Sequence[str]) -> argparse.Namespace:
-    """Hydra's options and the overrides, read by Hydra's own parser. Raises ConfigError."""
+    """Hydra's options and the overrides. Raises ConfigError."""
     parsed = hydra_parser().parse_intermixed_args([*args])  # `run fusion=sum -m heads=1,2` as well
     parsed.typed, parsed.overrides = parsed.overrides, [*map(as_written, parsed.overrides)]
-    if parsed.experimental_rerun is not None:
-        raise ConfigError("--experimental-rerun: it runs code from a file; use the overrides of that run")
-    if parsed.shell_completion:
-        raise ConfigError("--shell-completion: ablate has its own; see ablate --install-completion")
     if len(modes := _mode(parsed)) > 1:
         raise ConfigError(f"{' '.join(modes)}: use one of them")
     for option in ("resolve", "package"):
@@ -78,11 +72,6 @@ def parse(args: Sequence[str]) -> argparse.Namespace:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Python 3.14 checks the help of each option; in Hydra 1.3 one is no string."""
-
-    def _check_help(self, action: argparse.Action) -> None:
-        pass
-
     def error(self, message: str) -> NoReturn:
         option = re.search(r"arguments: (--?[\w.-]+)", message)
         if line := line_on(f"run {option[1]}") if option else "":
@@ -95,10 +84,25 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
 
 
+SHOWN = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+
+
 def hydra_parser() -> argparse.ArgumentParser:
-    """Hydra's own parser, with our class in place of argparse's."""
-    ours = types.SimpleNamespace(**{**vars(argparse), "ArgumentParser": _Parser})
-    return types.FunctionType(get_args_parser.__code__, {**get_args_parser.__globals__, "argparse": ours})()
+    """Hydra's options, of which ablate takes those that compose and show configs."""
+    parser = _Parser(add_help=False, description="ablate run")
+    add, flag = parser.add_argument, {"action": "store_true"}
+    add("overrides", nargs="*", help="KEY=VALUE, a dot between the parts of a key")
+    add("--multirun", "-m", help="a run of each combination of values", **flag)
+    add("--run", "-r", help="one run", **flag)
+    add("--config-name", "-cn", help="a config of your own, in place of config.yaml")
+    add("--config-dir", "-cd", help="a further directory of configs")
+    add("--config-path", "-cp", help="a directory of configs in place of ablate's")
+    add("--cfg", "-c", choices=("job", "hydra", "all"), help="show the config, and run nothing")
+    add("--package", "-p", help="the part of it to show")
+    add("--resolve", help="with what it refers to resolved", **flag)
+    add("--info", "-i", nargs="?", const="all", choices=SHOWN, help="show how the config is composed")
+    add("--hydra-help", help="show this", **flag)
+    return parser
 
 
 def chooses_a_study(overrides: Sequence[str]) -> bool:

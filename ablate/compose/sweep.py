@@ -15,9 +15,6 @@ from typing import Any, ClassVar
 
 import hydra
 from hydra import version
-from hydra._internal.callbacks import Callbacks
-from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.types import Override
@@ -33,6 +30,7 @@ from ablate.compose.composer import Composer, Overrides, to_run_config
 from ablate.compose.configs import configs_dir, offered, own_configs
 from ablate.compose.launchers import KEY, TARGET, Pool
 from ablate.compose.loading import Loader
+from ablate.compose.private import Callbacks, Hydra, create_config_search_path
 from ablate.compose.refusals import (
     check_overrides,
     chooses_a_study,

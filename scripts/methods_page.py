@@ -11,7 +11,6 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -23,7 +22,7 @@ from ablate.model.costs import attention_params, flops_per_token, total_params  
 from ablate.model.spec import ModelSpec  # noqa: E402
 from ablate.verify.identities import IDENTITIES  # noqa: E402
 from scripts.markdown import filled, plain, prose, said  # noqa: E402
-from scripts.settings import alike, class_of, spec  # noqa: E402
+from scripts.settings import class_of, spec  # noqa: E402
 
 PAGE, COSTS = ROOT / "docs" / "methods.md", ROOT / "docs" / "methods.csv"
 SAME = "so both can learn the same functions."
@@ -45,11 +44,6 @@ SETTINGS = (  # of keys
     *("key_width=64", "value_width=wide", "scale=outside", "scale=both", "scale=none"),
     *("out_proj=false", "out_rank=16", "out_rank=32"),
 )
-SPECIAL = (
-    "fusion=grouped fusion.groups=1",
-    "fusion=grouped fusion.groups=4",
-    "fusion=exclusive fusion.drop=0",
-)
 EQUATIONS = {one.name: one.equation for one in IDENTITIES}
 BACKBONES = (
     *("model.position=learned", "model.position=rope", "model.position=none", "model.norm=layer"),
@@ -61,7 +55,6 @@ def page() -> str:
     """The page as Markdown."""
     parts = {kind: "\n\n".join(_methods(kind)) for kind in KINDS}
     parts |= {"sharing": prose(re.split(r"See:\s", said(attention))[1])}
-    parts |= {"pattern": _pattern(), "classes": "\n".join(_rows())}
     return Path(__file__).with_suffix(".md").read_text(encoding="utf-8").format(**parts)
 
 
@@ -117,28 +110,6 @@ def _cost(settings: str) -> Iterator[str]:
 
 def _of_attention(cost: Callable[[ModelSpec], int], settings: str) -> int:
     return cost(spec(settings)) // spec(settings).layers
-
-
-@cache
-def _same() -> dict[str, list[str]]:
-    """The settings of each class that has several."""
-    return alike([settings for settings in (*SETTINGS, *SPECIAL) if settings != "out_proj=false"])  # concat's
-
-
-def _rows() -> Iterator[str]:
-    for number, (of, several) in enumerate(_same().items(), 1):
-        settings = ", ".join(f"`{settings}`" for settings in several)
-        yield filled(f"{number}. {settings}: `{_shown(of)}`")
-
-
-def _pattern() -> str:
-    """What the class of the default says of its patterns."""
-    return class_of("").partition(" slots=")[0]
-
-
-def _shown(of: str) -> str:
-    """A class, without the patterns of the default."""
-    return of.removeprefix(f"{_pattern()} ")
 
 
 if __name__ == "__main__":

@@ -82,13 +82,15 @@ def load(path: str | Path | None = None) -> pd.DataFrame:
     One row per run, with the columns of results.csv. Raises ConfigError.
     """
     from ablate.analysis.load import load as load_results
+    from ablate.analysis.own_table import with_types
     from ablate.store.store import Store
 
     results = load_results([] if path is None else [str(path)])
     for line in texts(results.notes):
         warnings.warn(one_line(line), stacklevel=3)
-    results.rows.attrs["target"] = str(Store().root if path is None else path)
-    return results.rows
+    rows = with_types(results.rows)
+    rows.attrs["target"] = str(Store().root if path is None else path)
+    return rows
 
 
 @_reporting
@@ -122,6 +124,8 @@ def compare(
     mixed: bool = False,
     pair_by: Sequence[str] | str = (),
     higher_is_better: bool | None = None,
+    fixed: Mapping[str, Any] | str | None = None,
+    finished: Sequence[str] | str = (),
 ) -> ShownComparison:
     """Compare variants with their baselines over paired seeds, as `ablate compare` does. A notebook shows the
     result as tables; `.table` has every number.
@@ -131,14 +135,15 @@ def compare(
     other columns by which runs pair (pair_by). baseline: {"heads": 1} or "heads=1"; by default fusion=concat.
     where: a condition on the rows, as "heads=4", "heads<=4" or {"heads": [1, 4]}, or several.
     margin: the largest difference that does not matter, in the metric's unit. higher_is_better: of a metric
-    that ablate does not know. Raises ConfigError.
+    that ablate does not know. fixed: the variant whose one value is known, without scatter. finished: words
+    for the status of runs that count, besides finished and its like. Raises ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
     from ablate.analysis.load import read
-    from ablate.analysis.question import ask
+    from ablate.analysis.question import ask, listed
     from ablate.reporting.answers import lines
 
-    results = read(rows, metric)
+    results = read(rows, listed(finished))
     question = ask(
         metric=metric,
         by=by,
@@ -147,6 +152,7 @@ def compare(
         where=where,
         margin=margin,
         higher_is_better=higher_is_better,
+        fixed=fixed,
         mixed=mixed,
     )
     result = compare_rows(results.rows, question, results.records)
@@ -170,6 +176,8 @@ def report(
     mixed: bool = False,
     pair_by: Sequence[str] | str = (),
     higher_is_better: bool | None = None,
+    fixed: Mapping[str, Any] | str | None = None,
+    finished: Sequence[str] | str = (),
 ) -> Path:
     """Write one HTML page about a study, a CSV file of results, or rows, as `ablate report` does; returns its
     path.
@@ -177,7 +185,7 @@ def report(
     out: an HTML file, by default beside the results. charts: a directory for the charts as PNG, SVG and PDF.
     The other arguments are those of compare. Raises ConfigError.
     """
-    from ablate.analysis.question import ask
+    from ablate.analysis.question import ask, listed
     from ablate.reporting.html import write_report
 
     question = ask(
@@ -188,9 +196,10 @@ def report(
         where=where,
         margin=margin,
         higher_is_better=higher_is_better,
+        fixed=fixed,
         mixed=mixed,
     )
-    return write_report(target, question, out=out, charts=charts)
+    return write_report(target, question, finished=listed(finished), out=out, charts=charts)
 
 
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:

@@ -13,11 +13,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Note:
-    """A line on results. kind: a doubt speaks against the answer; what something was taken for is said with
-    every answer. brief: a doubt in a few words, if its text is longer."""
+    """A line on results. kind: a doubt speaks against the answer; what something was taken for, and what was
+    left out of a table of another program, is said with every answer. brief: a doubt in a few words, if its
+    text is longer."""
 
     text: str
-    kind: Literal["remark", "doubt", "taken"] = "remark"
+    kind: Literal["remark", "doubt", "taken", "left out"] = "remark"
     brief: str = ""
 
     @property
@@ -26,7 +27,17 @@ class Note:
 
 
 def texts(notes: Iterable[Note]) -> list[str]:
-    return [note.text for note in notes]
+    """A line each; but what was taken for what makes one line, and what was left out another."""
+    every = [*notes]
+    return [*(note.text for note in every if note.kind in ("remark", "doubt")), *described(every)]
+
+
+def described(notes: Iterable[Note]) -> list[str]:
+    """What was taken for what, and what was left out, in a line each."""
+    by: dict[str, dict[str, None]] = {"taken": {}, "left out": {}}
+    for note in notes:
+        by.get(note.kind, {})[note.text] = None
+    return [f"{kind}: {'; '.join(of)}" for kind, of in by.items() if of]
 
 
 def counted(count: int, noun: str) -> str:

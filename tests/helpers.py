@@ -39,8 +39,8 @@ from omegaconf import DictConfig
 
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import declared_pairs, equal_variants, tuned_columns
+from ablate.analysis.projection import project
 from ablate.analysis.question import Question, ask, direction
-from ablate.analysis.variants import project
 from ablate.cli.app import main
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir, defaults_of

@@ -95,7 +95,7 @@ def test_a_last_line_without_an_end_is_said(table):
     results = load([str(table(TABLE[:-2]))])  # 2.31 is 2.3 now, which nobody can know
     assert results.rows["val_loss"].tolist()[-1] == 2.3
     (line,) = texts(results.notes)
-    assert line == "t.csv: its last line has no end; if it was cut off there, its last value is wrong"
+    assert line == "taken: t.csv: its last line has no end; if it was cut off there, its last value is wrong"
 
 
 def test_a_large_seed_keeps_its_digits_and_a_long_cell_its_length(table):

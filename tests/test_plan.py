@@ -96,7 +96,7 @@ def test_the_primary_contrasts_of_a_study_are_what_is_planned_for():
 def test_one_variant_alone_is_taken_as_unpaired():
     table, lines = seeds_needed(pilot().query("fusion == 'concat'"), difference=0.3)
     assert table["sd"].tolist()[0] == pytest.approx(math.sqrt(2) * math.sqrt(0.05 / 3))
-    assert "no two variants to pair" in lines[1]
+    assert "no two variants to pair" in lines[0]
     table, _ = seeds_needed(pilot().query("fusion == 'concat'"), difference=20 * SD)
     assert table["seeds"].min() == 6  # as compare takes
 

@@ -2,6 +2,7 @@
 arms; those of a command pair each variant with its baseline."""
 
 import itertools
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.stats import Array
+from ablate.analysis.variant import as_pairs
 from ablate.analysis.variants import Settings, Variants
 from ablate.compose.keys import sections
 from ablate.config.conditions import column_for
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, as_level, as_override
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, standard_hidden
-from ablate.phrases import first_few, option
+from ablate.phrases import first_few
 from ablate.store.columns import WIDTHS, column_named, config_about
 from ablate.store.frames import column_of, matching
 from ablate.store.record import StudyRecord
@@ -120,12 +122,11 @@ def pair_up(
     """
     table = variants.table if among is None else variants.table.iloc[list(among)]
     source = f"--baseline {','.join(f'{key}={as_override(value)}' for key, value in baseline.items())}"
-    wanted = {column_of(key, variants.columns, source): as_level(value) for key, value in baseline.items()}
-    is_baseline = _meeting(variants, table, {column: [value] for column, value in wanted.items()})
+    wanted = {column_of(key, variants.columns, source): value for key, value in baseline.items()}
+    is_baseline = _meeting(variants, table, wanted)
     if not is_baseline.any():
-        there = table[[*wanted]].drop_duplicates().to_dict("records")
-        choices = [",".join(f"{column}={level}" for column, level in one.items()) for one in there]
-        raise ConfigError(f"{source}: no such variant; choices: {first_few(sorted(choices), 8)}")
+        there = sorted({as_pairs(levels) for levels in table[[*wanted]].to_dict("records")})
+        raise ConfigError(f"{source}: no such variant; choices: {first_few(there, 8)}")
     varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
     following = (followers(variants, wanted) | {*free}) - wanted.keys()
     if variants.is_foreign:
@@ -205,7 +206,7 @@ def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
         given = {column_of(key, variants.columns, "--baseline"): as_level(v) for key, v in baseline.items()}
         why = f"no two variants differ only in {', '.join(given)}"
     another = _another(variants, given) or _another(variants, {})
-    return why + (f"; try {option('--baseline', another)}" if another else "")
+    return why + (f"; try --baseline {shlex.quote(another)}" if another else "")
 
 
 def _another(variants: Variants, given: Mapping[str, str]) -> str:
@@ -228,8 +229,8 @@ def _another(variants: Variants, given: Mapping[str, str]) -> str:
         values = {column: base[column] for column in columns if base[column] != other[column]}
         follow = (followers(variants, values) | {*MATCH}) - given.keys()
         values = {column: value for column, value in values.items() if column not in follow} or values
-        if given.items() <= values.items() and all(value and "," not in value for value in values.values()):
-            pairing[",".join(f"{key}={value}" for key, value in values.items())] = values
+        if given.items() <= values.items() and all(values.values()):
+            pairing[as_pairs(values)] = values
     nearest = sorted(pairing, key=lambda text: rank(pairing[text]))
     return next((text for text in nearest if pair_up(variants, pairing[text], free=free)), "")
 

@@ -18,10 +18,10 @@ class Finding:
     pairs: how many pair, None where none do (Welch). diff, low, high, sd (of a difference): in the metric's
     unit, NaN if not known. level: of the interval. p: of no difference, by itself; p_adjusted: in its family
     and look. verdict: one of stats.VERDICTS; empty if there is nothing to judge. why: it has none, or is
-    undecided. differs: the columns in which the two differ. same_class: whether both represent the same
-    functions. look, last_look: of a study with looks, the number of seeds at which it stands, and at most.
-    more_seeds: about how many more would decide it. unit: what is counted. differences, on_validation: of
-    each unit.
+    undecided. is_sum: whether more than two variants are in it. differs: the columns in which the two differ.
+    same_class: whether both represent the same functions. look, last_look: of a study with looks, the number
+    of seeds at which it stands, and at most. more_seeds: about how many more would decide it. unit: what is
+    counted. differences, on_validation: of each unit.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Finding:
     last_look: int | None
     more_seeds: int | None
     unit: str
+    is_sum: bool = False
     differences: stats.Array = field(repr=False)
     on_validation: stats.Array | None = field(repr=False)
 
@@ -100,7 +101,7 @@ class Finding:
         what is not decided."""
         if self.pairs is None or not self.is_tested or self.is_undecided:
             return {}
-        others = {"without the farthest seed": stats.without_farthest(self.differences[None])}
+        others = {f"without the farthest {self.unit}": stats.without_farthest(self.differences[None])}
         if self.on_validation is not None:
             others = {"on validation": self.on_validation[None], **others}
         how = {"margin": self.margin, "higher_is_better": self.higher_is_better}

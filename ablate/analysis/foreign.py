@@ -1,77 +1,51 @@
-"""A table from elsewhere, a CSV file or a DataFrame of any origin, brought into the shape of results, once.
+"""A table of any origin, a file or a DataFrame, brought into the shape of results, once.
 
-What was taken and what was left out is said in a line; what can't be read is one line with the name of the
-table, the row, and the way out. It loads no torch.
+Cells of another program keep their spelling; what is compared is read as numbers later (numbers.py). Of rows
+of ablate's own each column has its type. What was taken for what is said. It loads no torch.
 """
 
-import codecs
-import csv
-import gzip
-import io
 import re
-import reprlib
-import zlib
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ablate.config.column import Column
+from ablate.analysis.own_table import of_ours
+from ablate.analysis.table_file import read_cells, require_columns
 from ablate.config.rules import ConfigError, as_text
-from ablate.phrases import Note, counted, first_few, lines_if
-from ablate.store.columns import COLUMNS, FORMULA, RESULTS, SEED_COLUMNS, TABLE, Status, of_role
-from ablate.store.frames import LARGEST, as_kind, as_texts
+from ablate.phrases import Note, first_few, lines_if
+from ablate.store.columns import RESULTS, SEED_COLUMNS, TABLE, Status
+from ablate.store.frames import SEEDS, as_kind, as_texts, spellings
 
-# The encodings that a byte order mark names, as spreadsheets write one.
-MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark is a prefix of it
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
-SEPARATORS = ",;\t"  # the ones that spreadsheets write
-MOST_COLUMNS = 5_000  # of which each takes a millisecond or two
-REQUIRED = ("fusion", "heads", "out_proj", "seed")  # in a row that has one, if the table has the column
-# What other programs call the status of a run: W&B, MLflow, Optuna, Ray, SLURM, and people.
+# What other programs call the status of a run: W&B, MLflow, Optuna, Ray, SLURM, autoresearch, and people.
 WORDS = {
-    Status.DONE: "done finished finish complete completed terminated success successful succeeded ok passed"
-    " keep kept true",
-    Status.RUNNING: "running pending queued scheduled waiting starting started in_progress completing",
-    Status.INTERRUPTED: "interrupted preempted preempting paused",
+    Status.DONE: "done finished finish complete completed terminated success successful succeeded ok okay"
+    " passed pass keep kept discard discarded true",
+    Status.RUNNING: "running pending queued scheduled waiting starting started in_progress completing active",
+    Status.INTERRUPTED: "interrupted preempted preempting paused suspended stopped",
     Status.FAILED: "failed failure fail crashed crash killed error errored aborted cancelled canceled timeout"
-    " timed_out oom out_of_memory node_fail discard discarded rejected pruned false",
-    Status.DIVERGED: "diverged nan",
+    " timed_out oom out_of_memory node_fail rejected pruned false",
+    Status.DIVERGED: "diverged nan inf",
     Status.STALE: "stale",
 }
 STATUS = {word: status for status, words in WORDS.items() for word in words.split()}
-_MARKED = re.compile(f"^'(?={FORMULA.pattern})")  # as tables of ours have them, where people open them
-MISSING = ("", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "null", "NULL", "None", "none", "<NA>", "#N/A", "-")
-_WITH_COMMA = re.compile(r"[+-]?\d*(,\d+)?([eE][+-]?\d+)?")
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
 
 
-def read_table(path: Path, metric: str | None = None) -> tuple[pd.DataFrame, list[Note]]:
-    """The rows of a CSV file, which may be gzipped, and lines on them. metric: as for `as_results`. Raises
-    ConfigError."""
-    text = _decoded(path)
-    header, rows, separator = _split(text, path)
-    if not rows:
-        raise ConfigError(f"{path}: {'only a header' if header else 'empty'}, so there is nothing to compare")
-    table = pd.DataFrame([*rows.values()], pd.Index([*rows], name="line"), header, dtype=str)
-    table = table.mask(table == "")
-    results, lines = as_results(table, str(path), metric, commas=separator == ";")
+def read_table(path: Path, finished: Sequence[str] = ()) -> tuple[pd.DataFrame, list[Note]]:
+    """The rows of a file, and lines on them. finished: as of `as_results`. Raises ConfigError."""
+    table, has_end = read_cells(path)
+    results, lines = as_results(table, str(path), finished)
     cut = f"{path}: its last line has no end; if it was cut off there, its last value is wrong"
-    return results, [*lines, *lines_if(text[-1] not in "\r\n", Note(cut, "taken"))]
+    return results, [*lines, *lines_if(not has_end, Note(cut, "taken"))]
 
 
 def as_results(
-    table: pd.DataFrame, name: str, metric: str | None = None, *, commas: bool = False
+    table: pd.DataFrame, name: str, finished: Sequence[str] = ()
 ) -> tuple[pd.DataFrame, list[Note]]:
-    """A table completed to the columns of results, with types and an index of its own, and lines on what was
-    made of it. name: its name in errors. metric: a column that has to hold numbers, whatever ablate means by
-    its name. commas: whether any column may have decimal commas, not only such a one. Raises ConfigError."""
+    """A table completed to the columns of results, with an index of its own, and lines on what was made of
+    it. name: its name in errors. finished: words for the status of runs that count. Raises ConfigError."""
     if table.columns.nlevels > 1:
         raise ConfigError(f"{name}: its columns have {table.columns.nlevels} levels; give each one name")
     if any(key not in (None, "line") for key in table.index.names):  # as after a groupby
@@ -80,217 +54,65 @@ def as_results(
         table = table.reset_index(drop=True)
     table = table.rename(columns=lambda key: str(key).strip())
     table = table.loc[:, [not re.fullmatch(r"(Unnamed: \d+)?", key) for key in table.columns]]
-    _refuse_columns([*table.columns], name)
-    table, lines = _with_status(table, name)
-    seeds = [key for key in table if str(key).lower() in ("seed", "random_seed")]
-    if len(seeds) == 1 and seeds != ["seed"]:
-        table = table.rename(columns={seeds[0]: "seed"})
-        lines = [*lines, Note(f"{name}: {seeds[0]} is the seed", "taken")]
-    table, summed = _without_summaries(table, name)
-    lines = [*lines, *summed]
-    results = table[table["status"].isin(RESULTS)]  # the row of a damaged run may have only its id
-    for column in REQUIRED:
-        is_given = column in table and table[column].notna().any()
-        if is_given and len(empty := results[results[column].isna()]):
-            raise ConfigError(f"{name}: {_place(empty)} has no {column}; complete it, or leave the row out")
-    # Others mean something else by the words for what only our studies have, such as phase or error.
+    require_columns([*table.columns], name)
     is_ours = "fusion" in table and table["fusion"].notna().any()
-    words = {*of_role("identity")} | ({metric} & {*of_role("config", "provenance")})
-    theirs = set[str]() if is_ours else words & {*table.columns} - {"status"}
-    known = {one.name: one for one in TABLE if one.name not in theirs}
-    numeric = [key for key, one in known.items() if one.kind in ("whole", "number")]
-    table = table.reindex(columns=[*COLUMNS, *table.columns.difference([*COLUMNS], sort=False)])
-    texts = [str(key) for key in table if str(table[key].dtype) in ("object", "str")]
-    for key in (texts := [key for key in texts if table[key].notna().any()]):
-        if {list, dict, set, np.ndarray} & {*map(type, table[key])}:
-            try:
-                table[key] = [as_text(sorted(one) if isinstance(one, set) else one) for one in table[key]]
-            except TypeError as error:
-                raise ConfigError(f"{name}: {key}: {error}; write its values as text") from error
-        of_word = key in known and (known[key].role, known[key].kind) == ("config", "word")
-        if key == metric or (key in known and not of_word):  # None is a word there
-            table[key] = table[key].mask(table[key].isin(MISSING), None)
-    points = [key for key in texts if key in numeric or (key not in known and (commas or key == metric))]
-    lines += _with_points(table, points, name, commas=commas)
-    lines += [line for key in texts if key not in {metric, *known} for line in _versions(table[key], name)]
-    rows = {key: as_kind(table[key], known[key]) for key in known} | {
-        str(key): _of_own_type(table[key]) for key in table if key not in known
-    }
-    for key in numeric:
-        if key not in SEED_COLUMNS:
-            _refuse_words(rows[key], known[key], name)
-    if metric in rows and metric not in known and str(rows[metric].dtype) in ("object", "str"):
-        cells = rows[metric][table["status"].isin(RESULTS)]
-        if as_texts(cells).str.match(r"[+-]?\.?\d").any():  # else it is a column of words
-            _refuse_words(cells, Column(metric, "metric", "number"), name)
-            rows[metric] = pd.to_numeric(rows[metric], errors="coerce")
-    return pd.DataFrame(rows).reset_index(drop=True), lines
+    rows, lines = (of_ours(table, name), []) if is_ours else _of_others(table, name, finished)
+    nothing = pd.Series([None] * len(rows), rows.index, dtype=object)
+    empty = {kind: as_kind(nothing, one) for kind, one in {one.kind: one for one in TABLE}.items()}
+    filled = {one.name: rows[one.name] if one.name in rows else empty[one.kind] for one in TABLE}
+    return pd.DataFrame(filled | {str(key): rows[key] for key in rows}).reset_index(drop=True), lines
 
 
-def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[Note]]:
-    """The table with a status of ours in each row and, where other words stood, lines on what was taken and
-    what was left out. Without a column `status` or `state`, every run is done."""
-    names = [key for key in table.columns if key.lower() in ("status", "state")]
-    if not names:
-        return table.assign(status=str(Status.DONE)), []
-    column = "status" if "status" in names else names[0]
-    words = as_texts(table[column])
-    known = {
-        word: STATUS.get(re.sub(r"[\s-]+", "_", word.lower().split(" by ")[0].split(".")[-1]))
-        for word in words.unique()
-    }
-    ours = words.map({word: str(status or word or "no status") for word, status in known.items()})
-    table = table.drop(columns=column).assign(status=ours)
-    if {*known} <= {*Status}:
-        return table, []
-    if not any(known.values()):
+# --- rows of others --------------------------------------------------------------------------------------
+
+
+def _of_others(table: pd.DataFrame, name: str, finished: Sequence[str]) -> tuple[pd.DataFrame, list[Note]]:
+    """Each cell as it is spelt, but for a status of ours, and seeds, of which 1.0 and 1 are one."""
+    rows, lines = {str(key): _plain(table[key], name) for key in table}, list[Note]()
+    seeds = [key for key in rows if SEEDS.fullmatch(key)]
+    if "seed" not in rows and len(seeds) == 1:
+        rows = {**rows, "seed": rows[seeds[0]]}
+        lines.append(Note(f"{seeds[0]} is the seed", "taken"))
+    for key in {"seed", *SEED_COLUMNS} & rows.keys():
+        texts = as_texts(rows[key])
+        rows[key] = texts.where(texts != "", None).astype(object)
+    status = next((key for key in ("status", *rows) if key in rows and _is_status(key)), "")
+    if not status:
+        return pd.DataFrame(rows).assign(status=str(Status.DONE)), lines
+    words = spellings(rows[status])
+    own = {word.lower() for word in finished}
+    known = {word: Status.DONE if word.lower() in own else STATUS.get(_bare(word)) for word in words.unique()}
+    if strange := [word or "a blank" for word, of in known.items() if of is None]:
         raise ConfigError(
-            f"{name}: {column}: none of its words is known ({first_few([*known])}); write finished, running"
-            " or failed, or give the column another name if it is no status"
+            f"{name}: {status}: {first_few(strange)} is no status that is known; if such runs count, say so:"
+            f" --finished {strange[0] if ' ' not in strange[0] else 'WORD'}; if not, leave the rows out"
         )
-    taken, out = counted(int(ours.isin(RESULTS).sum()), "row"), list[str]()
-    for word, count in words.value_counts(sort=False).items():
-        if known[word] not in RESULTS:
-            out.append(f"{count} {word or 'empty'}{'' if known[word] else ' (a word not known)'}")
-    line = "; left out: ".join([f"{name}: {column}: {taken} taken", *lines_if(out, ", ".join(out))])
-    strange = lines_if(None in known.values(), Note("rows of an unknown status", "doubt"))
-    return table, [Note(line, "taken"), *strange]
+    ours = words.map({word: str(of) for word, of in known.items()})
+    gone = {"error": words.where(~ours.isin(RESULTS), None)} if "error" not in rows else {}
+    return pd.DataFrame({**rows, **gone, "status": ours}).drop(columns={status} - {"status"}), lines
 
 
-def _without_summaries(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[Note]]:
-    """The table without rows whose seed is a word among numbers, such as mean, and a line on them."""
-    is_ours = "fusion" in table and table["fusion"].notna().any()
-    seeds = as_texts(table["seed"]) if "seed" in table and not is_ours else pd.Series("", table.index)
-    given, numbers = seeds != "", pd.to_numeric(seeds, errors="coerce").notna()
-    words = given & ~numbers
-    if not words.any() or words.sum() >= numbers.sum():
-        return table, []
-    line = (
-        f"{name}: {counted(int(words.sum()), 'row')} of seed={first_few([*seeds[words].unique()])} left out"
-    )
-    return table[~words], [Note(f"{line}: they are of several runs", "taken")]
+def _is_status(key: str) -> bool:
+    return key.lower().rpartition(".")[2] in ("status", "state")
 
 
-def _with_points(table: pd.DataFrame, keys: Iterable[str], name: str, *, commas: bool) -> list[Note]:
-    """Put a point for each decimal comma in these columns of the table; returns a line, if there are any.
-    commas: whether 1,234 has one, too. Raises ConfigError if points beside them may mean thousands."""
-    found, doubtful = dict[str, str](), dict[str, str]()
-    for key in keys:
-        texts = [str(cell).strip() for cell in table[key].dropna().unique() if cell not in MISSING]
-        with_comma = [text for text in texts if "," in text]
-        if with_comma and all(map(_WITH_COMMA.fullmatch, texts)):
-            if commas or not all(map(_THOUSANDS.fullmatch, with_comma)):
-                found[key] = with_comma[0]
-                table[key] = table[key].str.replace(",", ".")
-        elif texts and all(map(_THOUSANDS.fullmatch, texts)):
-            doubtful[key] = texts[0]
-    first = next(iter(found.items()), ("", ""))
-    for key, cell in doubtful.items() if found else ():
-        raise ConfigError(
-            f"{name}: {first[0]} {first[1]} has a decimal comma, and {key} {cell} a point that may mean"
-            " thousands; write decimal points alone"
+def _bare(word: str) -> str:
+    """RunStatus.FINISHED, CANCELLED by 0 and In progress in the words of STATUS."""
+    return re.sub(r"[\s-]+", "_", word.lower().split(" by ")[0].rpartition(".")[2])
+
+
+def _plain(cells: pd.Series, name: str) -> pd.Series:
+    """A column without lists and objects, which stand as text, and with None for what is missing."""
+    if cells.dtype != object:
+        return (
+            cells.astype(object).where(cells.notna(), None)
+            if str(cells.dtype) in ("str", "category")
+            else cells
         )
-    read = f"{first[1]} is read as {first[1].replace(',', '.')}"
-    return lines_if(found, Note(f"{name}: decimal commas in {first_few([*found])}: {read}", "taken"))
-
-
-def _versions(cells: pd.Series, name: str) -> list[Note]:
-    """A line if 2.1 and 2.10 are both in a column, which are one number, but two versions."""
-    spelt: dict[float, str] = {}
-    for cell in filter(re.compile(r"\d+\.\d+").fullmatch, map(str, cells.dropna().unique())):
-        other = spelt.setdefault(float(cell), cell)
-        if other != cell:
-            one = f"{cells.name}: {other} and {cell} are one number"
-            return [Note(f"{name}: {one}; write v{other} and v{cell} if they are versions", "taken")]
-    return []
-
-
-def _of_own_type(cells: pd.Series) -> pd.Series:
-    """A column that ablate does not know: as truth values or numbers if all of it is that, else as text."""
-    if cells.dtype != object and str(cells.dtype) not in ("str", "category"):
-        return cells
-    texts = as_texts(cells)
-    given = texts[~texts.isin(MISSING)]
-    if len(given) and given.isin(("true", "false")).all():
-        return texts.map({"true": True, "false": False}).astype("boolean")
-    numbers = pd.to_numeric(texts, errors="coerce")
-    return numbers if len(given) and numbers[given.index].notna().all() else texts.where(texts != "", None)
-
-
-def _decoded(path: Path) -> str:
-    data = path.read_bytes()
-    if data.startswith(b"\x1f\x8b"):
+    if {list, dict, set, np.ndarray} & {*map(type, cells)}:
         try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ConfigError(f"{path}: its gzip can't be read ({error}); pack it again") from error
-    encoding = next((named for mark, named in MARKS.items() if data.startswith(mark)), "utf-8")
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}: line {line} is not {encoding.upper()} text; save it as UTF-8") from error
-    before, null, _ = text.partition("\0")
-    if null:
-        line = before.count("\n") + 1
-        raise ConfigError(f"{path}: line {line} holds a null character; no CSV file does")
-    return text.replace("\ufeff", "")  # byte order marks, also inside of concatenated files
-
-
-def _split(text: str, path: Path) -> tuple[list[str], dict[int, list[str]], str]:
-    """The header, the rows by the line in which they begin, without blank lines and without repeated headers,
-    as in concatenated files, and the separator."""
-    separator = max(SEPARATORS, key=text.partition("\n")[0].count)
-    csv.field_size_limit(max(len(text), csv.field_size_limit()))
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True
-    )
-    cells_by_line: dict[int, list[str]] = {}
-    line, is_marked = 1, "'" in text
-    try:
-        for cells in reader:
-            if any(map(str.strip, cells)):
-                cells_by_line[line] = [_MARKED.sub("", cell) for cell in cells] if is_marked else cells
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise ConfigError(f"{path}: line {line}: {error}; correct its quotation marks") from error
-    header = next(iter(cells_by_line.values()), [])
-    rows = {line: cells for line, cells in cells_by_line.items() if cells != header}
-    for line, cells in rows.items():
-        if len(cells) != len(header):
-            raise ConfigError(
-                f"{path}: line {line} has {counted(len(cells), 'cell')}, not {len(header)}: cut off, or of"
-                " another separator or file; correct it, or leave it out"
-            )
-    header = [name.strip() for name in header]
-    _refuse_columns(header, str(path))
-    return header, rows, separator
-
-
-def _refuse_columns(columns: Sequence[str], name: str) -> None:
-    """Raises ConfigError for more than MOST_COLUMNS of them, and for two of one name."""
-    if len(columns) > MOST_COLUMNS:
-        most = f"{len(columns):,} columns, and at most {MOST_COLUMNS:,} are read"
-        raise ConfigError(f"{name}: {most}; leave out those that no comparison needs")
-    for column, count in Counter(columns).items():
-        if column and count > 1:
-            raise ConfigError(f"{name}: two columns are called {column}; leave one of them out")
-
-
-def _refuse_words(cells: pd.Series, column: Column, name: str) -> None:
-    """Raises ConfigError for a word, for a number that is too large, and for infinity, except in metrics: the
-    loss of a diverged run may be infinite."""
-    numbers = pd.to_numeric(cells, errors="coerce").astype(float)
-    wrong = (cells.notna() & numbers.isna()) | (numbers.abs() > LARGEST)
-    if column.role == "metric":
-        wrong &= ~np.isinf(numbers)
-    if len(words := cells[wrong]):
-        raise ConfigError(
-            f"{name}: {_place(words)}: {column.name} {reprlib.repr(str(words.iloc[0]))} is no usable number;"
-            " correct it, or leave the row out"
-        )
-
-
-def _place(rows: "pd.DataFrame | pd.Series") -> str:
-    """The place of the first of these rows: its line in the file, or its label in a foreign table."""
-    return f"{rows.index.name or 'row'} {rows.index[0]}"
+            texts: list[Any] = [as_text(sorted(one) if isinstance(one, set) else one) for one in cells]
+        except TypeError as error:
+            raise ConfigError(f"{name}: {cells.name}: {error}; write its values as text") from error
+        cells = pd.Series(texts, cells.index, dtype=object)
+    return cells.where(cells.notna(), None)

@@ -10,7 +10,7 @@ from ablate.analysis.variants import Settings
 from ablate.config.contrast import FEWEST
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Note, advised, counted, first_few, lines_if
-from ablate.store.frames import as_texts
+from ablate.store.frames import as_texts, is_foreign
 from ablate.store.record import StudyRecord
 
 MOST_OVERLAP = 0.05  # of a held-out split
@@ -55,17 +55,23 @@ def _copies(variants: Settings, compared: Sequence[int]) -> Iterator[tuple[str, 
         yield (line, "copies among the variants")
 
 
+def shared_rate(rows: pd.DataFrame, records: Sequence[StudyRecord] = ()) -> str:
+    """The learning rate that all of these share, which was tuned for none; empty without one."""
+    if is_foreign(rows) or as_texts(rows["tuned"]).any() or any(record.tuned_key for record in records):
+        return ""
+    rates = {*as_texts(rows["lr"])} - {""}
+    return rates.pop() if len(rates) == 1 else ""
+
+
 def _one_rate(table: pd.DataFrame, records: Sequence[StudyRecord]) -> Iterator[tuple[str, str]]:
     """A doubt if all share one learning rate, tuned for none of them."""
-    rates = {*table["lr"].astype(str)} - {""}
-    tuned = as_texts(table["tuned"]).any() or any(record.tuned_key for record in records)
-    if len(rates) == 1 and not tuned:
+    if rate := shared_rate(table, records):
         levels = {column: [*dict.fromkeys(table[column])] for column in FACTORS}
         varied = [f"{column}={','.join(of)}" for column, of in levels.items() if len(of) > 1]
         words = ["run", "study=tuned", *varied]
         if len(table) == len(levels["fusion"]) == 2:
             words = ["duel", *sorted(levels["fusion"], key=STANDARD_FUSION.__eq__)]
         tunes = f"`{advised(['ablate', *words])}`" if len(levels["fusion"]) > 1 else "study=tuned"
-        line = f"all variants share one learning rate, {rates.pop()}, which was tuned for none of them: a"
+        line = f"all variants share one learning rate, {rate}, which was tuned for none of them: a"
         line = f"{line} difference may be how well it suits each; {tunes} tunes each"
         yield (line, "one rate")

@@ -13,11 +13,12 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_table
+from ablate.analysis.table_file import INPUT
 from ablate.config.rules import ConfigError
 from ablate.files.reading import left_out
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
-from ablate.store.frames import REHEARSAL, SIMULATED, as_texts, frame, is_foreign, without_gone
+from ablate.store.frames import FILE, REHEARSAL, SIMULATED, as_texts, frame, is_foreign, without_gone
 from ablate.store.record import NO_STUDY, StudyRecord
 from ablate.store.run_files import read_metrics, read_started
 from ablate.store.store import Store, read_study
@@ -103,16 +104,18 @@ class Results:
         return {run_id: at for store in self.stores for run_id, at in store.directories(run_ids).items()}
 
 
-def load(targets: Sequence[str], metric: str | None = None, *, runs: bool = False) -> Results:
+def load(targets: Sequence[str], finished: Sequence[str] = (), *, runs: bool = False) -> Results:
     """The rows of all targets; a run that is in several of them appears once.
 
-    targets, runs: as of `find_source`; by default the store in the current directory. metric: a column that
-    has to hold numbers. Raises ConfigError.
+    targets, runs: as of `find_source`; by default the store in the current directory. finished: as of
+    `as_results`. Raises ConfigError.
     """
     sources = [find_source(target, runs=runs) for target in targets] or [Source(Store().root, Store())]
     parts, notes = [], []
     for at, source in enumerate(sources):
-        every, lines = _rows(source, metric)
+        every, lines = _rows(source, finished)
+        if len(sources) > 1 and source.table and is_foreign(every) and FILE not in every:
+            every[FILE] = str(source.table)
         rows = without_gone(every)
         sources[at] = replace(source, gone=frozenset(every["run_id"].dropna()) - {*rows["run_id"]})
         parts.append(rows)
@@ -125,7 +128,7 @@ def load(targets: Sequence[str], metric: str | None = None, *, runs: bool = Fals
     return Results(rows, sources, [*_rehearsed(rows), *notes, *lines])
 
 
-def read(target: str | Path | pd.DataFrame, metric: str | None = None) -> Results:
+def read(target: str | Path | pd.DataFrame, finished: Sequence[str] = ()) -> Results:
     """The rows of one target, as of `load`, or of a table from load or run, or a foreign one. Raises
     ConfigError.
 
@@ -133,9 +136,9 @@ def read(target: str | Path | pd.DataFrame, metric: str | None = None) -> Result
     run_id.
     """
     if not isinstance(target, pd.DataFrame):
-        return load([str(target)], metric)
+        return load([str(target)], finished)
     loaded_from = target.attrs.get("target")
-    rows, lines = as_results(target, "rows", metric)
+    rows, lines = as_results(target, "rows", finished)
     source = find_source(loaded_from) if loaded_from else _remembered(rows)
     sources = [source] if source else []
     rows = without_gone(rows)
@@ -154,6 +157,8 @@ def find_source(target: str, *, runs: bool = False) -> Source:
         return Source(store.root, store, run=run)
     path = path.parent if path.name == "study.json" and path.is_file() else path
     real = Path(os.path.realpath(path))
+    if target == INPUT or path.is_fifo() or path.is_char_device():  # as <(…) gives one, to be read once
+        return Source(Path(), None, table=path)
     if path.is_file():
         store = next((Store(above) for above in real.parents[:3] if (above / "store").is_dir()), None)
         is_study = real.name == "results.csv" and (real.parent / "study.json").is_file()
@@ -172,7 +177,14 @@ def find_source(target: str, *, runs: bool = False) -> Source:
             f"{path}: results.csv without study.json; copy both from runs/studies/NAME, or name the table:"
             f" {table}"
         )
-    if len(path.parts) > 1 or path.suffix in (".csv", ".gz", ".json"):  # no name of a study
+    if len(path.parts) > 1 or path.suffix in (
+        ".csv",
+        ".tsv",
+        ".gz",
+        ".json",
+        ".jsonl",
+        ".parquet",
+    ):  # no name of a study
         which = "no study in this directory" if path.is_dir() else "no such file or directory here"
         raise ConfigError(f"{path}: {which}; name a study in {Store().root}, or give the path of one")
     return _study(target)
@@ -210,12 +222,12 @@ def _study(name: str) -> Source:
     return Source(directory, store, name, stored=read_study(directory))
 
 
-def _rows(source: Source, metric: str | None) -> tuple[pd.DataFrame, list[Note]]:
+def _rows(source: Source, finished: Sequence[str]) -> tuple[pd.DataFrame, list[Note]]:
     if source.store and not source.table:
         rows = frame(source.store.study_rows(source.study) if source.study else source.store.rows())
         return (rows[rows["run_id"] == read_started(source.run)["run_id"]] if source.run else rows), []
     table = source.table or source.directory / "results.csv"
-    rows, notes = read_table(table, metric)
+    rows, notes = read_table(table, finished)
     if source.record and not source.store:
         require_fit(rows, table, source.record)
     return rows, notes
@@ -253,27 +265,23 @@ def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[
 
 
 def _once(rows: pd.DataFrame, source: pd.Series) -> tuple[pd.DataFrame, list[Note]]:
-    """Each run once, and a line on rows of several sources that are taken for one run though they have no
-    seed. If two results of a run differ, both stay, for the comparison to report; so do equal
-    rows of one source (source: of each row) without a seed, which may be of several runs. A run that has
-    different roles in several studies loses them."""
+    """Each run once, and a line on rows of other programs that are in several tables. If two results of a
+    run differ, both stay, for the comparison to report; so do equal rows of one source (source: of each row)
+    that are not of ablate's own. A run that has different roles in several studies loses them."""
     given = rows.columns[rows.notna().any()].difference(["study", *ROLE_COLUMNS])
     run = _texts(rows, given)
     as_noisy_as_their_machine = given.intersection([*RESOURCE_COLUMNS])
     run.loc[rows["run_id"].notna() & rows["fusion"].notna(), as_noisy_as_their_machine] = ""
     run = run.groupby([*run.columns], sort=False).ngroup()
-    again = run.groupby([run, source]).cumcount().where(rows["seed"].isna(), 0)
+    again = run.groupby([run, source]).cumcount().where(rows["seed"].isna() | rows["fusion"].isna(), 0)
     run = run.astype(str) + "-" + again.astype(str) if again.any() else run
     if not run.is_unique:
         roles = _texts(rows, ROLE_COLUMNS).groupby(run).transform("nunique")
         rows.loc[(roles > 1).any(axis=1), [*ROLE_COLUMNS]] = None
     again = run.duplicated()
-    count = int((again & rows["seed"].isna() & rows["run_id"].isna()).sum())
-    line = (
-        f"{counted(count, 'row')} without a seed {'is' if count == 1 else 'are'} in two tables, and"
-        f" {'counts' if count == 1 else 'count'} once; a column that differs, as seed, keeps them apart"
-    )
-    return rows[~again].reset_index(drop=True), lines_if(count, Note(line, "taken"))
+    count = int((again & (rows["seed"].isna() | rows["fusion"].isna())).sum())
+    line = f"{counted(count, 'row')} that {'is' if count == 1 else 'are'} in two tables"
+    return rows[~again].reset_index(drop=True), lines_if(count, Note(line, "left out"))
 
 
 def _texts(rows: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:

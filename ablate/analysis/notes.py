@@ -13,7 +13,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.finding import Finding
-from ablate.analysis.variant import FACTORS
+from ablate.analysis.variant import FACTORS, names
 from ablate.analysis.variants import PROGRAM, USABLE, Variants
 from ablate.config.conditions import Condition
 from ablate.config.rules import ConfigError, as_text
@@ -148,7 +148,9 @@ def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]], *, mixed
 
 def of_units(variants: Variants, findings: Sequence[Finding], nothing: str) -> Iterator[Note]:
     """What was taken for what: baselines, pairs, the unit, the direction of the metric."""
-    metric, lines = variants.metric, lines_if(nothing, f"no verdicts: {nothing}")
+    metric, lines = variants.metric, list[str]()
+    if nothing:
+        yield Note(f"no verdicts: {nothing}")
     compared = {side.name for one in findings for side in (one.variant, one.baseline)}
     alone = [name for name in variants.names if name not in compared]
     no_baseline = f"compared with nothing, as no baseline is otherwise equal: {first_few(alone)}"
@@ -159,11 +161,7 @@ def of_units(variants: Variants, findings: Sequence[Finding], nothing: str) -> I
             f"not paired, as {why} ({first_few([*dict.fromkeys(apart)])}): the interval is Welch's, of two"
             " groups; --pair-by COL pairs runs by a column"
         )
-    lines += lines_if(
-        variants.sampled,
-        f"a unit is one {variants.sampled}, as no seed says what was trained: a verdict is about other values"
-        f" of {variants.sampled} and not about other trainings",
-    )
+    lines += lines_if(variants.scope, f"each variant is one run, and a unit one {variants.sampled}")
     lines += lines_if(variants.items, f"a value is the mean over {variants.items} of one run")
     if variants.higher_is_better is None:
         lines.append(f"{metric}: --higher-is-better or --lower-is-better says what is better")
@@ -187,7 +185,7 @@ def of_values(variants: Variants) -> Iterator[Note]:
         doubts += lines_if(
             zeros, (f"{crash}; --where '{metric} != 0' leaves it out", f"{metric} of exactly 0")
         )
-    if column_named(metric).role != "resource":
+    if column_named(metric).role != "resource" and not variants.sampled:
         doubts += _bimodal(variants)
     yield from (Note(text, "doubt", brief) for text, brief in doubts)
 
@@ -217,7 +215,9 @@ def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] =
         doubts.append((f"{stale}: {of}; force=stale makes new attempts", stale))
     unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
     lost = rows[~(rows["status"].isin(USABLE) & rows[metric].notna())]
-    lost = lost[lost["status"].isin(RESULTS)] if is_foreign(rows) else lost
+    if is_foreign(rows):
+        yield from _not_counted(rows, shown)
+        lost = lost[lost["status"].isin(RESULTS)]
     of_status = lost["status"].value_counts()
     for row in lost.to_dict("records"):
         why = unfinished.get(row["status"], f"no {metric}")
@@ -228,7 +228,8 @@ def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] =
         runs = counted(int(of_status[row["status"]]), "run")
         brief = f"{runs} {row['status']}" if row["status"] not in USABLE else f"{runs} without {metric}"
         doubts.append((f"{row['status']}: {which}: {reason}", brief))
-    cells = rows.reindex(columns=["val_loss", "vocab", "lr"]).apply(pd.to_numeric, errors="coerce")
+    learning = ["val_loss", "vocab", "lr"] if not is_foreign(rows) else []
+    cells = rows[learning].reindex(columns=["val_loss", "vocab", "lr"]).apply(pd.to_numeric, errors="coerce")
     cells = cells.astype(float).assign(guessing=lambda numbers: np.log(numbers["vocab"]))
     lost = cells[rows["status"].isin(USABLE) & (cells["val_loss"] > UNTRAINED * cells["guessing"])]
     if len(lost):
@@ -241,16 +242,24 @@ def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] =
     yield from (Note(text, "doubt", brief) for text, brief in doubts)
 
 
+def _not_counted(rows: pd.DataFrame, shown: Sequence[str]) -> Iterator[Note]:
+    """How many runs each variant of another program lost that have not ended well."""
+    gone = rows[~rows["status"].isin(RESULTS)]
+    for name, words in gone["error"].astype(str).groupby(names(gone, shown), sort=False):
+        counts = ", ".join(f"{count} {word}" for word, count in words.value_counts(sort=False).items())
+        yield Note(f"{counts} of {name}", "left out")
+
+
 def missing_units(variants: Variants) -> list[Note]:
     """A line for each variant without a unit that another variant has."""
-    if not variants.paired:
+    if not variants.paired or (len(variants.ran) > 1 and variants.ran.sum(0).max() < 2):
         return []
     units = variants.seeds.agg(", ".join, axis=1).to_numpy()
     if variants.seeds.shape[1] > 1 and "seed" in variants.seeds:
         units = variants.seeds["seed"].to_numpy()
     what = "seed" if "seed" in variants.seeds else ", ".join(variants.seeds.columns)
     there = variants.run_ids != ""
-    there = there if there.any() else variants.ran
+    there = there if there.any() else variants.ran | variants.copied | ~np.isnan(variants.fixed)[:, None]
     return [
         Note(f"missing: {name}: no run of {what} {', '.join(units[~has])}", "doubt", "missing seeds")
         for name, has in zip(variants.names, there, strict=True)

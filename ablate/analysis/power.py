@@ -15,7 +15,7 @@ from ablate.analysis.question import NOTHING_ASKED, Question
 from ablate.analysis.stats import ALPHA
 from ablate.config.contrast import FEWEST, MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted, lines_if, option, texts
+from ablate.phrases import counted, described, lines_if, option
 from ablate.store.columns import column_named
 from ablate.store.frames import is_foreign, seconds_a_run
 from ablate.store.record import StudyRecord
@@ -66,7 +66,7 @@ def seeds_needed(
     table["runs"] = table["seeds"] * arms
     table["minutes"] = table["runs"] * run_s / 60 / at_once
     lines = [
-        *texts(note for note in result.notes if note.kind == "taken"),
+        *described(result.notes),
         source,
         f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
         f"power {power:g} of each of {counted(k, 'comparison')} at {ALPHA:g}/{k} (Bonferroni), {arms}"

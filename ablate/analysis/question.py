@@ -1,5 +1,7 @@
 """What is asked of a table: its metric, the margin, what was varied, what pairs. It loads no torch."""
 
+import csv
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.config.conditions import Where, spelled
+from ablate.analysis.numbers import as_numbers, can_be_numbers
+from ablate.config.conditions import Where, key_in, pairs, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, lines_if, option
@@ -15,11 +18,12 @@ from ablate.store.columns import (
     COLUMNS,
     CONFIG_COLUMNS,
     METRICS,
+    RESULTS,
     SEED_COLUMNS,
     column_named,
     of_role,
 )
-from ablate.store.frames import LARGEST, is_foreign, is_numeric
+from ablate.store.frames import FILE, LARGEST, REPLICATE, SEEDS, STEPS, is_foreign, row_in_words
 from ablate.store.record import StudyRecord
 
 NOT_VARIED = (*of_role("identity", "seed", "metric", "resource"), "git", "code", "parts")
@@ -30,8 +34,9 @@ class Question:
     """Which rows are compared (where), by which metric and margin, grouped into which variants (by), with
     which of them (baseline), and what pairs their runs (pair_by). What is None or empty is left to the
     studies and to the rows.
-    higher_is_better: of a metric that ablate does not know. mixed: allow sides of different programs. within:
-    a column between whose levels differences are compared. shown: columns that names have in any case."""
+    higher_is_better: of a metric that ablate does not know. mixed: allow sides of different programs. fixed:
+    the variant whose one value is known, and has no scatter. within: a column between whose levels differences
+    are compared. shown: columns that names have in any case."""
 
     metric: str | None = None
     by: Sequence[str] = ()
@@ -41,6 +46,7 @@ class Question:
     margin: float | None = None
     higher_is_better: bool | None = None
     mixed: bool = False
+    fixed: Mapping[str, Any] | None = None
     within: str = ""
     shown: Sequence[str] = ()
 
@@ -53,6 +59,7 @@ def ask(
     by: Sequence[str] | str | None = (),
     pair_by: Sequence[str] | str | None = (),
     baseline: Mapping[str, Any] | str | None = None,
+    fixed: Mapping[str, Any] | str | None = None,
     where: Sequence[Where] | Where | None = (),
     **others: Any,
 ) -> Question:
@@ -60,45 +67,105 @@ def ask(
     K=V,K=V, and one condition or several. Raises ConfigError."""
     given = [where] if isinstance(where, str | Mapping) else where or ()
     several = [
-        [{key: values} for key, values in one.items()] if isinstance(one, Mapping) else [one] for one in given
+        [{key: values} for key, values in one.items()] if isinstance(one, Mapping) else _each(one)
+        for one in given
     ]
-
-    def columns(given: Sequence[str] | str | None) -> Sequence[str]:
-        return [name for name in given.split(",") if name] if isinstance(given, str) else given or ()
-
+    by = listed(by)
+    baseline, fixed = (
+        _pairs(of, option, by) if isinstance(of, str) and of else of or None
+        for option, of in (("--baseline", baseline), ("--fixed", fixed))
+    )
     return Question(
-        by=columns(by),
-        pair_by=columns(pair_by),
-        baseline=_baseline(baseline) if isinstance(baseline, str) and baseline else baseline or None,
+        by=by,
+        pair_by=listed(pair_by),
+        baseline=baseline,
+        fixed=fixed,
         where=[spelled(one) for conditions in several for one in conditions],
         **others,
     )
 
 
-def _baseline(text: str) -> dict[str, str]:
-    """K=V[,K=V] as a mapping. Raises ConfigError."""
-    parts = [part.partition("=") for part in text.split(",")]
-    if not all(key.strip() and sign and value.strip() for key, sign, value in parts):
-        raise ConfigError(
-            f"--baseline {text}: write K=V[,K=V], such as fusion=concat or heads=1,out_proj=true"
-        )
-    return {key.strip(): value.strip() for key, _, value in parts}
+def listed(given: Sequence[str] | str | None) -> Sequence[str]:
+    """COL,COL as a list; a name with a comma stands in quotation marks."""
+    if not isinstance(given, str):
+        return given or ()
+    return [name for name in next(csv.reader([given], skipinitialspace=True), []) if name]
+
+
+def _each(where: str) -> list[Where]:
+    """The conditions of one text: several, if it is the name of a variant, heads=4 fusion=sum."""
+    several = pairs(where) or {}
+    return [{key: value} for key, value in several.items()] if len(several) > 1 else [where]
+
+
+def _pairs(text: str, option: str, by: Sequence[str]) -> dict[str, str]:
+    """K=V[,K=V] as a mapping; with one column in --by, or with one for each variant, its level alone will do.
+    Raises ConfigError."""
+    if (found := pairs(text)) is not None:
+        return found
+    if len(by) == 1 or text in by:
+        return {by[0] if len(by) == 1 else WIDE: text}
+    raise ConfigError(f"{option} {text}: write K=V[,K=V], such as fusion=concat or heads=1,out_proj=true")
 
 
 def settled(
     question: Question, rows: pd.DataFrame, records: Sequence[StudyRecord]
-) -> tuple[Question, list[Note]]:
-    """The question with its metric, and of a table of another program what was varied; and a line on what was
-    chosen here. Raises ConfigError."""
+) -> tuple[Question, pd.DataFrame, list[Note]]:
+    """The question with its metric, and of a table of another program what was varied; the rows, one for each
+    value of a table that has a column for each variant; and a line on what was chosen here. Raises
+    ConfigError."""
     by, taken = question.by, list[str]()
+    if is_foreign(rows) and len(by) > 1 and question.metric not in rows and _are_columns(rows, by):
+        metric = question.metric or "value"
+        question = replace(question, by=[WIDE], metric=metric)
+        return (
+            question,
+            _measured(_long(rows, by, metric), question),
+            [Note("each column a variant", "taken")],
+        )
     if not by and is_foreign(rows):
         by = _varied(rows, [*question.pair_by, question.metric])
         taken = lines_if(by, f"variants by {', '.join(by)}")
     metric = question.metric or _metric(rows, records, [*by, *question.pair_by])
+    metric = key_in(metric, [*map(str, rows.columns[rows.notna().any()])]) or metric
     if question.metric is None and metric not in ("val_loss", *(record.metric for record in records)):
         taken.append(f"metric {metric}")
-    line = f"taken: {', '.join(taken)}; --by and --metric take others"
-    return replace(question, by=by, metric=metric), lines_if(taken, Note(line, "taken"))
+    line = f"{', '.join(taken)} (--by and --metric take others)"
+    question = replace(question, by=by, metric=metric)
+    return question, _measured(rows, question), lines_if(taken, Note(line, "taken"))
+
+
+def _measured(rows: pd.DataFrame, question: Question) -> pd.DataFrame:
+    """The rows of another program with numbers in the metric, as far as they have a result; what is none is
+    refused. A column of words stays. Raises ConfigError."""
+    metric, ended = question.metric or "", rows["status"].isin(RESULTS)
+    results = rows[ended]
+    if not is_foreign(rows) or metric not in rows or not results[metric].map(_has_number).any():
+        return rows
+    named = [*dict.fromkeys([*question.by, *question.pair_by, "seed"])]
+
+    def place(at: int) -> str:
+        return row_in_words(results.iloc[at].to_dict(), named)
+
+    return rows.assign(**{metric: as_numbers(results, metric, place).reindex(rows.index)})
+
+
+def _has_number(cell: Any) -> bool:
+    return bool(re.search(r"\d|inf|true|false", str(cell), re.IGNORECASE))
+
+
+WIDE = "column"  # what is varied in a table with a column for each variant
+
+
+def _are_columns(rows: pd.DataFrame, by: Sequence[str]) -> bool:
+    return all(name in rows and can_be_numbers(rows[name]) for name in by)
+
+
+def _long(rows: pd.DataFrame, columns: Sequence[str], metric: str) -> pd.DataFrame:
+    """The rows, each once for each of these columns, whose values are the metric."""
+    rest = rows.drop(columns=[*columns])
+    parts = [rest.assign(**{WIDE: name, metric: rows[name]}) for name in columns]
+    return pd.concat([part[part[metric].notna()] for part in parts], ignore_index=True)
 
 
 def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], keys: Sequence[str]) -> str:
@@ -116,10 +183,11 @@ def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], keys: Sequence[s
 def metrics_of(rows: pd.DataFrame, asked: str = "") -> list[str]:
     """The columns that can be compared: those with one number a run, some of them not empty. asked: a metric
     of another program, which may be called like a key of ablate."""
-    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if is_foreign(rows) else {*COLUMNS} - {*METRICS}
-    possible = rows[rows.columns.difference([*taken], sort=False)]
-    numeric = possible.select_dtypes(["number", "bool", "boolean"]).dropna(axis=1, how="all")
-    return [*map(str, numeric.columns)]
+    foreign = is_foreign(rows)
+    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if foreign else {*COLUMNS} - {*METRICS}
+    possible = rows.columns[rows.notna().any()].difference([*taken], sort=False)
+    names = [*map(str, possible)]
+    return [name for name in names if can_be_numbers(rows[name]) and not (foreign and SEEDS.fullmatch(name))]
 
 
 def direction(metric: str, higher_is_better: bool | None) -> bool | None:
@@ -150,13 +218,18 @@ def margin_of(records: Sequence[StudyRecord], margin: float | None, metric: str)
 def _varied(rows: pd.DataFrame, used: Sequence[str | None]) -> list[str]:
     """What was varied in a table of another program: its only column of words that varies, or what of it is
     called like a key of ours. Raises ConfigError."""
-    free = rows[rows.columns.difference([*NOT_VARIED, *used], sort=False)]
+    there = rows.columns[rows.notna().any()]
+    free = rows[there.difference([*NOT_VARIED, FILE, *used], sort=False)]
     several = [str(name) for name in free if 1 < free[name].nunique(dropna=False) < len(free)]
-    words = [name for name in several if not is_numeric(rows[name])]
+    words = [name for name in several if not can_be_numbers(rows[name])]
     if len(words) == 1:
         return words
     if ours := [name for name in several if name in CONFIG_COLUMNS and not words]:
         return ours
     names = ", ".join(words or several) or "none has a value twice"
     by = option("--by", [*words, *several, "COL"][0])
-    raise ConfigError(f"name the column that was varied, as {by}: {names}")
+    wide = [
+        name for name in metrics_of(rows) if not (words or REPLICATE.fullmatch(name) or STEPS.fullmatch(name))
+    ]
+    each = f"; if each column is a variant: {option('--by', *wide)}" if len(wide) > 1 else ""
+    raise ConfigError(f"name the column that was varied, as {by}: {names}{each}")

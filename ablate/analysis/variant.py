@@ -13,7 +13,7 @@ import pandas as pd
 from ablate.config.conditions import column_for
 from ablate.phrases import SEEN, lines_if, visible
 from ablate.store.columns import WIDTHS
-from ablate.store.frames import SIMULATED, as_texts, with_options
+from ablate.store.frames import SIMULATED, as_texts, is_foreign, spellings, with_options
 
 NO_TERMS: Mapping[str, str] = {}
 # The columns that readers look for first: always shown, and the last to be dropped in a narrow terminal.
@@ -121,13 +121,22 @@ def distinguishing(table: pd.DataFrame, columns: Sequence[str], asked: Collectio
 
 
 def _texts(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
-    return with_options(rows)[[*dict.fromkeys([*shown, "processor"])]].apply(as_texts)
+    read = spellings if is_foreign(rows) else as_texts
+    return with_options(rows)[[*dict.fromkeys([*shown, "processor"])]].apply(read)
+
+
+def as_pairs(levels: Mapping[str, str]) -> str:
+    """K=V,K=V as --baseline takes it."""
+    return ",".join(f"{_column(column)}={in_name(level)}" for column, level in levels.items())
 
 
 @functools.cache
 def in_name(level: str) -> str:
     """A level as it stands in a name: if it might be read as something else, between quotation marks."""
-    return _marked(level) if re.search(rf'^"|=| · |\\u|[{SEEN}]', level) or visible(level) != level else level
+    read_otherwise = (
+        re.search(rf"""^['"]|=| · |\\u|\s(and|or)\s|[{SEEN}]""", level) or visible(level) != level
+    )
+    return _marked(level) if read_otherwise else level
 
 
 @functools.cache

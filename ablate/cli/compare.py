@@ -11,6 +11,8 @@ from ablate.cli.shared import (
     BaselineOption,
     BetterOption,
     ByOption,
+    FinishedOption,
+    FixedOption,
     Format,
     FormatOption,
     MarginOption,
@@ -28,7 +30,7 @@ from ablate.cli.shared import (
     use_plugins,
 )
 from ablate.config.contrast import MARGIN
-from ablate.phrases import texts
+from ablate.phrases import described, texts
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ def compare(
         typer.Option("--why", help="Show all comparisons, with corrections and notes."),
     ] = False,
     higher_is_better: BetterOption = None,
+    fixed: FixedOption = None,
+    finished: FinishedOption = None,
     mixed: MixedOption = False,
     pivot: Annotated[
         str | None,
@@ -86,12 +90,12 @@ def compare(
     """
     from ablate.analysis.compare import compare
     from ablate.analysis.load import load
-    from ablate.analysis.question import ask
+    from ablate.analysis.question import ask, listed
     from ablate.reporting import answers, cells
 
     if pivot is not None and cost:
         raise typer.BadParameter("shows means alone; leave --cost out", param_hint="--pivot")
-    results = load(targets or [], metric)
+    results = load(targets or [], listed(finished))
     question = ask(
         metric=metric,
         by=by,
@@ -100,6 +104,7 @@ def compare(
         where=where,
         margin=margin,
         higher_is_better=higher_is_better,
+        fixed=fixed,
         mixed=mixed,
         within=within or "",
         shown=[key.strip() for key in (pivot or "").split(",") if key.strip()],
@@ -122,7 +127,7 @@ def compare(
     if pivot is not None or format == "latex":
         _for_a_paper(result, pivot, format, wide=wide)
         if is_short:
-            said = [*filter(None, [answers.doubts(notes)]), *texts(n for n in notes if n.kind == "taken")]
+            said = [*filter(None, [answers.doubts(notes)]), *described(notes)]
     elif format == "json":
         from ablate.tables import records as as_json
 
@@ -187,11 +192,13 @@ def report(
     where: WhereOption = None,
     margin: MarginOption = None,
     higher_is_better: BetterOption = None,
+    fixed: FixedOption = None,
+    finished: FinishedOption = None,
     mixed: MixedOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
     """Write one HTML page on a study: verdicts, charts, how to repeat it."""
-    from ablate.analysis.question import ask
+    from ablate.analysis.question import ask, listed
     from ablate.config.rules import ConfigError
     from ablate.reporting.html import write_report
 
@@ -206,9 +213,10 @@ def report(
         where=where,
         margin=margin,
         higher_is_better=higher_is_better,
+        fixed=fixed,
         mixed=mixed,
     )
-    put(write_report(targets[0], question, out=out, charts=charts))
+    put(write_report(targets[0], question, finished=listed(finished), out=out, charts=charts))
 
 
 def _between(low: float, high: float) -> Callable[[float | None], float | None]:
@@ -260,7 +268,7 @@ def plan(
     from ablate.compute.limits import available_cores
     from ablate.reporting.commands import with_seeds
 
-    results = load(targets, metric)
+    results = load(targets)
     question = ask(
         metric=metric,
         by=by,

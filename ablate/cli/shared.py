@@ -75,6 +75,22 @@ BetterOption = Annotated[
         hidden=True,
     ),
 ]
+FixedOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="K=V[,K=V]",
+        help="The variant whose one value is known, as of a deterministic baseline; it has no scatter.",
+        hidden=True,
+    ),
+]
+FinishedOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD[,WORD]",
+        help="Words for the status of runs that count, besides finished and its like.",
+        hidden=True,
+    ),
+]
 MixedOption = Annotated[
     bool,
     typer.Option("--mixed", help="Allow rows from several corpora or versions of the code.", hidden=True),

@@ -316,8 +316,8 @@ def next_step(row: "pd.Series", typed: Sequence[str], *, has_weights: bool) -> l
 
 def _variants(rows: "pd.DataFrame", record: "StudyRecord") -> "Variants":
     """The variants of these runs; of a tuned study, those at each arm's chosen value."""
+    from ablate.analysis.projection import project
     from ablate.analysis.question import direction
-    from ablate.analysis.variants import project
     from ablate.store.frames import at_own_value
 
     reports = at_own_value(rows[rows["phase"] == "report"])

@@ -6,16 +6,29 @@ variants of a contrast.
     lr<=0.01                          and so <, > and >=, with a number
     {fusion: concat, heads: [4, 8]}   a mapping: each key has its value, or one of its values
 
-Several conditions are "and". Values are equal as text or as numbers: 4, 4.0 and "4"; 1e5 and 100000.
+Several conditions are "and". Values are equal as text or as numbers: 4, 4.0 and "4"; 1e5 and 100000. But what
+a table has in just that spelling means that spelling alone. A name or value may stand in quotation marks.
 """
 
+import contextlib
+import copy
+import json
 import math
 import operator
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ablate.config.rules import ConfigError, as_level, as_number, as_override, did_you_mean, line_on, same
+from ablate.config.rules import (
+    ConfigError,
+    as_level,
+    as_number,
+    as_override,
+    as_text,
+    did_you_mean,
+    line_on,
+    same,
+)
 
 Where = str | Mapping[str, Any]  # a condition as it is written
 Values = Mapping[str, Any]  # of one run, by key
@@ -27,7 +40,12 @@ NO_CONDITION = (
     "not a condition; write K=V[,V], K!=V[,V], K<V, K<=V, K>V or K>=V; several are 'and', arms by name are"
     " 'or', and there is no arithmetic"
 )
-_CONDITION = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(==|!=|<=|>=|=|<|>)(?!=)\s*(\S.*?)\s*", re.DOTALL)
+_QUOTED = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*')"""
+_NAME = rf"({_QUOTED}|[^\W\d](?:[^=!<>\"',%*+]*[^=!<>\"',%*+\s])?)"
+_CONDITION = re.compile(rf"\s*{_NAME}\s*(==|!=|<=|>=|=|<|>)(?!=)\s*(\S.*?)\s*", re.DOTALL)
+_NEXT = rf",\s*(?={_NAME}\s*=)|\s+(?=[^\s=,]+=)"
+_PAIR = re.compile(rf"{_NAME}\s*=\s*({_QUOTED}|\S.*?)\s*(?:{_NEXT}|$)", re.DOTALL)
+_PART = re.compile(rf"\s*({_QUOTED}(?=\s*(?:,|$))|[^,]*[^,\s])")
 _SECOND = re.compile(r"\s(and|or)\s+(not\s+)?[(\s]*[A-Za-z_][\w.]*\s*([<>=!]|(not\s+)?in\s)")
 
 
@@ -48,6 +66,30 @@ def column_for(key: str) -> str:
     return f"seed_{last}" if group == "seeds" else last
 
 
+class Exactly(str):
+    """A value that stands for this spelling alone."""
+
+
+def unquoted(text: str) -> str:
+    """The text that stands between quotation marks; any other text as it is."""
+    if not re.fullmatch(_QUOTED, text, re.DOTALL):
+        return text
+    with contextlib.suppress(ValueError):
+        return str(json.loads(text))
+    return text[1:-1]
+
+
+def pairs(text: str) -> dict[str, str] | None:
+    """K=V[,K=V], or with spaces between, as keys and values, which keep their quotation marks; None if it
+    can't be read. What no name and = follow is no end of a value."""
+    found, at, text = dict[str, str](), 0, text.strip()
+    while at < len(text) or not found:
+        if (match := _PAIR.match(text, at)) is None:
+            return None
+        found[unquoted(match[1])], at = match[2], match.end()
+    return found
+
+
 class Condition:
     """A condition on runs. source: who gave it, for messages. Raises ConfigError if it can't be read."""
 
@@ -56,19 +98,40 @@ class Condition:
         self.tests = self._read(where)
         self.names = [name for name, _, _ in self.tests]
 
-    def _read(self, where: Where) -> list[tuple[str, str, list[Any]]]:
-        """Names, each with a sign (= for ==, too) and values of which it has one; for an order a number."""
+    def _read(self, where: Where) -> list[tuple[str, str, list[list[Any]]]]:
+        """Names, each with a sign (= for ==, too) and values of which it has one, as readings of what is
+        written: as a whole, and as a list; for an order a number."""
         if isinstance(where, Mapping):
-            return [(str(key), "=", _listed(value)) for key, value in where.items()]
+            return [
+                (str(key), "=", [[value, unquoted(value)] if isinstance(value, str) else [], _listed(value)])
+                for key, value in where.items()
+            ]
         match = _CONDITION.fullmatch(where)
-        if match and not _SECOND.search(where):
-            name, sign, raw = match.groups()
-            parts = [part.strip().strip("'\"") for part in (raw, *raw.split(","))]
+        if match and not _SECOND.search(re.sub(_QUOTED, "", where)):
+            name, sign, raw = unquoted(match[1]), match[2], match[3]
             if sign not in ORDER:
-                return [(name, sign.replace("==", "="), [raw, re.sub(r",\s*", ", ", raw), *parts])]
+                whole = [raw, unquoted(raw), re.sub(r",\s*", ", ", raw)]
+                return [(name, sign.replace("==", "="), [whole, [*map(unquoted, _PART.findall(raw))]])]
             if (number := as_number(as_level(raw))) is not None:
-                return [(name, sign, [number])]
+                return [(name, sign, [[number]])]
         raise self._refusal(NO_CONDITION)
+
+    def among(self, spellings: Mapping[str, Collection[str]]) -> "Condition":
+        """The condition on a table that has these spellings, by key: what stands there as it is written
+        means no other spelling of a number, and as a whole no list."""
+
+        def exact(key: str | None, readings: list[list[Any]]) -> list[list[Any]]:
+            there = spellings.get(key or "", ())
+            whole = [one for one in readings[0] if isinstance(one, str) and one in there]
+            of_list = [Exactly(text) if (text := as_written(one)) in there else one for one in readings[-1]]
+            return [[Exactly(whole[0])]] if whole else [readings[0], of_list]
+
+        found = copy.copy(self)
+        found.tests = [
+            (name, sign, readings if sign in ORDER else exact(key_in(name, spellings), readings))
+            for name, sign, readings in self.tests
+        ]
+        return found
 
     def keys_in(self, keys: Collection[str]) -> set[str]:
         """Those of these keys, or columns, that it reads."""
@@ -83,16 +146,18 @@ class Condition:
 
     def holds(self, values: Values) -> bool:
         """Whether a run meets it. values: by key. Raises ConfigError."""
-        return all(self._holds(name, sign, wanted, values) for name, sign, wanted in self.tests)
+        return all(self._holds(name, sign, readings, values) for name, sign, readings in self.tests)
 
-    def _holds(self, name: str, sign: str, wanted: Sequence[Any], values: Values) -> bool:
+    def _holds(self, name: str, sign: str, readings: Sequence[Sequence[Any]], values: Values) -> bool:
         if not (key := key_in(name, values)):
             raise self._unknown(name, values)
         if sign not in ORDER:
-            return any(_equal(key, values[key], one, values) for one in wanted) is (sign == "=")
-        if (number := as_number(values[key])) is None:
+            return any(_equal(key, values[key], one, values) for of in readings for one in of) is (
+                sign == "="
+            )
+        if (number := as_number(as_level(values[key]))) is None:
             raise self._refusal(f"{name} is {as_override(values[key])}, no number")
-        return ORDER[sign](number, wanted[0])
+        return ORDER[sign](number, readings[0][0])
 
     def _unknown(self, name: str, keys: Iterable[str]) -> ConfigError:
         return self._refusal(line_on(name) or f"{name} is no key{did_you_mean(name, keys)}")
@@ -105,7 +170,17 @@ def spelled(where: Where) -> str:
     """A condition as text."""
     if isinstance(where, str):
         return where.strip()
-    return " and ".join(f"{key}={','.join(map(as_override, _listed(value)))}" for key, value in where.items())
+    return " and ".join(f"{key}={','.join(map(_typed, _listed(value)))}" for key, value in where.items())
+
+
+def _typed(value: Any) -> str:
+    """A value of a condition as it is typed: a text that would be read otherwise, in quotation marks."""
+    return json.dumps(value, ensure_ascii=False) if re.search(r"[,\"'=]", str(value)) else as_override(value)
+
+
+def as_written(value: Any) -> str:
+    """A value in its own spelling, as far as it has one: a number of a table may be text, or a number."""
+    return value.strip() if isinstance(value, str) else as_text(value)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -114,6 +189,8 @@ def _listed(value: Any) -> list[Any]:
 
 def _equal(key: str, value: Any, wanted: Any, values: Values) -> bool:
     """Whether values are equal. In tables a word for a width also stands for the number that rows have."""
+    if isinstance(wanted, Exactly):
+        return as_written(value) == wanted
     if same(value, wanted) or key not in WIDTHS or not {"d_model", "heads"} <= values.keys():
         return same(value, wanted)
     width, d_model, heads = (as_number(values[name]) or math.nan for name in (key, "d_model", "heads"))

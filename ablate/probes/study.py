@@ -9,9 +9,10 @@ import pandas as pd
 
 from ablate.analysis.load import load
 from ablate.analysis.probes import COLUMNS, FILE, read
+from ablate.analysis.projection import project
 from ablate.analysis.question import Question
 from ablate.analysis.variant import names_of_runs
-from ablate.analysis.variants import USABLE, project
+from ablate.analysis.variants import USABLE
 from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Batch

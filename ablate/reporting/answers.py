@@ -11,11 +11,11 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.variants import USABLE
-from ablate.phrases import Note, capital, counted, joined, lines_if, texts
+from ablate.phrases import Note, capital, counted, described, joined, lines_if
 from ablate.reporting.backbone import backbone
 from ablate.reporting.next import Next, next_steps
 from ablate.reporting.words import Terms, confidence, number, sentence, setting_of, unit, units_in_words
-from ablate.store.frames import REHEARSAL, is_simulated
+from ablate.store.frames import REHEARSAL, is_foreign, is_simulated
 from ablate.store.record import NO_STUDY, StudyRecord
 
 MOST = 3  # the most contrasts that are named for each verdict
@@ -61,11 +61,13 @@ def answer(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequen
     if not tested:
         said = sentences[0] if same else _nothing(comparison)
         return Answer(health, [said], said, "", "", [])
-    lead = lines_if(not any(one.is_planned for one in tested) and _decided(tested), LEAD)
+    lead = lines_if(
+        not any(one.is_planned for one in tested) and _decided(tested), LEAD.format(tested[0].unit)
+    )
     others = sum(one.is_tested for one in comparison.findings) - len(tested)
     lead += lines_if(others, f"{capital(counted(others, 'more comparison'))} in --why, exploratory.")
     units = units_in_words(tested, comparison.items)
-    trust = " ".join([f"{units}, {confidence(tested)}.", *lead])
+    trust = " ".join([f"{', '.join(filter(None, (units, comparison.scope, confidence(tested))))}.", *lead])
     short = _short(tested, terms) if len(tested) > 1 else sentence(tested[0], terms, apart[0], long=False)
     short = f"{where.partition(' (')[0]}: {short}" if where else capital(short)
     return Answer(
@@ -90,7 +92,7 @@ def around(
 ) -> tuple[list[str], list[str]]:
     """The paragraphs above a table that has the numbers, and those below it."""
     parts = answer(comparison, records, notes)
-    taken = texts(note for note in [*notes, *comparison.notes] if note.kind == "taken")
+    taken = described([*notes, *comparison.notes])
     above = [*lines_if(parts.health, parts.health), " ".join(filter(None, (parts.short, parts.trust)))]
     return above, [*lines_if(parts.robust, parts.robust), *map(str, parts.next[:1]), *taken]
 
@@ -173,7 +175,10 @@ def _robust(tested: Sequence[Finding], terms: Terms) -> str:
 
 
 def place(rows: pd.DataFrame) -> str:
-    """The conditions that all rows share: `On docs (GPT-2's backbone, 2 layers, 64 wide, 1,000 steps)`."""
+    """The conditions that all rows share: `On docs (GPT-2's backbone, 2 layers, 64 wide, 1,000 steps)`; empty
+    of another program, whose words for them mean something else."""
+    if is_foreign(rows):
+        return ""
     one = {c: rows[c].dropna().unique() for c in ("corpus", "layers", "d_model", "steps") if c in rows}
     shared = {column: values[0] for column, values in one.items() if len(values) == 1}
     words: dict[str, Callable[[int], str]] = {

@@ -110,7 +110,10 @@ def difference(row: Mapping[Any, Any], digits: str = DIGITS) -> str:
 
 
 def _readable(comparison: Comparison, rows: pd.DataFrame, tuned: str) -> pd.DataFrame:
-    read = pd.DataFrame({"variant": names(comparison, rows["variant"], tuned), "n": numbers_of_seeds(rows)})
+    sums = {(one.variant.name, one.diff): one.name for one in comparison.findings if one.is_sum}
+    places = zip(rows["variant"], rows["diff"], names(comparison, rows["variant"], tuned), strict=True)
+    called = [sums.get((variant, diff), name) for variant, diff, name in places]
+    read = pd.DataFrame({"variant": called, "n": numbers_of_seeds(rows)})
     read["mean"] = rows["mean"].tolist()
     if rows["diff"].notna().any():
         read["difference [low, high]"] = [*map(difference, rows.to_dict("records"))]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
+from ablate.analysis.foreseen import shared_rate
 from ablate.analysis.notes import MOST_EPOCHS, WORSE
 from ablate.analysis.variants import USABLE
 from ablate.compute.limits import available_cores
@@ -14,7 +15,7 @@ from ablate.config.contrast import FEWEST
 from ablate.phrases import counted, duration
 from ablate.reporting.commands import again, at_own_rates, changed, with_fresh_seeds, with_seeds
 from ablate.store.columns import Status
-from ablate.store.frames import as_texts, seconds_a_run
+from ablate.store.frames import seconds_a_run
 from ablate.store.record import StudyRecord
 
 MOST = 3
@@ -68,8 +69,8 @@ def _of_comparison(rows: pd.DataFrame, record: StudyRecord, comparison: Comparis
 
 def _one_rate(rows: pd.DataFrame, record: StudyRecord) -> Iterator[Next]:
     """One learning rate for all variants, tuned for none of them."""
-    if rows["lr"].nunique() == 1 and as_texts(rows["tuned"]).eq("").all():
-        why = f"All variants share one learning rate, {rows['lr'].iloc[0]:g}, which was tuned for none"
+    if rate := shared_rate(rows):
+        why = f"All variants share one learning rate, {rate}, which was tuned for none"
         yield Next(why, at_own_rates(record))
 
 
@@ -90,16 +91,16 @@ def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison) 
             yield Next("These models are worse than counting: train for longer before more seeds", longer)
     needed = max((one.more_seeds for one in undecided if one.more_seeds is not None), default=0)
     most = max(one.seeds for one in comparison.tested)
-    seeds = needed + most
+    seeds, unit = needed + most, comparison.tested[0].unit
     if record.looks:
         why = "Its last look left this undecided: ask again, with fresh seeds"
         yield Next(why, with_fresh_seeds(record, len(record.looks.seeds)))
     elif needed > MOST_SEEDS:
-        yield Next(f"About {needed:,} more seeds would decide this, more than one trains")
+        yield Next(f"About {needed:,} more {unit}s would decide this, more than one trains")
     elif needed and (record.metric or most >= FEWEST) and (record.typed or record.command):
         yield Next(f"About {seeds:,} seeds would decide this: ask again", with_fresh_seeds(record, seeds))
     elif needed:
-        why = f"About {counted(needed, 'more seed')} would decide this"
+        why = f"About {counted(needed, f'more {unit}')} would decide this"
         yield _more_seeds(seeds, why, rows, record, len(comparison.variants))
 
 

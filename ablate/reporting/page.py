@@ -11,7 +11,7 @@ from ablate.phrases import texts
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.commands import SINGLE_RUNS, commands
 from ablate.reporting.methods import levels_in_words, paragraph
-from ablate.store.frames import as_texts
+from ablate.store.frames import as_texts, is_foreign
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _compared(comparison: Comparison, tuned: str) -> pd.DataFrame:
         table["it sets"] = [one.label(columns, pattern="{} {}", between=" · ") for one in variants]
     if summary["params"].notna().any():
         table["parameters"] = summary["params"].astype("Int64")
-    rate = tuned or "lr"
+    rate = tuned or ("" if is_foreign(comparison.rows) else "lr")
     rates = comparison.rows.dropna(subset=["run_id"]).drop_duplicates("run_id").set_index("run_id")
     of_runs = rates[rate].reindex([*map(comparison.runs.get, summary["variant"])]) if rate in rates else None
     if of_runs is not None and of_runs.notna().any():

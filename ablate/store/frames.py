@@ -13,13 +13,23 @@ import numpy as np
 import pandas as pd
 
 from ablate.config.column import Column
-from ablate.config.conditions import Condition, Where, key_in
+from ablate.config.conditions import Condition, Where, as_written, key_in
 from ablate.config.rules import ConfigError, as_text, did_you_mean, line_on
 from ablate.files.reading import leave_out
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import FORMER_DEFAULTS, OPTIONS_COLUMNS, RESULTS, TABLE, Row, csv_value
 
 SHORTEST_S = 1e-6  # a run that took less than this was not timed
+FILE = "file"  # the column that says from which of several tables a row is
+# What columns of other programs are called: what a training is known by, what is a part of one.
+SEEDS = re.compile(r"(.*[./ _])?(seed|random_seed|rng_seed|random_state|seed_id)", re.IGNORECASE)
+REPLICATE = re.compile(
+    r".*seed.*|(.*[./ _])?((model|net|job)[_ ]id|run|rep|repeat|repetition|replicate|replica|trial|restart"
+    r"|init|random_state)s?([_ ]?(id|idx|index|name|no|nr|number))?",
+    re.IGNORECASE,
+)
+FOLDS = re.compile(r"(.*[./ _])?(k?folds?|cv|split)([_ ]?(id|idx|index|no|nr))?", re.IGNORECASE)
+STEPS = re.compile(r"(.*[./ _])?(steps?|epochs?|iter|iterations?|checkpoint|ckpt)", re.IGNORECASE)
 LARGEST = 1e100  # the largest number allowed, so that sums of squares do not overflow
 
 
@@ -64,7 +74,14 @@ def as_kind(cells: pd.Series, column: Column) -> pd.Series:
 
 def is_foreign(rows: pd.DataFrame) -> bool:
     """Whether rows come from another program: some have results, and none says how heads are fused."""
-    return bool(rows["fusion"].isna().all() and rows["status"].isin(RESULTS).any())
+    return bool(rows["fusion"].isna().all() and rows.get("status", rows["fusion"]).isin(RESULTS).any())
+
+
+def is_exempt(rows: pd.DataFrame) -> bool:
+    """Whether rows are known by their ids to be runs of ablate's own."""
+    return bool(
+        rows["fusion"].notna().any() and rows["run_id"].astype(str).str.fullmatch("[0-9a-f]{16}").all()
+    )
 
 
 def is_numeric(cells: pd.Series) -> bool:
@@ -206,6 +223,7 @@ def matching(rows: pd.DataFrame, where: Where, option: str, columns: Iterable[ob
         there = [key for key in names if key not in rows or rows[key].notna().any()]
         column_of(name, names, f"{option} {condition.text}", there)
     keys = [*condition.keys_in(names)]
+    condition = condition.among({key: {*spellings(rows[key])} for key in keys})
     cells = [*zip(*(rows[key].tolist() for key in keys), strict=True)] if keys else [()] * len(rows)
     met: dict[tuple[Any, ...], bool | ConfigError] = {}
     for cell in {*cells}:  # a few, also of many rows
@@ -247,7 +265,7 @@ def at_own_value(rows: pd.DataFrame) -> pd.DataFrame:
 
 def row_in_words(row: Any, columns: Iterable[str]) -> str:
     """The values of a row in these columns, as far as there are any: fusion=sum heads=4."""
-    texts = {column: as_text(row.get(column)) for column in columns}
+    texts = {column: as_written(row.get(column)) for column in columns}
     return " ".join(f"{column}={text}" for column, text in texts.items() if text)
 
 
@@ -255,6 +273,13 @@ def as_texts(column: pd.Series) -> pd.Series:
     """A column as text, the same for 1, 1.0 and "1", so that rows from any CSV file group together."""
     codes, values = pd.factorize(column)  # there are few values in many rows
     texts = np.array([*(as_text(value) for value in values), ""], dtype=object)
+    return pd.Series(texts[codes], index=column.index)
+
+
+def spellings(column: pd.Series) -> pd.Series:
+    """A column as text, as it is spelt: 1e5 is not 100000, 2.10 not 2.1. A number has no spelling."""
+    codes, values = pd.factorize(column)
+    texts = np.array([*map(as_written, values), ""], dtype=object)
     return pd.Series(texts[codes], index=column.index)
 
 

@@ -1,0 +1,113 @@
+"""Numbers as people and programs write them, from the text of a table's cells: 3.21, 3,21, −0.5, 1 234.5,
+93.5 %. Loads no torch."""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from ablate.config.rules import ConfigError
+from ablate.store.frames import is_numeric, spellings
+
+MISSING = {"", "na", "n/a", "nan", "null", "none", "<na>", "#n/a", "-", "--", "—", "–", "?"}
+TRUTH = {"true": 1.0, "false": 0.0}
+SOME = 100  # cells that are looked at before all are
+_SIGNS = str.maketrans({"\u2212": "-", "\u2013": "-", "\u202f": " ", "\u2009": " ", "\xa0": " "})
+_NUMBER = r"[+-]?[\d.,]*\d\s*%?"
+_MEAN = re.compile(rf"{_NUMBER}\s*((±|\+/-|\+-|\\pm)\s*{_NUMBER}|\(\s*±?\s*{_NUMBER}\s*\)).*")
+_GROUPS = r"[+-]?[1-9]\d{0,2}(?:%s\d{3})+"
+
+
+def as_numbers(rows: pd.DataFrame, column: str, place: Callable[[int], str]) -> pd.Series:
+    """A column as float64, NaN for what is missing. place: the words for a row, by its place. Raises
+    ConfigError for anything else in it, and for a point or comma that may mean two things."""
+    cells = rows[column]
+    if is_numeric(cells) or pd.api.types.is_bool_dtype(cells):
+        return cells.astype("Float64").astype(float)
+    texts = spellings(cells)
+    numbers = pd.to_numeric(texts, errors="coerce").astype(float)
+    others = texts[numbers.isna() & ~texts.str.lower().isin(MISSING)]
+    if others.empty and not _are_thousands(texts, "."):
+        return numbers
+    found, reason = _shown(texts[~texts.str.lower().isin(MISSING)], _has_decimal_commas(rows, column))
+    if reason is None:
+        return found.reindex(cells.index)
+    wrong = found.index[0]
+    at = int(np.flatnonzero(cells.index == wrong)[0])
+    raise ConfigError(f"{column}: {texts[wrong]!r} {reason} ({place(at)})")
+
+
+def as_floats(cells: pd.Series) -> np.ndarray:
+    """(N,) what of a column is a plain number; NaN for what is not."""
+    return pd.to_numeric(cells, errors="coerce").astype("Float64").to_numpy(float, na_value=np.nan)
+
+
+def can_be_numbers(cells: pd.Series) -> bool:
+    """Whether a column holds at least one number, and otherwise nothing else."""
+    if is_numeric(cells) or pd.api.types.is_bool_dtype(cells):
+        return bool(cells.notna().any())
+    if {*map(type, cells[cells.notna()].iloc[:1])} - {str, int, float, bool, np.float64, np.int64}:
+        return False
+    texts = spellings(cells)
+    given = texts[~texts.str.lower().isin(MISSING)]
+    if _shown(given.iloc[:SOME], False)[1] is not None:
+        return False
+    return len(given) > 0 and (
+        pd.to_numeric(given, errors="coerce").notna().all() or _shown(given, False)[1] is None
+    )
+
+
+def _shown(texts: pd.Series, decimal_commas: bool) -> tuple[pd.Series, str | None]:
+    """The numbers of cells that are not missing, and no reason; or the first cell that is none, and why."""
+    lower = texts.str.lower()
+    if lower.isin(TRUTH).all():
+        return lower.map(TRUTH), None
+    plain = texts.str.translate(_SIGNS).str.strip()
+    percent = plain.str.endswith("%")
+    plain = plain.str.removesuffix("%").str.strip()
+    plain = plain.str.replace(r"(?<=\d)( (?=\d{3}(\D|$))|_(?=\d))", "", regex=True)
+
+    def refused(cells: pd.Series, reason: str) -> tuple[pd.Series, str]:
+        return cells.iloc[:1], reason
+
+    if (of_runs := plain.str.fullmatch(_MEAN)).any():
+        return refused(texts[of_runs], "is a mean over runs, and a comparison needs the runs: a row for each")
+    if percent.any() and not percent.all():
+        return refused(texts[~percent], "has no %, and others have; write all alike")
+    comma, point = (plain.str.contains(sign, regex=False) for sign in ",.")
+    both = plain[comma & point]
+    decimal = "," if (both.str.rfind(",") > both.str.rfind(".")).any() else "."
+    doubtful = "may mean a decimal or thousands; write decimal points and no thousands"
+    if both.empty and comma.any() and not point.any():
+        grouped = plain[comma].str.fullmatch(_GROUPS % ",")
+        if grouped.all() and not plain[comma].str.count(",").gt(1).any() and not decimal_commas:
+            return refused(texts[comma], doubtful)
+        decimal = "." if grouped.all() and not decimal_commas else ","
+    elif decimal_commas and not comma.any() and _are_thousands(plain, "."):
+        return refused(texts[point], doubtful)
+    thousands = "," if decimal == "." else "."
+    grouped = plain.str.contains(thousands, regex=False)
+    right = plain.str.fullmatch(_GROUPS % re.escape(thousands) + rf"(?:{re.escape(decimal)}\d+)?")
+    plain = plain.where(~(grouped & right), plain.str.replace(thousands, ""))
+    numbers = pd.to_numeric(plain.str.replace(decimal, "."), errors="coerce").astype(float)
+    wrong = numbers.isna() | (grouped & ~right)
+    if wrong.any():
+        return refused(texts[wrong], "is no usable number; correct the row or leave it out")
+    return numbers, None
+
+
+def _are_thousands(texts: pd.Series, sign: str) -> bool:
+    """Whether each number with this sign may have it between its thousands."""
+    of = texts[texts.str.contains(sign, regex=False)]
+    return len(of) > 0 and all(map(re.compile(_GROUPS % re.escape(sign)).fullmatch, of))
+
+
+def _has_decimal_commas(rows: pd.DataFrame, besides: str) -> bool:
+    """Whether numbers of another column have decimal commas."""
+    texts = (rows[key].dropna().astype(str).head(SOME) for key in rows.columns.drop(besides))
+    return any(
+        of.str.fullmatch(r"[+-]?\d*,?\d+").all() and of.str.fullmatch(r"[+-]?\d*,(\d|\d\d|\d{4,})").any()
+        for of in texts
+        if len(of)
+    )

@@ -1,0 +1,120 @@
+"""Values that are no run of their own: copies, and means of the others; and arms that never vary. Arrays in,
+arrays out.
+
+Two runs of one arm may agree by chance, as where a metric has ten values. So copies are told by how many
+agree: more than would in one of 1,000 tables, given the steps in which the metric comes and its scatter.
+
+Shapes: C variants, S units; NaN without a value.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ablate.analysis.stats import Array, moments
+
+SURE = 1e-3  # the probability by chance below which equal values are copies
+PERHAPS = 0.05  # below which they may be
+NEAR = 1e-9  # relative: two ways to compute one number
+
+
+def constant(values_CS: Array) -> Array:
+    """(C,) which have several values, all the same."""
+    n, _, sd = moments(values_CS)
+    scale = np.nanmax(np.abs(np.where(np.isnan(values_CS), 0, values_CS)), 1)
+    return (n >= 2) & ~(sd > NEAR * scale)
+
+
+def equal(columns: Sequence[Array]) -> Array:
+    """(C, S) the first unit of each variant that has the same values in all columns (C, S); itself for most,
+    and where the first column has none. NaN equals NaN in the others."""
+    C, S = columns[0].shape
+    first_CS = np.tile(np.arange(S), (C, 1))
+    for c in range(C):
+        seen: dict[tuple[float, ...], int] = {}
+        for s in np.flatnonzero(np.isfinite(columns[0][c])):
+            key = tuple("nan" if value != value else value for value in (of[c, s] for of in columns))
+            first_CS[c, s] = seen.setdefault(key, s)
+    return first_CS
+
+
+def copies(columns: Sequence[Array]) -> tuple[Array, Array]:
+    """(C, S) which values are copies of another of their variant, as chance can't explain how many agree; and
+    (C, S) which agree with another, but may do so by chance. The first of the columns (C, S) is the metric;
+    copies agree in all of them. Constant variants have none."""
+    values_CS = columns[0]
+    varies_C = ~constant(values_CS)
+    first_CS = equal(columns)
+    S = first_CS.shape[1]
+    again_CS = (first_CS != np.arange(S)) & varies_C[:, None]
+    n_C = np.isfinite(values_CS).sum(1) * varies_C
+    p_C = np.min([_agreeing(of) for of in columns], 0)
+    alone = _at_least(int(again_CS.sum()), float((n_C * (n_C - 1) * p_C).sum()))
+    units_S = again_CS.all(0) & (first_CS == first_CS[0]).all(0)  # the same two in every variant
+    p = (
+        float(p_C[0] * np.prod(_agreeing(values_CS[1:] - values_CS[0], rounded=2)))
+        if len(values_CS) > 1
+        else 1.0
+    )
+    together = _at_least(int(units_S.sum()), S * (S - 1) * p)
+    # Twice the number that normal values come to, which a few seeds show too little of.
+    sure_CS = again_CS & ((alone < SURE) | (units_S[None] & (together < SURE)))
+    perhaps_CS = again_CS & ((alone < PERHAPS) | (units_S[None] & (together < PERHAPS)))
+    return sure_CS, perhaps_CS & ~sure_CS
+
+
+def means_of_others(values_CS: Array) -> list[int]:
+    """The units whose value is the mean of all others in every variant, of two or more."""
+    n, mean, sd = moments(values_CS)
+    if len(values_CS) < 2 or (n < 3).any() or constant(values_CS).any():
+        return []
+    others_CS = (n[:, None] * mean[:, None] - values_CS) / (n[:, None] - 1)
+    step = max(_step(values_CS), NEAR * float(np.nanmax(np.abs(values_CS))))
+    by_chance = values_CS.shape[1] * np.prod(np.minimum(0.8 * step / sd, 1))
+    near = np.abs(values_CS - others_CS) <= step
+    return [int(at) for at in np.flatnonzero(near.all(0))] if by_chance < 10 * SURE else []
+
+
+def _agreeing(values_CS: Array, rounded: int = 1) -> Array:
+    """(C,) the probability that two values of a variant agree by chance, as normal ones that are rounded.
+    rounded: of how many rounded numbers each is made."""
+    _, _, sd = moments(values_CS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = _step(values_CS, rounded) / (2 * math.sqrt(math.pi) * sd)
+    return np.where(p < 1, p, 1.0)
+
+
+def _step(values_CS: Array, rounded: int = 1) -> float:
+    """The step in which values come: their least distance or a part of it, if all lie in such steps, as
+    shares of ten do; else a unit of their last digit."""
+    given = values_CS[np.isfinite(values_CS)]
+    least_unit = NEAR * float(np.abs(given).max(initial=0)) or NEAR
+    values = np.unique(np.round(given / least_unit)) * least_unit
+    if len(values) < 2:
+        return math.inf
+    unit = max(next((10.0**-k for k in range(13) if _whole(given * 10.0**k)), 0), least_unit)
+    values = values[np.diff(values, prepend=-math.inf) > (rounded - 0.5) * unit]
+    gaps = np.diff(values)
+    if not len(gaps):
+        return unit
+    for parts in (1, 2, 3):
+        steps = np.cumsum(np.round(gaps * parts / gaps.min()))
+        step = float((steps * (values[1:] - values[0])).sum() / (steps**2).sum())
+        off = np.abs(values[1:] - values[0] - steps * step)
+        near = 1.5 * rounded * unit
+        by_chance = 3 * (2 * near / step) ** (len(gaps) - 1)
+        if step > 9 * unit and by_chance < SURE and (off <= near).all():
+            return step
+    return unit
+
+
+def _whole(values: Array) -> bool:
+    return bool((np.abs(values - np.round(values)) <= NEAR * np.maximum(np.abs(values), 1)).all())
+
+
+def _at_least(count: int, mean: float) -> float:
+    """The probability of so many or more, of a Poisson distribution."""
+    from scipy.special import pdtrc
+
+    return float(pdtrc(count - 1, mean)) if count else 1.0

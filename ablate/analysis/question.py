@@ -35,8 +35,8 @@ class Question:
     which of them (baseline), and what pairs their runs (pair_by). What is None or empty is left to the
     studies and to the rows.
     higher_is_better: of a metric that ablate does not know. mixed: allow sides of different programs. fixed:
-    the variant whose one value is known, and has no scatter. within: a column between whose levels differences
-    are compared. shown: columns that names have in any case."""
+    the variant whose one value is known, and has no scatter. within: a column between whose levels
+    differences are compared. shown: columns that names have in any case."""
 
     metric: str | None = None
     by: Sequence[str] = ()

@@ -39,8 +39,8 @@ def test_a_pivot_by_hand():
     assert not numbers["best"].any()
     assert found.caption == (
         "Validation loss (nats per token), mean over 4 seeds ± half of its 95 % t-interval. On book.txt (2"
-        " layers, 64 wide, 1,000 steps). †: differs from its baseline,"
-        " concat, by the simultaneous 95 % interval."
+        " layers, 64 wide, 1,000 steps). Exploratory: no contrast was named beforehand. †: differs from its"
+        " baseline, concat, by the simultaneous 95 % interval."
     )
 
 
@@ -63,7 +63,7 @@ def test_a_baseline_of_its_own_stands_beside_each_difference():
     assert all(
         text.endswith("†") == (rows[pair].verdict in ("better", "worse")) for pair, text in shown.items()
     )
-    assert "difference: to the baseline beside it over 4 paired seeds" in found.caption
+    assert "Differences to the baseline beside it over 4 paired seeds" in found.caption
     assert "†" not in paper.pivot(result, ["heads", "fusion"]).frame.to_string()
 
 
@@ -84,15 +84,14 @@ def test_without_a_pivot_a_row_a_variant():
     found = paper.latex(paper.by_variant(result))
     assert r"variant & mean & difference \\" in found  # the caption has the seeds, as all have as many
     assert r"concat & 2.190 $\pm$ 0.205 &  \\" in found
-    assert "to concat over 4 paired seeds, with its simultaneous interval (each at 98.33 \\%)" in found
+    each = r"in brackets their intervals, each a t-interval at 98.33 \%, so that all hold together"
+    assert f"Differences to concat over 4 paired seeds, {each}" in found and found.count("to concat") == 1
     decided = paper.by_variant(compared(grid(), where=["heads=4", "fusion != 'mean'"]))
     assert r"concat & \textbf{2.190 $\pm$ 0.205} &  \\" in paper.latex(decided)
     assert "Bold: the lowest mean, if all comparisons with it are decided." in decided.caption
     same = grid().assign(val_loss=lambda rows: rows["val_loss"] + (rows["fusion"] == "sum") * -0.25)
     close = paper.by_variant(compared(same, where=["heads=4", "fusion != 'mean'"], margin=0.5))
-    assert (
-        "‡: equivalent to its baseline, concat, within ±0.5." in close.caption and "Bold" not in close.caption
-    )
+    assert "‡: equivalent to its baseline within ±0.5." in close.caption and "Bold" not in close.caption
     assert r"\textdaggerdbl{}" in paper.latex(close)
     assert r"sum & 2.440 $\pm$ 0.184 & +0.250 {[}" in found
     uneven = pd.concat([grid(), grid().query("fusion == 'sum' and seed == 0").assign(seed=9, run_id="more")])

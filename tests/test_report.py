@@ -6,6 +6,8 @@ import shutil
 import struct
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -15,6 +17,7 @@ import ablate
 from ablate.analysis import stats
 from ablate.analysis.load import Results, Source, read
 from ablate.config.contrast import Contrast
+from ablate.reporting import charts
 from ablate.reporting.charts import VERDICTS, figures
 from ablate.reporting.commands import repeated
 from ablate.reporting.figures import write_charts
@@ -23,6 +26,7 @@ from ablate.reporting.page import Page, gather
 from ablate.store.record import Choice, StudyRecord
 from tests.helpers import SIMULATED, call_cli, compared, write_study
 from tests.synthetic import small_study, synthetic_probes, synthetic_study
+from tests.test_compare import of_cells
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
 
@@ -95,12 +99,32 @@ def test_the_same_charts_as_files(tmp_path):
     ablate.report(study, charts=tmp_path / "figures")
     files = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert files == [
-        f"{stem}.{suffix}" for stem in ("curves", "intervals-planned") for suffix in ("pdf", "png", "svg")
+        f"{stem}.{suffix}"
+        for stem in ("curves", "intervals-planned", "seeds")
+        for suffix in ("pdf", "png", "svg")
     ]
     starts = {".png": b"\x89PNG", ".svg": b"<svg ", ".pdf": b"%PDF"}
     for path in (tmp_path / "figures").iterdir():
         assert path.read_bytes().startswith(starts[path.suffix])
     ElementTree.parse(tmp_path / "figures" / "curves.svg")
+
+
+def test_differences_stand_over_the_levels_between_which_they_are_compared():
+    rows = of_cells(
+        (
+            {"fusion": fusion, "heads": heads},
+            [3 + heads * (fusion == "sum") + seed * heads * len(fusion) % 7 / 100 for seed in range(6)],
+        )
+        for fusion in ("concat", "sum")
+        for heads in (2, 4, 8)
+    )
+    page: Any = SimpleNamespace(comparison=compared(rows, within="heads"))
+    (levels,) = charts._levels(page)
+    assert levels.data["level"].tolist() == ["heads=2", "heads=4", "heads=8"]
+    assert {*levels.data["difference"]} == {"sum - concat"}
+    assert levels.data["mean"].tolist() == pytest.approx([2, 4, 8], abs=0.1)
+    (seeds,) = charts._seeds(page)
+    assert len(seeds.data) == 18
 
 
 def small(tmp_path: Path, **given) -> Results:
@@ -144,7 +168,7 @@ def test_what_it_says(tmp_path):
     assert [line.partition(":")[0] for line in page.notes].count("diverged") == 1
     assert "AdamW (β1 = 0.9" in page.methods and "3 are" not in page.methods
     assert f"code {subject.rows['code'][0]}" in page.methods
-    assert [figure.key for figure in figures(page)] == ["intervals-planned", "curves"]
+    assert [figure.key for figure in figures(page)] == ["intervals-planned", "curves", "seeds"]
     assert page.compared.columns.tolist() == ["arm", "parameters", "rate", "seeds", "diverged", "mean"]
     assert len(page.compared) == 24 and page.compared["mean"].is_monotonic_increasing
 
@@ -237,7 +261,8 @@ def test_what_is_not_there_is_said(tmp_path):
 @pytest.mark.slow
 def test_charts_in_files_are_as_wide_as_a_column(tmp_path):
     (spec,) = (f.charts["curves"] for f in figures(gather(small(tmp_path, seeds=3))) if f.key == "curves")
-    write_charts({"curves": spec}, tmp_path / "figures")
+    write_charts({"curves": spec}, tmp_path / "figures", "Doubts: one rate")
+    assert "Doubts: one rate" in (tmp_path / "figures" / "curves.svg").read_text("utf-8")
     svg = ElementTree.parse(tmp_path / "figures" / "curves.svg").getroot()
     assert svg.get("width") == "237.6pt" and svg.get("viewBox", "").startswith("0 0 237.6 ")  # 3.3 inches
     texts = [text for text in svg.iter() if text.get("font-size")]

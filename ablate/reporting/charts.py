@@ -7,14 +7,17 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
+from ablate.analysis.finding import Finding
 from ablate.analysis.load import metrics
 from ablate.analysis.variant import names
 from ablate.analysis.variants import USABLE
 from ablate.reporting import head_charts
 from ablate.reporting.figures import (
+    COLORS,
     GREY,
     SPARSE,
     TICKS,
@@ -24,6 +27,7 @@ from ablate.reporting.figures import (
     label,
     measured,
     over_runs,
+    ranges,
     spec,
 )
 from ablate.reporting.page import Page
@@ -53,7 +57,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
     several = len({one.baseline.name for one in tested}) > 1
     data = pd.DataFrame(
         {
-            "label": " − ".join(label(comparison, side.name) for side in one.both[: 1 + several]),
+            "label": _called(comparison, one, several),
             **{name: getattr(one, name) for name in ("diff", "low", "high", "verdict")},
         }
         for one in tested
@@ -87,6 +91,66 @@ def _intervals(page: Page) -> Iterator[Figure]:
         {key: spec(chart, ROOM + ROW * len(data))},
         data,
     )
+
+
+def _called(comparison: Comparison, one: Finding, several: bool) -> str:
+    return " − ".join(label(comparison, side.name) for side in one.both[: 1 + several])
+
+
+def _seeds(page: Page) -> Iterator[Figure]:
+    """The difference of each pair, one row per contrast."""
+    tested = [one for one in page.comparison.tested if one.pairs is not None]
+    several = len({one.baseline.name for one in tested}) > 1
+    data = pd.DataFrame(
+        {"label": _called(page.comparison, one, several), "difference": value}
+        for one in tested
+        for value in one.differences.tolist()
+        if value == value
+    )
+    if data.empty:
+        return
+    points = alt.Chart(data).mark_point(filled=True, size=30, opacity=0.6, color=COLORS[0])
+    x = alt.X("difference:Q", title=f"difference in {page.comparison.metric} of each pair", axis=SPARSE)
+    points = points.encode(y=alt.Y("label:N", sort=None, title=None), x=x)
+    zero = alt.Chart(pd.DataFrame([{"zero": 0}])).mark_rule(color=GREY, strokeDash=[3, 3]).encode(x="zero:Q")
+    about = "A point for each pair of runs of one seed: how far differences scatter."
+    height = ROOM + ROW * len(tested)
+    yield Figure(
+        "seeds", "Differences of pairs", about, {"seeds": spec(alt.layer(zero, points), height)}, data
+    )
+
+
+def _levels(page: Page) -> Iterator[Figure]:
+    """Each difference at the levels between which contrasts of contrasts compare it."""
+    crossed = [one for one in page.comparison.tested if one.variant.difference]
+    sides = {
+        side.name: (side, one.variant.differing(one.baseline))
+        for one in crossed
+        for side in reversed(one.both)
+    }
+    if not sides:
+        return
+    rows = page.comparison.summary.set_index("variant").loc[[*sides]]
+    half = -stdtrit(rows["n"] - 1, stats.ALPHA / 2) * rows["sd"] / rows["n"] ** 0.5
+    ends = {"mean": rows["mean"], "low": rows["mean"] - half, "high": rows["mean"] + half}
+    data = (
+        pd.DataFrame(ends)
+        .reset_index(drop=True)
+        .assign(
+            level=[one.label([c for c in apart if c not in one.difference]) for one, apart in sides.values()],
+            difference=[one.label(one.difference) for one, _ in sides.values()],
+        )
+    )
+    title = f"difference in {page.comparison.metric}"
+    base = alt.Chart(data).encode(
+        x=alt.X("level:N", sort=None, title=None, axis=alt.Axis(labelAngle=0)),
+        color=colours("difference", [*dict.fromkeys(data["difference"])]),
+        xOffset="difference:N",
+    )
+    points = base.mark_point(filled=True, size=60, opacity=1).encode(y=measured(alt.Y, "mean", title))
+    about = "Each difference at each level: mean over seeds, with a 95 % interval of its own."
+    chart = spec(alt.layer(*ranges(base, data, alt.Y, title), points), 200)
+    yield Figure("levels", "Is a difference the same?", about, {"levels": chart}, data)
 
 
 def _curves(page: Page) -> Iterator[Figure]:
@@ -142,4 +206,4 @@ def _thinned(curve: pd.DataFrame) -> pd.DataFrame:
     return curve.sort_values("step").iloc[at]
 
 
-CHARTS = (_intervals, _curves)
+CHARTS = (_intervals, _levels, _curves, _seeds)

@@ -8,6 +8,7 @@ PDF.
 
 import json
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ GREY = "#888888"
 TICKS = alt.ExprRef("max(2, ceil(width / 70))")  # so few that none loses its label
 SPARSE = alt.Axis(tickCount=TICKS)
 POINTS_AN_INCH, DOTS_AN_INCH = 72, 300
+LETTERS = 60  # of 8 pt in a column
 COLUMN = (
     3.3 * POINTS_AN_INCH
 )  # width of charts in files: a column of a paper; in a page it follows the window
@@ -150,9 +152,9 @@ def drawn(spec: Mapping[str, Any]) -> str:
     return re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", svg)
 
 
-def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path) -> None:
+def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts: str = "") -> None:
     """Write each chart, given by the stem of its file, as PNG, SVG and PDF, as wide as a column of a paper,
-    with labels of 8 pt. Raises StoreError."""
+    with labels of 8 pt. doubts: stand above each. Raises StoreError."""
     import vl_convert
 
     formats: dict[str, Callable[[str], str | bytes]] = {
@@ -161,7 +163,8 @@ def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path) -> Non
         "pdf": vl_convert.vegalite_to_pdf,
     }
     for stem, spec in specs.items():
-        for_paper = json.dumps(_in_a_column(spec))
+        above = {"title": textwrap.wrap(doubts, LETTERS)} if doubts else {}
+        for_paper = json.dumps({**_in_a_column(spec), **above})
         for format, convert in formats.items():
             write_atomically(directory / f"{stem}.{format}", convert(for_paper))
 

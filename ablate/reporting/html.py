@@ -62,7 +62,7 @@ def write_report(
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
     )
     if charts is not None:
-        write_charts(specs, Path(charts))
+        write_charts(specs, Path(charts), page.answer.health.partition(";")[0])
     write_atomically(path, re.sub(r"\n\s*\n+", "\n", cleaned(content)))
     return path
 

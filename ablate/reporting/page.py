@@ -51,7 +51,8 @@ def gather(subject: Results, question: Question = NOTHING_ASKED) -> Page:
 
 def _compared(comparison: Comparison, tuned: str) -> pd.DataFrame:
     """A row an arm, best first."""
-    summary = comparison.summary
+    own = [not comparison.variants[name].difference for name in comparison.summary["variant"]]
+    summary = comparison.summary[own].reset_index(drop=True)
     columns = [column for column in comparison.varying if column != tuned] or comparison.shown[:1]
     variants = [comparison.variants[name] for name in summary["variant"]]
     table = pd.DataFrame({"arm": [one.title(columns) for one in variants]})

@@ -75,13 +75,13 @@ def by_variant(comparison: Comparison) -> PaperTable:
     if len(bases) > 1:
         frame["baseline"] = ["" if one is None else called[one.baseline.name] for _, one in rows]
     tested = [one for one in _findings(comparison) if one.is_tested]
-    about = _caption(comparison, table)
+    about = _caption(comparison, table, named_below=bool(tested))
     if tested:
         to = f"to {called[bases[0]]}" if len(bases) == 1 else "to the baseline beside it"
         pairs = [one.pairs for one in tested if one.pairs is not None]
         over = f" over {counted_between(min(pairs), max(pairs), 'paired seed')}" if pairs else ""
-        each = f"with its simultaneous interval (each at {levels_in_words(tested)})"
-        about = f"{about} difference: {to}{over}, {each}."
+        each = f"each a t-interval at {levels_in_words(tested)}, so that all hold together"
+        about = f"{about} Differences {to}{over}, in brackets their intervals, {each}; ~: undecided."
     return PaperTable(about, frame, 1)
 
 
@@ -163,15 +163,19 @@ def _difference(one: Finding) -> str:
     return difference(row, ".3f") + MARKS.get(one.verdict, "") if one.verdict else one.why.partition(":")[0]
 
 
-def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
+def _caption(comparison: Comparison, table: pd.DataFrame, *, named_below: bool = False) -> str:
     low, high = int(table["n"].min()), int(table["n"].max())
     metric, where = column_named(comparison.metric).words, place(comparison.rows)
     interval = " ± half of its 95 % t-interval" if high > 1 else ""
     parts = [f"{metric}, mean over {counted_between(low, high, 'seed')}{interval}."]
     parts += lines_if(where, f"{where}.")
+    tested = [one for one in _findings(comparison) if one.is_tested]
+    exploratory = "Exploratory: no contrast was named beforehand."
+    parts += lines_if(tested and not tested[0].is_planned, exploratory)
     which = "highest" if comparison.higher_is_better else "lowest"
     parts += lines_if(table["best"].any(), f"Bold: the {which} mean, if all comparisons with it are decided.")
-    base = f"its baseline, {shared}," if (shared := _shared(comparison)) else "its baseline"
+    shared = "" if named_below else _shared(comparison)
+    base = f"its baseline, {shared}," if shared else "its baseline"
     marks = {MARKS.get(one.verdict) for one in _findings(comparison)}
     level = f"{100 * (1 - stats.ALPHA):g} %"
     parts += lines_if("†" in marks, f"†: differs from {base} by the simultaneous {level} interval.")

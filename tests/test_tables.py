@@ -77,6 +77,8 @@ def test_an_honest_table_loses_no_run(values):
         drawn["sevenths"] = (rng.integers(2, 7, 16) / 7).round(4)
         sure_CS, _ = replicas.copies([drawn[values].reshape(2, 8)])
         assert not sure_CS.any()
+    many = np.random.default_rng(0).normal(3, 0.3, (2, 3000))
+    assert not replicas.copies([many.round(9)])[0].any()  # without an overflow
 
 
 # --- a name keeps its spelling, and can be pasted -----------------------------------------------------------

@@ -103,7 +103,7 @@ def _step(values_CS: Array, rounded: int = 1) -> float:
         step = float((steps * (values[1:] - values[0])).sum() / (steps**2).sum())
         off = np.abs(values[1:] - values[0] - steps * step)
         near = 1.5 * rounded * unit
-        by_chance = 3 * (2 * near / step) ** (len(gaps) - 1)
+        by_chance = 3 * min(2 * near / step, 1.0) ** (len(gaps) - 1)
         if step > 9 * unit and by_chance < SURE and (off <= near).all():
             return step
     return unit

@@ -90,7 +90,8 @@ SHOWN = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 def hydra_parser() -> argparse.ArgumentParser:
     """Hydra's options, of which ablate takes those that compose and show configs."""
     parser = _Parser(add_help=False, description="ablate run")
-    add, flag = parser.add_argument, {"action": "store_true"}
+    add: Any = parser.add_argument
+    flag = {"action": "store_true"}
     add("overrides", nargs="*", help="KEY=VALUE, a dot between the parts of a key")
     add("--multirun", "-m", help="a run of each combination of values", **flag)
     add("--run", "-r", help="one run", **flag)

@@ -75,6 +75,11 @@ class ModelConfig:
         """Whether an encoder reads one text, and a decoder another."""
         return self.architecture == ENCODER_DECODER
 
+    @property
+    def hidden(self) -> int:
+        """The width of its MLPs, before a match."""
+        return standard_hidden(self.d_model, self.mlp) if self.mlp_hidden == "auto" else self.mlp_hidden
+
 
 # The parts of two backbones, as the keys of model name them.
 GPT2 = {"position": "learned", "norm": "layer", "mlp": "gelu"}

@@ -5,6 +5,7 @@ Each process opens a corpus once. What only pairs or tasks need is imported when
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import Recipe, Task, TextRecipe, registry
 from ablate.data.splits import Split, Stream
 from ablate.data.text import BLOCK, CorpusError
-from ablate.data.tokenized import open_text
 from ablate.data.tokenizers import Tokenizer
 from ablate.phrases import joined
 
 KEPT = 4  # corpora that a process keeps open
+# The module that opens a corpus of each kind, by a function `opened`, imported when it is needed.
+OPENERS = {TextRecipe: "tokenized", Task: "examples"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,24 +84,17 @@ def forget() -> None:
 
 def _open(config: CorpusConfig, as_pairs: bool) -> Corpus:
     recipe = _recipe(config)
-    if as_pairs:
-        if not recipe.has_pairs:
-            names = " or corpus=".join(name for name, kind in registry.methods().items() if kind.has_pairs)
-            raise CorpusError(
-                f"corpus={config.name}: it is one text, and a model with an encoder reads pairs of them; take"
-                f" corpus={names}, or model=tiny"
-            )
-        from ablate.data.paired import open_pairs
-
-        return Corpus(config, as_pairs, recipe, *open_pairs(recipe, config))
-    if isinstance(recipe, TextRecipe):
-        return Corpus(config, as_pairs, recipe, *open_text(recipe, config))
-    if isinstance(recipe, Task):
-        from ablate.data.examples import open_task
-
-        sha256, splits = open_task(recipe, config.splits)
-        return Corpus(config, as_pairs, recipe, sha256, recipe.tokenizer, splits)
-    raise CorpusError(f"corpus={config.name}: it is of pairs of texts; take model=pair, which reads both")
+    if as_pairs and not recipe.has_pairs:
+        names = " or corpus=".join(name for name, kind in registry.methods().items() if kind.has_pairs)
+        raise CorpusError(
+            f"corpus={config.name}: it is one text, and a model with an encoder reads pairs of them; take"
+            f" corpus={names}, or model=tiny"
+        )
+    kinds = ["paired"] if as_pairs else [of for kind, of in OPENERS.items() if isinstance(recipe, kind)]
+    if not kinds:
+        raise CorpusError(f"corpus={config.name}: it is of pairs of texts; take model=pair, which reads both")
+    opener = import_module(f"ablate.data.{kinds[0]}")
+    return Corpus(config, as_pairs, recipe, *opener.opened(recipe, config))
 
 
 def _recipe(config: CorpusConfig) -> Recipe:

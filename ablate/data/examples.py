@@ -13,8 +13,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ablate.config.rules import ConfigError
+from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import SPLITS, Task
 from ablate.data.splits import Batch, Split, in_turns, int64, spread, target_positions
+from ablate.data.tokenizers import Tokenizer
 from ablate.files.atomic import digest
 from ablate.rng import generator
 
@@ -145,12 +147,13 @@ class Examples(Split):
         return Batch(inputs, targets, target_positions(targets))
 
 
-def open_task(task: Task, shares: Sequence[float]) -> tuple[str, Mapping[str, Examples]]:
-    """The fingerprint of a task, and its splits."""
-    blocks = blocks_of(task, "episodes", functools.partial(rows_of, task), np.ndarray.tobytes, shares)
+def opened(task: Task, config: CorpusConfig) -> tuple[str, Tokenizer, Mapping[str, Examples]]:
+    """The fingerprint of a task, its tokenizer, and its splits."""
+    blocks = blocks_of(task, "episodes", functools.partial(rows_of, task), np.ndarray.tobytes, config.splits)
     splits = {name: Examples(task, of) for name, of in blocks.items()}
     some = [split.rows(task.seed, np.arange(10)) for split in splits.values() if split.count != 0]
-    return fingerprint(task, [[row.tolist() for row in batch[:2]] for batch in some]), splits
+    sha256 = fingerprint(task, [[row.tolist() for row in batch[:2]] for batch in some])
+    return sha256, task.tokenizer, splits
 
 
 def rows_of(task: Task, draws: np.random.Generator, count: int) -> list[np.ndarray]:

@@ -153,7 +153,7 @@ class Paired(Split):
         return self.pairs.to_train(0, range(1000))
 
 
-def open_pairs(recipe: Recipe, config: CorpusConfig) -> tuple[str, Tokenizer, Mapping[str, Paired]]:
+def opened(recipe: Recipe, config: CorpusConfig) -> tuple[str, Tokenizer, Mapping[str, Paired]]:
     """The fingerprint of pairs, their tokenizer, and the splits. Raises ConfigError."""
     if isinstance(recipe, Pairs):
         sha256, tokenizer, given = _given(recipe, config)

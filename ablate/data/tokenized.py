@@ -25,7 +25,7 @@ FORMAT = 7  # the format that `write` produces: raise it when the files, or the 
 PIECE = 1 << 16  # characters encoded at a time
 
 
-def open_text(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, Stream], int]:
+def opened(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, Stream], int]:
     """The fingerprint of a text, its tokenizer, its splits, and how many documents it has, from the cache if
     they are there. Raises CorpusError."""
     try:

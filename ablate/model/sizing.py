@@ -6,7 +6,7 @@ from typing import Any
 
 from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError, as_override, divisors
-from ablate.config.schema import GPT2, STANDARD_FUSION, STANDARD_HEADS, PartConfig, RunConfig, standard_hidden
+from ablate.config.schema import GPT2, STANDARD_FUSION, STANDARD_HEADS, PartConfig, RunConfig
 from ablate.model import fusion, scores
 from ablate.model.costs import COSTS, reference, relative_cost
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
@@ -61,9 +61,8 @@ def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
 def sizes(config: RunConfig, vocab: int) -> ModelSpec:
     """The sizes that `config` asks for, before matching. Raises ConfigError for what can't be built."""
     model = config.model
-    mlp_hidden = standard_hidden(model.d_model, model.mlp) if model.mlp_hidden == "auto" else model.mlp_hidden
-    _check_backbone(config, mlp_hidden)
-    one = 1 if mlp_hidden == 0 else 2  # modules of a layer that write into the residual stream, as in GPT-2
+    _check_backbone(config)
+    one = 1 if model.hidden == 0 else 2  # modules of a layer that write into the residual stream, as in GPT-2
     encoder_layers, writers = model.encoder_layers or 0, {"decoder": one * model.layers}
     if model.two_texts:
         decoder = (one + 1) * model.layers
@@ -77,7 +76,7 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
         vocab=vocab,
         layers=model.layers,
         context=model.context,
-        mlp_hidden=mlp_hidden,
+        mlp_hidden=model.hidden,
         attention=at["decoder"],
         encoder_layers=encoder_layers,
         encoder=at.get("encoder"),
@@ -87,7 +86,7 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
     )
 
 
-def _check_backbone(config: RunConfig, mlp_hidden: int) -> None:
+def _check_backbone(config: RunConfig) -> None:
     """Raises ConfigError for parts of a model that do not fit each other."""
     model = config.model
     for key, value in (("at", config.at), ("model.encoder_layers", model.encoder_layers)):
@@ -102,7 +101,7 @@ def _check_backbone(config: RunConfig, mlp_hidden: int) -> None:
             f"at={config.at}: the other attentions have {STANDARD_HEADS} heads, which do not divide"
             f" model.d_model={model.d_model}; take one that they divide, or at=all"
         )
-    if model.mlp != "gelu" and not mlp_hidden:
+    if model.mlp != "gelu" and not model.hidden:
         raise ConfigError(
             f"model.mlp={model.mlp}: model.mlp_hidden=0 leaves the MLPs out; use model.mlp_hidden=auto"
         )

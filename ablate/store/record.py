@@ -151,11 +151,6 @@ class StudyRecord:
         return keys_of_arms(self.arms) | keys_of_levels(self.declared.get("per_level", {}))
 
     @property
-    def varies_text(self) -> bool:
-        """Whether it compares within several texts."""
-        return "corpus" in self.factors
-
-    @property
     def is_one_by_one(self) -> bool:
         """Whether it lists single runs."""
         return self.kind == ONE_BY_ONE

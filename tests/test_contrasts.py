@@ -158,3 +158,95 @@ def test_a_study_of_several_texts_compares_within_each():
     assert apart.keys() == {"stdlib", "grammar"} and apart["stdlib"].diff > 0 > apart["grammar"].diff
     assert all(one.variant.differing(one.baseline) == ["fusion"] for one in found.tested)
     assert "corpus=grammar" in " ".join(answer(found, []).findings)
+
+
+# --- a difference at two levels, and what is found by itself ------------------------------------------
+
+
+def losses(*cells: dict[str, Any]) -> Any:
+    return of_cells(
+        (cell, [3 + at * at / 10 + seed * (at + 1) % 5 / 100 for seed in range(6)])
+        for at, cell in enumerate(cells)
+    )
+
+
+BOTH = [{"fusion": fusion, "layers": layers} for fusion in ("concat", "sum") for layers in (2, 10)]
+
+
+def test_a_difference_is_compared_between_each_two_levels():
+    (one,) = compared(losses(*BOTH), within="model.layers").findings
+    assert [side.label(["fusion", "layers"]) for side in one.both] == [
+        "sum - concat layers=10",
+        "sum - concat layers=2",
+    ]
+    assert one.pairs == 6 and one.diff == pytest.approx((0.9 - 0.1) - (0.4 - 0.0))
+
+
+@pytest.mark.parametrize(
+    ("rows", "within", "line"),
+    [
+        (losses(*BOTH), "lr", "--within lr: every row has none; name a column that varies"),
+        (losses(*BOTH), "nothing", "--within: no column nothing"),
+        (
+            losses(BOTH[0], BOTH[3]),
+            "layers",
+            "--within layers: no difference is there at two of its levels (10, 2)",
+        ),
+    ],
+)
+def test_what_has_no_two_levels_is_refused(rows, within, line):
+    with pytest.raises(ConfigError) as error:
+        compared(rows, within=within)
+    assert line in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("varied", "baseline"),
+    [
+        ({"scores": ["softmax", "qk_norm"]}, "softmax"),
+        ({"heads": [2, 4, 8]}, "4"),
+        ({"lr": [0.02, 0.01]}, "0.01"),
+        ({"layers": [8, 16]}, None),
+    ],
+)
+def test_the_default_of_what_varies_is_the_baseline(varied, baseline):
+    ((key, levels),) = varied.items()
+    result = compared(losses(*({"fusion": "concat", key: level} for level in levels)))
+    bases = {one.baseline.levels[key] for one in result.findings}
+    assert bases == ({baseline} if baseline else set()) and len(result.findings) == (
+        len(levels) - 1 if baseline else 0
+    )
+
+
+def test_every_key_that_is_typed_can_be_asked_for():
+    rows = losses(
+        *(
+            {"fusion": fusion, "model": model, "d_model": 64 * at, "lr": 0.01}
+            for fusion in ("concat", "sum")
+            for at, model in enumerate(("tiny", "nano"), 1)
+        )
+    )
+    assert compared(rows).shown[-1] == "model" and len(compared(rows, where="model=tiny").findings) == 1
+    assert len(compared(rows, baseline="model=tiny").findings) == 2
+    assert len(compared(rows, by="fusion,model,train.lr", baseline="fusion=concat").findings) == 2
+    assert "lr" in compared(rows, shown=["train.lr"]).shown
+
+
+def test_a_study_names_contrasts_of_contrasts():
+    vary = {"vary": "fusion", "baseline": "concat"}
+    arms = {name: ARMS[name] for name in ("concat", "sum", "gated")}
+    keys = {"factors": {"model.layers": [1, 2]}}
+    plan = study({"arms": "sum - concat", "within": "model.layers"}, arms=arms, **keys).design.plan
+    assert plan and [one.name for one in plan.contrasts] == [
+        "(sum - concat at model.layers=2) - (sum - concat at model.layers=1)"
+    ]
+    plan = study(
+        {**vary, "within": "model.layers"}, arms={}, factors={"fusion": ["concat", "sum"], **keys["factors"]}
+    ).design.plan
+    assert plan and [weight for weight, _ in plan.contrasts[0].sides] == [1, -1, -1, 1] and plan.family == 1
+    for wrong in ({"arms": "sum - concat", "within": 3}, {"within": "heads"}):
+        with pytest.raises(ConfigError, match="write an entry as"):
+            study(wrong, arms=arms, **keys)
+    unbuilt = study({"arms": "sum - concat", "within": "heads"}, arms=arms, **keys)
+    with pytest.raises(ConfigError, match="no two runs of this study differ so"):
+        unbuilt.check_primary()

@@ -40,7 +40,7 @@ def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
     each. Raises ConfigError if two variants would share a cell."""
     table = _variants(comparison, marked=bool(_shared(comparison)))
     where = f"--pivot {','.join(keys)}"
-    columns = [column_of(key, table, where) for key in keys]
+    columns = [column_of(key, table, where, comparison.shown) for key in keys]
     if not columns or len({*columns}) < len(columns):
         raise ConfigError(f"{where}: give different keys, as fusion,heads: the last goes across")
     others = [c for c in comparison.varying if c not in columns]

@@ -107,7 +107,7 @@ def test_pairs_are_read_to_the_next_name():
 
 
 def test_blank_alone_is_missing(tmp_path):
-    table = rows().replace({"method": {"base": None}})
+    table = rows().assign(method=lambda made: made["method"].where(made["method"] != "base"))
     assert ablate.compare(table, **{**ASKED, "baseline": "method=None"}).tested[0].pairs == 6
     mixed = pd.concat([table, rows().query("method == 'base'").assign(method="None")])
     assert "it is None in some rows, and blank in 6 rows" in refused(mixed)
@@ -199,6 +199,14 @@ def test_a_pipe_is_read_once(tmp_path):
             ["bash", "-c", words], cwd=tmp_path, env={**os.environ}, capture_output=True, text=True
         )
         assert (done.returncode, done.stderr) == (0, "") and str(whole).partition("\n")[0] in done.stdout
+
+
+@pytest.mark.slow
+def test_the_report_of_a_pipe_lies_here(tmp_path):
+    rows().to_csv(tmp_path / "t.csv", index=False)
+    command = f"{sys.executable} -m ablate report <(cat t.csv) {' '.join(SHELL)}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "report.html").is_file()
 
 
 def test_json_of_any_kind_keeps_its_spelling(tmp_path):

@@ -49,7 +49,9 @@ class Source:
     @property
     def page(self) -> Path:
         """The default path of its report."""
-        return self.table.with_name(f"{self.table.stem}-{PAGE}") if self.table else self.directory / PAGE
+        if self.table and self.table.is_file():
+            return self.table.with_name(f"{self.table.stem}-{PAGE}")
+        return self.directory / PAGE
 
     @cached_property
     def record(self) -> StudyRecord | None:

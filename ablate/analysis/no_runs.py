@@ -42,11 +42,11 @@ def without_summaries(
     for column in columns:
         levels = pd.Series(keyed[column].unique())
         numeric = pd.to_numeric(levels, errors="coerce").notna()
-        named = levels.map(lambda level: bool(SUMMARY.fullmatch(level)))
+        named = levels.map(lambda level: bool(SUMMARY.fullmatch(str(level))))
         words = levels.str.fullmatch(r"[^\d\s][^\d]*")
         odd = ~numeric & (named | (words & (words.sum() < numeric.sum())))
         if not numeric.any():
-            odd = levels.map(lambda level: bool(MEAN.fullmatch(level)))
+            odd = levels.map(lambda level: bool(MEAN.fullmatch(str(level))))
         if odd.any() and not odd.all():
             of = keyed[column].isin(levels[odd])
             names = first_few([f"{column}={level}" for level in levels[odd]])
@@ -106,7 +106,7 @@ def checked(variants: Variants, fixed: Mapping[str, str] | None) -> Variants:
 def _copied(variants: Variants, of_CS: Array) -> str:
     """Whose runs repeat another of their variant, and at which units."""
     names = [variants.names[at] for at in np.flatnonzero(of_CS.any(1))]
-    units = [_unit(variants, at) for at in np.flatnonzero(of_CS.any(0))] if variants.paired else []
+    units = [_unit(variants, int(at)) for at in np.flatnonzero(of_CS.any(0))] if variants.paired else []
     return f"repeat another of {joined(names[:3])} to the last digit" + (
         f" ({first_few(units)})" if units else ""
     )

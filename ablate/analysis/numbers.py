@@ -53,9 +53,8 @@ def can_be_numbers(cells: pd.Series) -> bool:
     given = texts[~texts.str.lower().isin(MISSING)]
     if _shown(given.iloc[:SOME], False)[1] is not None:
         return False
-    return len(given) > 0 and (
-        pd.to_numeric(given, errors="coerce").notna().all() or _shown(given, False)[1] is None
-    )
+    plain = pd.to_numeric(given, errors="coerce").notna().all()
+    return len(given) > 0 and bool(plain or _shown(given, False)[1] is None)
 
 
 def _shown(texts: pd.Series, decimal_commas: bool) -> tuple[pd.Series, str | None]:

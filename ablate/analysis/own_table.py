@@ -66,7 +66,7 @@ def with_types(rows: pd.DataFrame) -> pd.DataFrame:
     if not is_foreign(rows):
         return rows
     seeds = {one.name: as_kind(rows[one.name], one) for one in TABLE if one.name in SEED_COLUMNS}
-    return _typed(rows.assign(**seeds), [key for key in rows if key not in seeds])
+    return _typed(rows.assign(**seeds), [str(key) for key in rows if key not in seeds])
 
 
 def _typed(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:

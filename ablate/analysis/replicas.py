@@ -32,10 +32,10 @@ def equal(columns: Sequence[Array]) -> Array:
     C, S = columns[0].shape
     first_CS = np.tile(np.arange(S), (C, 1))
     for c in range(C):
-        seen: dict[tuple[float, ...], int] = {}
+        seen: dict[tuple[object, ...], int] = {}
         for s in np.flatnonzero(np.isfinite(columns[0][c])):
             key = tuple("nan" if value != value else value for value in (of[c, s] for of in columns))
-            first_CS[c, s] = seen.setdefault(key, s)
+            first_CS[c, s] = seen.setdefault(key, int(s))
     return first_CS
 
 

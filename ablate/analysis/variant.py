@@ -125,7 +125,7 @@ def _texts(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
     return with_options(rows)[[*dict.fromkeys([*shown, "processor"])]].apply(read)
 
 
-def as_pairs(levels: Mapping[str, str]) -> str:
+def as_pairs(levels: Mapping[Any, str]) -> str:
     """K=V,K=V as --baseline takes it."""
     return ",".join(f"{_column(column)}={in_name(level)}" for column, level in levels.items())
 

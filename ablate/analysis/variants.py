@@ -104,9 +104,13 @@ class Variants(Settings):
     @property
     def together(self) -> str:
         """Why units are not independent, if they are parts of one training; else empty."""
-        if self.paired and any(map(FOLDS.fullmatch, self.seeds)):
+        if self.paired and any(map(FOLDS.fullmatch, map(str, self.seeds))):
             return f"{self.unit}s share their training data"
-        return f"{self.unit}s are of one run" if self.paired and any(map(STEPS.fullmatch, self.seeds)) else ""
+        return (
+            f"{self.unit}s are of one run"
+            if self.paired and any(map(STEPS.fullmatch, map(str, self.seeds)))
+            else ""
+        )
 
     @property
     def judged(self) -> Array:
@@ -118,7 +122,7 @@ class Variants(Settings):
         """Whether seeds of two streams are crossed, as seeds.backbone=0,1 seeds.data=0,1 are: four runs, but
         two draws of each, so they are not independent."""
         of_ours = [column for column in ("seed_backbone", "seed_data") if column in self.seeds]
-        several = itertools.combinations([*self.seeds] if self.is_foreign else of_ours, 2)
+        several = itertools.combinations([*map(str, self.seeds)] if self.is_foreign else of_ours, 2)
         return any(
             min(self.seeds.groupby(one)[other].nunique().max() for one, other in (two, two[::-1])) > 1
             for two in several

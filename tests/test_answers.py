@@ -59,8 +59,8 @@ def test_of_many_contrasts_the_best_and_the_worst_are_named_then_verdicts_counte
     record = make_record(primary=PRIMARY)
     short = answer(compared(many, records=[record]), [record]).short
     assert short == (
-        "On book.txt: against concat: best is mean (heads=8), undecided; worst is sum (heads=2, by 1.250"
-        " nats), worse; 3 worse and 3 undecided."
+        "On book.txt: against concat: best: mean (heads=8, undecided); worst: sum (heads=2, worse by 1.250"
+        " nats); in all 3 worse and 3 undecided."
     )
 
 

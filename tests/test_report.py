@@ -89,6 +89,9 @@ def test_it_is_read_in_a_minute(tmp_path):
     path = ablate.report(store.root / "studies" / "synthetic")
     html = path.read_text(encoding="utf-8")
     assert len(html.encode()) <= 90_000
+    assert "--why" not in html
+    ticks = re.findall(r"<text[^>]*>(−?\d\.\d+)</text>", html)
+    assert len({*ticks}) > 4  # not all −0.0 and 0.1
     shown = re.sub(r"<(style|svg|details|pre)\b.*?</\1>", "", html, flags=re.S)
     assert len(re.sub(r"<[^>]+>", " ", shown).split()) <= 700
 

@@ -22,6 +22,7 @@ MOST = 3  # the most contrasts that are named for each verdict
 MOST_DOUBTS = 3
 DIFFERS = (stats.BETTER, stats.WORSE)
 LEAD = "No contrast was named beforehand: this is exploratory, test it on new seeds."
+WHY = "--why explains"
 NO_PAIR = "Each variant has one run, and no two share a seed, so nothing pairs: give them equal seeds."
 ONE_SEED = "One seed shows nothing: the same variant with another seed differs as well."
 
@@ -41,11 +42,17 @@ class Answer:
     next: list[Next]
 
 
-def answer(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[Note] = ()) -> Answer:
-    """The answer of a comparison. records: of its studies. notes: more than its own."""
+def answer(
+    comparison: Comparison,
+    records: Sequence[StudyRecord],
+    notes: Sequence[Note] = (),
+    explained: str = WHY,
+) -> Answer:
+    """The answer of a comparison. records: of its studies. notes: more than its own. explained: where the
+    reader finds more on the doubts."""
     record = records[0] if len(records) == 1 else NO_STUDY
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
-    health = doubts([*notes, *comparison.notes])
+    health = doubts([*notes, *comparison.notes], explained)
     if int(comparison.summary["n"].max()) < 2:
         said = NO_PAIR if rows["seed"].nunique() > 1 else ONE_SEED
         steps = [] if said == NO_PAIR else next_steps(rows, record)
@@ -97,12 +104,12 @@ def around(
     return above, [*lines_if(parts.robust, parts.robust), *map(str, parts.next[:1]), *taken]
 
 
-def doubts(notes: Sequence[Note], where: str = "--why explains") -> str:
+def doubts(notes: Sequence[Note], explained: str = WHY) -> str:
     """The doubts among these notes in a few words, and where they are explained; empty without any."""
     briefs = [*dict.fromkeys(note.brief or note.text for note in notes if note.is_doubt)]
     shown = briefs[:MOST_DOUBTS]
     shown += lines_if(len(briefs) > MOST_DOUBTS, f"{len(briefs) - MOST_DOUBTS} more")
-    return f"Doubts: {', '.join(shown)}; {where}." if briefs else ""
+    return f"Doubts: {', '.join(shown)}; {explained}." if briefs else ""
 
 
 def _decided(tested: Sequence[Finding]) -> bool:
@@ -135,11 +142,10 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
     settings = dict(zip(map(id, tested), _apart(tested, terms), strict=True))
     against = f"against {bases.pop()}: " if len(bases) == 1 else ""
 
-    def named(one: Finding) -> str:
+    def named(one: Finding, verdict: str = "") -> str:
         first, second = one.sides(terms)
-        apart = settings[id(one)]
         size = f"by {number(abs(one.diff))}{unit(one.metric)}" if one.verdict in DIFFERS else ""
-        end = ", ".join(filter(None, (apart, size)))
+        end = ", ".join(filter(None, (settings[id(one)], f"{verdict} {size}".strip())))
         return f"{first}{'' if against else f' against {second}'}{f' ({end})' if end else ''}"
 
     if tested[0].higher_is_better is None or len(tested) <= 2:
@@ -148,10 +154,8 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
     alone = [one for one in tested if not one.variant.difference] or tested
     worst, *_, best = sorted(alone, key=lambda one: one.diff, reverse=not tested[0].higher_is_better)
     counts = joined([f"{len(of)} {of[0].verdict}" for of in _by_verdict(tested)])
-    ends = ((name, named(one), one.verdict) for name, one in (("best", best), ("worst", worst)))
-    return (
-        f"{against}{'; '.join(f'{name} is {called}, {verdict}' for name, called, verdict in ends)}; {counts}"
-    )
+    ends = f"best: {named(best, best.verdict)}; worst: {named(worst, worst.verdict)}"
+    return f"{against}{ends}; in all {counts}"
 
 
 def _by_verdict(tested: Sequence[Finding]) -> list[list[Finding]]:

@@ -41,6 +41,7 @@ PAPER_SIZES = {  # of text in points; labelLimit: the longest label
     **dict.fromkeys(("labelFontSize", "titleFontSize", "fontSize"), 8),
     "labelLimit": 110,
 }
+_PRECISE = re.compile(r"-?\d+\.\d{2,}")
 _LINE_ENDS = {0x2028: " ", 0x2029: " "}  # Unicode line ends, which strings in Vega expressions must not have
 CONFIG: dict[str, Any] = {
     "font": "system-ui, Helvetica, Arial, sans-serif",
@@ -149,7 +150,11 @@ def drawn(spec: Mapping[str, Any]) -> str:
     svg = re.sub(r' (width|height)="[\d.]+"', "", svg, count=2)
     for needless in NEEDLESS:
         svg = re.sub(needless, "", svg)
-    return re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", svg)
+    return re.sub(r"<[^>]+>", lambda tag: _PRECISE.sub(_rounded, tag[0]), svg)  # places, not what is written
+
+
+def _rounded(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.1f}"
 
 
 def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts: str = "") -> None:

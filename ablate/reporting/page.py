@@ -40,7 +40,7 @@ def gather(subject: Results, question: Question = NOTHING_ASKED) -> Page:
     return Page(
         subject=subject,
         comparison=comparison,
-        answer=answer(comparison, subject.records, subject.notes),
+        answer=answer(comparison, subject.records, subject.notes, "“How robust is it?” explains"),
         notes=texts(note for note in (*subject.notes, *comparison.notes) if note.kind != "remark"),
         compared=_compared(comparison, record.tuned_column),
         commands=reproduced,

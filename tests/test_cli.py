@@ -43,6 +43,7 @@ WRONG = [
     (["+foo=1"], ["+foo: no such key; did you mean force?"]),
     (["--dryrun"], ["--dryrun: no such option; did you mean --dry-run?"]),
     (["--multi-run"], ["--multi-run: no such option; did you mean --multirun?"]),
+    (["--steps", "60"], ["--steps: a key has no dashes; write train.steps=VALUE"]),
     (["--train.lr", "3"], ["--train.lr: a key has no dashes; write train.lr=VALUE"]),
     (["train.lr=0,003"], ["a decimal number is written with a point, train.lr=0.003"]),
     (["~train"], ["~train", "can't be removed"]),

@@ -77,8 +77,9 @@ class _Parser(argparse.ArgumentParser):
         if line := line_on(f"run {option[1]}") if option else "":
             raise ConfigError(line)
         word = option[1] if option else ""
-        if (key := word.lstrip("-")) in {one.name for section in sections() for one in section.keys}:
-            raise ConfigError(f"{word}: a key has no dashes; write {key}=VALUE")
+        for key in (one.name for section in sections() for one in section.keys):
+            if word.lstrip("-") in (key, key.rpartition(".")[2]):
+                raise ConfigError(f"{word}: a key has no dashes; write {key}=VALUE")
         if near := difflib.get_close_matches(word, [*OPTIONS, *self._option_string_actions], cutoff=0.75):
             raise ConfigError(f"{word}: no such option; did you mean {near[0]}?")
         raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")

@@ -80,12 +80,11 @@ def pytest_addoption(parser: pytest.Parser):
 def pytest_cmdline_main(config: pytest.Config):
     """`pytest` alone runs the quick tests, in two processes; `pytest tests`, or a file of them, all that it
     names."""
-    option, is_alone = config.option, config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    if is_alone and not option.markexpr and "PYTEST_XDIST_WORKER" not in os.environ:
-        option.markexpr = "not slow"
+    option, in_worker = config.option, "PYTEST_XDIST_WORKER" in os.environ
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not option.markexpr:
+        option.markexpr = "not slow"  # which each worker has to find by itself
         # Not in a worker, which would start two more, and these two each: that filled the memory once.
-        alone = "PYTEST_XDIST_WORKER" not in os.environ
-        if alone and getattr(option, "numprocesses", 0) is None and not option.usepdb:
+        if not in_worker and getattr(option, "numprocesses", 0) is None and not option.usepdb:
             option.numprocesses, option.dist, option.loadscopereorder = 2, "loadfile", False
 
 

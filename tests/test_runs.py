@@ -237,8 +237,9 @@ def test_loose_runs_are_compared_with_their_like(tmp_path: Path):
 
 def test_a_terminal_has_how_far_the_runs_are(four, monkeypatch):
     monkeypatch.chdir(four)
-    screen, seconds = io.StringIO(), {"seconds": 1.0, "evaluation_seconds": 0.0, "tokens_per_s": 3000.0}
-    of_step = {"step": 10, "tokens": 0, "lr": 0.1, "train_loss": 1.0, "grad_norm": 1.0}
+    screen = io.StringIO()
+    seconds: dict[str, Any] = {"seconds": 1.0, "evaluation_seconds": 0.0, "tokens_per_s": 3000.0}
+    of_step: dict[str, Any] = {"step": 10, "tokens": 0, "lr": 0.1, "train_loss": 1.0, "grad_norm": 1.0}
     evaluated = Evaluation(0, validation=Score(20.0, 0, 10), **of_step, **seconds)
     monkeypatch.setattr(live, "SHARE", 1e9)  # every time
     monkeypatch.setattr(live, "console", lambda **_: console(file=screen, force_terminal=True, width=100))

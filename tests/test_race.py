@@ -332,9 +332,9 @@ def test_a_race_that_is_killed_a_hundred_times_ends_with_the_same_table(tmp_path
         while kills < 100:
             with contextlib.closing(Command(*words, name, cwd=tmp_path)) as process:
                 time.sleep(moments.uniform(0.05, 0.2))
-                started = (
-                    psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
-                )
+                started = list[psutil.Process]()
+                with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
+                    started = psutil.Process(process.pid).children(recursive=True)
                 for one in started if kills % 2 else []:
                     with contextlib.suppress(psutil.NoSuchProcess):
                         one.kill()

@@ -294,8 +294,11 @@ def trackio(study: str, out: str) -> Tracker:
         with _begun(module, runs, name, settings, **about) as made:
 
             def log(step: int, values: Mapping[str, float]) -> None:
-                if settings.keys() - made.config.keys():  # which it sends once
-                    made.config, made._config_logged = made.config | settings, False
+                if settings.keys() - made.config.keys():  # which it sends once; of several it keeps the first
+                    with made._queue_lock:
+                        made.config, made._config_logged = made.config | settings, False
+                        for waiting in made._queued_logs:
+                            waiting["config"] = None
                 made.log(dict(values), step=step)
 
             yield log

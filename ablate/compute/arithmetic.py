@@ -4,6 +4,7 @@ processor, the precision and the context, so that two equal machines compute ali
 docs/precision.md has the figures behind TABLE. A kind of processor that it lacks computes as PyTorch does.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -47,6 +48,10 @@ class _OneDNN(torch.autograd.Function):
     ) -> tuple[Tensor, int]:
         """By PyTorch's batched product: oneDNN's operator takes one matrix."""
         return torch.vmap(F.linear, in_dims)(x, weight, bias), 0
+
+
+# PyTorch binds the arguments at each call, by a signature that it would make anew each time.
+_OneDNN.forward.__signature__ = inspect.signature(_OneDNN.forward)  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -317,7 +317,8 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
         return command
 
     swept = {"fusion": ["concat", "sum"], "out_proj": [True, False], "seed": [0, 1], "heads": 2}
-    ablate.run(**swept, **dict(word.split("=") for word in SIMULATED), name="mine")
+    simulated = {key: value for key, _, value in (word.partition("=") for word in SIMULATED)}
+    ablate.run(**swept, **simulated, name="mine")
     command_of("mine")
     assert len(read("mine").rows) == 8
 

@@ -16,7 +16,7 @@ from hydra.errors import MissingConfigException
 
 from ablate.cli.app import COMMANDS, GROUPS
 from ablate.cli.train import next_step
-from ablate.compose.refusals import explain
+from ablate.compose.refusals import OPTIONS, explain
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.execution.events import ignore
@@ -97,6 +97,11 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments, parts, tmp_path):
         and {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
         == FILES.keys()
     )
+
+
+def test_options_that_are_proposed_are_those_of_the_command(command):
+    there = {*re.findall(r"(--[a-z-]+)", command("run", "--help-all")[1])}
+    assert there == {*OPTIONS, "--help", "--hydra-help", "--info", "--cfg"}
 
 
 @pytest.mark.parametrize(

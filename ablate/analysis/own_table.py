@@ -27,14 +27,12 @@ def of_ours(table: pd.DataFrame, name: str) -> pd.DataFrame:
     for one in TABLE:
         if one.name in table:
             cells = table[one.name]
-            if one.kind in ("whole", "number"):
-                if cells.astype(str).str.contains(",").any():
-                    cells = cells.astype(str).str.replace(",", ".").where(cells.notna(), None)
-                rows[one.name] = as_kind(cells, one)
-                if one.name not in SEED_COLUMNS:
-                    _refuse_words(rows[one.name], one, name)
-            else:
-                rows[one.name] = as_kind(cells, one)
+            is_number = one.kind in ("whole", "number")
+            if is_number and cells.astype(str).str.contains(",").any():
+                cells = cells.astype(str).str.replace(",", ".").where(cells.notna(), None)
+            rows[one.name] = as_kind(cells, one)
+            if is_number and one.name not in SEED_COLUMNS:
+                _refuse_words(rows[one.name], one, name)
     own = {str(key): table[key] for key in table if key not in rows}
     return _typed(pd.DataFrame(rows | own), [*own])
 

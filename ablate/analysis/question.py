@@ -27,6 +27,7 @@ from ablate.store.frames import FILE, LARGEST, REPLICATE, SEEDS, STEPS, is_forei
 from ablate.store.record import StudyRecord
 
 NOT_VARIED = (*of_role("identity", "seed", "metric", "resource"), "git", "code", "parts")
+WIDE = "column"  # what is varied in a table with a column for each variant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,9 +153,6 @@ def _measured(rows: pd.DataFrame, question: Question) -> pd.DataFrame:
 
 def _has_number(cell: Any) -> bool:
     return bool(re.search(r"\d|inf|true|false", str(cell), re.IGNORECASE))
-
-
-WIDE = "column"  # what is varied in a table with a column for each variant
 
 
 def _are_columns(rows: pd.DataFrame, by: Sequence[str]) -> bool:

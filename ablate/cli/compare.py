@@ -27,6 +27,7 @@ from ablate.cli.shared import (
     print_table,
     put_json,
     remark,
+    separated,
     use_plugins,
 )
 from ablate.config.contrast import MARGIN
@@ -107,7 +108,7 @@ def compare(
         fixed=fixed,
         mixed=mixed,
         within=within or "",
-        shown=[key.strip() for key in (pivot or "").split(",") if key.strip()],
+        shown=separated(pivot),
     )
     result, records = compare(results.rows, question, results.records), results.records
     table, steps, asked = result.table, None, list[str]()  # lines on what an option adds
@@ -160,7 +161,7 @@ def _for_a_paper(result: "Comparison", pivot: str | None, format: Format, *, wid
     """Print the means with their intervals; with a pivot, as a grid."""
     from ablate.reporting import paper
 
-    keys = [key.strip() for key in pivot.split(",") if key.strip()] if pivot is not None else []
+    keys = separated(pivot)
     table = paper.pivot(result, keys) if pivot is not None else paper.by_variant(result)
     if format == "latex":
         put(paper.latex(table), end="")

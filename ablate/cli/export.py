@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ablate.cli.shared import RunsOption, known_studies_and_runs, say_loading, use_plugins
+from ablate.cli.shared import RunsOption, Tracker, known_studies_and_runs, say_loading, use_plugins
 from ablate.printing import put
 
 
@@ -18,7 +18,7 @@ def export(
         ),
     ],
     to: Annotated[
-        Literal["tensorboard", "wandb", "trackio", "mlflow", "hf"],
+        Literal[Tracker, "hf"],
         typer.Option("--to", help="hf: one run as a GPT-2 or a Llama of Hugging Face's transformers."),
     ],
     out: Annotated[

@@ -13,6 +13,7 @@ from ablate.cli.shared import (
     print_table,
     put_json,
     say_loading,
+    separated,
     use_plugins,
 )
 from ablate.config.rules import ConfigError
@@ -92,7 +93,7 @@ def verify(
             raise ConfigError("--class: it compares two configs; leave --only out")
         _compare_classes(*class_, format=format)
         return
-    verdicts = verified([name.strip() for name in (only or "").split(",") if name.strip()])
+    verdicts = verified(separated(only))
     rows = [dataclasses.asdict(verdict) for verdict in verdicts]
     failed = [verdict for verdict in verdicts if verdict.verdict == FAIL]
     if format == "json":

@@ -24,6 +24,7 @@ TERMINATED = 143  # the exit code after SIGTERM
 INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same command goes on from there"
 
 
+Tracker = Literal["tensorboard", "wandb", "trackio", "mlflow"]
 Format = Literal["table", "csv", "json", "md", "latex"]
 # Formats for people: rounded, without the columns that only programs need.
 READ = ("table", "md", "latex")
@@ -151,6 +152,11 @@ def use_plugins(files: Sequence[str] | None) -> "list[Method]":
 
     say_loading()
     return run.use_plugins(files or [])
+
+
+def separated(text: str | None) -> list[str]:
+    """The names in NAME,NAME; none without a text."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def print_table(

@@ -9,7 +9,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from ablate.cli.shared import (
     JsonOption,
     PluginOption,
     RunsOption,
+    Tracker,
     WideOption,
     keep_results_in,
     print_table,
@@ -72,7 +73,7 @@ def run(
         ),
     ] = False,
     track: Annotated[
-        Literal["wandb", "mlflow", "trackio", "tensorboard"] | None,
+        Tracker | None,
         typer.Option(help="Log runs as they go, as ablate export does afterwards."),
     ] = None,
     plugin: PluginOption = None,

@@ -17,6 +17,7 @@ from ablate.cli.shared import (
     known_studies,
     print_table,
     say_loading,
+    separated,
     use_plugins,
 )
 from ablate.printing import put, say
@@ -108,7 +109,7 @@ def _chosen(only: str | None) -> list[str]:
     from ablate.analysis.probes import PROBES
     from ablate.config.rules import ConfigError, did_you_mean, line_on
 
-    chosen = [*PROBES] if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    chosen = [*PROBES] if only is None else separated(only)
     for name in chosen:
         if name not in PROBES:
             line = line_on(f"probe --only {name}")

@@ -38,7 +38,8 @@ REFUSALS = (
 )
 
 LAUNCHER = "hydra/launcher"
-OPTIONS = ("--dry-run", "--rehearse", "--plugin", "--quiet", "--format", "--wide", "--runs")  # beside Hydra's
+# Of ablate run, beside Hydra's.
+OPTIONS = ("--dry-run", "--rehearse", "--track", "--plugin", "--quiet", "--format", "--wide", "--runs")
 DECIMAL = re.compile(r"-?\d+,\d+")
 OF_ONES_OWN = "a config of your own is chosen by -cd DIR -cn NAME, a study by -cd DIR study=NAME"
 

@@ -24,9 +24,8 @@ class Column:
     column sets: the model around attention, the text, the training, or the evaluation, which does not
     change what is learned. label: what it is, in words. unit: of its numbers.
     higher_is_better: of a metric; None if that is not known. by_evaluation: whether a metric depends on
-    how often a run is evaluated. unsaid: a value that needs no mention if all runs have it. brings: other
-    columns and options that may change with it. by_auto: whether it may change with any other, by `auto`
-    and `match`.
+    how often a run is evaluated. brings: other columns and options that may change with it. by_auto: whether
+    it may change with any other, by `auto` and `match`.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Column:
     unit: str = ""
     higher_is_better: bool | None = False
     by_evaluation: bool = False
-    unsaid: str | None = None
     brings: tuple[str, ...] = ()
     by_auto: bool = False
 

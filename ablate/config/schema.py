@@ -66,7 +66,7 @@ class ModelConfig:
     dropout: Annotated[Share, config_column("number", "dropout", "model")]
     architecture: Annotated[
         Literal["decoder", "encoder-decoder"],
-        config_column("word", "architecture", "model", unsaid="decoder"),
+        config_column("word", "architecture", "model"),
     ]
     encoder_layers: Annotated[Size | None, config_column("whole", "layers of the encoder", "model")]
 
@@ -222,7 +222,7 @@ class RunConfig:
     model: ModelConfig
     at: Annotated[
         Literal["all", "encoder", "decoder", "cross"],
-        config_column("word", "attention that the factors apply to", "model", unsaid="all"),
+        config_column("word", "attention that the factors apply to", "model"),
     ]
     corpus: Annotated[
         CorpusConfig,

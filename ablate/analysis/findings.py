@@ -9,7 +9,7 @@ from ablate.analysis import notes, stats
 from ablate.analysis.contrasts import differing, same_classes
 from ablate.analysis.finding import Finding
 from ablate.analysis.judging import Case
-from ablate.analysis.variant import Variant
+from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants
 from ablate.analysis.within import as_variants, halves, is_crossed
 from ablate.config.contrast import FEWEST
@@ -125,7 +125,7 @@ def _verdict(
     low, high = one.number("low"), one.number("high")
     decides = not low <= 0 <= high or (-margin < low and high < margin)
     if contrast.equal is not None:  # at one head a learned weight changes the training, but not the function
-        return "", f"the same function as {variants.names[contrast.equal]}"
+        return "", f"the same function as {variants.each[contrast.equal].label(varying(variants.each))}"
     if why := _identical(variants, one, differs):
         return "", why
     study = contrast.record.name if contrast.record else next(iter(waiting), "")

@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from ablate.store.run_files import read_metrics, read_started
 from ablate.store.store import Store, read_study
 
 PAGE = "report.html"
+TABLES = (".csv", ".tsv", ".gz", ".json", ".jsonl", ".parquet")
 RUN = "result.json"  # the file by which the directory of a run is known
 
 
@@ -179,15 +181,13 @@ def find_source(target: str, *, runs: bool = False) -> Source:
             f"{path}: results.csv without study.json; copy both from runs/studies/NAME, or name the table:"
             f" {table}"
         )
-    if len(path.parts) > 1 or path.suffix in (
-        ".csv",
-        ".tsv",
-        ".gz",
-        ".json",
-        ".jsonl",
-        ".parquet",
-    ):  # no name of a study
-        which = "no study in this directory" if path.is_dir() else "no such file or directory here"
+    if len(path.parts) > 1 or path.suffix in TABLES:  # no name of a study
+        if path.is_dir():
+            which = "no study in this directory"
+        else:
+            beside = [one.name for one in path.parent.glob("*")]
+            near = [f"; did you mean {path.with_name(one)}?" for one in get_close_matches(path.name, beside, 1)]
+            which = "".join(["no such file or directory here", *near])
         raise ConfigError(f"{path}: {which}; name a study in {Store().root}, or give the path of one")
     return _study(target)
 

@@ -26,7 +26,7 @@ NAMED_ELSEWHERE = {
     "model.rope_base": "rope_theta",
     "model.mlp": "hidden_act activation_function",
     "model.context": "block_size n_positions max_seq_len",
-    "train.steps": "max_iters max_steps epochs",
+    "train.steps": "max_iters max_steps epochs step",
     "train.batch": "batch_size",
     "train.lr": "learning_rate",
     "train.min_lr_ratio, a share of train.lr": "min_lr",

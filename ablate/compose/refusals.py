@@ -212,9 +212,12 @@ def _unreadable(argument: str, groups: Sequence[str]) -> ConfigError:
     """The error for an override that Hydra can't parse."""
     key, equals, value = argument.partition("=")
     if not equals:
-        return ConfigError(f"{argument}: not an override; write KEY=VALUE, as in fusion=sum")
+        example = f"{argument}=NAME" if argument in groups else "KEY=VALUE, as in fusion=sum"
+        return ConfigError(f"{argument}: not an override; write {example}")
     if not value.strip():
         return ConfigError(f"{argument}: the value is missing")
+    if value.endswith(","):
+        return ConfigError(f"{argument}: ends in a comma; values are written {key}=A,B, without spaces")
     if not re.fullmatch(r"[\w./@+~-]+", key, re.ASCII):
         return ConfigError(f"{key}: no such key; ablate keys shows them all")
     if key in groups:

@@ -191,7 +191,8 @@ class Loop:
     def _todo(self, runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
         """The runs, among these, that have to be trained."""
         unique = _unique(runs)
-        todo = {overrides: run for overrides, run in unique.items() if settled(run) is None}
+        # Seed by seed, so that a command that is cut off leaves pairs.
+        todo = {one: run for one, run in sorted(unique.items(), key=_seed) if settled(run) is None}
         self.finished_before += len(unique) - len(todo)
         self.lines.place.before += len(unique) - len(todo)
         if self.lines.total is not None:
@@ -238,6 +239,10 @@ class Loop:
             finally:
                 board.place.before += board.count
                 self.lines = before
+
+
+def _seed(item: tuple[Overrides, Run]) -> int:
+    return item[1].config.seed
 
 
 def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:

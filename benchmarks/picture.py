@@ -22,6 +22,10 @@ INK = {"light": "#1b1f24", "dark": "#e6e9ed"}
 BLUE, ORANGE = "#3b82c4", "#d9822b"
 MARGIN = 0.02
 EXAMPLES = 2000
+BY_SIGN_FLIPS = (
+    "wide sum without W_O − concatenation, equal size",
+    "four heads: W_O of two factors − of one",
+)
 SHOWN = (100, 102)  # seeds: a run that learns the task with four heads, and the one that does not
 
 
@@ -34,7 +38,8 @@ def main() -> None:
 
 
 def differences() -> pd.DataFrame:
-    """The rows of the page's table: name, diff, low, high, and whether both sides have the same functions."""
+    """The rows of the page's table: name, diff, low, high, whether both sides have the same functions, and
+    whether the difference is undecided."""
     page = (DOCS / "questions.md").read_text(encoding="utf-8")
     found = re.findall(r"^\| (.+?) \| ([+−][\d.]+) \[(−?[\d.]+), (−?[\d.]+)]", page, re.M)
     table = pd.DataFrame(found, columns=["name", "diff", "low", "high"])
@@ -42,6 +47,9 @@ def differences() -> pd.DataFrame:
     table["name"] = table["name"].str.replace(r"\*\*| =|, \d+ % .*parameters", "", regex=True)
     numbers = ["diff", "low", "high"]
     table[numbers] = table[numbers].map(lambda text: float(text.replace("−", "-")))
+    table["undecided"] = table["low"].lt(0) & table["high"].gt(0) & (
+        table["low"].lt(-MARGIN) | table["high"].gt(MARGIN)
+    ) | table["name"].isin(BY_SIGN_FLIPS)
     return table
 
 
@@ -77,13 +85,13 @@ def _differences(ink: str) -> alt.TopLevelMixin:
     """A row for each difference: a point on its interval, and the margin behind all."""
     data = differences()
     names = alt.Axis(grid=False, domain=False, ticks=False, labelLimit=400)
-    colors = alt.Color("same:N", scale=alt.Scale(domain=[False, True], range=[BLUE, ORANGE]), legend=None)
+    color = alt.condition("datum.same", alt.value(ORANGE), alt.value(BLUE))
     base = alt.Chart(data).encode(
-        y=alt.Y("name:N", sort=[*data["name"]], title=None, axis=names), color=colors
+        y=alt.Y("name:N", sort=[*data["name"]], title=None, axis=names), color=color
     )
     x = alt.X(
         "low:Q",
-        title="nats of loss (right: worse); orange: the same functions; grey: the margin",
+        title="nats of loss (right: worse); orange: the same functions; hollow: undecided; grey: the margin",
         axis=alt.Axis(format=".2f", grid=False),
     )
     margin, zero = pd.DataFrame({"low": [-MARGIN], "high": [MARGIN]}), pd.DataFrame({"low": [0]})
@@ -92,6 +100,9 @@ def _differences(ink: str) -> alt.TopLevelMixin:
         alt.Chart(zero).mark_rule(color="#888").encode(x="low:Q"),
         base.mark_rule(strokeWidth=3).encode(x=x, x2="high:Q"),
         base.mark_point(filled=True, size=70, opacity=1).encode(x="diff:Q"),
+        base.transform_filter("datum.undecided")
+        .mark_point(filled=True, size=22, opacity=1)
+        .encode(x="diff:Q", color=alt.value("white")),
         base.mark_text(align="left", dx=6).encode(
             x="high:Q", text=alt.Text("diff:Q", format="+.3f"), color=alt.value(ink)
         ),

@@ -125,7 +125,7 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     }
     low = {name: value for name, value in upper.items() if value < 0.005}
     assert {*low} == {"one - one_bare", "rank - sum"} and low["one - one_bare"] < 0
-    assert f"W_O is below 0, that of a sum's two factors {low['rank - sum']:.3f}:" in WHOLE
+    assert f"W_O is below 0, that of a sum's two factors {low['rank - sum']:.3f}." in WHOLE
     arms = rows("questions")
     concat = arms.groupby("arm")["test_loss"].mean()["concat"]
     counting = arms["ngram_loss"].iloc[0]
@@ -167,11 +167,11 @@ def test_sizes_and_computation_are_as_said():
     percent = (100 * (about / about.loc["concat"] - 1)).round()
     params, flops = percent["params"], percent["flops_per_token"]
     assert f"{flops['wide']:.0f} % more computation" in PROSE
-    assert params["tied"] == -5 and PROSE.count("5 % fewer parameters") == 1
+    assert params["tied"] == -5 and PROSE.count("5 % fewer parameters") == 1 and PROSE.count("8 % fewer") == 1
     assert f"four, {params['sixteen']:.0f} % more parameters |" in PAGE
     assert f"no W_O − W_O, {-params['concat_bare']:.0f} % fewer parameters |" in PAGE
     assert f"with their own, {-params['one_narrow']:.0f} % fewer parameters †" in PAGE
-    assert f"with {-params['rank']:.0f} % fewer parameters: that" in PROSE
+    assert f"with {-params['rank']:.0f} % fewer parameters. The" in PROSE
     assert about["params"]["concat"] // 1000 == 163
 
 
@@ -221,12 +221,12 @@ def test_votes():
     few = pd.concat([four[1], four[2], *(eight[heads] for heads in (1, 2, 3, 4))])
     enough = pd.concat([four[4], four[8], eight[8]])
     assert f"no seed reaches 99 %; that held, 0 of {len(few)} did." in PROSE and few.max() < 0.99
-    assert f"every seed reaches 99.9 %; refuted, {(enough >= 0.999).sum()} of {len(enough)} did." in PROSE
+    assert f"every seed reaches 99.9 %; refuted, {(enough >= 0.999).sum()} of {len(enough)} did (" in PROSE
     fewer = pd.concat([four[1], four[2], four[3]])
     learned = f"{(four[4] >= 0.999).sum()} of 6 seeds with four heads, 0 of {len(fewer)} with fewer;"
     assert learned in PROSE and fewer.max() < 0.99
     deep = right(heads=2, layers=2)
-    assert f"two layers of two heads in {(deep >= 0.999).sum()} of 6." in PROSE
+    assert f"two layers of two heads do in {(deep >= 0.999).sum()} of 6." in PROSE
     guesses = [
         Votes(length=length, voters=voters, vocabulary=99, seed=0, examples=None, held_out=1).best_guess(4)
         for length, voters in ((17, 4), (25, 8))

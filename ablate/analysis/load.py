@@ -186,7 +186,9 @@ def find_source(target: str, *, runs: bool = False) -> Source:
             which = "no study in this directory"
         else:
             beside = [one.name for one in path.parent.glob("*")]
-            near = [f"; did you mean {path.with_name(one)}?" for one in get_close_matches(path.name, beside, 1)]
+            near = [
+                f"; did you mean {path.with_name(one)}?" for one in get_close_matches(path.name, beside, 1)
+            ]
             which = "".join(["no such file or directory here", *near])
         raise ConfigError(f"{path}: {which}; name a study in {Store().root}, or give the path of one")
     return _study(target)

@@ -21,9 +21,8 @@ from ablate.analysis.contrasts import (
     why_nothing,
 )
 from ablate.analysis.finding import Finding
-from ablate.analysis.findings import differences_of, findings_of
+from ablate.analysis.findings import findings_of, that_count
 from ablate.analysis.foreseen import foreseen
-from ablate.analysis.judging import judge_all, that_count
 from ablate.analysis.projection import project
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of, settled
 from ablate.analysis.variant import Variant, varying
@@ -141,7 +140,9 @@ def compare(
     question, chosen, taken = settled(question, chosen, records)
     metric = question.metric or ""
     margin = margin_of(records, question.margin, metric)
+    arms = {run_id: name for record in records for run_id, name in record.arm_of.items()}
     variants = project(chosen, metric, question, better=direction(metric, question.higher_is_better))
+    variants = replace(variants, arms=arms)
     if clash := [name for name in variants.shown if name in (*NUMBERS, "n", "mean", "sd", "baseline")]:
         raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
     several = {*variants.table["fusion"]} > {STANDARD_FUSION}
@@ -151,24 +152,17 @@ def compare(
         contrasts = unplanned(variants, baseline, [])
     if question.within:
         contrasts = crossed(variants, contrasts, column_of(question.within, variants.columns, "--within"))
-    waiting = _waiting(every, records)
-    before = _unplanned_before(every, question, baseline, variants)
-    judged = judge_all(variants, contrasts, records, margin, before)
-    counted_ones = that_count(variants, judged, records)
-    findings = findings_of(variants, judged, margin, waiting, records)
+    contrasts.sort(key=lambda one: one.record is None)  # those of studies first
+    waiting, before = _waiting(every, records), _unplanned_before(every, question, baseline, variants)
+    findings = findings_of(variants, contrasts, records, margin, before, waiting)
+    counted_ones = that_count(variants, contrasts, findings, records)
     nothing = "" if contrasts else why_nothing(variants, baseline)
-    names, runs = variants.names, dict(zip(variants.names, variants.table["run_id"], strict=True))
-    arms = {run_id: name for record in records for run_id, name in record.arm_of.items()}
-    of_run = {c: arms[run] for c, ids in enumerate(variants.run_ids) for run in ids if run in arms}
-    called = [replace(one, arm=of_run.get(c, "")) for c, one in enumerate(variants.each)]
-    each, summary = dict(zip(names, called, strict=True)), counted_ones.best_first()
-    if apart := differences_of(judged, findings):
-        rows_apart = rows_of_differences(apart, summary)
-        each = {**({} if question.within else each), **{name: side for name, (side, _) in apart.items()}}
-        summary = rows_apart if question.within else pd.concat([summary, rows_apart], ignore_index=True)
-    findings = [
-        replace(one, variant=each[one.variant.name], baseline=each[one.baseline.name]) for one in findings
-    ]
+    each, summary = dict(zip(variants.names, variants.each, strict=True)), counted_ones.best_first()
+    if crossed_ones := [one for one in findings if one.variant.difference]:
+        each = {} if question.within else each
+        each |= {side.name: side for one in crossed_ones for side in one.both}
+        apart = rows_of_differences(crossed_ones, summary)
+        summary = apart if question.within else pd.concat([summary, apart], ignore_index=True)
     comparison = Comparison(
         rows=chosen,
         variants=each,
@@ -177,7 +171,7 @@ def compare(
         metric=metric,
         higher_is_better=variants.higher_is_better,
         margin=margin,
-        runs=runs,
+        runs=dict(zip(variants.names, variants.table["run_id"], strict=True)),
         nothing=nothing,
         notes=[],
         waits=bool(waiting),

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.stats import Array
 from ablate.analysis.variant import as_pairs
 from ablate.analysis.variants import Settings, Variants
 from ablate.compose.keys import sections
@@ -54,12 +53,11 @@ class Weighed:
     def baseline(self) -> int:
         return next(at for weight, at in self.sides if weight < 0)
 
-    def counts(self, variants: Variants) -> list[Array]:
-        """(S,) of each side, which runs count."""
-        ids = [variants.run_ids[at] for _, at in self.sides]
-        if self.runs is None:
-            return [np.ones(len(of), bool) for of in ids]
-        return [np.array([run_id in self.runs for run_id in of], bool) for of in ids]
+    @property
+    def is_crossed(self) -> bool:
+        """Whether it is a contrast of two contrasts."""
+        first, second = self.sides[: len(self.sides) // 2], self.sides[len(self.sides) // 2 :]
+        return len(first) > 1 and [weight for weight, _ in first] == [-weight for weight, _ in second]
 
 
 def planned(

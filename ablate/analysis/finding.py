@@ -4,6 +4,8 @@ it."""
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from ablate.analysis import stats
 from ablate.analysis.variant import Variant
 
@@ -14,14 +16,14 @@ BY_FLIPS = "by sign flips"
 class Finding:
     """The contrast variant − baseline, or a weighted sum of more variants, whose name says which.
 
-    study: of the study that planned it; empty for an unplanned one. n, n_baseline: values of each side;
-    pairs: how many pair, None where none do (Welch). diff, low, high, sd (of a difference): in the metric's
-    unit, NaN if not known. level: of the interval. p: of no difference, by itself; p_adjusted: in its family
-    and look. verdict: one of stats.VERDICTS; empty if there is nothing to judge. why: it has none, or is
-    undecided. is_sum: whether more than two variants are in it. differs: the columns in which the two differ.
-    same_class: whether both represent the same functions. look, last_look: of a study with looks, the number
-    of seeds at which it stands, and at most. more_seeds: about how many more would decide it. unit: what is
-    counted. differences, on_validation: of each unit.
+    study: of the study that planned it; empty for an unplanned one. pairs: how many values pair, None where
+    none do (Welch). diff, low, high, sd (of a difference): in the metric's unit, NaN if not known. level: of
+    the interval. p: of no difference, by itself; p_adjusted: in its family and look. verdict: one of
+    stats.VERDICTS; empty if there is nothing to judge. why: it has none, or is undecided. differs: the
+    columns in which the two differ. same_class: whether both represent the same functions. look, last_look:
+    of a study with looks, the number of seeds at which it stands, and at most. more_seeds: about how many
+    more would decide it. unit: what is counted. weights, values, twin: (P,) and (P, S), of the variants in
+    it, by unit; the last on validation.
     """
 
     name: str
@@ -31,8 +33,6 @@ class Finding:
     metric: str
     margin: float
     higher_is_better: bool | None
-    n: int
-    n_baseline: int
     pairs: int | None
     diff: float
     low: float
@@ -47,15 +47,29 @@ class Finding:
     same_class: bool
     look: int | None
     last_look: int | None
-    more_seeds: int | None
+    more_seeds: int | None = None
     unit: str
-    is_sum: bool = False
-    differences: stats.Array = field(repr=False)
-    on_validation: stats.Array | None = field(repr=False)
+    weights: stats.Array = field(repr=False)
+    values: stats.Array = field(repr=False)
+    twin: stats.Array | None = field(repr=False)
 
     @property
     def is_tested(self) -> bool:
         return self.p == self.p and bool(self.verdict)
+
+    @property
+    def differences(self) -> stats.Array:
+        """(S,) of each unit."""
+        return np.sum(self.weights[:, None] * self.values, 0)
+
+    @property
+    def n(self) -> int:
+        """The values of the variant."""
+        return int(np.isfinite(self.values[self.weights > 0]).sum(1).min())
+
+    @property
+    def n_baseline(self) -> int:
+        return int(np.isfinite(self.values[self.weights < 0]).sum(1).min())
 
     @property
     def both(self) -> tuple[Variant, Variant]:
@@ -64,6 +78,11 @@ class Finding:
     @property
     def is_planned(self) -> bool:
         return bool(self.study)
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether more arms are in it than a variant and a baseline."""
+        return len(self.weights) > 2 and not self.variant.difference
 
     @property
     def is_undecided(self) -> bool:
@@ -76,13 +95,17 @@ class Finding:
 
     @property
     def shared(self) -> list[str]:
-        """The columns in which both have the same level, as far as there is one."""
+        """The columns in which both have the same level, as far as there is one; none of a sum of arms."""
+        if self.is_sum:
+            return []
         apart = [*self.variant.difference, *self.variant.differing(self.baseline)]
         return [column for column, level in self.variant.levels.items() if level and column not in apart]
 
     def sides(self, terms: Mapping[str, str] | None = None) -> tuple[str, str]:
-        """What tells the variant from its baseline, and the other way round. terms: words for levels, unless
-        they would call both the same."""
+        """What tells the variant from its baseline, and the other way round; of a sum of arms the whole, and
+        nothing. terms: words for levels, unless they would call both the same."""
+        if self.is_sum:
+            return self.name, ""
         apart = [*self.variant.difference, *self.variant.differing(self.baseline)]
         one, other = (side.label(apart, terms=terms or {}) for side in (self.variant, self.baseline))
         return (one, other) if one != other or not terms else self.sides()
@@ -102,8 +125,8 @@ class Finding:
         if self.pairs is None or not self.is_tested or self.is_undecided:
             return {}
         others = {f"without the farthest {self.unit}": stats.without_farthest(self.differences[None])}
-        if self.on_validation is not None:
-            others = {"on validation": self.on_validation[None], **others}
+        if self.twin is not None:
+            others = {"on validation": np.sum(self.weights[:, None] * self.twin, 0)[None], **others}
         how = {"margin": self.margin, "higher_is_better": self.higher_is_better}
         same = {
             name: stats.judge(stats.paired(of), self.level, **how).verdict[0] == self.verdict

@@ -1,111 +1,213 @@
-"""From judged contrasts to findings: the verdict of each, and why it has none or is undecided."""
+"""From contrasts to findings: each judged by its interval, those of a study as one family and all others as
+another; its verdict, and why it has none or is undecided."""
 
 import shlex
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from ablate.analysis import notes, stats
-from ablate.analysis.contrasts import differing, same_classes
+from ablate.analysis import stats
+from ablate.analysis.contrasts import Weighed, differing, same_classes
 from ablate.analysis.finding import Finding
-from ablate.analysis.judging import Case
-from ablate.analysis.variant import Variant, varying
+from ablate.analysis.looks import stand
+from ablate.analysis.stats import Array
 from ablate.analysis.variants import Variants
-from ablate.analysis.within import as_variants, halves, is_crossed
+from ablate.analysis.within import as_variants
 from ablate.config.contrast import FEWEST
 from ablate.phrases import counted
-from ablate.store.record import StudyRecord
+from ablate.store.record import NO_STUDY, PlannedLooks, StudyRecord
 
 POWER = 0.8
+PER_UNIT = ("values", "lost", "twin")  # of a case
 UNTRAINED = "untrained, as both are nearer to guessing than to counting"
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A contrast with what counts for it: (P,) the weights of its sides, (P, S) their values, which runs
+    diverged, and the values of the metric on validation. is_grouped: whether values do not pair. judged: its
+    numbers."""
+
+    contrast: Weighed
+    weights: Array
+    values: Array
+    lost: Array
+    twin: Array | None
+    is_grouped: bool = False
+    judged: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def difference(self) -> Array:
+        return np.sum(self.weights[:, None] * self.values, 0)
+
+    @property
+    def more(self) -> Array:
+        """(S,) on how many more arms of the variant's side than of its baseline's a run diverged."""
+        return np.sum(np.sign(self.weights)[:, None] * self.lost, 0)
+
+    @property
+    def counts(self) -> Array:
+        """(P,) the values of each side."""
+        return np.isfinite(self.values).sum(1)
 
 
 def findings_of(
     variants: Variants,
-    cases: Sequence[Case],
-    margin: float,
-    waiting: Mapping[str, str],
+    contrasts: Sequence[Weighed],
     records: Sequence[StudyRecord],
+    margin: float,
+    before: int,
+    waiting: Mapping[str, str],
 ) -> list[Finding]:
-    pairs = [(one.contrast.variant, one.contrast.baseline) for one in cases]
-    apart, alike = differing(variants, pairs), same_classes(variants, pairs)
-    untrained = {*np.flatnonzero(notes.untrained(variants)).tolist()}
-    verdicts = [
-        _verdict(variants, one, differs, margin, waiting, records, untrained)
-        for one, differs in zip(cases, apart, strict=True)
-    ]
-    findings, more_seeds = [], _more_seeds(variants, cases, verdicts, margin) if not waiting else {}
-    for at, (one, differs, same) in enumerate(zip(cases, apart, alike, strict=True)):
-        contrast, (verdict, why), p = one.contrast, verdicts[at], one.number("p")
-        variant, baseline = as_variants(variants, contrast)
-        is_tested = p == p and bool(verdict)
-        of = {
-            above: [np.isfinite(v).sum() for w, v in one.sides if (w > 0) == above] for above in (True, False)
-        }
-        numbers = {name: one.number(name) for name in ("low", "high", "level", "p", "p_adjusted")}
-        findings.append(
-            Finding(
-                name=contrast.name,
-                variant=variant,
-                baseline=baseline,
-                study=contrast.record.name if contrast.record else "",
-                metric=variants.metric,
-                margin=margin,
-                higher_is_better=variants.higher_is_better,
-                n=int(min(of[True])),
-                n_baseline=int(min(of[False])),
-                pairs=None if one.groups else int(np.isfinite(one.difference).sum()),
-                diff=one.number("diff"),
-                sd=one.number("sd"),
-                **(numbers if is_tested else dict.fromkeys(numbers, np.nan)),
-                verdict=verdict,
-                why=why,
-                differs=differs,
-                same_class=same,
-                look=int(one.number("seeds")) if one.last else None,
-                last_look=one.last or None,
-                more_seeds=more_seeds.get(at),
-                unit=variants.unit,
-                is_sum=len(one.sides) > 2 and not is_crossed(contrast),
-                differences=one.difference,
-                on_validation=one.twin,
-            )
-        )
+    """The finding of each contrast, in order; those of studies come first. A family is as large as the record
+    of its study says, that of all others at least as large. before: how many of the others there were before
+    rows were chosen."""
+    findings = list[Finding]()
+    for record in (*records, None):
+        of_family = [one for one in contrasts if one.record is record]
+        if record:
+            k = record.family
+        else:
+            there = (np.isfinite(variants.judged).sum(1) >= 2).tolist()
+            tested = [one for one in of_family if one.equal is None and all(there[c] for _, c in one.sides)]
+            k = sum(one.family for one in records) + max(len(tested), before)
+        only = record or (records[0] if len(records) == 1 else NO_STUDY)
+        looks = only.looks if "seed" in variants.seeds and not variants.crossed else None
+        compared = {run_id for one in only.contrasts for run_id in one.runs}
+        if of_family:
+            findings += _family(variants, of_family, looks, compared, k, margin, waiting)
     return findings
 
 
-def differences_of(
-    cases: Sequence[Case], findings: Sequence[Finding]
-) -> dict[str, tuple[Variant, stats.Array]]:
-    """The differences of contrasts of contrasts, each by its name with what stands for it, and its values."""
-    found = dict[str, tuple[Variant, stats.Array]]()
-    for case, one in zip(cases, findings, strict=True):
-        if is_crossed(case.contrast):
-            for side, of, sign in zip(one.both, halves(case.sides), (1, -1), strict=True):
-                values = sign * np.sum([weight * values for weight, values in of], 0)
-                found[side.name] = side, np.where(np.isfinite(one.differences), values, np.nan)
-    return found
-
-
-def _more_seeds(
-    variants: Variants, cases: Sequence[Case], verdicts: Sequence[tuple[str, str]], margin: float
-) -> dict[int, int]:
-    """How many more seeds would decide each contrast that is open, as far as seeds would, by its place."""
-    open_ = [
-        at
-        for at, one in enumerate(cases)
-        if verdicts[at][0] == stats.UNDECIDED and not (one.last or one.more.sum()) and one.number("p") >= 0
-        if verdicts[at][1] != UNTRAINED
-        and not variants.constant[[side for _, side in one.contrast.sides]].any()
-    ]
-    if variants.higher_is_better is None or not open_ or variants.crossed or variants.together:
-        return {}
-    n, diff, sd, level = (
-        np.array([cases[at].number(name) for at in open_]) for name in ("n", "diff", "sd", "level")
+def _family(
+    variants: Variants,
+    contrasts: Sequence[Weighed],
+    looks: PlannedLooks | None,
+    compared: set[str],
+    k: int,
+    margin: float,
+    waiting: Mapping[str, str],
+) -> list[Finding]:
+    """The contrasts judged at the looks of their study or, without any, on all their values at once; there,
+    values that do not pair are judged as groups. compared: the runs of its arms that are in a contrast."""
+    S = variants.values.shape[1]
+    order, at, once = np.arange(S), [S], [False] * len(contrasts)
+    if looks:
+        places = {seed: place for place, seed in enumerate(variants.seeds["seed"])}
+        order = np.array([places.get(str(seed), -1) for seed in looks.seeds[: looks.at[-1]]], int)
+        alone = {c for c, ids in enumerate(variants.run_ids) if compared and not compared & {*ids}}
+        at, once = looks.at, [any(c in alone for _, c in one.sides) for one in contrasts]
+    cases = [_case(variants, one, order) for one in contrasts]
+    difference_KS, more_KS = np.array([of.difference for of in cases]), np.array([of.more for of in cases])
+    ended_KS = np.array([(np.isfinite(of.values) | of.lost).all(0) for of in cases])
+    judged = stand(
+        difference_KS,
+        ended_KS if looks else np.ones_like(ended_KS),  # what is missing is missing for good
+        more_KS,
+        at=at,
+        k=k,
+        margin=margin,
+        higher_is_better=variants.higher_is_better,
+        scale=np.array([np.nanmax(np.abs(of.values), initial=0) for of in cases]),
+        untested=np.array([one.equal is not None for one in contrasts]),
+        once=np.array(once),
     )
-    needed = stats.seeds_to_claim(diff, sd, 1 - level, power=POWER, margin=margin)
-    more = np.maximum(np.maximum(needed, FEWEST) - n, 1)
-    return {at: int(seeds) for at, seeds in zip(open_, more, strict=True) if np.isfinite(seeds)}
+    pairs = [(one.variant, one.baseline) for one in contrasts]
+    apart, alike = differing(variants, pairs), same_classes(variants, pairs)
+    for i, of in enumerate(cases):
+        is_paired = variants.paired and np.isfinite(of.difference).sum() >= 2
+        if is_grouped := bool(not looks and of.counts.min() >= 2 and not is_paired):
+            groups = stats.of_groups([*zip(of.weights.tolist(), of.values[:, None], strict=True)])
+            alone_1 = stats.judge(groups, 1 - stats.ALPHA / max(k, 1), margin, variants.higher_is_better)
+            for name, one in vars(alone_1).items():
+                getattr(judged, name)[i] = one[0]
+            judged.verdict[i] = stats.withheld(alone_1.verdict, of.more.sum())[0]
+        n = S if is_grouped else int(judged.seeds[i])
+        cases[i] = replace(
+            of,
+            **{name: None if (one := getattr(of, name)) is None else one[:, :n] for name in PER_UNIT},
+            is_grouped=is_grouped,
+            judged={name: one[i] for name, one in vars(judged).items()},
+        )
+    findings = [
+        _finding(variants, one, margin, waiting, looks, differs, same, at[0] if first else at[-1])
+        for one, differs, same, first in zip(cases, apart, alike, once, strict=True)
+    ]
+    open_ = [
+        i
+        for i, (of, one) in enumerate(zip(cases, findings, strict=True))
+        if one.is_undecided and one.is_tested and one.look is None and not of.more.sum()
+        if one.why != UNTRAINED and not variants.constant[[c for _, c in of.contrast.sides]].any()
+    ]
+    known = variants.higher_is_better is not None and not (variants.crossed or variants.together)
+    if open_ and known and not waiting:
+        names = ("seeds", "diff", "sd", "level")
+        n, diff, sd, level = (np.array([getattr(findings[i], name) for i in open_]) for name in names)
+        needed = stats.seeds_to_claim(diff, sd, 1 - level, power=POWER, margin=margin)
+        for i, more in zip(open_, np.maximum(np.maximum(needed, FEWEST) - n, 1), strict=True):
+            findings[i] = replace(findings[i], more_seeds=int(more) if np.isfinite(more) else None)
+    return findings
+
+
+def _case(variants: Variants, one: Weighed, order: Array) -> Case:
+    """order: the places of units to take, −1 for one that has none."""
+    places = [c for _, c in one.sides]
+    runs = ((one.runs is None or run in one.runs for run in variants.run_ids[c]) for c in places)
+    counts_PS = np.array([[*of] for of in runs])
+    counts_PS = np.where(order >= 0, counts_PS[:, order], False)
+
+    def taken(of_CS: Array, missing: Any) -> Array:
+        return np.where(counts_PS, of_CS[places][:, order], missing)
+
+    return Case(
+        one,
+        np.array([weight for weight, _ in one.sides]),
+        taken(variants.judged, np.nan),
+        taken(variants.diverged, False),
+        None if variants.twin is None else taken(variants.twin, np.nan),
+    )
+
+
+def _finding(
+    variants: Variants,
+    one: Case,
+    margin: float,
+    waiting: Mapping[str, str],
+    looks: PlannedLooks | None,
+    differs: str,
+    same_class: bool,
+    last_look: int,
+) -> Finding:
+    contrast, judged = one.contrast, one.judged
+    verdict, why = _verdict(variants, one, differs, margin, waiting, looks)
+    numbers = {name: float(judged[name]) for name in ("low", "high", "level", "p", "p_adjusted")}
+    is_tested = numbers["p"] == numbers["p"] and bool(verdict)
+    variant, baseline = as_variants(variants, contrast)
+    return Finding(
+        name=contrast.name,
+        variant=variant,
+        baseline=baseline,
+        study=contrast.record.name if contrast.record else "",
+        metric=variants.metric,
+        margin=margin,
+        higher_is_better=variants.higher_is_better,
+        pairs=None if one.is_grouped else int(np.isfinite(one.difference).sum()),
+        diff=float(judged["diff"]),
+        sd=float(judged["sd"]),
+        **(numbers if is_tested else dict.fromkeys(numbers, np.nan)),
+        verdict=verdict,
+        why=why,
+        differs=differs,
+        same_class=same_class,
+        look=int(judged["seeds"]) if looks else None,
+        last_look=last_look if looks else None,
+        unit=variants.unit,
+        weights=one.weights,
+        values=one.values,
+        twin=one.twin,
+    )
 
 
 def _verdict(
@@ -114,74 +216,94 @@ def _verdict(
     differs: str,
     margin: float,
     waiting: Mapping[str, str],
-    records: Sequence[StudyRecord],
-    untrained: Set[int],
+    looks: PlannedLooks | None,
 ) -> tuple[str, str]:
     """The verdict, empty where there is nothing to judge, and why there is none or why it is undecided, in a
-    few words before a comma. untrained: variants, by their indices."""
-    contrast, unit, more = one.contrast, variants.unit, int(one.more.sum())
-    sides = [values for _, values in one.sides]
-    count = min(np.isfinite(v).sum() for v in sides) if one.groups else np.isfinite(one.difference).sum()
-    low, high = one.number("low"), one.number("high")
+    few words before a comma."""
+    contrast, judged, unit, more = one.contrast, one.judged, variants.unit, int(one.more.sum())
+    places = [c for _, c in contrast.sides]
+    count = one.counts.min() if one.is_grouped else np.isfinite(one.difference).sum()
+    low, high, verdict = judged["low"], judged["high"], str(judged["verdict"])
     decides = not low <= 0 <= high or (-margin < low and high < margin)
     if contrast.equal is not None:  # at one head a learned weight changes the training, but not the function
         return "", f"the same function as {variants.each[contrast.equal].label(varying(variants.each))}"
     if why := _identical(variants, one, differs):
         return "", why
     study = contrast.record.name if contrast.record else next(iter(waiting), "")
-    first = next((record.looks.at[0] for record in records if record.looks), 0)
     reaches = "" if margin != margin else " and reaches beyond the margin"
     side, other = ("it", "its baseline") if more > 0 else ("its baseline", "it")
-    shared = variants.together or "its seeds are crossed"
-    still = next((variants.names[at] for _, at in contrast.sides if variants.constant[at]), "")
-    constant = f"{'the same' if one.number('diff') else 'no'} difference"
+    still = next((variants.names[c] for c in places if variants.constant[c]), "")
     for holds, why in (
-        (one.last and not one.number("seeds"), f"the first interim analysis is at {first} seeds"),
+        (looks and not judged["seeds"], f"the first interim analysis is at {looks and looks.at[0]} seeds"),
         (study in waiting, f"the study is not finished: {waiting.get(study)}"),
         (
-            more and decides and low == low and one.verdict == stats.UNDECIDED,
+            more and decides and low == low and verdict == stats.UNDECIDED,
             f"diverged, as {side} did on {counted(abs(more), 'more seed')} than {other}",
         ),
         (count < 2, f"{'one' if count else 'no'} paired {unit}"),
-        (variants.crossed or variants.together, f"{shared}, so they are not independent"),
         (
-            still and variants.unit == "seed",
+            variants.crossed or variants.together,
+            f"{variants.together or 'its seeds are crossed'}, so they are not independent",
+        ),
+        (
+            still and unit == "seed",
             f"{still} is the same at every seed: perhaps the seed never reached it;"
             f" --fixed {shlex.quote(still)} takes it as a known value",
         ),
-        (low != low, f"{constant} {f'at every {unit}' if variants.paired else 'in every run'}"),
-        (count < FEWEST, f"{count} of {FEWEST} {unit}s, too few for a verdict"),
         (
-            one.verdict not in (stats.BETTER, stats.WORSE) and untrained >= {at for _, at in contrast.sides},
-            UNTRAINED,
+            low != low,
+            f"{'the same' if judged['diff'] else 'no'} difference"
+            f" {f'at every {unit}' if variants.paired else 'in every run'}",
         ),
-        (one.verdict != stats.UNDECIDED, ""),
+        (count < FEWEST, f"{count} of {FEWEST} {unit}s, too few for a verdict"),
+        (verdict not in (stats.BETTER, stats.WORSE) and variants.untrained[places].all(), UNTRAINED),
+        (verdict != stats.UNDECIDED, ""),
         (decides, "say which way is better: --lower-is-better or --higher-is-better"),
         (True, f"noise, as its interval holds 0{reaches}"),
     ):
         if holds:
-            return (stats.UNDECIDED, why) if why else (one.verdict, "")
+            return (stats.UNDECIDED, why) if why else (verdict, "")
     raise AssertionError("the last one holds")
 
 
 def _identical(variants: Variants, one: Case, differs: str) -> str:
     """The words for two variants that agree to the last digit, in every metric; empty if they do not. Values
     that are all one agree by themselves, as where both solve a task wholly."""
-    (_, v), (_, b) = one.sides[0], one.sides[-1]
-    if len(one.sides) != 2 or one.more.sum():
+    if len(one.values) != 2 or one.more.sum():
         return ""
-    if one.groups:
-        v, b = (np.sort(side[np.isfinite(side)]) for side in (v, b))
+    v, b = (np.sort(of[np.isfinite(of)]) for of in one.values) if one.is_grouped else one.values
     both = np.isfinite(v) & np.isfinite(b) if len(v) == len(b) else np.zeros(len(v), bool)
     if both.sum() < 2 or not np.array_equal(v[both], b[both]) or len({*v[both]}) < 2:
         return ""
     c, base = one.contrast.variant, one.contrast.baseline
     of = variants.ran[c] & variants.ran[base]
-    if not one.groups and any(
+    if not one.is_grouped and any(
         not np.array_equal(other[c][of], other[base][of], equal_nan=True) for other in variants.measures
     ):
         return ""
-    runs = f"at all {both.sum()} {variants.unit}s" if not one.groups else "in every run"
+    runs = f"at all {both.sum()} {variants.unit}s" if not one.is_grouped else "in every run"
     perhaps = "; perhaps the option never reached the program" if variants.is_foreign else ""
     changes = "change" if " " in differs else "changes"
     return f"identical {runs}: {differs} {changes} nothing here{perhaps}"
+
+
+def that_count(
+    variants: Variants,
+    contrasts: Sequence[Weighed],
+    findings: Sequence[Finding],
+    records: Sequence[StudyRecord],
+) -> Variants:
+    """The variants without results beyond the last look at which a contrast of each stands or, of one without
+    a contrast, at which any does; before the first look, beyond that one."""
+    looks = records[0].looks if len(records) == 1 else None
+    if looks is None or all(one.look is None for one in findings):
+        return variants
+    reach = np.zeros(len(variants.table), int)
+    for contrast, one in zip(contrasts, findings, strict=True):
+        for _, c in contrast.sides:
+            reach[c] = max(reach[c], one.look or 0, looks.at[0])
+    places = {str(seed): at for at, seed in enumerate(looks.seeds)}
+    place_S = np.array([places.get(seed, looks.at[-1]) for seed in variants.seeds["seed"]])
+    counts_CS = place_S < np.where(reach, reach, reach.max(initial=looks.at[0]))[:, None]
+    values, lost = np.where(counts_CS, variants.values, np.nan), variants.diverged & counts_CS
+    return replace(variants, values=values, diverged=lost)

@@ -14,7 +14,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.finding import Finding
 from ablate.analysis.variant import FACTORS, names
-from ablate.analysis.variants import PROGRAM, USABLE, Variants
+from ablate.analysis.variants import COUNTING, PROGRAM, USABLE, Variants
 from ablate.config.conditions import Condition
 from ablate.config.rules import ConfigError, as_text
 from ablate.phrases import Note, counted, first_few, joined, lines_if
@@ -23,7 +23,6 @@ from ablate.store.frames import is_empty, is_foreign, row_in_words
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
-COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
 WORSE = "worse than counting"  # the brief of that doubt
 MOST_EPOCHS = 4
 SMALL = 0.01  # the largest value of a metric that tables round away
@@ -54,15 +53,6 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
         )
         doubts.append((text, f"a text read {epochs:.0f} times"))
     yield from (Note(text, "doubt", brief) for text, brief in doubts)
-
-
-def untrained(variants: Variants) -> stats.Array:
-    """(C,) which are nearer to guessing than to counting; none by a metric that counting has not."""
-    if variants.is_foreign or variants.metric not in COUNTING:
-        return np.zeros(len(variants.table), bool)
-    figures = variants.table.reindex(columns=[COUNTING[variants.metric], "vocab"])
-    counting, vocabulary = (pd.to_numeric(figures[name], errors="coerce").astype(float) for name in figures)
-    return np.asarray(variants.mean > (counting + np.log(vocabulary)) / 2)
 
 
 def chosen_rows(where: Sequence[str], rows: pd.DataFrame, metric: str) -> list[Note]:

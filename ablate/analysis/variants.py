@@ -2,14 +2,14 @@
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from ablate.analysis.stats import Array, moments
-from ablate.analysis.variant import Variant, variants_of
+from ablate.analysis.variant import Variant, variants_of, varying
 from ablate.config.schema import PARTS
 from ablate.phrases import Note
 from ablate.store.columns import CONFIG_COLUMNS, RESULTS, Status, config_about
@@ -20,6 +20,7 @@ TEXT_COLUMNS = config_about("text")
 # How often a run is evaluated does not change what it learns, so these columns define no variants, except for
 # metrics that depend on them.
 OF_EVALUATION = config_about("evaluation")
+COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
 PROGRAM = ("numerics", "torch", "processor")  # a run has other losses under each
 CARRIED = (
     *("fusion", "heads"),
@@ -61,7 +62,7 @@ class Variants(Settings):
     nothing. items: what a value is a mean over, as in `100 documents`; empty for single rows. sampled: the
     column whose values were sampled, where each variant is one run. twin: (C, S), the same metric of the
     validation split, if it has one. marks: (C, S) each, columns that say how a row came about: PROGRAM and
-    what is left over. notes: on rows that are no runs.
+    what is left over. notes: on rows that are no runs. arms: by run id, what a study calls the variant.
     """
 
     metric: str
@@ -81,6 +82,7 @@ class Variants(Settings):
     twin: Array | None
     marks: Mapping[str, Array]
     notes: list[Note]
+    arms: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ran(self) -> Array:
@@ -134,12 +136,28 @@ class Variants(Settings):
         return moments(self.values)[1]
 
     @cached_property
+    def untrained(self) -> Array:
+        """(C,) which are nearer to guessing than to counting; none by a metric that counting has not."""
+        if self.is_foreign or self.metric not in COUNTING:
+            return np.zeros(len(self.table), bool)
+        figures = self.table.reindex(columns=[COUNTING[self.metric], "vocab"])
+        counting, vocabulary = (pd.to_numeric(figures[of], errors="coerce").astype(float) for of in figures)
+        return np.asarray(self.mean > (counting + np.log(vocabulary)) / 2)
+
+    @cached_property
     def each(self) -> list[Variant]:
-        return variants_of(self.table, self.shown)
+        arms = ([*filter(None, map(self.arms.get, ids))][-1:] for ids in self.run_ids.tolist())
+        each = zip(variants_of(self.table, self.shown), arms, strict=True)
+        return [replace(one, arm=arm[0]) if arm else one for one, arm in each]
 
     @cached_property
     def names(self) -> list[str]:
         return [one.name for one in self.each]
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """By what varies."""
+        return [one.label(varying(self.each)) for one in self.each]
 
     def summary(self) -> pd.DataFrame:
         """One row per variant, in order: variant, the shown columns, params, match_error if anything is

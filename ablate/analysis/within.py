@@ -3,23 +3,20 @@ sides of the first difference, and those of the second with opposite weights. In
 differences stand like variants: `fusion=sum - concat layers=2` against `fusion=sum - concat layers=1`."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 
 from ablate.analysis.contrasts import Weighed, tuned_columns
+from ablate.analysis.finding import Finding
 from ablate.analysis.stats import Array, moments
 from ablate.analysis.variant import Variant
 from ablate.analysis.variants import Variants
 from ablate.config.rules import ConfigError, as_number
 from ablate.phrases import first_few
 from ablate.store.columns import WIDTHS
-
-T = TypeVar("T")
-Sides = Sequence[tuple[float, int]]
 
 
 def crossed(variants: Variants, contrasts: Sequence[Weighed], column: str) -> list[Weighed]:
@@ -28,7 +25,7 @@ def crossed(variants: Variants, contrasts: Sequence[Weighed], column: str) -> li
     level = dict(enumerate(variants.table[column]))
     if len({*level.values()}) < 2:
         raise ConfigError(f"--within {column}: every row has {level[0] or 'none'}; name a column that varies")
-    alone = [one for one in contrasts if not is_crossed(one) and len({level[c] for _, c in one.sides}) == 1]
+    alone = [one for one in contrasts if not one.is_crossed and len({level[c] for _, c in one.sides}) == 1]
     at_level = pd.Series([level[one.baseline] for one in alone], dtype=object).to_numpy()
     bases = variants.table.iloc[[one.baseline for one in alone]]
     free = {column, *WIDTHS, *tuned_columns(variants)}
@@ -40,7 +37,7 @@ def crossed(variants: Variants, contrasts: Sequence[Weighed], column: str) -> li
         v, b = set_by[one.variant], set_by[one.baseline]
         key = tuple((name, v[name]) for name in kept if v[name] != b[name] or name not in follow)
         by_key.setdefault(key, {})[level[one.baseline]] = one
-    planned = [one for one in contrasts if is_crossed(one) and len({level[c] for _, c in one.sides}) == 2]
+    planned = [one for one in contrasts if one.is_crossed and len({level[c] for _, c in one.sides}) == 2]
     order = sorted({*level.values()}, key=lambda at: _place(variants, column, at))
     known = {frozenset(one.sides) for one in planned}
     new = [
@@ -54,37 +51,33 @@ def crossed(variants: Variants, contrasts: Sequence[Weighed], column: str) -> li
     return [*planned, *(one for one in new if frozenset(one.sides) not in known)]
 
 
-def is_crossed(one: Weighed) -> bool:
-    first, second = halves(one.sides)
-    return len(first) > 1 and [weight for weight, _ in first] == [-weight for weight, _ in second]
-
-
-def halves(sides: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
-    return sides[: len(sides) // 2], sides[len(sides) // 2 :]
-
-
 def as_variants(variants: Variants, one: Weighed) -> tuple[Variant, Variant]:
     """What stands in words for the two sides of a contrast: its variants or, of a contrast of contrasts, the
     two differences."""
-    if not is_crossed(one):
+    if not one.is_crossed:
         return variants.each[one.variant], variants.each[one.baseline]
-    first, second = halves(one.sides)
-    return _difference(variants, first), _difference(variants, [(-weight, c) for weight, c in second])
+    n = len(one.sides) // 2
+    first, second = one.sides[:n], [(-weight, c) for weight, c in one.sides[n:]]
+    return _difference(variants, Weighed("", first)), _difference(variants, Weighed("", second))
 
 
-def _difference(variants: Variants, sides: Sides) -> Variant:
-    one = Weighed("", sides)
+def _difference(variants: Variants, one: Weighed) -> Variant:
     v, b = variants.each[one.variant], variants.each[one.baseline]
     apart = v.differing(b)
     levels = {name: f"{v.levels[name]} - {b.levels[name]}" for name in apart}
     return replace(v, levels={**v.levels, **levels}, arm="", difference=apart)
 
 
-def rows(differences: Mapping[str, tuple[Variant, Array]], like: pd.DataFrame) -> pd.DataFrame:
-    """The rows of differences, by their names, in a summary with the columns of another."""
-    n, mean, sd = moments(np.array([values for _, values in differences.values()]))
-    levels = pd.DataFrame([side.levels for side, _ in differences.values()])
-    table = levels.assign(variant=[*differences], n=n, diverged=0, mean=mean, sd=sd)
+def rows(findings: Sequence[Finding], like: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the differences that stand like variants, in a summary with the columns of another."""
+    values = dict[str, Array]()
+    for one in findings:
+        parts_PS, half = one.weights[:, None] * one.values, len(one.weights) // 2
+        for side, of in ((one.variant, parts_PS[:half].sum(0)), (one.baseline, -parts_PS[half:].sum(0))):
+            values[side.name] = np.where(np.isfinite(one.differences), of, np.nan)
+    n, mean, sd = moments(np.array([*values.values()]))
+    levels = {side.name: side.levels for one in findings for side in one.both}
+    table = pd.DataFrame([*levels.values()]).assign(variant=[*values], n=n, diverged=0, mean=mean, sd=sd)
     return table.reindex(columns=like.columns)
 
 

@@ -146,7 +146,7 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
         first, second = one.sides(terms)
         size = f"by {number(abs(one.diff))}{unit(one.metric)}" if one.verdict in DIFFERS else ""
         end = ", ".join(filter(None, (settings[id(one)], f"{verdict} {size}".strip())))
-        return f"{first}{'' if against else f' against {second}'}{f' ({end})' if end else ''}"
+        return f"{first}{f' against {second}' if second and not against else ''}{f' ({end})' if end else ''}"
 
     if tested[0].higher_is_better is None or len(tested) <= 2:
         groups = [f"{of[0].verdict}: {joined([*map(named, of)])}" for of in _by_verdict(tested)]

@@ -94,7 +94,8 @@ def _intervals(page: Page) -> Iterator[Figure]:
 
 
 def _called(comparison: Comparison, one: Finding, several: bool) -> str:
-    return " − ".join(label(comparison, side.name) for side in one.both[: 1 + several])
+    of = one.both[: 1 + several]
+    return one.name if one.is_sum else " − ".join(label(comparison, side.name) for side in of)
 
 
 def _seeds(page: Page) -> Iterator[Figure]:

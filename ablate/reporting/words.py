@@ -19,29 +19,28 @@ def sentence(one: Finding, terms: Terms = None, at: str | None = None, *, long: 
     """The sentence on one contrast, without its full stop. at: the setting that both share, in place of all
     of it. long: with its interval, the look, and what a difference amounts to."""
     first, second = one.sides(terms)
+    against = f" against {second}" if second else ""
+    apart = f"{first} and {second} differ" if second else f"{first} differs from 0"
     setting = ", ".join(setting_of(one, terms)) if at is None else at
     where = f" ({setting})" if setting else ""
     of = unit(one.metric) or f" of {one.metric}"
     if not one.verdict:
         is_same = one.why.startswith("the same function")
         return f"{first} is {one.why}" if is_same else f"{first} and {second}{where} are {one.why}"
-    least, most = sorted((one.low, one.high), key=abs) if one.low * one.high > 0 else (one.low, one.high)
-    by = f" ({number(abs(least))} to {number(abs(most))})"
     better, worse = VERBS[one.higher_is_better]
     look = at_look(one) if long else ""
-    training = TRAINING if long and one.same_class else ""
+    training = TRAINING if long and one.same_class and second else ""
     if one.verdict == stats.EQUIVALENT:
         found = f": {number(one.diff)} ({number(one.low)} to {number(one.high)})" if long else ""
-        return f"{first} and {second} differ by less than {one.margin:g}{of}{where}{found}{training}{look}"
+        return f"{apart} by less than {one.margin:g}{of}{where}{found}{training}{look}"
     if one.verdict in (stats.BETTER, stats.WORSE):
-        verb = better if one.verdict == stats.BETTER else worse
-        size = f"{verb} {number(abs(one.diff))}{of}{by}"
-        return f"{first} {size} against {second}{where}{perplexity(one) if long else ''}{training}{look}"
-    either = f"{worse} or {better} anything" if better == "saves" else f"{better} or {worse} anything"
-    is_known = one.higher_is_better is not None
-    open_ = f"{first} {either} against {second}" if is_known else f"{first} and {second} differ"
-    ends = f"{number(one.low)} to {number(one.high)}" if one.low == one.low else ""
-    found = f" ({ends}{of})" if long and ends else ""
+        least, most = sorted((abs(one.low), abs(one.high)))
+        size = f"{better if one.verdict == stats.BETTER else worse} {number(abs(one.diff))}{of}"
+        more = perplexity(one) if long else ""
+        return f"{first} {size} ({number(least)} to {number(most)}){against}{where}{more}{training}{look}"
+    either = f"{worse} or {better}" if better == "saves" else f"{better} or {worse}"
+    open_ = f"{first} {either} anything{against}" if one.higher_is_better is not None else apart
+    found = f" ({number(one.low)} to {number(one.high)}{of})" if long and one.low == one.low else ""
     return f"whether {open_}{where} is undecided{found}: {one.why}{look}"
 
 

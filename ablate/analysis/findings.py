@@ -226,7 +226,7 @@ def _verdict(
     low, high, verdict = judged["low"], judged["high"], str(judged["verdict"])
     decides = not low <= 0 <= high or (-margin < low and high < margin)
     if contrast.equal is not None:  # at one head a learned weight changes the training, but not the function
-        return "", f"the same function as {variants.each[contrast.equal].label(varying(variants.each))}"
+        return "", f"the same function as {variants.labels[contrast.equal]}"
     if why := _identical(variants, one, differs):
         return "", why
     study = contrast.record.name if contrast.record else next(iter(waiting), "")

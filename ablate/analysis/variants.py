@@ -157,7 +157,8 @@ class Variants(Settings):
     @cached_property
     def labels(self) -> list[str]:
         """By what varies."""
-        return [one.label(varying(self.each)) for one in self.each]
+        columns = varying(self.each)
+        return [one.label(columns) for one in self.each]
 
     def summary(self) -> pd.DataFrame:
         """One row per variant, in order: variant, the shown columns, params, match_error if anything is

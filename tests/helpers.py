@@ -44,7 +44,7 @@ from ablate.analysis.question import Question, ask, direction
 from ablate.cli.app import main
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir, defaults_of
-from ablate.config.contrast import AContrast, Contrast
+from ablate.config.contrast import Contrast, as_a_contrast
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS, RunConfig
@@ -117,7 +117,7 @@ def make_shape(heads: int = 4, *, key_width: int = 3, value_width: int = 5, d_mo
 
 def read_contrast(entry: Mapping[str, Any]) -> Contrast:
     """The contrast of an entry of a YAML."""
-    return read(Contrast, AContrast().read(entry, "primary"), "primary")
+    return read(Contrast, as_a_contrast(entry, "primary"), "primary")
 
 
 def make_record(**given: Any) -> StudyRecord:

@@ -3,27 +3,24 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, ErrorText, Rule
+from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, Rule
 
 KEY = "hydra.launcher"  # of the settings
 
 
-class OrAuto(Rule):
+def or_auto(value: Any, path: str) -> Any:
     """auto, which leaves the choice to ablate, is None."""
-
-    def read(self, value: Any, path: str) -> Any:
-        if value is None:
-            raise ConfigError(f"{path}=null: auto is the word")
-        return None if value == "auto" else value
+    if value is None:
+        raise ConfigError(f"{path}=null: auto is the word")
+    return None if value == "auto" else value
 
 
 Number = Annotated[
     Annotated[int, AtLeast(1), AtMost(1024)] | None,
-    OrAuto(),
-    ErrorText("use auto or a whole number from 1 to 1024"),
+    Rule(read=or_auto, text="use auto or a whole number from 1 to 1024"),
 ]
 Seconds = Annotated[
-    Annotated[float, Above(0)] | None, ErrorText("use a number of seconds above 0, or null for no limit")
+    Annotated[float, Above(0)] | None, Rule(text="use a number of seconds above 0, or null for no limit")
 ]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from ablate.config.conditions import spelled
-from ablate.config.rules import ConfigError, ErrorText, Rule
+from ablate.config.rules import ConfigError, Rule
 
 # The largest difference that does not matter, in nats a token, by default (docs/statistics.md).
 MARGIN = 0.02
@@ -63,39 +63,38 @@ def _terms(text: str) -> list[tuple[float, str]]:
     return terms if is_sum and len({name for _, name in terms}) == len(terms) else []
 
 
-class AContrast(Rule):
+def as_a_contrast(value: Any, path: str) -> dict[str, Any]:
     """A contrast as a YAML has it: `vary` names the key that `baseline` and `variants` are values of, unless
     these are mappings themselves; or the names of two arms, as `sum - concat`."""
-
-    def read(self, value: Any, path: str) -> dict[str, Any]:
-        within = value.get("within", "") if isinstance(value, Mapping) else ""
-        by_arms = isinstance(value, Mapping) and {*value} - {"within"} == {"arms"}
-        arms = value["arms"] if by_arms else value
-        if isinstance(arms, str) and _terms(arms) and isinstance(within, str):
-            return {"arms": " ".join(arms.split()), "within": within}
-        if (
-            not (isinstance(value, Mapping) and value.get("baseline", {}) != {})
-            or not value.keys() <= {"vary", "baseline", "variants", "where", "within"}
-            or not isinstance(within, str)
-            or not isinstance(value.get("where", {}), Mapping)
-            or not isinstance(value.get("variants", []), list)
-        ):
-            raise ConfigError(
-                f"{path}: {value}: write an entry as {EXAMPLE}, if need be with where: {{KEY: VALUE}}, or by"
-                f" the names of two arms, as {BY_NAMES}"
-            )
-        baseline, variants = value["baseline"], value.get("variants", [])
-        if "vary" not in value and not all(isinstance(one, Mapping) for one in (baseline, *variants)):
-            raise ConfigError(f"{path}: {value}: add vary, the key that the baseline is a value of")
-        vary = value.get("vary")
-        return {
-            "baseline": baseline if isinstance(baseline, Mapping) else {vary: baseline},
-            "variants": [one if isinstance(one, Mapping) else {vary: [one]} for one in variants],
-            "where": value.get("where", {}),
-            "within": within,
-        }
+    within = value.get("within", "") if isinstance(value, Mapping) else ""
+    by_arms = isinstance(value, Mapping) and {*value} - {"within"} == {"arms"}
+    arms = value["arms"] if by_arms else value
+    if isinstance(arms, str) and _terms(arms) and isinstance(within, str):
+        return {"arms": " ".join(arms.split()), "within": within}
+    if (
+        not (isinstance(value, Mapping) and value.get("baseline", {}) != {})
+        or not value.keys() <= {"vary", "baseline", "variants", "where", "within"}
+        or not isinstance(within, str)
+        or not isinstance(value.get("where", {}), Mapping)
+        or not isinstance(value.get("variants", []), list)
+    ):
+        raise ConfigError(
+            f"{path}: {value}: write an entry as {EXAMPLE}, if need be with where: {{KEY: VALUE}}, or by"
+            f" the names of two arms, as {BY_NAMES}"
+        )
+    baseline, variants = value["baseline"], value.get("variants", [])
+    if "vary" not in value and not all(isinstance(one, Mapping) for one in (baseline, *variants)):
+        raise ConfigError(f"{path}: {value}: add vary, the key that the baseline is a value of")
+    vary = value.get("vary")
+    return {
+        "baseline": baseline if isinstance(baseline, Mapping) else {vary: baseline},
+        "variants": [one if isinstance(one, Mapping) else {vary: [one]} for one in variants],
+        "where": value.get("where", {}),
+        "within": within,
+    }
 
 
 Contrasts = Annotated[
-    list[Annotated[Contrast, AContrast()]], ErrorText(f"write a list, as [{EXAMPLE}]; [] for none")
+    list[Annotated[Contrast, Rule(read=as_a_contrast)]],
+    Rule(text=f"write a list, as [{EXAMPLE}]; [] for none"),
 ]

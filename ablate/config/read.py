@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ablate.config.rules import ConfigError, ErrorText, Rule, UnknownKey, as_override, did_you_mean, line_on
+from ablate.config.rules import ConfigError, Rule, UnknownKey, as_override, did_you_mean, line_on
 
 T = TypeVar("T")
 OF_A_RUN = "a config of your own has to begin with ablate's, as defaults: [config, _self_]"
@@ -144,7 +144,7 @@ def _convert_ruled(hint: Any, *rules: Any, value: Any, path: str) -> Any:
             rule.check(converted, path)
         return converted
     except ConfigError as error:
-        texts = [rule.words for rule in own if isinstance(rule, ErrorText)]
+        texts = [rule.text for rule in own if rule.text]
         if texts and str(error).startswith(f"{path}="):  # about this key, not one nested in it
             raise ConfigError(f"{path}={as_override(value)}: {texts[0]}") from error
         raise

@@ -3,13 +3,12 @@ ConfigError, the error that users see."""
 
 import difflib
 import json
-import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import PurePath
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 _PLAIN = re.compile(r"[\w./@+-]+", re.ASCII)
 # Hydra reads these as numbers and truth values, so as text they need quotes, as null does.
@@ -123,68 +122,48 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other) or a == b or as_level(a) == b or a == as_level(b)
 
 
+@dataclass(frozen=True)
 class Rule:
-    """A condition on the value of a key, beyond its type. This base class accepts everything."""
+    """What a key accepts beyond its type. read: makes of a plain value the one to convert; check: of the
+    converted one, nothing. Both get the name of the key too, and raise ConfigError. text: what to write, in
+    place of every other message about the key."""
 
-    def read(self, value: Any, path: str) -> Any:
-        """The value to convert, given the plain value. Raises ConfigError."""
-        return value
-
-    def check(self, value: Any, path: str) -> None:
-        """Raises ConfigError for a converted value that breaks the rule."""
-
-
-@dataclass(frozen=True)
-class Bound(Rule):
-    """A bound on a number. Subclasses give the comparison and its name in messages."""
-
-    bound: float
-    words: ClassVar[str]
-    holds: ClassVar[Callable[[float, float], bool]]
-
-    def check(self, value: Any, path: str) -> None:
-        if value is not None and not self.holds(value, self.bound):
-            raise ConfigError(f"{path}={as_override(value)}: must be {self.words} {self.bound:,}")
+    read: Callable[[Any, str], Any] = lambda value, path: value
+    check: Callable[[Any, str], None] = lambda value, path: None
+    text: str = ""
 
 
-class AtLeast(Bound):
-    words, holds = "at least", operator.ge
+def _required(holds: Callable[[Any], object], words: str) -> Rule:
+    def check(value: Any, path: str) -> None:
+        if value is not None and not holds(value):
+            raise ConfigError(f"{path}={as_override(value)}: {words}")
+
+    return Rule(check=check)
 
 
-class AtMost(Bound):
-    words, holds = "at most", operator.le
+def AtLeast(bound: float) -> Rule:
+    return _required(lambda value: value >= bound, f"must be at least {bound:,}")
 
 
-class Above(Bound):
-    words, holds = "above", operator.gt
+def AtMost(bound: float) -> Rule:
+    return _required(lambda value: value <= bound, f"must be at most {bound:,}")
 
 
-class Below(Bound):
-    words, holds = "below", operator.lt
+def Above(bound: float) -> Rule:
+    return _required(lambda value: value > bound, f"must be above {bound:,}")
 
 
-@dataclass(frozen=True)
-class Spelled(Rule):
-    """The text has to match a regular expression in full. words: the same rule in words."""
+def Below(bound: float) -> Rule:
+    return _required(lambda value: value < bound, f"must be below {bound:,}")
 
-    pattern: str
-    words: str
 
-    def check(self, value: Any, path: str) -> None:
-        if value is not None and not re.fullmatch(self.pattern, value):
-            raise ConfigError(f"{path}={value}: {self.words}")
+def Spelled(pattern: str, words: str) -> Rule:
+    """The text has to match a regular expression in full. words: the same in words."""
+    return _required(re.compile(pattern).fullmatch, words)
 
 
 @dataclass(frozen=True)
-class ErrorText(Rule):
-    """One message for every value that is refused, which says what to write; it replaces the messages of the
-    type and of the other rules."""
-
-    words: str
-
-
-@dataclass(frozen=True)
-class OutsideIdentity(Rule):
+class OutsideIdentity:
     """The key does not change what a run computes, so it stays out of the run's identity. null_only: that is
     so of the value null alone."""
 

@@ -14,11 +14,11 @@ from ablate.config.rules import (
     AtMost,
     ConfigError,
     Count,
-    ErrorText,
     NonNegative,
     OutsideIdentity,
     Positive,
     Ratio,
+    Rule,
     Share,
     Size,
     Spelled,
@@ -104,7 +104,7 @@ class SimulatedConfig:
     correlation: Ratio
     effects: Annotated[
         tuple[Annotated[str, Spelled(EFFECT, "write KEY=VALUE:NATS, as fusion=sum:0.05")], ...],
-        ErrorText("write a list of KEY=VALUE:NATS, as [fusion=sum:0.05]"),
+        Rule(text="write a list of KEY=VALUE:NATS, as [fusion=sum:0.05]"),
     ]
     best_lr: Positive
     octave: Nats
@@ -189,7 +189,9 @@ class SeedsConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class AttentionConfig:
+    """Of the attention that a run asks about. Its module takes these in numbers (model.spec)."""
+
     fusion: Annotated[
         PartConfig,
         Column("fusion", "config", "word", "fusion of heads", brings=("normalize",)),
@@ -218,6 +220,10 @@ class RunConfig:
         Literal["inside", "outside", "both", "none"], config_column("word", "place of 1/√key_width")
     ]
     out_rank: Annotated[Size | None, config_column("whole", "rank of the output projection")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(AttentionConfig):
     match: Annotated[Literal["none", "params", "flops"], config_column("word", "matched to concat in")]
     model: ModelConfig
     at: Annotated[

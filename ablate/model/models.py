@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ablate import rng
 from ablate.model.attend import CAUSAL, EVERYTHING, Attend, Mask
 from ablate.model.attention import Attention
-from ablate.model.layers import MLPS, Embedding, Linear, norm_of
+from ablate.model.layers import MLP, Embedding, Linear, norm_of
 from ablate.model.parts import Part
 from ablate.model.scores import Scores
 from ablate.model.spec import STD, AttentionSpec, ModelSpec
@@ -33,7 +33,7 @@ class Block(nn.Module):
         self.attention = Attention(attention, mask, layer)
         if spec.mlp_hidden:
             self.norm_2 = norm_of(spec)
-            self.mlp = MLPS[spec.mlp](spec.mlp_hidden, attention)
+            self.mlp = MLP(spec.mlp, spec.mlp_hidden, attention)
         else:
             self.mlp = None
         self.dropout = nn.Dropout(spec.dropout)

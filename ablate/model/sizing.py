@@ -1,12 +1,12 @@
 """From a config to the sizes of a model: `auto` and `match` become numbers, and what can't be built is
 refused."""
 
-import dataclasses
+from dataclasses import fields, replace
 from typing import Any
 
 from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError, as_override, divisors
-from ablate.config.schema import GPT2, STANDARD_FUSION, STANDARD_HEADS, PartConfig, RunConfig
+from ablate.config.schema import STANDARD_FUSION, STANDARD_HEADS, AttentionConfig, RunConfig
 from ablate.model import fusion, scores
 from ablate.model.costs import COSTS, reference, relative_cost
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
@@ -44,10 +44,10 @@ def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
     """`config` in canonical form: `auto` and `match` replaced by the resulting numbers, and as many key heads
     as heads written as auto."""
     base = config.model.rope_base if spec.position == "rope" else UNTURNED
-    model = dataclasses.replace(config.model, mlp_hidden=spec.mlp_hidden, rope_base=base)
+    model = replace(config.model, mlp_hidden=spec.mlp_hidden, rope_base=base)
     attention = spec.chosen
     as_heads: Any = {key: "auto" for key in SHARED if getattr(config, key) == config.heads}
-    return dataclasses.replace(
+    return replace(
         config,
         **as_heads,
         model=model,
@@ -69,20 +69,16 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
         writers = {"decoder": decoder, "encoder": one * encoder_layers, "cross": decoder}
     at = {kind: _attention(config, count) for kind, count in writers.items()}
     for kind in {*writers} - {config.at} if config.at != "all" else ():
-        at[kind] = dataclasses.replace(at[kind], **standard(model.d_model, STANDARD_HEADS))
+        at[kind] = replace(at[kind], **standard(model.d_model, STANDARD_HEADS))
     if model.two_texts:
         _check_cross(config, at["cross"])
     return ModelSpec(
+        **{**vars(model), "mlp_hidden": model.hidden, "encoder_layers": encoder_layers},
         vocab=vocab,
-        layers=model.layers,
-        context=model.context,
-        mlp_hidden=model.hidden,
+        at=config.at,
         attention=at["decoder"],
-        encoder_layers=encoder_layers,
         encoder=at.get("encoder"),
         cross=at.get("cross"),
-        at=config.at,
-        **{key: getattr(model, key) for key in GPT2},
     )
 
 
@@ -162,23 +158,22 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
         raise ConfigError(
             f"out_rank={config.out_rank}: with out_proj=false there is nothing to factor; use out_rank=null"
         )
+    model, given = config.model, {of.name: getattr(config, of.name) for of in fields(AttentionConfig)}
+    numbers = {
+        "key_heads": key_heads,
+        "value_heads": value_heads,
+        "key_width": key_width,
+        "value_width": _value_width(config, slots=method.slots(config.heads, options)),
+        "scores": replace(config.scores, options=identity_keys(rule_options)),
+        "fusion": replace(config.fusion, options=identity_keys(options)),
+    }
     spec = AttentionSpec(
-        d_model=config.model.d_model,
-        heads=config.heads,
-        key_heads=key_heads,
-        value_heads=value_heads,
-        key_width=key_width,
-        value_width=_value_width(config, slots=method.slots(config.heads, options)),
-        tie_qk=config.tie_qk,
-        scale=config.scale,
-        out_proj=config.out_proj,
-        out_rank=config.out_rank,
-        bias=config.model.bias,
-        dropout=config.model.dropout,
+        **{**given, **numbers},
+        d_model=model.d_model,
+        bias=model.bias,
+        dropout=model.dropout,
         residual_scale=writers**-0.5,
-        rope_base=config.model.rope_base if turned else None,
-        scores=PartConfig(name=config.scores.name, options=identity_keys(rule_options)),
-        fusion=PartConfig(name=config.fusion.name, options=identity_keys(options)),
+        rope_base=model.rope_base if turned else None,
     )
     spec.check_parts()
     return spec
@@ -234,6 +229,6 @@ def _matched(config: RunConfig, spec: ModelSpec) -> ModelSpec:
     if config.model.mlp_hidden != "auto":
         return spec
     cost = COSTS[config.match]
-    at_1, at_2 = (cost(dataclasses.replace(spec, mlp_hidden=width)) for width in (1, 2))
+    at_1, at_2 = (cost(replace(spec, mlp_hidden=width)) for width in (1, 2))
     width = max(1, round(1 + (cost(reference(spec)) - at_1) / (at_2 - at_1)))
-    return dataclasses.replace(spec, mlp_hidden=width)
+    return replace(spec, mlp_hidden=width)

@@ -1,10 +1,16 @@
-"""Every size of a model, as numbers. Loads no torch."""
+"""Configs as a model takes them: every size a number. Loads no torch."""
 
 import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, PartConfig
+from ablate.config.schema import (
+    STANDARD_FUSION,
+    STANDARD_SCORES,
+    AttentionConfig,
+    ModelConfig,
+    PartConfig,
+)
 from ablate.model import fusion, scores
 from ablate.model.parts import HeadShape, Part
 
@@ -26,31 +32,22 @@ def standard(d_model: int, heads: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionSpec:
-    """Every size of one multi-head attention, and its parts.
+class AttentionSpec(AttentionConfig):
+    """One multi-head attention, with what it shares with the model around it.
 
-    key_heads, value_heads: how many sets of each there are; head i uses set ⌊i·count/heads⌋.
-    scale: where 1/√key_width is applied: inside softmax, outside on the heads' outputs, both or none.
-    rope_base: of the angles by which queries and keys are turned (layers.Rotary); None for no turn.
-    out_rank: the rank of out_proj as a product of two factors; None for one matrix. residual_scale: factor on
-    the initial weights of what writes into the residual stream.
+    key_heads, value_heads: how many sets of each there are; head i uses set ⌊i·count/heads⌋. key_width: 0
+    without queries and keys. rope_base: of the angles by which queries and keys are turned (layers.Rotary);
+    None for no turn. residual_scale: factor on the initial weights of what writes into the residual stream.
     """
 
-    d_model: int
-    heads: int
     key_heads: int
     value_heads: int
     key_width: int
     value_width: int
-    tie_qk: bool
-    scale: str
-    out_proj: bool
-    out_rank: int | None
+    d_model: int
     bias: bool
     dropout: float
     residual_scale: float
-    scores: PartConfig
-    fusion: PartConfig
     rope_base: float | None = None
 
     @property
@@ -112,39 +109,21 @@ class AttentionSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSpec:
-    """Every size of one model, as numbers, with `auto` and `match` resolved.
+class ModelSpec(ModelConfig):
+    """One model, with `auto` and `match` resolved.
 
-    attention: self-attention in each of `layers`; it also holds the sizes that all modules share. encoder,
-    cross: attention in the encoder, which has encoder_layers, and from the decoder to its output; None for a
-    model of one text. at: which of them the keys of a config apply to; the others are standard. position,
-    norm, mlp: the kinds of its other parts, as the keys of model name them.
+    attention: self-attention in each of `layers`. encoder, cross: attention in the encoder, and from the
+    decoder to its output; None for a model of one text. at: which of them the keys of a config apply to; the
+    others are standard.
     """
 
-    vocab: int
-    layers: int
-    context: int
     mlp_hidden: int
+    encoder_layers: int
+    vocab: int
+    at: str
     attention: AttentionSpec
-    encoder_layers: int = 0
     encoder: AttentionSpec | None = None
     cross: AttentionSpec | None = None
-    at: str = "all"
-    position: str = "learned"
-    norm: str = "layer"
-    mlp: str = "gelu"
-
-    @property
-    def d_model(self) -> int:
-        return self.attention.d_model
-
-    @property
-    def bias(self) -> bool:
-        return self.attention.bias
-
-    @property
-    def dropout(self) -> float:
-        return self.attention.dropout
 
     @property
     def chosen(self) -> AttentionSpec:

@@ -20,7 +20,6 @@ from ablate.config.read import hints
 from ablate.config.rules import (
     Above,
     ConfigError,
-    ErrorText,
     Rule,
     as_override,
     as_value,
@@ -36,60 +35,49 @@ Rows = Mapping[Overrides, Row]
 SEED = "seed="
 
 
-class InTurn(Rule):
+def values_of(value: Any, path: str) -> list[str]:
     """A list of values to sweep over, or a single one; each once, in the syntax of overrides."""
-
-    def read(self, value: Any, path: str) -> list[str]:
-        values = value if isinstance(value, list) else [value]
-        if not values:
-            raise ConfigError(f"{path}: the sweep is empty; list values")
-        if groups := [one for one in values if isinstance(one, Mapping)]:
-            raise ConfigError(f"{path}: {groups[0]}: a level is one value; sweep each key by itself")
-        return [*dict.fromkeys(map(as_value, values))]
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise ConfigError(f"{path}: the sweep is empty; list values")
+    if groups := [one for one in values if isinstance(one, Mapping)]:
+        raise ConfigError(f"{path}: {groups[0]}: a level is one value; sweep each key by itself")
+    return [*dict.fromkeys(map(as_value, values))]
 
 
-class InAList(InTurn):
-    """As InTurn, but always a list: `seeds: 3` would mean one seed, but look like three."""
-
-    def read(self, value: Any, path: str) -> list[str]:
-        if not isinstance(value, list):
-            raise ConfigError(f"{path}={as_override(value)}: write a list, as [0, 1, 2]")
-        return super().read(value, path)
+def seeds_of(value: Any, path: str) -> list[str]:
+    """As `values_of`, but always a list: `seeds: 3` would mean one seed, but look like three."""
+    if not isinstance(value, list):
+        raise ConfigError(f"{path}={as_override(value)}: write a list, as [0, 1, 2]")
+    return values_of(value, path)
 
 
-class KeysOfARun(Rule):
-    """A mapping whose keys are keys of a run."""
-
-    def check(self, value: Any, path: str) -> None:
-        keys = hints(RunConfig)
-        for key in value:
-            if key.partition(".")[0] not in keys:
-                raise ConfigError(line_on(key) or f"{path}.{key}: no key of a run{did_you_mean(key, keys)}")
-
-
-class AnArm(KeysOfARun):
+def arm_of(value: Any, path: str) -> dict[str, str]:
     """What one arm sets: keys of a run, each with one value; kept in the syntax of overrides."""
-
-    def read(self, value: Any, path: str) -> dict[str, str]:
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{path}={as_override(value)}: write what the arm sets, as {{fusion: sum}}")
-        return {str(key): as_value(one) for key, one in value.items()}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{path}={as_override(value)}: write what the arm sets, as {{fusion: sum}}")
+    return {str(key): as_value(one) for key, one in value.items()}
 
 
-class Ascending(Rule):
+def require_keys_of_a_run(value: Mapping[str, Any], path: str) -> None:
+    keys = hints(RunConfig)
+    for key in value:
+        if key.partition(".")[0] not in keys:
+            raise ConfigError(line_on(key) or f"{path}.{key}: no key of a run{did_you_mean(key, keys)}")
+
+
+def require_looks(value: Sequence[int], path: str) -> None:
     """Numbers of seeds, each above the one before."""
-
-    def check(self, value: Any, path: str) -> None:
-        if value and (min(value) < FEWEST or sorted({*value}) != value):
-            raise ConfigError(
-                f"{path}={as_override(value)}: looks are numbers of seeds, each above the one before and"
-                f" none below {FEWEST}, which a verdict takes; write [8, 12, 16], or [] for a fixed design"
-            )
+    if value and (min(value) < FEWEST or sorted({*value}) != value):
+        raise ConfigError(
+            f"{path}={as_override(value)}: looks are numbers of seeds, each above the one before and"
+            f" none below {FEWEST}, which a verdict takes; write [8, 12, 16], or [] for a fixed design"
+        )
 
 
-Levels = Annotated[list[str], InTurn()]
-Arm = Annotated[Mapping[str, str], AnArm()]
-Seeds = Annotated[list[str], InAList()]
+Levels = Annotated[list[str], Rule(read=values_of)]
+Arm = Annotated[Mapping[str, str], Rule(read=arm_of, check=require_keys_of_a_run)]
+Seeds = Annotated[list[str], Rule(read=seeds_of)]
 
 
 class Absent(StrEnum):
@@ -249,12 +237,13 @@ class StudyConfig:
 
     question: str
     factors: Annotated[
-        Mapping[str, Levels], KeysOfARun(), ErrorText("write each key with its levels, as {heads: [1, 4]}")
+        Mapping[str, Levels],
+        Rule(check=require_keys_of_a_run, text="write each key with its levels, as {heads: [1, 4]}"),
     ]
     seeds: Seeds = field(default_factory=list)
-    looks: Annotated[list[int] | None, Ascending()] = None
+    looks: Annotated[list[int] | None, Rule(check=require_looks)] = None
     arms: Mapping[str, Arm] = field(default_factory=dict)
-    where: Annotated[list[Where], ErrorText("write a list, as [heads <= 4]; [] for none")] = field(
+    where: Annotated[list[Where], Rule(text="write a list, as [heads <= 4]; [] for none")] = field(
         default_factory=list
     )
     primary: Contrasts
@@ -262,10 +251,10 @@ class StudyConfig:
     margin: Annotated[
         float | None,
         Above(0),
-        ErrorText("what makes no difference, in the metric's unit; use a number above 0"),
+        Rule(text="what makes no difference, in the metric's unit; use a number above 0"),
     ] = None
     answer: Annotated[
-        Mapping[str, str], ErrorText("write levels with what they are called, as {sum: summing the heads}")
+        Mapping[str, str], Rule(text="write levels with what they are called, as {sum: summing the heads}")
     ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Annotated, ClassVar
 
 from ablate.config.conditions import column_for
-from ablate.config.rules import AtLeast, ConfigError, ErrorText
+from ablate.config.rules import AtLeast, ConfigError, Rule
 from ablate.store.columns import Row, column_named, on_validation
 from ablate.store.record import Choice, Role, keys_of_levels
 from ablate.study.config import (
@@ -41,11 +41,11 @@ class Tuned(StudyConfig):
     tune: str
     develop: Seeds
     extend: Annotated[
-        int, AtLeast(0), ErrorText("how often the grid may grow by half or twice the rate; use 0, 1, 2, …")
+        int, AtLeast(0), Rule(text="how often the grid may grow by half or twice the rate; use 0, 1, 2, …")
     ]
     tune_at: Arm = field(default_factory=dict)
     per_level: Mapping[
-        str, Annotated[Mapping[str, Arm], ErrorText("write levels, as {tiny: {heads: 4}}")]
+        str, Annotated[Mapping[str, Arm], Rule(text="write levels, as {tiny: {heads: 4}}")]
     ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from ablate.compose.configs import defaults_of
 from ablate.config.read import bare, hints
 from ablate.config.rules import ConfigError
-from ablate.config.schema import PARTS, PartConfig
+from ablate.config.schema import GPT2, PARTS, PartConfig
 from ablate.execution.plugins import KINDS
 from ablate.model import scores
 from ablate.model.attend import CAUSAL, Mask
@@ -84,7 +84,10 @@ def _specs_of_width(d_model: int, kind: str, part: PartConfig) -> Iterator[Atten
 
 
 def model_of(spec: AttentionSpec, context: int = 11) -> ModelSpec:
-    return ModelSpec(vocab=59, layers=2, context=context, mlp_hidden=48, attention=spec)
+    sizes = {"d_model": spec.d_model, "layers": 2, "context": context, "mlp_hidden": 48, "vocab": 59}
+    shared = {"bias": spec.bias, "dropout": spec.dropout, "rope_base": spec.rope_base}
+    one_text = {"name": "", "architecture": "decoder", "encoder_layers": 0, "at": "all"}
+    return ModelSpec(**GPT2, **sizes, **shared, **one_text, attention=spec)
 
 
 def build(spec: AttentionSpec) -> Model:

@@ -23,7 +23,8 @@ from ablate.verify.fold import fold
 
 VOCAB = 1024  # a text decides it, and no class depends on it
 DEFAULTS = "the defaults"  # what no overrides are called
-OUTSIDE = {"attention", "encoder", "cross", "at"}  # fields of ModelSpec that are told by kind of attention
+# Fields of ModelSpec that are told by kind of attention, or say nothing of functions.
+OUTSIDE = {"attention", "encoder", "cross", "at", "architecture", "rope_base", "dropout", "name"}
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,7 @@ def _read(words: str) -> tuple[dict[str, str], ModelSpec]:
 def _class(spec: ModelSpec) -> dict[str, str]:
     """What decides which functions a model can represent."""
     of_kinds = {kind: function_class(attention) for kind, (attention, _) in spec.kinds.items()}
-    sizes = {"d_model": spec.d_model, "bias": spec.bias}
-    sizes |= {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec) if f.name not in OUTSIDE}
+    sizes = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec) if f.name not in OUTSIDE}
     return of_kinds | {name: str(value) for name, value in sizes.items()}
 
 

@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ablate.config.rules import ConfigError, ErrorText, as_override
+from ablate.config.rules import ConfigError, Rule, as_override
 from ablate.config.schema import Size
 from ablate.lazy import Tensor, torch
 from ablate.model.attend import Mask, masked_softmax
@@ -13,7 +13,7 @@ from ablate.model.scores import Scores, register
 class WindowsOptions(Options):
     windows: Annotated[
         list[Size] | Literal["auto"],
-        ErrorText("give each head a width of 1 or more, as [8,16,64,64], or auto"),
+        Rule(text="give each head a width of 1 or more, as [8,16,64,64], or auto"),
     ]
 
 

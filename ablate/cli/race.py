@@ -15,6 +15,7 @@ from ablate.printing import put, say
 
 LOOKS, SEEDS = (6, 8, 12, 16, 24, 32, 48, 64, 96), 24
 CODES = {"undecided": 12, "better": 0, "equivalent": 11, "worse": 10}  # the first that a command has
+NAME = re.compile(r"[^/.\s][^/]*")  # of a directory
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 WAYS = "--higher-is-better/--lower-is-better"
 
@@ -45,7 +46,9 @@ def race(
     warmup: Annotated[int, typer.Option(min=0, help="Runs of each that do not count.")] = 0,
     tries: Annotated[int, typer.Option(min=1, help="How many races share one level.")] = 1,
     null: Annotated[bool, typer.Option("--null", help="Race the baseline against itself.")] = False,
-    no_seed: Annotated[bool, typer.Option("--no-seed", help="Allow commands without {seed}.")] = False,
+    no_seed: Annotated[
+        bool, typer.Option("--no-seed", help="Allow some without {seed}, taken as exact.")
+    ] = False,
     format: JsonOption = "table",
 ) -> None:
     """Say which of your own commands is better, over paired seeds.
@@ -56,7 +59,7 @@ def race(
     """
     from ablate.files.atomic import file_digest
     from ablate.race.metric import FILES
-    from ablate.race.race import COLUMNS, Race, locked, slug
+    from ablate.race.race import COLUMNS, Race, locked
     from ablate.race.verdict import answer, doubts, raced, standing
     from ablate.store.store import Store
     from ablate.tables import records
@@ -65,14 +68,15 @@ def race(
     where, names = "".join(source or []), [*(name or []), *"ABCDEFGH"[len(name or []) : len(commands)]]
     metric = metric or ("metric" if where and not where.endswith(FILES) else "")
     unseeded, homeless = ([one for one in commands if word not in one] for word in ("{seed}", "{out}"))
-    different, directory = len({*commands}), Store().root.absolute() / "races" / slug(" ".join(names))
+    different, directory = len({*commands}), Store().root.absolute() / "races" / "-".join(names)
     equal = " that are equal" if different == 1 < len(commands) else ""
     wrong = [
         *lines_if(
             different != 1 if null else not 2 <= different == len(commands) <= 8,
             f"{counted(len(commands), 'command')}{equal}: give two to eight that differ, or one with --null",
         ),
-        *lines_if(len({*map(slug, names)} - {""}) != len(commands), f"{joined(names)}: name each with -n"),
+        *lines_if(len({*names}) != len(commands), f"{joined(names)}: name each with -n"),
+        *(f"-n {one}: a directory is called so: no / in it" for one in names if not NAME.fullmatch(one)),
         *lines_if(not no_seed and unseeded, f"{joined(unseeded)}: put {{seed}} in, or give --no-seed"),
         *lines_if(where.endswith(FILES) and homeless, f"{joined(homeless)}: put {{out}} in, for {where}"),
         *lines_if(len(source or []) > 1, "--from and --pattern: give one of them"),

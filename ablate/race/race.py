@@ -6,6 +6,7 @@ any moment is in it, or begins again.
 """
 
 import contextlib
+import csv
 import fcntl
 import json
 import math
@@ -24,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.config.rules import ConfigError
-from ablate.files.atomic import StoreError, explained, garbled, make_once, read_json, write_atomically
+from ablate.files.atomic import StoreError, explained, make_once, read_json, write_atomically
 from ablate.files.owned import Mark, remove_tree
 from ablate.phrases import joined
 from ablate.race.metric import LOG, named, printed, read
@@ -36,22 +37,18 @@ COLUMNS = ("method", "seed", "seconds", "status")
 
 
 class Race:
-    """A race in its directory, of which this process has the lock. plan: what the verdict depends on, and the
-    commands by name, the baseline first. looks: numbers of pairs. Raises StoreError."""
+    """A race in its directory, of which this process has the lock. plan: what the verdict depends on, and
+    the commands by name, the baseline first. looks: numbers of pairs. Raises StoreError."""
 
     def __init__(self, directory: Path, plan: Mapping[str, Any], looks: Sequence[int]) -> None:
         self.directory, self.plan, self.table = directory, plan, directory / "results.csv"
-        self.columns = [*COLUMNS[:2], plan["metric"], *COLUMNS[2:]]
         self.rows = list[Any]()
         if self.table.exists():
             before = read_json(directory / "race.json", {*plan, "looks"})
             if other := [key for key in plan if plan[key] != before[key]]:
                 way_out = "give its commands other names with -n, or move that directory away"
                 raise StoreError(f"{directory} has another race, with other {joined(other)}; {way_out}")
-            looks, rows = before["looks"], pd.read_csv(self.table, dtype=str, keep_default_na=False)
-            if [*rows] != self.columns:
-                raise garbled(self.table, "it has other columns")
-            self.rows = rows.to_dict("records")
+            self.rows, looks = [*csv.DictReader(self.table.read_text("utf-8").splitlines())], before["looks"]
         self.look_at(looks)
         end_all(directory)
 
@@ -88,29 +85,29 @@ class Race:
         """Run each command so many times, without a row."""
         for number in map(str, range(times)):
             for name, command in self.plan["commands"].items():
-                self._execute(command, self._begun(name, f"warmup-{number}"), number)
+                self._execute(command, self._begun(f"{name}-warmup-{number}"), number)
 
     def _run(self, name: str, seed: str) -> Row:
-        out, prepare = self._begun(name, seed), self.plan["prepare"]
-        if prepare and self._execute(prepare, out, seed):
+        out, plan = self._begun(f"{name}-{seed}"), self.plan
+        if plan["prepare"] and self._execute(plan["prepare"], out, seed):
             raise _ended(f"--prepare failed before seed {seed} of {name}", out)
         began = time.monotonic()
-        code = self._execute(self.plan["commands"][name], out, seed)
+        code = self._execute(plan["commands"][name], out, seed)
         seconds = f"{time.monotonic() - began:.3f}"
-        value = None if code else read(out, self.plan["metric"], self.plan["source"])
+        value = None if code else read(out, plan["metric"], plan["source"])
         if not code and value is None and all(row["method"] != name for row in self.rows):
-            wanted = self.plan["source"] or self.plan["metric"]
+            wanted = plan["source"] or plan["metric"]
             raise _ended(f"{name} gave no {wanted}, but {named(printed(out / LOG))}", out)
         status = Status.FAILED if value is None else Status.DONE if math.isfinite(value) else Status.DIVERGED
-        cells = (name, seed, "" if value is None else repr(value), seconds, str(status))
-        return dict(zip(self.columns, cells, strict=True))
+        row = {"method": name, "seed": seed, plan["metric"]: "" if value is None else repr(value)}
+        return {**row, "seconds": seconds, "status": str(status)}
 
-    def _begun(self, name: str, which: str) -> Path:
+    def _begun(self, name: str) -> Path:
         """The directory of a run that begins, with an empty log."""
-        out = self.directory / "runs" / f"{slug(name)}-{which}"
+        out = self.directory / "runs" / name
         with explained(out):
             if out.exists():  # it was cut off
-                remove_tree(out, Mark(re.escape(out.name), LOG))
+                remove_tree(out, Mark(re.escape(name), LOG))
             make_once(out, {LOG: b""})
         return out
 
@@ -136,7 +133,7 @@ class Race:
         lost = [one for one in self.rows if one["status"] == Status.FAILED and one["method"] == name]
         failed = {int(one["seed"]) for one in lost}
         if seed in failed and {seed - 1, seed + 1} & failed:
-            raise _ended(f"{name} failed twice in a row", self.directory / "runs" / f"{slug(name)}-{seed}")
+            raise _ended(f"{name} failed twice in a row", self.directory / "runs" / f"{name}-{seed}")
         return row
 
 
@@ -152,11 +149,6 @@ def locked(directory: Path) -> Iterator[None]:
         except OSError as error:
             raise StoreError(f"{directory}: another process runs this race; wait for it") from error
         yield
-
-
-def slug(name: str) -> str:
-    """A name as that of a file."""
-    return re.sub(r"[^\w.]+", "-", name).strip("-.")[:60]
 
 
 def end_all(directory: Path) -> None:

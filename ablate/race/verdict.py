@@ -10,7 +10,7 @@ from scipy.special import stdtr
 from ablate.analysis import stats
 from ablate.analysis.looks import stand
 from ablate.config.contrast import FEWEST
-from ablate.phrases import counted, first_few, joined, lines_if
+from ablate.phrases import counted, first_few, lines_if
 from ablate.race.race import Race
 from ablate.store.columns import Status
 
@@ -31,22 +31,24 @@ def standing(race: Race) -> pd.DataFrame:
     judged = stand(diff_MS, both_MS, np.zeros((M, S)), at=looks, k=k, **how)
     n, mean, sd = stats.moments(diff_MS)
     sd = np.where(sd > stats.ROUNDING * scale, sd, np.nan)
+    seeded_M = np.array(["{seed}" in command for command in plan["commands"].values()])
+    still_M = seeded_M & (values.nunique(axis=1) < 2) & (judged.n >= FEWEST)
+    failed_M, of_base_M = (lost_MS & both_MS).sum(1), (lost_MS[0] & both_MS).sum(1)
     reasons = {
-        "they failed at unequal numbers of seeds": (lost_MS & both_MS).sum(1)
-        != (lost_MS[0] & both_MS).sum(1),
+        "they failed at unequal numbers of seeds": failed_M != of_base_M,
         f"fewer than {FEWEST} pairs were judged": judged.n < FEWEST,
+        "one gave the same at every seed: perhaps the seed never reached it": still_M | still_M.iloc[0],
         "both gave the same values, so what differs does nothing": ~(np.abs(diff_MS) > 0).any(1),
         "every pair differs by the same, so there is no scatter to judge by": np.isnan(judged.low),
     }
     why = np.select([*reasons.values()], [*reasons], "")
-    needed = stats.seeds_to_claim(mean, sd, stats.ALPHA / k, margin=plan["margin"])
-    needed = np.where(np.isnan(sd), 0, needed)
+    needed = np.where(sd > 0, stats.seeds_to_claim(mean, sd, stats.ALPHA / k, margin=plan["margin"]), 0)
     soonest = min((look for look in race.looks if look > S), default=S)
     now = pd.DataFrame({"n": values.count(axis=1), "mean": values.mean(axis=1), "sd": values.std(axis=1)})
     now = now.assign(failed=lost_MS.sum(1), seconds=seconds.mean(axis=1))
     now = now.assign(difference=mean, low=judged.low, high=judged.high)
     now = now.assign(verdict=np.where(why == "", judged.verdict, stats.UNDECIDED), why=why)
-    now["going"] = ~judged.decided & ((n > 1) | (race.looks[0] > S))
+    now["going"] = ~(judged.decided | still_M | still_M.iloc[0]) & ((n > 1) | (race.looks[0] > S))
     now["more"] = np.where(now["going"], np.clip(needed, soonest, stats.MOST_SEEDS) - S, 0)
     now["least"] = stats.least_difference(n, sd, np.fmin(1 - judged.level, stats.ALPHA / k))
     now.loc[now.index[0], ["difference", "verdict", "why", "going"]] = np.nan, "", "", True
@@ -92,24 +94,21 @@ def answer(race: Race, now: pd.DataFrame, null: bool) -> list[str]:
     sure = f"95 % confidence for {counted(race.plan['tries'] * len(against), 'comparison')}"
     least = against["least"].max()
     shows = lines_if(least < np.inf, f"a difference of {least:.2g} shows in 8 of 10 such races")
-    return [
-        "; ".join(found),
-        "; ".join([f"{now['n'].max()} of at most {race.looks[-1]} pairs", sure, *shows]),
-    ]
+    pairs = f"{now['n'].max()} of at most {race.looks[-1]} pairs"
+    return ["; ".join(found), "; ".join([pairs, sure, *shows])]
 
 
 def doubts(values: pd.DataFrame) -> list[str]:
     """What makes the runs of a race worth little. values: a row for each command, a column for each seed."""
-    same = [str(name) for name, one in values.iterrows() if one.count() > 2 and one.nunique() == 1]
-    lines = lines_if(same, f"every run of {joined(same)} gave one value: the seed does not reach the program")
+    lines = list[str]()
     for name, apart in (values - values.iloc[0]).iloc[1:].iterrows():
         if (far := stats.bimodal(apart.to_numpy(float), len(values) - 1)) is not None:
-            few = first_few([*apart.index[far]])
-            lines.append(f"{name}: seed {few} is far from all others: read the logs")
+            lines.append(
+                f"{name}: seed {first_few([*apart.index[far]])} is far from all others: read the logs"
+            )
     means = values.mean(skipna=False).dropna()
     if len(means) >= FEWEST and means.nunique() > 1:
         r, df = np.corrcoef(means.index, means)[0, 1], len(means) - 2
         if 2 * stdtr(df, -abs(r) * np.sqrt(df / max(1 - r * r, 1e-12))) < SURE:
-            what = "something else changes on this machine"
-            lines.append(f"values drift with time (correlation {r:.2f}): {what}")
+            lines.append(f"values drift with time (correlation {r:.2f}): something else changes here")
     return lines

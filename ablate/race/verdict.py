@@ -32,12 +32,12 @@ def standing(race: Race) -> pd.DataFrame:
     n, mean, sd = stats.moments(diff_MS)
     sd = np.where(sd > stats.ROUNDING * scale, sd, np.nan)
     seeded_M = np.array(["{seed}" in command for command in plan["commands"].values()])
-    still_M = seeded_M & (values.nunique(axis=1) < 2) & (judged.n >= FEWEST)
+    still_M = seeded_M & (values.nunique(axis=1).to_numpy() < 2) & (judged.n >= FEWEST)
     failed_M, of_base_M = (lost_MS & both_MS).sum(1), (lost_MS[0] & both_MS).sum(1)
     reasons = {
         "they failed at unequal numbers of seeds": failed_M != of_base_M,
         f"fewer than {FEWEST} pairs were judged": judged.n < FEWEST,
-        "one gave the same at every seed: perhaps the seed never reached it": still_M | still_M.iloc[0],
+        "one gave the same at every seed: perhaps the seed never reached it": still_M | still_M[0],
         "both gave the same values, so what differs does nothing": ~(np.abs(diff_MS) > 0).any(1),
         "every pair differs by the same, so there is no scatter to judge by": np.isnan(judged.low),
     }
@@ -48,7 +48,7 @@ def standing(race: Race) -> pd.DataFrame:
     now = now.assign(failed=lost_MS.sum(1), seconds=seconds.mean(axis=1))
     now = now.assign(difference=mean, low=judged.low, high=judged.high)
     now = now.assign(verdict=np.where(why == "", judged.verdict, stats.UNDECIDED), why=why)
-    now["going"] = ~(judged.decided | still_M | still_M.iloc[0]) & ((n > 1) | (race.looks[0] > S))
+    now["going"] = ~(judged.decided | still_M | still_M[0]) & ((n > 1) | (race.looks[0] > S))
     now["more"] = np.where(now["going"], np.clip(needed, soonest, stats.MOST_SEEDS) - S, 0)
     now["least"] = stats.least_difference(n, sd, np.fmin(1 - judged.level, stats.ALPHA / k))
     now.loc[now.index[0], ["difference", "verdict", "why", "going"]] = np.nan, "", "", True

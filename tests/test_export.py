@@ -142,7 +142,7 @@ def test_a_tracker_has_every_value_of_the_store_once(store, command, monkeypatch
         for name in {name for _, values in run[1] for name in values}:
             written = [(step, values[name]) for step, values in run[1] if name in values]
             assert np.allclose(curves[name][: len(written)], written, rtol=1e-6), name
-        assert "final/val_loss" in curves and "ablate.status" in settings
+        assert "final/val_loss" in curves and "ablate.run_id" in settings
     assert command(*export)[1] == f"{target}: {STUDY} in out: 4 there already\n"
     assert len(READERS[target]()) == 4
 
@@ -247,7 +247,7 @@ def test_wandb_with_a_server_is_asked_which_runs_it_has(store, command, monkeypa
 
     def init(name: str, group: str, project: str, id: str | None, **_: Any) -> SimpleNamespace:
         made = SimpleNamespace(name=name, log=lambda values, step: None, finish=finish)
-        made.config, made.delete = SimpleNamespace(update=lambda *_, **__: None), lambda: there.pop(name)
+        made.delete = lambda: there.pop(name)
         there[name] = made
         assert (group, project, id) == (STUDY, "ablate", None)
         return made

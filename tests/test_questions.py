@@ -41,8 +41,8 @@ NAMES = {
     "concat_bare - concat": "four heads: no W_O − W_O, 5 % fewer parameters",
     "one_bare - concat_bare": "no W_O: one head − four",
     "one - concat": "**Q3** one head − four, equal size",
-    "one_narrow - one": "one head: keys of 16 − of 64",
-    "sixteen - concat": "sixteen heads − four, 30 % more parameters",
+    "one_narrow - one": "one head: keys of 16 − of 64, 8 % fewer parameters",
+    "sixteen - concat": "sixteen heads (keys of 16, values of 4) − four, 30 % more parameters",
     "one_narrow - concat": "**Q4** four heads with one pattern − with their own, 8 % fewer parameters †",
     "mixed - concat": "two heads see eight tokens − none",
     "local - mixed": "four heads see eight tokens − two",
@@ -134,6 +134,7 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     gpt2 = pd.read_csv(RESULTS / "gpt2.csv").pivot(
         index="seed", columns=["heads", "out_proj"], values="test_loss"
     )
+    assert len(gpt2) == 12 and "twelve seeds, uncorrected" in PROSE
     beat = gpt2[4, False] - gpt2[1, False]
     within = interval(*scipy.stats.t.interval(0.95, len(beat) - 1, beat.mean(), beat.sem()))
     assert f"without W_O one head beats four by {beat.mean():.3f} {within}" in PROSE
@@ -225,6 +226,8 @@ def test_votes():
     fewer = pd.concat([four[1], four[2], four[3]])
     learned = f"{(four[4] >= 0.999).sum()} of 6 seeds with four heads, 0 of {len(fewer)} with fewer;"
     assert learned in PROSE and fewer.max() < 0.99
+    summed, averaged = ((right(fusion=name) >= 0.999).sum() for name in ("sum", "mean"))
+    assert f"sums count in {summed} of 6 seeds, averages, of the same functions, in {averaged}." in PROSE
     deep = right(heads=2, layers=2)
     assert f"two layers of two heads do in {(deep >= 0.999).sum()} of 6." in PROSE
     guesses = [

@@ -29,7 +29,7 @@ from ablate.store.run_files import Damaged, read_config, read_finished, read_met
 from ablate.store.store import Store
 from ablate.training.events import Evaluation
 
-FACTS = ("run_id", "status", "error", "corpus", "torch", "ablate", "device", "processor")
+FACTS = ("run_id", "corpus", "torch", "ablate", "device", "processor")  # known as a run begins
 PART = owned.PART
 PATIENCE_S = 30  # for a server that does not answer
 TRACK = "ABLATE_TRACK"  # an environment variable: the tracker into which runs are logged as they go
@@ -38,13 +38,13 @@ PACKAGES = {"mlflow": ("mlflow", "sqlalchemy", "alembic")}  # where one is not e
 AFTERWARDS = "runs go on without, and ablate export"
 
 Point = tuple[int, dict[str, float]]  # a step, and what was measured at it
-Settings = dict[str, str | int | float]  # by key as typed, and facts as `ablate.status`
+Settings = dict[str, str | int | float]  # by key as typed, and facts as `ablate.device`
 Log = Callable[[int, Mapping[str, float]], None]
 
 
 class Tracker(NamedTuple):
     """One study in a tracker. place: as printed. there: the runs that it has, by name. open: one more, which
-    is logged in the block; what its settings have at the end of the block is written, too."""
+    is logged in the block."""
 
     place: str
     there: Mapping[str, Any]
@@ -150,10 +150,12 @@ def _logged(name: str, to: str) -> Generator[None, Event | None, None]:
     stored, tracker = Store().run(name), _opened(to, _study_of(short_id(name)))
     event, done = (yield), 0
     directory = stored.latest() or stored.directory
-    settings = _settings(directory, {**read_started(directory), "status": None})
     if name in tracker.there:
         return
-    with contextlib.suppress(Damaged), tracker.open(name, settings) as log:
+    with (
+        contextlib.suppress(Damaged),
+        tracker.open(name, _settings(directory, read_started(directory))) as log,
+    ):
         while not isinstance(event, Finished):
             points = _points(directory)
             for point in points[done:]:
@@ -161,7 +163,6 @@ def _logged(name: str, to: str) -> Generator[None, Event | None, None]:
             event, done = (yield), len(points)
         if not (run := _read(stored.directory)):
             raise Damaged(stored.directory, "not done")
-        settings |= run[0]
         for point in run[1][done:]:
             log(*point)
 
@@ -179,6 +180,8 @@ def _read(directory: Path) -> tuple[Settings, list[Point]] | None:
         return None
     points = _points(directory)
     final = {f"final/{key}": row[key] for key in METRICS if isinstance(row.get(key), int | float)}
+    if row["status"] == Status.DIVERGED:
+        final["final/diverged"] = 1.0
     return _settings(directory, row), [*points, (points[-1][0] if points else 0, final)]
 
 
@@ -268,7 +271,6 @@ def wandb(study: str, out: str) -> Tracker:
         same = digest([study, name])[:16] if is_offline else None
         with _begun(module, runs, name, settings, id=same, reinit="create_new", **about) as made:
             yield lambda step, values: made.log(values, step=step)
-            made.config.update(settings, allow_val_change=True)
             made.name = name
 
     return Tracker(out if is_offline else f"project {project}", runs, opened)
@@ -292,16 +294,7 @@ def trackio(study: str, out: str) -> Tracker:
     def opened(name: str, settings: Settings) -> Iterator[Log]:
         module.context_vars.current_run.set(None)  # or it would end another one that goes on
         with _begun(module, runs, name, settings, **about) as made:
-
-            def log(step: int, values: Mapping[str, float]) -> None:
-                if settings.keys() - made.config.keys():  # which it sends once; of several it keeps the first
-                    with made._queue_lock:
-                        made.config, made._config_logged = made.config | settings, False
-                        for waiting in made._queued_logs:
-                            waiting["config"] = None
-                made.log(dict(values), step=step)
-
-            yield log
+            yield lambda step, values: made.log(dict(values), step=step)
         _named(lambda: module.Api().runs(study))[PART + name].rename(new_name=name)
 
     return Tracker(out, runs, opened)
@@ -349,7 +342,6 @@ def mlflow(study: str, out: str) -> Tracker:
 
         module.log_params(settings, run_id=run_id)
         yield log
-        module.log_params(settings, run_id=run_id)
         client.set_tag(run_id, "mlflow.runName", name)
         client.set_terminated(run_id)
 

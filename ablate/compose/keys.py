@@ -11,7 +11,10 @@ from pathlib import Path
 
 import yaml
 
-from ablate.config.rules import ConfigError, line_on
+from ablate.config.column import declared
+from ablate.config.read import dotted
+from ablate.config.rules import ConfigError, as_override, line_on
+from ablate.config.schema import RunConfig, later_keys
 
 PRESETS = ("model", "train")  # groups whose choices all have the same keys
 # Keys by which a file describes itself, rather than a run.
@@ -105,7 +108,7 @@ def sections() -> list[Section]:
     """config.yaml with the groups, then each choice of each group, the default one first."""
     root = configs_dir()
     groups = [*_groups(root / "config.yaml")]
-    own = [key for key in keys_in(root / "config.yaml") if not key.name.startswith("hydra.")]
+    own = [key for key in keys_in(root / "config.yaml") if not key.name.startswith("hydra.")] + _later("")
     files = [Section("", "", [*groups, *own])]
     for group in groups:
         files += [_studies(root)] if group.name == "study" else _choices(root, group, own)
@@ -136,11 +139,19 @@ def _choices(root: Path, group: Key, own: Sequence[Key]) -> Iterator[Section]:
         keys = [*keys_in(path, f"{group.name.replace('/', '.')}.")]
         about = {**{key.name: key.about for key in keys if key.about}, **about}
         keys = [replace(key, about=key.about or about.get(key.name, "")) for key in keys]
+        keys += _later(group.name) if name == group.default else []
         yield Section(
             f"{group.name}={name}", _head(path), [k for k in keys if (k.name, k.default) not in shown]
         )
         if group.name in PRESETS:
             shown = shown or {(key.name, key.default) for key in keys}
+
+
+def _later(group: str) -> list[Key]:
+    """The keys whose defaults stand on their fields, which the labels of their columns explain."""
+    names = {f"{group}.{key}".lstrip("."): default for key, default in later_keys(group).items()}
+    labels = {name: [column.label for column in declared(dotted(RunConfig)[name])] for name in names}
+    return [Key(name, as_override(default), *labels[name]) for name, default in names.items()]
 
 
 def _studies(root: Path) -> Section:

@@ -26,7 +26,7 @@ from ablate.compose.refusals import LAUNCHER, REFUSALS, explain
 from ablate.compose.texts import restore
 from ablate.config.read import PRESETS, of_a_group, require_keys
 from ablate.config.rules import ConfigError, as_override
-from ablate.config.schema import RunConfig
+from ablate.config.schema import RunConfig, later_keys
 
 # What anybody may set, and what Hydra itself sets after all configs.
 FREE = re.compile(
@@ -61,11 +61,14 @@ class OwnConfigSource(FileConfigSource):
                 config = OmegaConf.load(file)
             if not isinstance(config, DictConfig):
                 raise TypeError("it is a list; write KEY: VALUE")
-            where = header.get("package") or ".".join(Path(config_path).parent.parts)
-            group, defaults = Path(config_path).parent.name, config.get("defaults") or ()
-            if where == "_global_" and group in PRESETS and any(isinstance(one, str) for one in defaults):
+            group, defaults = "/".join(Path(config_path).parent.parts), config.get("defaults") or ()
+            where = header.get("package") or group.replace("/", ".")
+            begins = any(isinstance(one, str) and one != "_self_" for one in defaults)  # with another config
+            if begins and where == "_global_" and group in PRESETS:
                 raise ValueError(of_a_group(group, PRESETS[group]))  # the default's keys would move, too
             restore(config, path, "" if where in ("", "_global_") else f"{where}.")
+            for key, default in () if begins else later_keys(group).items():
+                config.setdefault(key, default)
             return ConfigResult(self.provider, str(path), config, header)
         except (OSError, *REFUSALS) as error:
             raise ConfigError(

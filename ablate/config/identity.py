@@ -11,21 +11,22 @@ from ablate.config.rules import OutsideIdentity
 def identity_keys(config: Any) -> dict[str, Any]:
     """The keys of a configuration that decide what a run computes, with their values, nested as in it."""
     values = {key: getattr(config, key) for key in deciding(type(config))}
+    unsaid = {field.name: field.default for field in dataclasses.fields(config)}
+    later = _marked(type(config), OutsideIdentity(at_default=True))
     return {
         key: identity_keys(of) if dataclasses.is_dataclass(of) else of
         for key, of in values.items()
-        if of is not None or key not in _outside(type(config), null_only=True)
+        if key not in later or of != unsaid[key]
     }
 
 
 @functools.cache
 def deciding(cls: type) -> list[str]:
     """The keys of a configuration class that are part of the identity."""
-    outside = _outside(cls, null_only=False)
+    outside = _marked(cls, OutsideIdentity())
     return [key for key in hints(cls) if key not in outside]
 
 
 @functools.cache
-def _outside(cls: type, *, null_only: bool) -> set[str]:
-    rule = OutsideIdentity(null_only)
-    return {key for key, hint in hints(cls).items() if rule in get_args(hint)[1:]}
+def _marked(cls: type, mark: OutsideIdentity) -> set[str]:
+    return {key for key, hint in hints(cls).items() if mark in get_args(hint)[1:]}

@@ -164,10 +164,10 @@ def Spelled(pattern: str, words: str) -> Rule:
 
 @dataclass(frozen=True)
 class OutsideIdentity:
-    """The key does not change what a run computes, so it stays out of the run's identity. null_only: that is
-    so of the value null alone."""
+    """The key does not change what a run computes, so it stays out of the run's identity. at_default: that is
+    so at the default of its field alone, which is what runs did before there was the key."""
 
-    null_only: bool = False
+    at_default: bool = False
 
 
 Count = Annotated[int, AtLeast(1), AtMost(2**31)]

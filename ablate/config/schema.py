@@ -1,8 +1,9 @@
-"""The keys of a run, as frozen dataclasses. The defaults are in configs/, none of them here."""
+"""The keys of a run, as frozen dataclasses. Defaults are in configs/; but that of a key which came after runs
+were stored stands on its field, if it is what they did (`later_keys`)."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
@@ -133,7 +134,7 @@ class TrainConfig:
     precision: Annotated[Literal["float32", "bfloat16"], config_column("word", "precision", "training")]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
-    simulated: Annotated[SimulatedConfig | None, OutsideIdentity(null_only=True)] = None
+    simulated: Annotated[SimulatedConfig | None, OutsideIdentity(at_default=True)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +261,17 @@ class RunConfig(AttentionConfig):
     def resolved_seeds(self) -> dict[str, int]:
         """The seed of each stream: the master seed unless the stream has its own."""
         return {stream: self.seed if seed is None else seed for stream, seed in vars(self.seeds).items()}
+
+
+def later_keys(group: str) -> dict[str, Any]:
+    """The keys of a group, or of the whole config, whose defaults stand on their fields, with these."""
+    cls = RunConfig if not group else bare(hints(RunConfig).get(group))
+    own = fields(cls) if is_dataclass(cls) else ()
+    return {
+        field.name: field.default
+        for field in own
+        if field.default is not MISSING and not is_dataclass(bare(hints(cls)[field.name]))
+    }
 
 
 def read_run(mapping: Mapping[str, Any]) -> RunConfig:

@@ -24,14 +24,14 @@ from ablate.model.models import build_model
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from ablate.training.events import Step
-from ablate.training.group import Alone
+from ablate.training.group import Group
 from ablate.training.train import Member, Training
 
 VOCAB = 65
 
 
 def our_steps(config: RunConfig, spec: ModelSpec, tokens: np.ndarray) -> Iterator[None]:
-    group = Alone(build_model(spec, config.resolved_seeds()), config.train.precision)
+    group = Group([build_model(spec, config.resolved_seeds())], config.train.precision)
     splits = {"train_split": Stream(tokens), "validation_split": Stream(tokens[: spec.context + 1])}
     training = Training(group, [Member(config.train, data_seed=0)], **splits, context=spec.context)
     for event in training.events():

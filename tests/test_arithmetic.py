@@ -16,7 +16,7 @@ from ablate.model.attend import CAUSAL, EVERYTHING, FORMULATIONS, fused
 from ablate.model.models import build_model
 from ablate.model.scores.windows import Near
 from ablate.training.events import Step
-from ablate.training.group import Alone
+from ablate.training.group import Group
 from ablate.training.train import Member, Training
 from tests.helpers import QUICK, make_config, make_spec
 from tests.test_train import TOKENS
@@ -73,7 +73,7 @@ def test_training_by_either_product_gives_the_same_losses_to_four_digits():
         model.use(product=lambda x, w, b, p=product, calls=calls: calls.append(1) or p(x, w, b))
         splits = {"train_split": Stream(TOKENS), "validation_split": Stream(TOKENS[:100])}
         members = [Member(config.train, data_seed=0)]
-        training = Training(Alone(model, config.train.precision), members, **splits, context=spec.context)
+        training = Training(Group([model], config.train.precision), members, **splits, context=spec.context)
         losses[name] = [event.loss_M.item() for event in training.events() if isinstance(event, Step)]
         assert len(calls) > 20 * 25  # six products a block, and the logits
     assert losses["onednn"] == pytest.approx(losses["linear"], rel=5e-5)

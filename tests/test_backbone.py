@@ -15,7 +15,7 @@ from ablate.model.layers import RMSNorm, Rotary
 from ablate.model.models import Model, build_model, draw_weights
 from ablate.model.parts import without_length
 from ablate.model.sizing import resolve_spec, resolved
-from ablate.training.group import in_precision
+from ablate.training.group import in_bfloat16
 from tests.helpers import make_config, make_spec, quick_config
 
 SEEDS = {"backbone": 5, "fusion": 5, "data": 5}
@@ -237,5 +237,5 @@ def test_parts_that_do_not_fit_are_refused(overrides):
 
 def test_a_model_in_bfloat16_is_near_the_one_in_float32():
     model, tokens = shaken(), torch.randint(0, 59, (2, 32))
-    half = in_precision(model, "bfloat16")
+    half = in_bfloat16(model)
     assert (half(tokens).float() - model(tokens)).abs().max() < 0.1 * model(tokens).std()

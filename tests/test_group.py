@@ -33,7 +33,7 @@ from ablate.store.run_files import Checkpoint, is_sealed
 from ablate.training import train
 from ablate.training.batches import _ahead, _gathered, batches
 from ablate.training.events import Diverged, Evaluation, Event, Kept, Step
-from ablate.training.group import Alone, Group, Mapped
+from ablate.training.group import Group, Mapped
 from ablate.training.mapping import why_not_captured, why_not_mapped
 from ablate.training.train import Training
 from tests.helpers import make_config, stopping
@@ -74,7 +74,7 @@ def built(runs: Sequence[Run], *, double: bool) -> list[Model]:
 
 def group_of(runs: Sequence[Run], *, double: bool = False) -> Group:
     models, precision = built(runs, double=double), runs[0].config.train.precision
-    return Alone(models[0], precision) if len(models) == 1 else Mapped(models, precision)
+    return (Group if len(models) == 1 else Mapped)(models, precision)
 
 
 def trained(
@@ -161,7 +161,7 @@ def test_the_models_of_a_group_hold_their_weights():
     group = group_of(runs)
     trained(runs, group)
     for model, row in zip(group.models, group.weights, strict=True):
-        assert torch.equal(group.layout.flat(dict(model.named_parameters())), row)
+        assert torch.equal(torch.cat([model.get_parameter(of).flatten() for of in group.shapes]), row)
 
 
 def test_batches_are_the_same_however_they_are_drawn():

@@ -23,7 +23,7 @@ from ablate.methods import Fusion, Linear
 from ablate.model import fusion
 from ablate.model.models import Model
 from ablate.store.columns import Row
-from ablate.training.group import Alone
+from ablate.training.group import Group
 from tests.helpers import make_config, stopping
 
 QUICK = ("corpus=grammar", "corpus.characters=9000", "model.layers=1", "heads=2")
@@ -119,7 +119,7 @@ def test_killed_and_resumed_it_equals_uninterrupted(tmp_path, monkeypatch, preci
 
 def test_a_counter_does_not_stick_where_bfloat16_does():
     model = build(prepared())
-    computing = Alone(model, "bfloat16")
+    computing = Group([model], "bfloat16")
     mine = of_fusion(computing.model)
     mine.decayed += 256
     mine.decayed += 1

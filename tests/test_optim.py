@@ -45,7 +45,7 @@ def test_adamw_is_torchs_for_each_member():
                 param.grad, group["lr"] = grad, lr
             optimizer.step()
         rates: Any = {"lr_M": lr_M, "alike": alike, "decayed": 13, "divisor_M": divisor_M}
-        optim.adamw_(weights_MP, grads_MP, moments, trained(beta1=0.8, beta2=0.95, eps=1e-3), **rates)
+        optim.update_(weights_MP, grads_MP, moments, trained(beta1=0.8, beta2=0.95, eps=1e-3), **rates)
     for mine, params in zip(weights_MP, theirs, strict=True):
         torch.testing.assert_close(mine, torch.cat([*params]).detach(), rtol=1e-12, atol=1e-14)
 

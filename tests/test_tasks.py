@@ -25,7 +25,7 @@ from ablate.data.splits import Batch
 from ablate.execution.run import prepare
 from ablate.model.models import build_model
 from ablate.training.evaluate import Score, scores
-from ablate.training.group import Alone
+from ablate.training.group import Group
 from tests.helpers import ROOT, SEEDS, call_cli, make_config, make_spec
 
 
@@ -226,7 +226,7 @@ def test_a_row_without_targets_counts_nowhere():
     others = Batch(*others[:2], (others.targets.flatten() != IGNORE_INDEX).nonzero().flatten())
     assert model.loss(batch.inputs, silent, positions).item() == pytest.approx(model.loss(*others).item())
     nothing = Batch(batch.inputs, torch.full_like(silent, IGNORE_INDEX), positions[:0])
-    loss_M, grads_MP = Alone(model).losses_and_gradients(nothing.each(lambda part: part[None]))
+    loss_M, grads_MP = Group([model]).losses_and_gradients(nothing.each(lambda part: part[None]))
     assert loss_M.tolist() == [0] and (grads_MP == 0).all()
 
 
@@ -244,7 +244,7 @@ def test_exact_match_is_of_rows_that_ask():
     for param in model.parameters():
         param.data.zero_()  # all logits equal: word 0 is the answer everywhere
     given = Given(made(Copy, 10, 7), blocks(made(Copy, 10, 7), 2))
-    (score,) = scores(Alone(model), given, context=10)
+    (score,) = scores(Group([model]), given, context=10)
     assert (score.targets, score.correct, score.rows, score.exact) == (2, 1, 1, 0)
     assert score.loss == pytest.approx(math.log(7)) and score.exact_match == 0
     assert score.loss_by_third == (*[pytest.approx(math.log(7))] * 2, None)  # places 3 and 4 of 10

@@ -15,7 +15,7 @@ from ablate.store.run_files import Checkpoint
 from ablate.training import train
 from ablate.training.evaluate import Score, scores
 from ablate.training.events import Diverged, Evaluation, Event, Kept, Step
-from ablate.training.group import Alone
+from ablate.training.group import Group
 from ablate.training.train import Member, Training
 from tests.helpers import make_config, make_spec
 
@@ -40,7 +40,7 @@ def started(
     splits = {"train_split": Stream(tokens), "validation_split": Stream(tokens[:100])}
     context = model.get_parameter("position.weight").shape[0]
     members = [Member(config, seed, start)]
-    return Training(Alone(model, config.precision), members, **splits, context=context)
+    return Training(Group([model], config.precision), members, **splits, context=context)
 
 
 def events(*overrides: str, seed: int = 0) -> Events:
@@ -56,7 +56,7 @@ def evaluations(trained: Events) -> list[Evaluation]:
 
 
 def evaluated(model: Model, split: Any, context: int, precision: str = "float32") -> Score:
-    (score,) = scores(Alone(model, precision), split, context=context)
+    (score,) = scores(Group([model], precision), split, context=context)
     return score
 
 
@@ -182,14 +182,14 @@ def test_bfloat16_keeps_weights_in_float32_and_learns_alike():
 
 
 def test_weights_in_bfloat16_follow_those_in_float32():
-    group = Alone(untrained(), "bfloat16")
+    group = Group([untrained()], "bfloat16")
     group.weights.mul_(1.5)
     group.follow()
     for cast, weight in zip(group.model.parameters(), group.models[0].parameters(), strict=True):
         assert cast.dtype == torch.bfloat16 and torch.equal(cast, weight.bfloat16())
     batch = Batch(*torch.randint(11, (2, 1, 3, 7)))
     loss, grads = group.losses_and_gradients(batch)
-    exact, wanted = Alone(group.models[0]).losses_and_gradients(batch)
+    exact, wanted = Group([group.models[0]]).losses_and_gradients(batch)
     assert loss.dtype == torch.float32 and loss.item() == pytest.approx(exact.item(), rel=0.01)
     assert grads.dtype == torch.float32 and grads.shape == wanted.shape
     assert torch.nn.functional.cosine_similarity(grads, wanted).item() > 0.99

@@ -15,7 +15,7 @@ from ablate.store.run_files import Checkpoint
 from ablate.training.circuit import circuit
 from ablate.training.evaluate import scores
 from ablate.training.events import Event, Final, Score
-from ablate.training.group import Group, together
+from ablate.training.group import Group, Mapped
 from ablate.training.train import Member, Training, arrays
 
 
@@ -29,7 +29,8 @@ def build(run: Run) -> Model:
 
 def build_group(runs: Sequence[Run]) -> Group:
     """The models of runs of one kind before their first step, to be computed as one."""
-    return together([build(run) for run in runs], runs[0].config.train.precision)
+    kind = Group if len(runs) == 1 else Mapped
+    return kind([build(run) for run in runs], runs[0].config.train.precision)
 
 
 @contextlib.contextmanager

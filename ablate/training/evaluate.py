@@ -36,7 +36,7 @@ def scores(group: Group, split: Split, *, context: int, most: int | None = None)
     rows, exact_M = 0, np.zeros(members, int)
     nats = [np.empty((members, 0), np.float32)]
     wide = torch.promote_types(dtype, torch.float32)
-    with evaluating(group):
+    with in_eval_mode(model, lambda: group.buffers):
         for batch in split.windows(context=context, windows=windows, most=most):
             inputs, targets, positions, source = batch.to(device)
             wanted_K = targets.flatten() if positions is None else targets.flatten()[positions]
@@ -44,7 +44,9 @@ def scores(group: Group, split: Split, *, context: int, most: int | None = None)
             logits_MKN = group.logits(inputs, positions, source).reshape(members, len(wanted_K), -1)
             width = inputs.shape[1]
             place_K = torch.arange(len(wanted_K), device=device) if positions is None else positions
-            in_third_3K = _in_thirds(place_K, width)
+            in_third_3K = (
+                place_K % width * 3 // width == torch.arange(3, device=device)[:, None]
+            )  # of its row
             right_MK = logits_MKN.argmax(-1) == wanted_MK
             nats_MK = nn.functional.cross_entropy(
                 logits_MKN.flatten(0, 1).to(wide), wanted_MK.flatten(), reduction="none"
@@ -65,27 +67,14 @@ def scores(group: Group, split: Split, *, context: int, most: int | None = None)
             int(count_3.sum()),
             rows,
             int(exact_M[member]),
-            _by_third(nats_M3[member], count_3, split),
+            tuple(
+                nats / n if n and not split.is_ragged else None
+                for nats, n in zip(nats_M3[member].tolist(), count_3.tolist(), strict=True)
+            ),
             nats_MJ[member],
         )
         for member in range(members)
     ]
-
-
-def _by_third(nats_3: np.ndarray, count_3: np.ndarray, split: Split) -> tuple[float | None, ...]:
-    losses = zip(nats_3, count_3, strict=True)
-    return tuple(float(nats / n) if n and not split.is_ragged else None for nats, n in losses)
-
-
-def _in_thirds(place_K: Tensor, width: int) -> Tensor:
-    """(3, K) booleans: whether each of these flattened positions is in the first, middle, last third of its
-    row."""
-    return place_K % width * 3 // width == torch.arange(3, device=place_K.device)[:, None]
-
-
-def evaluating(group: Group) -> contextlib.AbstractContextManager[None]:
-    """The members in eval mode; what their methods draw or keep meanwhile leaves no trace."""
-    return in_eval_mode(group.model, lambda: group.buffers)
 
 
 @contextlib.contextmanager

@@ -18,8 +18,8 @@ from ablate.data.splits import Batch
 from ablate.model.models import Model
 from ablate.model.parts import python_state
 from ablate.phrases import error_line
-from ablate.training.evaluate import evaluating
-from ablate.training.group import Alone, Group, Mapped
+from ablate.training.evaluate import in_eval_mode
+from ablate.training.group import Group, Mapped
 
 NEAR = 1e-6  # relative, in float64: a method may compute in float32 inside
 STATE = "a method keeps Python state from step to step; make it a buffer that is written in place"
@@ -37,7 +37,10 @@ def why_not_mapped(models: Sequence[Model], batches: Iterable[Batch]) -> str | N
             wide = [copy.deepcopy(model).double() for model in models[:2]]
             for model in wide:
                 model.use(product=torch.nn.functional.linear)  # others compute in float32
-            mapped, alone = Mapped([copy.deepcopy(model) for model in wide]), [Alone(model) for model in wide]
+            mapped, alone = (
+                Mapped([copy.deepcopy(model) for model in wide]),
+                [Group([model]) for model in wide],
+            )
             before = None
             for batch in batches:
                 drawn = _drawn()
@@ -62,7 +65,7 @@ def why_not_mapped(models: Sequence[Model], batches: Iterable[Batch]) -> str | N
 def why_not_captured(group: Group, batch: Batch) -> str | None:
     """The reason why steps of these models can't be replayed, whose methods keep or draw what a replay does
     not change; None if none is seen."""
-    one, traces = Alone(copy.deepcopy(group.models[0])), []  # group.model may compute within vmap alone
+    one, traces = Group([copy.deepcopy(group.models[0])]), []  # group.model may compute within vmap alone
     with rng.drawing(0, "data", "tried"):
         for _ in range(3):
             one.losses_and_gradients(batch.each(lambda part: part[:1]))
@@ -82,7 +85,7 @@ def _computed(group: Group, batch: Batch, looked_at: Batch | None = None) -> lis
 def _looked(group: Group, batch: Batch) -> Tensor:
     """The logits of an evaluation of the first member's rows, which it reads twice."""
     inputs, _, positions, source = batch.each(lambda part: part[0])
-    with evaluating(group):
+    with in_eval_mode(group.model, lambda: group.buffers):
         group.logits(inputs, positions, source)
         return group.logits(inputs, positions, source)
 

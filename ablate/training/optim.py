@@ -48,7 +48,7 @@ def clipping_divisor(norm_M: Tensor, most_M: Tensor) -> Tensor:
     return divisor_M.nan_to_num(nan=1.0, posinf=math.inf)  # an infinite norm that is not clipped
 
 
-def adamw_(
+def update_(
     weights_MP: Tensor,
     grads_MP: Tensor,
     moments: Moments,

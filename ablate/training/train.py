@@ -61,6 +61,11 @@ class Training:
         self.group, self.members, self._config = group, members, members[0].config
         self._train_split, self._validation_split, self._context = train_split, validation_split, context
         self._device = group.weights.device
+        self._sizes = {
+            "context": context,
+            "batch": self._config.batch,
+            "seeds": [m.data_seed for m in members],
+        }
         self._moments = optim.Moments.zeros(group.weights)
         self._after = members[0].start.step if members[0].start else 0
         for row, member in enumerate(members):
@@ -95,9 +100,10 @@ class Training:
         if not self.members[0].start:
             yield from self._evaluations(0, [(None, None, None)] * len(self.members))
         todo = range(self._after + 1, config.steps + 1 if self._counted else 0)
+        drawn = batches(self._train_split, todo, **self._sizes, device=self._device)
         unread: list[Tensor] = []
         checked, next_checkpoint = time.perf_counter(), 0.0
-        for step, batch, (lr_M, rates_M) in zip(todo, self._batches(todo), self._rates(todo), strict=True):
+        for step, batch, (lr_M, rates_M) in zip(todo, drawn, self._rates(todo), strict=True):
             rng.reseed(self.members[0].data_seed, "data", f"dropout/{step}")
             inputs = (rates_M, *batch)
             if self._steps is None:
@@ -129,11 +135,6 @@ class Training:
                 ended = time.perf_counter()
                 next_checkpoint = ended + (ended - began) / CHECKPOINTS
 
-    def _batches(self, steps: range) -> Iterator[Batch]:
-        seeds = [member.data_seed for member in self.members]
-        sizes = {"context": self._context, "batch": self._config.batch}
-        return batches(self._train_split, steps, **sizes, seeds=seeds, device=self._device)
-
     def _rates(self, steps: range) -> Iterator[tuple[list[float], Tensor]]:
         """The learning rates of each step, (M,), as numbers and on the device."""
         config, peaks = self._config, [member.config.lr for member in self.members]
@@ -149,14 +150,14 @@ class Training:
         group = self.group
         loss_M, grads_MP = group.losses_and_gradients(Batch._make(batch))
         norm_M = torch.linalg.vector_norm(grads_MP, dim=1)
-        optim.adamw_(
+        optim.update_(
             group.weights,
             grads_MP,
             self._moments,
             self._config,
             lr_M=rates_M,
             alike=self._alike,
-            decayed=group.layout.decayed,
+            decayed=group.decayed,
             divisor_M=optim.clipping_divisor(norm_M, self._most_M),
         )
         group.follow()
@@ -169,12 +170,14 @@ class Training:
         if self._device.type != "cuda":
             return self._compute, mapped if count > 1 else ""
         from ablate.training.capture import Captured
+        from ablate.training.mapping import why_not_captured
 
-        group = self.group
+        group, ragged = self.group, self._train_split.is_ragged
         moments = (self._moments.first, self._moments.second, self._moments.updates)
         written = [buffer for buffer in group.buffers.values() if 0 not in buffer.stride()]
         state = (group.weights, group.computed, *moments, *written)
-        if not (why := self._why_eager(Batch._make(inputs[1:]))):
+        why = "its batches differ in shape" if ragged else why_not_captured(group, Batch._make(inputs[1:]))
+        if not why:
             try:
                 captured = Captured(self._compute, inputs, state)
                 self.close = captured.close
@@ -182,14 +185,6 @@ class Training:
             except RuntimeError as error:
                 why = error_line(error, {})
         return self._compute, f"{mapped}, not captured: {why}"
-
-    def _why_eager(self, batch: Batch) -> str | None:
-        """The reason why a step can't be captured, as far as it is seen beforehand."""
-        if self._train_split.is_ragged:
-            return "its batches differ in shape"
-        from ablate.training.mapping import why_not_captured
-
-        return why_not_captured(self.group, batch)
 
     def _check(self, step: int, losses_LM: Tensor) -> Iterator[Event]:
         """Requires finite losses of the last L steps."""

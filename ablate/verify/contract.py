@@ -25,7 +25,7 @@ from ablate.model.function_class import function_class, slots_of
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line
 from ablate.store.provenance import plugin_files
-from ablate.training.group import in_precision
+from ablate.training.group import in_bfloat16
 from ablate.verify.attentions import (
     attention,
     attention_spec,
@@ -347,7 +347,7 @@ def order_free(kind: str, spec: AttentionSpec) -> None:
 
 def bfloat16(kind: str, spec: AttentionSpec) -> None:
     """Results in bfloat16 agree with those in float64."""
-    half = in_precision(with_random_weights(spec), "bfloat16")
+    half = in_bfloat16(with_random_weights(spec))
     exact, x_BTC = copy.deepcopy(half).double(), _input(spec).bfloat16().requires_grad_()
     for attend in FORMULATIONS.values():
         half.scores.attend = attend

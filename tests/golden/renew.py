@@ -18,7 +18,7 @@ from ablate.execution.networks import build, finals, training
 from ablate.execution.run import prepare
 from ablate.store.columns import METRICS
 from ablate.training.events import Evaluation, Step
-from ablate.training.group import Alone
+from ablate.training.group import Group
 from ablate.version import NUMERICS
 from tests.helpers import make_config
 
@@ -113,7 +113,7 @@ def losses(name: str) -> dict[str, float]:
     if name not in TOLERANCES:
         model = model.double()
     values, metrics, last = {}, [], None
-    with training([run], Alone(model, config.precision)) as steps:
+    with training([run], Group([model], config.precision)) as steps:
         for event in steps.events():
             match event:
                 case Step(step) if step % 10 == 0:

@@ -7,14 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-import numpy as np
-
 from ablate.compose.sweep import compose
 from ablate.data import library
 from ablate.data.corpora import SPLITS
 from ablate.data.corpora.stdlib import DIGITS, Stdlib, digits
 from ablate.data.corpus import open_corpus
-from ablate.data.division import DROPPED, Units, by_document
+from ablate.data.division import divide, paragraphs
 from ablate.data.text import of_files
 
 TESTS = re.compile(r"(^|/)(tests?|idle_test)/")
@@ -30,22 +28,21 @@ def main() -> None:
         return len(corpus.tokenizer.encode("".join(chunks)))
 
     left_out, everything = Counter[str](), 0
-    for document in of_files(library.sources(tests=True), "utf-8", "replace").documents():
+    for document in of_files(library.sources(tests=True), "utf-8", "replace").documents:
         tables = [one for one in library.TABLES if document.name.startswith(one)]
-        everything += (count := tokens(document.chunks()))
+        everything += (count := tokens(document))
         left_out[(tables or ["digits" if digits(document) > DIGITS else ""])[0]] += count
     print({name: f"{count / everything:.2%}" for name, count in left_out.items()})
 
-    documents = [*corpus.recipe.text().documents()]
-    units, names = Units(documents, by_paragraph=True), [document.name for document in documents]
-    sizes = np.bincount(units.document_U, units.size_U, len(documents))
-    split_U = np.array(by_document(names, sizes, corpus.config.splits))[units.document_U]
-    split_U[units.size_U == 0] = DROPPED
-    units.drop_what_splits_share(split_U)
+    name_of = dict[str, str]()
+    for document in corpus.recipe.text().documents:
+        for paragraph in paragraphs(document):
+            name_of.setdefault(paragraph, document.name)
+    divided = divide(corpus.recipe.text(), corpus.config.splits)
     for number, split in enumerate(SPLITS):
         chunks: dict[str, list[str]] = {}
-        for unit, chunk in units.of(split_U, number):
-            chunks.setdefault(names[units.document_U[unit]], []).append(chunk)
+        for paragraph in divided.chunks(number):
+            chunks.setdefault(name_of[paragraph], []).append(paragraph)
         counts = {name: tokens(of) for name, of in chunks.items()}
         tests = sum(count for name, count in counts.items() if TESTS.search(name))
         total, largest = sum(counts.values()), max(counts, key=counts.__getitem__)

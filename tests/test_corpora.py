@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from ablate.config.read import hints
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data import division, tokenized
+from ablate.data import text as of_text
 from ablate.data.corpora import docs, registry
 from ablate.data.corpora.stdlib import Stdlib
 from ablate.data.corpus import Corpus, open_corpus, require_usable
@@ -376,7 +377,7 @@ def test_the_library_is_read_without_tables(texts: Path, monkeypatch: pytest.Mon
         put(path, ("1" * 9 if name == "test/b.py" else "2" * 8).ljust(100, "x"))
     for tests, names in ((True, kept), (False, [name for name in kept if "test" not in name])):
         text = Stdlib(tests=tests, split="document", unique="none", encoding="utf-8", errors="strict").text()
-        assert [document.name for document in text.documents()] == names
+        assert [document.name for document in text.documents] == names
 
 
 @pytest.mark.slow
@@ -448,21 +449,13 @@ def test_a_cache_that_cannot_be_written(book: Path, monkeypatch: pytest.MonkeyPa
         opened("book.txt")
 
 
-def writes(name: str) -> Callable[[Path], dict]:
-    def write(part: Path) -> dict:
-        (part / "text").write_text(name)
-        return {"by": name}
-
-    return write
-
-
 def test_leftovers_of_dead_writers_are_removed(root: Path):
     dead, alive = root / f"part-1-{'d' * 16}", root / f"part-2-{'a' * 16}"
     for part in (dead, alive):
         put(part / "train.bin", "half")
         os.utime(part, (1_000_000_000, 1_000_000_000))
     os.utime(alive / "train.bin")  # is being written to, if for long
-    cache.publish("key", writes("new"))
+    cache.publish("key", lambda part: None)
     assert not dead.exists() and alive.exists()
 
 
@@ -470,7 +463,7 @@ WRITE_SLOWLY = """
 import sys, ablate.data.tokenized as tokenized
 from ablate.config.schema import CorpusConfig
 from ablate.data.corpus import open_corpus
-tokenized._hashed = lambda chunks, digest: (print("writing", flush=True), sys.stdin.read())[:0]
+tokenized.fitted = lambda *_: (print("writing", flush=True), sys.stdin.read())
 options = dict(path=sys.argv[1], split="auto", unique="none", encoding="utf-8", errors="strict")
 common = dict(tokenizer="char", bpe_vocab=300, splits=(0.8, 0.1, 0.1))
 open_corpus(CorpusConfig(name="file", options=options, **common))
@@ -487,9 +480,33 @@ def test_a_writer_that_is_killed(book: Path, root: Path):
     assert "".join(words(opened(book))) == DIGITS
 
 
+@pytest.mark.parametrize("unique", ["none", "paragraph"])
+def test_a_text_is_read_once(texts: Path, monkeypatch: pytest.MonkeyPatch, unique: str):
+    for number in range(60):
+        put(texts / f"many/{number}.txt", f"words of file {number}\n\n" * 40)
+    read = Counter[Path]()
+    plain = of_text.read
+
+    def counting(file: Path, *how, **named):
+        read[file] += 1
+        return plain(file, *how, **named)
+
+    monkeypatch.setattr(of_text, "read", counting)
+    opened("many", tokenizer="bpe", unique=unique)
+    assert len(read) == 60 and {*read.values()} == {1}
+
+
+def test_a_long_text_that_changes_while_it_is_read_is_refused(book: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(division, "HELD", 10)
+    fitted = tokenized.fitted
+    monkeypatch.setattr(tokenized, "fitted", lambda *given: (put(book, DIGITS[::-1]), fitted(*given))[1])
+    assert "corpus=file: the text changed while it was being read; run again" in refusal(book)
+
+
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_text(texts: Path):
+def test_memory_does_not_grow_with_a_long_text(texts: Path, monkeypatch: pytest.MonkeyPatch):
     """61 MB of text, two bytes a character in places, in less than 25 MB."""
+    monkeypatch.setattr(division, "HELD", 10**6)
     with (texts / "long.txt").open("wb") as file:
         for _ in range(61):
             file.write("The quick brown fox, café.\n".encode() * 36_000)

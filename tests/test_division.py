@@ -1,14 +1,16 @@
 """What of a text goes into which split: by position, by document, and without what repeats."""
 
 import random
+from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ablate.config.rules import ConfigError
-from ablate.data import matches
+from ablate.data import division, matches
 from ablate.data.division import by_document, divide, paragraphs
 from ablate.data.matches import WIDTH, overlap
 from ablate.data.text import Document, Text, of_files
@@ -26,14 +28,11 @@ def text_of(*contents: str, split: str = "auto", unique: str = "none", given: Se
         )
         for number, (text, of) in enumerate(zip(contents, given or [""] * len(contents), strict=True))
     ]
-    return Text(lambda: documents, None, split, unique)
+    return Text(documents, None, split, unique)
 
 
 def split_up(text: Text, shares: Sequence[float] = SHARES) -> list[str]:
-    parts = ["", "", ""]
-    for split, chunk in divide(text, shares).parts():
-        parts[split] += chunk
-    return parts
+    return ["".join(divided.chunks(split)) for divided in [divide(text, shares)] for split in range(3)]
 
 
 def sentences(count: int, seed: int) -> list[str]:
@@ -151,7 +150,7 @@ def test_the_fingerprint_is_of_the_text_and_its_division():
 @pytest.mark.parametrize(
     ("contents", "split", "words"),
     [
-        (["again\n\n" * 50], "position", r"unique=paragraph: .* nothing of it remains .*unique=none"),
+        (["again\n\n" * 50], "position", r"unique=paragraph: .* nothing of it remains; use .*unique=none"),
         (["same\n\n"] * 60, "document", r"split=document: 1 document without what repeats for 3 splits"),
     ],
 )
@@ -160,12 +159,34 @@ def test_a_text_of_which_nothing_remains_is_refused(contents, split, words):
         divide(text_of(*contents, split=split, unique="paragraph"), SHARES)
 
 
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_text_that_is_too_long_to_be_held_is_read_again_and_cut_by_position(is_held, monkeypatch):
+    contents, reads = [f"document {number} " * 9 for number in range(60)], Counter[int]()
+    monkeypatch.setattr(division, "HELD", sum(map(len, contents)) + is_held)
+
+    def counted(number: int) -> list[str]:
+        reads[number] += 1
+        return [contents[number]]
+
+    def text(**options) -> Text:
+        return Text([Document(f"{n}.txt", partial(counted, n)) for n in range(60)], None, **options)
+
+    assert split_up(text(split="document")) == split_up(text_of(*contents, split="document"))
+    assert ({*reads.values()} == {1}) == is_held
+    assert split_up(text(split="auto")) == split_up(
+        text_of(*contents, split="auto" if is_held else "position")
+    )
+    if not is_held:
+        with pytest.raises(ConfigError, match=r"unique=paragraph: a text of more than 6,390 characters"):
+            divide(text(unique="paragraph"), SHARES)
+
+
 def test_files_are_documents_named_from_the_directory_that_all_are_in(tmp_path: Path):
     for name in ("a/x.txt", "a/b/y.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     files = [tmp_path / "a/b/y.txt", tmp_path / "a/x.txt"]
-    assert [document.name for document in of_files(files, "utf-8", "strict").documents()] == [
+    assert [document.name for document in of_files(files, "utf-8", "strict").documents] == [
         "b/y.txt",
         "x.txt",
     ]

@@ -1,5 +1,8 @@
 """What of a text goes into which split: cut at two places, or whole documents, or as the text itself says.
 
+A text of less than HELD characters is read once, into memory. A longer one is read again for each step; it
+can't be unique, and is cut at two places unless split=document asks for more.
+
 A text that is to be unique keeps each paragraph once, and no two splits share a stretch of matches.WIDTH
 characters: of what training shares with the others the paragraphs in training go, of what validation shares
 with test those in validation.
@@ -9,11 +12,11 @@ legend: D documents; U units, which go into a split as a whole: paragraphs or do
 
 import functools
 import hashlib
+import itertools
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,25 +27,25 @@ from ablate.data.tokenizers import utf8
 from ablate.files.atomic import digest
 from ablate.phrases import counted
 
+HELD = 10**9
 TRAIN, VALIDATION, TEST = range(3)
 DROPPED = -1
 MANY = 50  # documents, from which on split=auto keeps them whole
 # Of a held-out split, the largest document in it, unless too few are as small; 2 % of what may remain of it.
 LARGEST = 0.016
 LONGEST = 1 << 20  # characters in a paragraph; where none ends earlier, it ends with a chunk
+Unit = Iterable[str]  # in chunks
 
 
 @dataclass(frozen=True)
 class Divided:
-    """parts: the text by split, as (number of the split, chunk), training first. layout: a digest of the
-    names and sizes of the documents that are held out whole. sha256: of all of it as UTF-8. fingerprint: of
-    the text and, unless it is cut at two places, of its division. alphabet: its characters, sorted."""
+    """chunks: reads a split, by its number. sha256: of all of it as UTF-8. fingerprint: of the text and,
+    unless it is cut at two places, of its division. alphabet: its characters, sorted. documents: their
+    number."""
 
-    parts: Callable[[], Iterator[tuple[int, str]]]
-    layout: str
+    chunks: Callable[[int], Iterator[str]]
     sha256: str
     fingerprint: str
-    characters: int
     alphabet: str
     documents: int
 
@@ -50,64 +53,80 @@ class Divided:
 def divide(text: Text, shares: Sequence[float]) -> Divided:
     """Read the text and divide it, by these shares of its characters unless it says itself what goes where.
     Raises CorpusError, also if a split that is to have text gets none."""
-    documents = [*text.documents()]
-    given = any(document.split for document in documents)
-    whole = text.split == "document" or (text.split == "auto" and len(documents) >= MANY)
-    if not (given or whole or text.unique == "paragraph"):
-        sha256, characters, alphabet = scan(text.chunks())
-        lengths = split_lengths(characters, shares)
-        parts = functools.partial(_cut, text, lengths)
-        return Divided(parts, "", sha256, sha256, characters, alphabet, len(documents))
-    units = Units(documents, by_paragraph=text.unique == "paragraph")
-    if given:
-        split_U = np.array([SPLITS.index(document.split) for document in documents])[units.document_U]
+    documents, is_held = read(text.documents)
+    unique = text.unique == "paragraph"
+    if unique and not is_held:
+        raise CorpusError(
+            f"corpus.unique=paragraph: a text of more than {HELD:,} characters is not held in memory; use"
+            " corpus.unique=none, or give less text"
+        )
+    many = is_held and len(documents) >= MANY
+    whole = text.split == "document" or (text.split == "auto" and many)
+    if whole or unique or any(document.split for document in documents):
+        chunks = functools.partial(of_split, *_placed(documents, shares, whole=whole, unique=unique))
+        sha256, characters, alphabet = scan(map(chunks, range(3)))
+        return Divided(chunks, sha256, digest([sha256, *characters]), alphabet, len(documents))
+    sha256, (characters,), alphabet = scan([itertools.chain.from_iterable(documents)])
+    ends = [*itertools.accumulate(split_lengths(characters, shares), initial=0)]
+
+    def cut(split: int) -> Iterator[str]:
+        return between(itertools.chain.from_iterable(documents), ends[split], ends[split + 1])
+
+    return Divided(cut, sha256, sha256, alphabet, len(documents))
+
+
+def read(documents: Iterable[Document]) -> tuple[list[Document], bool]:
+    """The documents, and whether they are held in memory."""
+    documents, held, room = [*documents], list[Document](), HELD
+    for document in documents:
+        chunks = list[str]()
+        for chunk in document:
+            chunks.append(chunk)
+            room -= len(chunk)
+            if room <= 0:
+                return documents, False
+        held.append(replace(document, chunks=chunks.__iter__))
+    return held, True
+
+
+def _placed(
+    documents: Sequence[Document], shares: Sequence[float], *, whole: bool, unique: bool
+) -> tuple[list[Unit], np.ndarray]:
+    """The units, and (U,) the number of the split of each, or DROPPED. Raises CorpusError."""
+    units, document_of, known = list[Unit](), list[int](), set[bytes]()
+    for d, document in enumerate(documents):
+        units += [(one,) for one in paragraphs(document) if _is_new(one, known)] if unique else [document]
+        document_of += [d] * (len(units) - len(document_of))
+    document_U = np.array(document_of, np.int64)
+    size_U = np.array([sum(map(len, unit)) for unit in units], np.int64)
+    if given := any(document.split for document in documents):
+        split_U = np.array([SPLITS.index(document.split) for document in documents])[document_U]
     elif whole:
-        size_D = np.bincount(units.document_U, units.size_U, len(documents))
+        size_D = np.bincount(document_U, size_U, len(documents))
         if (full := int(np.count_nonzero(size_D))) < (splits := int(np.count_nonzero(shares))):
-            gone = " without what repeats" if text.unique == "paragraph" else ""
+            gone = " without what repeats" if unique else ""
             raise CorpusError(
                 f"corpus.split=document: {counted(full, 'document')}{gone} for {splits} splits; give a"
                 " directory with more files, or use corpus.split=position"
             )
-        split_U = np.array(by_document([one.name for one in documents], size_D, shares))[units.document_U]
+        split_U = np.array(by_document([one.name for one in documents], size_D, shares))[document_U]
     else:
-        first, second, _ = split_lengths(int(units.size_U.sum()), shares)
-        split_U = np.searchsorted([first, first + second], units.size_U.cumsum() - units.size_U, "right")
-    split_U[units.size_U == 0] = DROPPED
-    before = units.lengths(split_U)
-    if text.unique == "paragraph":
-        units.drop_what_splits_share(split_U)
-    lengths = units.lengths(split_U)
-    for split, share in enumerate(shares):
-        if not lengths[split] and (before[split] or (share and not given)):
-            rest = ", ".join(f"{name} {n:,}" for name, n in zip(SPLITS, lengths, strict=True))
+        ends = np.cumsum(split_lengths(int(size_U.sum()), shares))
+        split_U = np.searchsorted(ends[:2], size_U.cumsum() - size_U, "right")
+    if unique:
+        wanted = {*split_U.tolist()} if given else {*np.flatnonzero(shares).tolist()}
+        _drop_what_splits_share(units, size_U, split_U)
+        if lacking := wanted - {*split_U.tolist()}:
             raise CorpusError(
-                f"corpus.unique=paragraph: all of the {SPLITS[split]} split is elsewhere in the text, too, so"
-                f" nothing of it remains (characters: {rest}); use corpus.unique=none, or give other text"
+                f"corpus.unique=paragraph: all of the {SPLITS[min(lacking)]} split is elsewhere in the text,"
+                " too, so nothing of it remains; use corpus.unique=none, or give other text"
             )
-
-    def parts() -> Iterator[tuple[int, str]]:
-        for split in range(3):
-            for _, chunk in units.of(split_U, split):
-                yield split, chunk
-
-    sha256, characters, alphabet = scan(chunk for _, chunk in parts())
-    fingerprint = digest([sha256, *lengths])
-    names = _names(documents) if given or whole else []
-    size_U = np.where(split_U > TRAIN, units.size_U, 0)
-    held_D = np.bincount(units.document_U, size_U, len(documents)).astype(int).tolist()
-    layout = digest([one for one in zip(names, held_D, strict=False) if one[1]])
-    return Divided(parts, layout, sha256, fingerprint, characters, alphabet, len(documents))
+    return units, split_U
 
 
-def _names(documents: Iterable[Document]) -> list[str]:
-    """The names of these, printable; one that comes again gets a number."""
-    names, seen = list[str](), Counter[str]()
-    for document in documents:
-        name = document.name if document.name.isprintable() else ascii(document.name)
-        seen[name] += 1
-        names.append(name if seen[name] == 1 and name else f"{name} ({seen[name]})".strip())
-    return names
+def of_split(units: Iterable[Unit], split_U: np.ndarray, split: int) -> Iterator[str]:
+    """The chunks of the units in a split."""
+    return itertools.chain.from_iterable(itertools.compress(units, split_U == split))
 
 
 def by_document(names: Sequence[str], sizes: np.ndarray, shares: Sequence[float]) -> list[int]:
@@ -130,64 +149,29 @@ def by_document(names: Sequence[str], sizes: np.ndarray, shares: Sequence[float]
     return splits
 
 
-class Units:
-    """The units of a text. document_U: the number of the document of each. size_U: its characters; 0 for a
-    paragraph that has come before, case and space aside."""
+def _drop_what_splits_share(units: Sequence[Unit], size_U: np.ndarray, split_U: np.ndarray) -> None:
+    for split, others in ((VALIDATION, (TEST,)), (TRAIN, (VALIDATION, TEST))):
+        index = Index(block for other in others for block in stretches(of_split(units, split_U, other)))
+        # Where a paragraph goes, its neighbours meet, and may have a stretch together.
+        while len(shared := _in_matches(units, size_U, split_U, split, index)):
+            split_U[shared] = DROPPED
 
-    def __init__(self, documents: Sequence[Document], *, by_paragraph: bool) -> None:
-        self._documents, self._by_paragraph, self._first_D = documents, by_paragraph, [0]
-        sizes, document_of, known = list[int](), list[int](), set[bytes]()
-        for d, document in enumerate(documents):
-            if by_paragraph:
-                sizes += [
-                    0 if _repeats(piece, known) else len(piece) for piece in paragraphs(document.chunks())
-                ]
-            else:
-                sizes.append(sum(map(len, document.chunks())))
-            document_of += [d] * (len(sizes) - self._first_D[-1])
-            self._first_D.append(len(sizes))
-        self.size_U, self.document_U = np.array(sizes, np.int64), np.array(document_of, np.int64)
 
-    def of(self, split_U: np.ndarray, split: int) -> Iterator[tuple[int, str]]:
-        """(number of the unit, chunk) of all text in a split."""
-        for document, first, end in zip(self._documents, self._first_D, self._first_D[1:], strict=False):
-            if (split_U[first:end] != split).all():
-                continue
-            if not self._by_paragraph:
-                yield from ((first, chunk) for chunk in document.chunks())
-                continue
-            for number, paragraph in enumerate(paragraphs(document.chunks()), first):
-                if split_U[number] == split:
-                    yield number, paragraph
-
-    def lengths(self, split_U: np.ndarray) -> list[int]:
-        """The characters in each split."""
-        return [int(self.size_U[split_U == split].sum()) for split in range(3)]
-
-    def drop_what_splits_share(self, split_U: np.ndarray) -> None:
-        for split, others in ((VALIDATION, (TEST,)), (TRAIN, (VALIDATION, TEST))):
-            index = Index(block for other in others for block in self._stretches(split_U, other))
-            # Where a paragraph goes, its neighbours meet, and may have a stretch together.
-            while len(shared := self._in_matches(split_U, split, index)):
-                split_U[shared] = DROPPED
-
-    def _stretches(self, split_U: np.ndarray, split: int) -> Iterator[np.ndarray]:
-        """The hashes of all stretches of a split."""
-        return stretches(chunk for _, chunk in self.of(split_U, split))
-
-    def _in_matches(self, split_U: np.ndarray, split: int, index: Index) -> np.ndarray:
-        """The numbers of the units of a split in which a stretch of the index lies, or a part of one."""
-        begins, start = [np.empty(0, np.int64)], 0
-        for block in self._stretches(split_U, split):
-            begins.append(start + index.look_up(block)[0])
-            start += len(block)
-        begin = np.concatenate(begins)
-        numbers = np.flatnonzero(split_U == split)
-        ends = self.size_U[numbers].cumsum()
-        steps = np.zeros(len(numbers) + 1, np.int64)  # up where a stretch begins, down behind its end
-        np.add.at(steps, np.searchsorted(ends, begin, "right"), 1)
-        np.add.at(steps, np.searchsorted(ends, begin + WIDTH - 1, "right") + 1, -1)
-        return numbers[steps[:-1].cumsum() > 0]
+def _in_matches(
+    units: Sequence[Unit], size_U: np.ndarray, split_U: np.ndarray, split: int, index: Index
+) -> np.ndarray:
+    """The numbers of the units of a split in which a stretch of the index lies, or a part of one."""
+    begins, start = [np.empty(0, np.int64)], 0
+    for block in stretches(of_split(units, split_U, split)):
+        begins.append(start + index.look_up(block)[0])
+        start += len(block)
+    begin = np.concatenate(begins)
+    numbers = np.flatnonzero(split_U == split)
+    ends = size_U[numbers].cumsum()
+    steps = np.zeros(len(numbers) + 1, np.int64)  # up where a stretch begins, down behind its end
+    np.add.at(steps, np.searchsorted(ends, begin, "right"), 1)
+    np.add.at(steps, np.searchsorted(ends, begin + WIDTH - 1, "right") + 1, -1)
+    return numbers[steps[:-1].cumsum() > 0]
 
 
 # --- paragraphs -------------------------------------------------------------------------------------
@@ -212,25 +196,28 @@ def paragraphs(chunks: Iterable[str]) -> Iterator[str]:
         yield held
 
 
-def _repeats(paragraph: str, known: set[bytes]) -> bool:
-    """Whether the paragraph is known, case and space aside; from now on it is."""
+def _is_new(paragraph: str, known: set[bytes]) -> bool:
+    """Whether the paragraph is not known, case and space aside; from now on it is, unless it is blank."""
     words = " ".join(paragraph.casefold().split())
     key = hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-    repeats = bool(words) and key in known
+    is_new = not words or key not in known
     known.add(key)
-    return repeats
+    return is_new
 
 
 # --- by position --------------------------------------------------------------------------------------
 
 
-def scan(chunks: Iterable[str]) -> tuple[str, int, str]:
-    """The SHA-256 of a text as UTF-8, its number of characters, and which there are, sorted."""
-    sha256, characters, occurs = hashlib.sha256(), 0, np.zeros(sys.maxunicode + 1, bool)
-    for chunk in chunks:
-        sha256.update(utf8(chunk))
-        characters += len(chunk)
-        occurs[np.frombuffer(chunk.encode("utf-32-le"), "<u4")] = True
+def scan(parts: Iterable[Iterable[str]]) -> tuple[str, list[int], str]:
+    """Of a text in parts, which come in chunks: its SHA-256 as UTF-8, the characters in each part, and which
+    there are, sorted."""
+    sha256, characters, occurs = hashlib.sha256(), list[int](), np.zeros(sys.maxunicode + 1, bool)
+    for part in parts:
+        characters.append(0)
+        for chunk in part:
+            sha256.update(utf8(chunk))
+            characters[-1] += len(chunk)
+            occurs[np.frombuffer(chunk.encode("utf-32-le"), "<u4")] = True
     return sha256.hexdigest(), characters, "".join(map(chr, np.flatnonzero(occurs)))
 
 
@@ -242,15 +229,12 @@ def split_lengths(characters: int, shares: Iterable[float]) -> list[int]:
     return [first, second, characters - first - second]
 
 
-def _cut(text: Text, lengths: list[int]) -> Iterator[tuple[int, str]]:
-    """(number of the split, part of its text). The last split takes all text beyond the lengths."""
-    index, room = 0, lengths[0]
-    for chunk in text.chunks():
-        start = 0
-        while start < len(chunk):
-            while room == 0:
-                index += 1
-                room = lengths[index] if index < len(lengths) - 1 else sys.maxsize
-            part = chunk[start : start + room]
-            start, room = start + len(part), room - len(part)
-            yield index, part
+def between(chunks: Iterable[str], start: int, stop: int) -> Iterator[str]:
+    """The characters of a text from one place to another."""
+    at = 0
+    for chunk in chunks:
+        if part := chunk[max(start - at, 0) : max(stop - at, 0)]:
+            yield part
+        at += len(chunk)
+        if at >= stop:
+            return

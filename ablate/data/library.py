@@ -35,10 +35,12 @@ def sources(*, tests: bool = False) -> list[Path]:
 
 def without_tables(files: Iterable[Path]) -> list[Path]:
     """The files, among these, that are not data by their names."""
-    return [file for file in files if not file.relative_to(root()).as_posix().startswith(TABLES)]
+    library = root()
+    return [file for file in files if not file.relative_to(library).as_posix().startswith(TABLES)]
 
 
 def shipped(files: Iterable[Path]) -> list[Path]:
     """The files, among these, that every build of this version has."""
-    names = {file: file.relative_to(root()).with_suffix("").parts for file in files}
+    library = root()
+    names = {file: file.relative_to(library).with_suffix("").parts for file in files}
     return [f for f, name in names.items() if name[0] in sys.stdlib_module_names and not APART & {*name}]

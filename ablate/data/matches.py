@@ -3,7 +3,7 @@
 Stretches are compared by a 64-bit hash: equal ones have equal hashes, and two different ones in a text of 10⁸
 characters and another of 10⁷ share theirs with a probability of 10⁻⁴.
 
-legend: N characters, U different stretches.
+legend: N characters, U stretches.
 """
 
 from collections.abc import Iterable, Iterator
@@ -55,10 +55,10 @@ def stretches(chunks: Iterable[str]) -> Iterator[np.ndarray]:
 
 
 class Index:
-    """The stretches of one text. sorted_U: their hashes."""
+    """The stretches of one text. sorted_U: their hashes, of which only the first of equal ones is found."""
 
     def __init__(self, of: Iterable[np.ndarray]) -> None:
-        self.sorted_U = np.unique(np.concatenate([np.empty(0, np.uint64), *of]))
+        self.sorted_U = np.sort(np.concatenate([np.empty(0, np.uint64), *of]))
         self._may_have = np.zeros(1 << BITS, bool)
         self._may_have[self._bits(self.sorted_U)] = True
 

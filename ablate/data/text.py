@@ -1,23 +1,19 @@
-"""Texts as streams: find the files that a path names and decode them.
-
-A text is never held in memory as a whole; it comes in chunks of about a million characters.
-"""
+"""Texts: find the files that a path names and decode them, in chunks of about a million characters."""
 
 import codecs
 import functools
 import io
-import itertools
 import os
 import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, Rule
 
 BLOCK = 1 << 20  # bytes read at a time, which decode to at most as many characters
 # What damaged archives raise; RuntimeError one that is encrypted or packed in a way that Python lacks.
@@ -28,41 +24,52 @@ class CorpusError(ConfigError):
     """A text that can't be read or used. The message is one line: the value, the reason, the way out."""
 
 
+class Encoding(Rule):
+    """The name of an encoding of text that Python knows."""
+
+    def check(self, value: Any, path: str) -> None:
+        try:
+            text = io.TextIOWrapper(io.BytesIO(b"a"), value, "replace")  # refuses codecs such as hex, too
+            text.read()  # refuses idna, which supports no error handlers
+        except (LookupError, ValueError):
+            raise CorpusError(
+                f"{path}={value}: no encoding of text; use utf-8 or another of"
+                " https://docs.python.org/3/library/codecs.html#standard-encodings"
+            ) from None
+
+
 @dataclass(frozen=True)
 class Document:
-    """A part of a text that stands for itself, such as a file. name: the same on every machine. chunks: its
-    characters, cut at arbitrary places. split: the name of its split, if the text says it itself."""
+    """A part of a text that stands for itself, such as a file; it is iterated in chunks, cut at arbitrary
+    places. name: the same on every machine. chunks: reads them. split: the name of its split, if the text
+    says it itself."""
 
     name: str
     chunks: Callable[[], Iterable[str]]
     split: str = ""
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.chunks())
+
+    def held(self) -> "Document":
+        """The document, read into memory."""
+        return replace(self, chunks=[*self].__iter__)
+
 
 @dataclass(frozen=True)
 class Text:
-    """A text that can be read repeatedly. What split and unique mean: ablate.data.division.
+    """documents: iterated once. stamp: plain data that changes whenever the text does; None if only reading
+    the text can tell. What split and unique mean: ablate.data.division."""
 
-    stamp: plain data that changes whenever the text does; None if only reading the text can tell.
-    """
-
-    documents: Callable[[], Iterable[Document]]
+    documents: Iterable[Document]
     stamp: Any = None
     split: str = "position"
     unique: str = "none"
-
-    def chunks(self) -> Iterator[str]:
-        """All documents, one after the other."""
-        return itertools.chain.from_iterable(document.chunks() for document in self.documents())
-
-
-def one_document(chunks: Callable[[], Iterable[str]], stamp: Any = None) -> Text:
-    return Text(lambda: [Document("", chunks)], stamp)
 
 
 def of_files(files: list[Path], encoding: str, errors: str) -> Text:
     """The files one after the other, as `cat` would give them, each a document, named by its path from the
     directory that all are in. Raises CorpusError."""
-    check_encoding(encoding)
     root = Path(os.path.commonpath([file.absolute().parent for file in files]))
     documents = [
         Document(
@@ -71,7 +78,7 @@ def of_files(files: list[Path], encoding: str, errors: str) -> Text:
         )
         for file in files
     ]
-    return Text(lambda: documents, stamp_of(files, encoding, errors))
+    return Text(documents, stamp_of(files, encoding, errors))
 
 
 def read(file: Path | zipfile.Path, encoding: str, errors: str, *, name: str) -> Iterator[str]:
@@ -160,18 +167,6 @@ def below(
         paths = (Path(folder, name) for name in names if name.endswith(suffix) and not name.startswith("."))
         files += [path for path in paths if path.is_file()]
     return sorted(files, key=lambda file: file.relative_to(directory).parts)
-
-
-def check_encoding(encoding: str) -> None:
-    """Raises CorpusError unless `encoding` is a text encoding that Python knows."""
-    try:
-        text = io.TextIOWrapper(io.BytesIO(b"a"), encoding, "replace")  # refuses codecs such as hex, too
-        text.read()  # refuses idna, which supports no error handlers
-    except (LookupError, ValueError):
-        raise CorpusError(
-            f"corpus.encoding={encoding}: no encoding of text; use utf-8 or another of"
-            " https://docs.python.org/3/library/codecs.html#standard-encodings"
-        ) from None
 
 
 @contextmanager

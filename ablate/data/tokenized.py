@@ -2,9 +2,7 @@
 
 import contextlib
 import hashlib
-import itertools
 from collections.abc import Iterable, Iterator
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from ablate.files import cache
 from ablate.files.atomic import digest
 from ablate.files.owned import create
 
-FORMAT = 7  # the format that `write` produces: raise it when the files, or the ids in them, change
+FORMAT = 8  # the format that `write` produces: raise it when the files, or the ids in them, change
 PIECE = 1 << 16  # characters encoded at a time
 
 
@@ -47,30 +45,27 @@ def _entry(text: Text, config: CorpusConfig) -> tuple[str, tuple[Path, dict]]:
     """(fingerprint, (directory of the cache entry, what `write` returned))."""
     about = [FORMAT, text.stamp, text.split, text.unique, config.splits]
     memo = "" if text.stamp is None else f"fingerprint-{digest(about)}"
-    memoized = cache.find(memo) if memo else None
-    if memoized:
-        sha256, layout = memoized[1]
-        if entry := cache.find(_key(sha256, layout, config)):
-            return sha256, entry
+    if (memoized := cache.find(memo) if memo else None) and (entry := cache.find(_key(memoized[1], config))):
+        return memoized[1], entry
     try:
         divided = divide(text, config.splits)
     except CorpusError:
         raise
     except ConfigError as error:
         raise CorpusError(f"corpus.encoding={config.options.get('encoding')}: {error}") from None
-    if not divided.characters:
+    if not divided.alphabet:
         raise CorpusError(f"corpus={config.name}: {config.called} is empty; give text to train on")
     if memo:
         with contextlib.suppress(OSError):
-            cache.publish(memo, lambda _: [divided.fingerprint, divided.layout])
-    key = _key(divided.fingerprint, divided.layout, config)
+            cache.publish(memo, lambda _: divided.fingerprint)
+    key = _key(divided.fingerprint, config)
     entry = cache.find(key) or cache.publish(key, lambda part: write(part, divided, config))
     return divided.fingerprint, entry
 
 
-def _key(sha256: str, layout: str, config: CorpusConfig) -> str:
+def _key(fingerprint: str, config: CorpusConfig) -> str:
     vocab = config.bpe_vocab if config.tokenizer == "bpe" else None
-    return digest([FORMAT, sha256, layout, config.tokenizer, vocab, config.splits])
+    return digest([FORMAT, fingerprint, config.tokenizer, vocab, config.splits])
 
 
 def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, Any]:
@@ -79,24 +74,22 @@ def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, 
     Returns {"documents", "splits": {split: {"tokens", "predicted_bytes"}}}. Raises CorpusError if the text
     changed since it was divided.
     """
-    train = itertools.takewhile(lambda part: part[0] == 0, divided.parts())
-    training = pieces(chunk for _, chunk in train)
+    training = pieces(divided.chunks(0))
     tokenizer = fitted(config.tokenizer, divided.alphabet, training, config.bpe_vocab)
     create(directory / "tokenizer.json", tokenizer.dump())
-    sha256 = hashlib.sha256()
-    splits = {split: {"tokens": 0, "predicted_bytes": 0} for split in SPLITS}
-    for index, parts in itertools.groupby(_hashed(divided.parts(), sha256), itemgetter(0)):
-        split = SPLITS[index]
+    sha256, splits = hashlib.sha256(), {}
+    for number, split in enumerate(SPLITS):
         tokens, size, first = 0, 0, 0  # how many tokens; the UTF-8 bytes of all of them, and of the first
         with (directory / f"{split}.bin").open("xb") as file:
-            for piece in pieces(chunk for _, chunk in parts):
+            for piece in pieces(divided.chunks(number)):
+                sha256.update(utf8(piece))
                 ids = tokenizer.encode(piece)
                 file.write(ids.data)
                 lengths_of_ids = tokenizer.byte_lengths[ids]
                 first = first if tokens else int(lengths_of_ids[0])
                 tokens, size = tokens + len(ids), size + int(lengths_of_ids.sum())
         splits[split] = {"tokens": tokens, "predicted_bytes": size - first}
-    if sha256.hexdigest() != divided.sha256:
+    if sha256.hexdigest() != divided.sha256:  # of a text that is not held in memory
         raise CorpusError(f"corpus={config.name}: the text changed while it was being read; run again")
     return {"documents": divided.documents, "splits": splits}
 
@@ -132,9 +125,3 @@ def pieces(parts: Iterable[str]) -> Iterator[str]:
 def _cut_before(text: str, start: int, stop: int) -> int:
     places = (i for i in range(stop, start, -1) if text[i] in " \t\r\n" and not text[i - 1].isspace())
     return next(places, stop)
-
-
-def _hashed(parts: Iterable[tuple[int, str]], sha256: Any) -> Iterator[tuple[int, str]]:
-    for part in parts:
-        sha256.update(utf8(part[-1]))
-        yield part

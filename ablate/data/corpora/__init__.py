@@ -10,13 +10,13 @@ legend: N examples, T positions in each.
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from ablate.config.registry import Registry
 from ablate.config.rules import ConfigError, Count, Size
-from ablate.data.text import Text
+from ablate.data.text import Encoding, Text
 from ablate.data.tokenizers import Numbers, Tokenizer
 
 SPLITS = ("train", "validation", "test")
@@ -59,7 +59,7 @@ class TextRecipe(Recipe):
 class Decoded:
     """The options of a corpus that is read from files. encoding: its name in Python."""
 
-    encoding: str
+    encoding: Annotated[str, Encoding()]
     errors: Literal["strict", "replace", "ignore"]
 
 

@@ -1,7 +1,6 @@
 """corpus=docs: what Python's standard library says of itself, its help topics and docstrings."""
 
 import ast
-import functools
 import inspect
 import warnings
 from collections.abc import Iterator
@@ -32,22 +31,21 @@ class Docs(OfDocuments, TextRecipe):
                 " distributions leave it out); take corpus=grammar or corpus=file"
             )
         stamp = stamp_of([topics, *files], "docs", VERSION)
-        return self.divided(Text(functools.partial(_documents, root()), stamp))
+        return self.divided(Text(_documents(topics, files), stamp))
 
 
-@functools.cache
-def _documents(library: Path) -> list[Document]:
-    texts = {f"topic {name}": topic for name, topic in _topics(library / TOPICS).items()}
-    for file in shipped(sources()):
-        name = ".".join(file.relative_to(library).with_suffix("").parts)
+def _documents(topics: Path, files: list[Path]) -> Iterator[Document]:
+    (table,) = (node.value for node in _parsed(topics).body if isinstance(node, ast.Assign))
+    for name, topic in ast.literal_eval(table).items():
+        yield _document(f"topic {name}", topic)
+    for file in files:
         if docstrings := [*_docstrings(file)]:
-            texts[name] = "\n\n".join(docstrings)
-    return [Document(name, functools.partial(iter, [f"{text.strip()}\n\n"])) for name, text in texts.items()]
+            name = ".".join(file.relative_to(topics.parents[1]).with_suffix("").parts)
+            yield _document(name, "\n\n".join(docstrings))
 
 
-def _topics(file: Path) -> dict[str, str]:
-    (topics,) = (node.value for node in _parsed(file).body if isinstance(node, ast.Assign))
-    return ast.literal_eval(topics)
+def _document(name: str, text: str) -> Document:
+    return Document(name, [f"{text.strip()}\n\n"].__iter__)
 
 
 def _docstrings(file: Path) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Literal
 from ablate.config.rules import ConfigError
 from ablate.data.corpora import SPLITS, Decoded, OfDocuments, TextRecipe, register
 from ablate.data.downloads import RemoteFile, fetch
-from ablate.data.text import Document, Text, check_encoding, read, readable
+from ablate.data.text import Document, Text, read, readable
 
 
 @register("download")
@@ -33,7 +33,6 @@ class Download(OfDocuments, Decoded, TextRecipe):
             )
 
     def text(self) -> Text:
-        check_encoding(self.encoding)
         # The SHA-256 is that of the text, so its tokens are found in the cache even after the files are gone.
         stamp = [[file.sha256, sorted(file.holds.items())] for file in self.files]
         documents = [
@@ -45,7 +44,7 @@ class Download(OfDocuments, Decoded, TextRecipe):
             for file in self.files
             for split, member in file.holds.items()
         ]
-        return self.divided(Text(lambda: documents, [stamp, self.encoding, self.errors]))
+        return self.divided(Text(documents, [stamp, self.encoding, self.errors]))
 
     def _chunks(self, file: RemoteFile, member: str | None) -> Iterator[str]:
         path = fetch(file)

@@ -1,5 +1,6 @@
 """corpus=file: the user's own text, from files or standard input."""
 
+import functools
 import hashlib
 import os
 import sys
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
-from ablate.data.text import BLOCK, CorpusError, Text, check_encoding, find, of_files, one_document, read
+from ablate.data.text import BLOCK, CorpusError, Document, Text, find, of_files, read
 from ablate.files import cache
 from ablate.files.owned import move_file
 
@@ -33,11 +34,11 @@ class File(OfDocuments, Decoded, TextRecipe):
         assert self.path is not None
         if self.path != "-":
             return self.divided(of_files(find(self.path), self.encoding, self.errors))
-        check_encoding(self.encoding)
         file = _spooled()
         # The stamp has the digest, so the tokens are found in the cache even after the file is gone.
         stamp = [NAME, file.parent.name, self.encoding, self.errors]
-        return self.divided(one_document(lambda: read(file, self.encoding, self.errors, name=NAME), stamp))
+        chunks = functools.partial(read, file, self.encoding, self.errors, name=NAME)
+        return self.divided(Text([Document("", chunks)], stamp))
 
 
 def _spooled() -> Path:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from ablate.config.rules import Count
 from ablate.data.corpora import TextRecipe, register
-from ablate.data.text import Text, one_document
+from ablate.data.text import Document, Text
 
 VERSION = 1  # raise it when the rules change: cached texts are found by it
 
@@ -41,7 +41,7 @@ class Grammar(TextRecipe):
 
     def text(self) -> Text:
         stamp = ["grammar", VERSION, self.seed, self.characters]
-        return one_document(lambda: text(self.seed, self.characters), stamp)
+        return Text([Document("", lambda: text(self.seed, self.characters))], stamp)
 
 
 # Each line is a head and its bodies; a body is a weight and symbols. A head may continue on another line. A

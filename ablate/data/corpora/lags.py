@@ -15,7 +15,7 @@ import numpy as np
 
 from ablate.config.rules import ConfigError, Count
 from ablate.data.corpora import TextRecipe, register
-from ablate.data.text import Text, one_document
+from ablate.data.text import Document, Text
 
 VERSION = 1  # raise it when the drawn text changes: cached texts are found by it
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -56,7 +56,7 @@ class Lags(TextRecipe):
 
     def text(self) -> Text:
         stamp = ["lags", VERSION, self.seed, self.characters, self.lags, self.symbols]
-        return one_document(lambda: text(self.seed, self.characters, self.lags, self.symbols), stamp)
+        return Text([Document("", lambda: text(self.seed, self.characters, self.lags, self.symbols))], stamp)
 
 
 def table(seed: int, lags: Sequence[int], symbols: int) -> np.ndarray:

@@ -25,17 +25,12 @@ class Stdlib(OfDocuments, Decoded, TextRecipe):
                 " take corpus=grammar or corpus=file"
             )
         text = of_files(files, self.encoding, self.errors)
-        return self.divided(
-            dataclasses.replace(
-                text, documents=lambda: [one for one in text.documents() if digits(one) <= DIGITS]
-            )
-        )
+        read = (document.held() for document in text.documents)
+        no_tables = (document for document in read if digits(document) <= DIGITS)
+        return self.divided(dataclasses.replace(text, documents=no_tables))
 
 
 def digits(document: Document) -> float:
     """The share of its characters that are digits."""
-    characters = found = 0
-    for chunk in document.chunks():
-        characters += len(chunk)
-        found += sum(map(chunk.count, string.digits))
-    return found / max(characters, 1)
+    found = sum(chunk.count(digit) for chunk in document for digit in string.digits)
+    return found / max(sum(map(len, document)), 1)

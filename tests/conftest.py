@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from joblib.externals import loky
 
 from ablate.files.reading import left_out
 from tests.helpers import Command, Server, call_cli, forgetting_plugins, quick
@@ -136,6 +137,13 @@ def start():
     """`ablate …` in a process group of its own, as a shell starts it; ended with the test."""
     with contextlib.ExitStack() as ends:
         yield lambda *words, **given: ends.enter_context(contextlib.closing(Command(*words, **given)))
+
+
+@pytest.fixture
+def by_joblib():
+    """The words that take the processes of joblib, which end with the test."""
+    yield ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    loky.get_reusable_executor().shutdown(kill_workers=True)
 
 
 @pytest.fixture

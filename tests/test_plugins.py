@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 from unittest import mock
 
+import pandas as pd
 import pytest
 
 from ablate.config.schema import PARTS
 from tests.helpers import SUM, but, call_cli, fork_cli, present
-from tests.test_pool import logs, results, wait_for
+from tests.test_pool import SAME, logs, results, wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.eval_every=3", "train.batch=4")
 
@@ -141,20 +142,20 @@ def test_names_that_a_method_can_not_have(tmp_path, name):
 
 
 @pytest.mark.slow
-def test_every_launcher_makes_the_same(tmp_path, start, start_python, monkeypatch):
+def test_every_launcher_makes_the_same(tmp_path, by_joblib, monkeypatch):
     """The pool, and joblib with the threads of the study, whatever PyTorch would take in its processes."""
     write(tmp_path)
-    os.makedirs(tmp_path / "work")
-    by_pool = (start, "seed=0", "hydra.launcher.threads=3")
-    by_joblib = (start_python, "seed=0,1", "hydra/launcher=joblib")  # forked, it would wait in vain
-    for begin, *words in (by_pool, by_joblib):
-        sweep = ("-m", "fusion=sum,mine", "name=mine", *QUICK, *words)
-        process = begin("run", "--plugin", "../mine.py", *sweep, cwd=tmp_path / "work")
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+    (work := tmp_path / "work").mkdir()
+    by_pool = ("hydra.launcher.threads=3",)
+    for place, seeds, words in (("pool", "0,1", by_pool), ("both", "0", by_pool), ("both", "0,1", by_joblib)):
+        sweep = ("-m", "fusion=sum,mine", "name=mine", f"seed={seeds}", *QUICK, *words)
+        done = call_cli("run", "--plugin", "../mine.py", "--runs", f"{place}/runs", *sweep, cwd=work)
+        assert done.returncode == 0, done.stderr
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert "2 runs had finished before" in errors  # those of the pool
-    made = results(tmp_path / "work").set_index(["fusion", "seed"])
+    assert "2 runs had finished before" in done.stderr  # those of the pool
+    pool, both = (results(work / place) for place in ("pool", "both"))
+    pd.testing.assert_frame_equal(pool[SAME], both[SAME])
+    made = both.set_index(["fusion", "seed"])
     assert len(made) == 4 and {*made["threads"]} == {3}
     assert made["val_loss"]["mine"].tolist() == made["val_loss"]["sum"].tolist()
 

@@ -19,6 +19,7 @@ from ablate.compute import limits
 from tests.helpers import LONG, ROOT, SIMULATED, call_cli, fork_cli, present, refusal
 
 pytestmark = pytest.mark.slow
+SAME = ["run_id", "status", "threads", "train_loss", "val_loss", "test_loss"]  # whoever makes a run
 
 
 def results(cwd: Path) -> pd.DataFrame:
@@ -154,7 +155,7 @@ def test_nothing_outlives_the_parent(tmp_path, ending, start):
 
 
 def test_hydras_own_launchers_fill_the_same_store(tmp_path):
-    """From the second seed on. joblib makes the runs of a plugin, in its test."""
+    """From the second seed on. joblib, whose processes take seconds to begin, does so with a plugin."""
     mine, tables = ("run", "-m", "fusion=sum,mean", *SIMULATED, "name=mine"), list[pd.DataFrame]()
     for launcher in ("pool", "basic", "submitit_local"):
         (cwd := tmp_path / launcher).mkdir()
@@ -162,7 +163,7 @@ def test_hydras_own_launchers_fill_the_same_store(tmp_path):
         for finished in (2, 4):
             done = call_cli(*mine, "seed=0,1", f"hydra/launcher={launcher}", cwd=cwd)
             assert done.returncode == 0 and f"{finished} runs had finished before" in done.stderr, done.stderr
-        tables.append(results(cwd)[["run_id", "status", "train_loss", "val_loss", "test_loss"]])
+        tables.append(results(cwd)[SAME])
     for table in tables[1:]:
         pd.testing.assert_frame_equal(tables[0], table)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from joblib.externals import loky
 
 from ablate.files.reading import left_out
 from tests.helpers import Command, Server, call_cli, forgetting_plugins, quick
@@ -142,6 +141,8 @@ def start():
 @pytest.fixture
 def by_joblib():
     """The words that take the processes of joblib, which end with the test."""
+    from joblib.externals import loky
+
     yield ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
     loky.get_reusable_executor().shutdown(kill_workers=True)
 

@@ -1,12 +1,12 @@
 """The Python face: the same results as the commands, and the page about it runs as it stands."""
 
+import json
 import math
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -164,10 +164,10 @@ def shell(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_quickstart_notebook_runs_in_an_empty_directory(tmp_path, shell):
     """It is kept without outputs, which would differ with every machine."""
-    notebook = nbformat.read(ROOT / "docs" / "quickstart.ipynb", as_version=4)
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert not any(cell.outputs or cell.execution_count for cell in cells)
-    done = [shell.run_cell(cell.source) for cell in cells]
+    notebook = json.loads((ROOT / "docs" / "quickstart.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
+    done = [shell.run_cell("".join(cell["source"])) for cell in cells]
     assert all(one.success for one in done)
     shown = [shell.display_formatter.format(one.result)[0] for one in done]
     assert any("verdict" in data.get("text/plain", "") for data in shown)

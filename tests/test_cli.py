@@ -68,6 +68,22 @@ WRONG = [
     (["-cd", ".", "train=few"], ["train.batch: this key is missing", "in train/", "defaults: [default]"]),
     (["-m", "fusion=concat,lowrank"], ["no such fusion, but lowrank.py is here; add --plugin lowrank.py"]),
     (["corpus=lags", "corpus.lags=2,3"], ["add -m; one list is written corpus.lags=[2,3]"]),
+    # What a single run, or Hydra, would make something else of.
+    (["corpus.path=a,b"], ["corpus.path=a,b: several values make a sweep, so add -m; ", "=[a,b], one text"]),
+    (
+        ["+hydra.sweeper.params.heads=1"],
+        [".heads=1: a single run sweeps over nothing; add -m, or"],
+    ),
+    (["-m", "seed=0,1", "name=x_${seed}"], ["x_${seed}: a sweep has one name, and seed has several"]),
+    (["-m", "fusion=sum,mean", "name=${fusion.name}x"], ["and fusion.name has several values; leave it out"]),
+    (
+        ["-m", "seed=sort(range(7,0,-3))"],
+        ["sorts a range into other numbers; write the range as"],
+    ),
+    (
+        ["-m", "seed=sort(range(0,5,2),reverse=true)"],
+        ["write the range as it is to run, as range(0,6,2)"],
+    ),
 ]
 
 
@@ -102,42 +118,6 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments, parts, tmp_path):
 def test_options_that_are_proposed_are_those_of_the_command(command):
     there = {*re.findall(r"(--[a-z-]+)", command("run", "--help-all")[1])}
     assert there == {*OPTIONS, "--help", "--hydra-help", "--info", "--cfg"}
-
-
-@pytest.mark.parametrize(
-    "word, line",
-    [
-        (
-            "corpus.path=a,b.txt",
-            """several values make a sweep, so add -m; one list is written corpus.path=[a,b.txt], one text""",
-        ),
-        (
-            "scores.windows=4,8",
-            "several values make a sweep, so add -m; one list is written scores.windows=[4,8]",
-        ),
-        ("+hydra.sweeper.params.heads=1", "a single run sweeps over nothing; add -m, or leave it out"),
-    ],
-)
-def test_what_a_single_run_would_ignore_is_refused(command, word, line):
-    code, _, err = command("run", word)
-    assert code == 2 and one_line(err).startswith(f"ablate: {word}: {line}")
-
-
-@pytest.mark.parametrize(
-    "words, line",
-    [
-        (("seed=0,1", "name=x_${seed}"), "name=x_${seed}: a sweep has one name, and seed has several values"),
-        (("fusion=sum,mean", "name=${fusion.name}x"), "and fusion.name has several values; leave it out"),
-        (
-            ("seed=sort(range(7,0,-3))",),
-            "Hydra sorts a range into other numbers; write the range as it is to",
-        ),
-        (("seed=sort(range(0,5,2),reverse=true)",), "write the range as it is to run, as range(0,6,2), or"),
-    ],
-)
-def test_what_hydra_would_make_something_else_of_is_refused(command, words, line):
-    code, _, err = command("run", "-m", *words)
-    assert code == 2 and line in one_line(err)
 
 
 def test_numbers_and_truth_values_from_the_environment(monkeypatch):

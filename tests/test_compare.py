@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.notes import of_rows, of_studies
+from ablate.analysis.notes import of_rows
 from ablate.config.rules import ConfigError
 from ablate.phrases import texts
 from ablate.reporting.answers import answer
@@ -61,15 +61,6 @@ def grid() -> pd.DataFrame:
     )
 
 
-def test_means_and_deviations_by_hand():
-    summary = summarize(grid())
-    names = [("sum", 4), ("concat", 4), ("sum", 8)]
-    assert summary["variant"].tolist() == [f"fusion={one} heads={h} out_proj=true" for one, h in names]
-    assert summary["n"].tolist() == [3, 3, 3]
-    assert summary["mean"].tolist() == pytest.approx([1.5, 2.2, 3.0])
-    assert summary["sd"].tolist() == pytest.approx([0.5, 0.2, 0.0])
-
-
 @pytest.mark.parametrize("column, other", [("numerics", 2), ("torch", "2.8.0"), ("processor", "other")])
 def test_sides_of_two_programs_do_not_stand_in_one_comparison_unless_asked(column, other):
     rows = table(*hand_worked())
@@ -80,16 +71,6 @@ def test_sides_of_two_programs_do_not_stand_in_one_comparison_unless_asked(colum
     assert note(compared(rows, mixed=True), f"{column} (").endswith("a difference may be its doing")
     rows.loc[is_sum & (rows["seed"] > 0), column] = rows[column].iloc[0]
     assert f"{column} " in note(compared(rows), "differs in 1 of 8 pairs between what is compared")
-
-
-def test_texts_are_settings_so_each_is_compared_by_itself():
-    rows = table(*hand_worked(corpus="docs"), *hand_worked(corpus="book", corpus_sha256="xyz"))
-    result = compared(rows)
-    assert [f"{one.variant.levels['corpus']}{one.baseline.levels['corpus']}" for one in result.findings] == [
-        *["docsdocs"] * 2,
-        *["bookbook"] * 2,
-    ]
-    assert {one.level for one in result.findings} == {1 - 0.05 / 4}
 
 
 def test_seeds_of_single_streams_are_replicates_not_variants():
@@ -229,23 +210,6 @@ def test_every_number_by_hand():
     assert (level["verdict"], level["p"]) == ("equivalent", pytest.approx(1))
     assert (rows["concat"]["verdict"], rows["concat"]["why"]) == ("", "baseline")
     assert rows["sum"]["baseline"] == rows["mean"]["baseline"] == "fusion=concat heads=4 out_proj=true"
-
-
-def test_sentences_by_hand():
-    lead = "Sum costs 0.250 nats (0.129 to 0.371) against concat, about 28 % more perplexity."
-    assert sentences(compared(table(*hand_worked()), margin=0.05)) == [
-        lead,
-        "Mean and concat differ by less than 0.05 nats: 0.000 (−0.038 to 0.038).",
-    ]
-    primary = [{"vary": "fusion", "baseline": "concat"}]
-    worse, mean = sentences(compared(table(*hand_worked()), records=[make_record(primary=primary)]))
-    assert worse == lead
-    assert mean == (
-        "Whether mean costs or saves anything against concat is undecided (−0.038 to 0.038 nats): noise,"
-        " as its interval holds 0 and reaches beyond the margin."
-    )
-    turned = compared(table(*hand_worked()), baseline={"fusion": "sum"}, where=["fusion!=mean"])
-    assert sentences(turned)[0].startswith("Concat saves 0.250 nats (0.1")
 
 
 def test_where_more_is_better_the_larger_is():
@@ -596,13 +560,6 @@ def test_what_was_named_beforehand_is_so_for_its_metric_and_its_baseline():
     assert other.families == ["exploratory"]
     assert {*other.table["baseline"].dropna()} == {f"fusion={one} heads=8 out_proj=true" for one in fusions}
     assert compared(rows, records=[study], metric="val_bpb").families == ["exploratory"]
-
-
-def test_runs_that_have_not_begun_are_counted():
-    rows = table({"val_loss": 1.0}, {"val_loss": 2.0, "seed": 1})
-    assert not [*of_studies([make_record(runs=rows["run_id"].tolist())], [], rows)]
-    (line,) = of_studies([make_record(runs=[*rows["run_id"], "x", "y"])], [], rows)
-    assert line.text.startswith("2 of 4 runs not begun")
 
 
 # --- formats ----------------------------------------------------------------------------------------

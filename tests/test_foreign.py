@@ -42,15 +42,6 @@ def contrast(rows: pd.DataFrame, **asked) -> pd.Series:
 # --- a column that was varied, a metric, and a seed ------------------------------------------------
 
 
-def test_method_seed_and_loss_are_enough():
-    row = contrast(frame(), higher_is_better=False)
-    differences = np.subtract(LOSSES["ours"], LOSSES["base"])
-    expected = reference.ttest_1samp(differences, 0)
-    low, high = expected.confidence_interval()
-    assert (row["pairs"], row["verdict"]) == (4, "better") and row["why"] == ""
-    assert row[["diff", "p", "low", "high"]].tolist() == pytest.approx([-0.0975, expected.pvalue, low, high])
-
-
 def test_without_by_the_only_column_of_words_is_taken_and_said():
     found = ablate.compare(frame(), baseline="method=base")
     assert "taken: variants by method, metric loss (--by and --metric take others)" in str(found)
@@ -135,17 +126,6 @@ def test_the_unit_is_what_was_trained_and_its_documents_are_averaged():
     assert "left out: 2 rows of seed=mean, seed=std: of several runs" in str(ablate.compare(summed, **ASKED))
 
 
-@pytest.mark.slow
-def test_runs_of_documents_without_an_effect_have_seldom_a_verdict():
-    """As 300 documents of three seeds once had, in 8 of 12 tables."""
-    rng, verdicts = np.random.default_rng(1), 0
-    for _ in range(16):
-        rows = documents(6, 5)
-        rows["loss"] += rng.normal(0, 0.1, 12).repeat(5)
-        verdicts += contrast(rows, pair_by="seed,doc", **LESS)["verdict"] != "undecided"
-    assert verdicts <= 2
-
-
 @pytest.mark.parametrize(
     "seeds, why",
     [
@@ -174,15 +154,6 @@ def test_equal_rows_without_a_seed_are_several_runs(tmp_path):
     assert len(load([str(path)]).rows) == 5
     twice = load([str(path)] * 2)
     assert len(twice.rows) == 5 and "left out: 5 rows that are in two tables" in texts(twice.notes)
-
-
-def test_two_groups_of_unequal_size_are_never_identical():
-    base = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 5.0, 6.0, 7.0, 8.0)
-    rows = frame({"base": base, "ours": base[:6]}).drop(columns="seed")
-    row = contrast(rows, higher_is_better=False)
-    by_scipy = reference.ttest_ind(base[:6], base, equal_var=False).confidence_interval(0.95)
-    assert [row["low"], row["high"]] == pytest.approx([by_scipy.low, by_scipy.high])
-    assert row["verdict"] == "better"
 
 
 @pytest.mark.slow

@@ -58,26 +58,6 @@ def test_the_level_is_spent_in_proportion_to_the_seeds():
     assert [*map(looks.usual_seeds, (1, 2, 3, 4, 20))] == [24, 32, 32, 48, 48]
 
 
-def test_the_first_look_whose_interval_decides_is_where_a_contrast_stands():
-    one, base = RNG.normal(size=(40, 12)), RNG.normal(size=(40, 12))
-    one += np.linspace(0, 6, 40)[:, None]
-    now = decided(one, base, k=3)
-    assert {*now.seeds} == {*AT} and now.decided.any() and not now.decided.all()
-    sd, open_ = np.full(40, np.nan), {*range(40)}
-    for n, share in zip(AT, (4 / 12, 2 / 12, 2 / 12, 4 / 12), strict=True):
-        sd[[*open_]] = np.std((one - base)[[*open_], :n], axis=1, ddof=1)
-        for k in sorted(open_):
-            mean, scatter = np.mean((one - base)[k, :n]), max(sd[k], np.median(sd) if n < 12 else 0)
-            half = scipy_stats.t.isf(0.05 * share / 3 / 2, n - 1) * scatter / np.sqrt(n)
-            low, high = mean - half, mean + half
-            is_decided = bool(low > 0 or high < 0 or (low > -0.5 and high < 0.5))
-            if is_decided or n == 12:
-                assert (now.seeds[k], now.decided[k]) == (n, is_decided)
-                assert (now.low[k], now.high[k]) == pytest.approx((low, high))
-                assert now.level[k] == pytest.approx(1 - 0.05 * share / 3)
-                open_.remove(k)
-
-
 def test_a_look_takes_all_results_of_its_seeds():
     one, base = RNG.normal(size=(1, 12)) + 9, RNG.normal(size=(1, 12))
     assert decided(one, base).seeds == [4]
@@ -88,25 +68,6 @@ def test_a_look_takes_all_results_of_its_seeds():
     assert decided(one, base, lost=lost).verdict == ["worse"]
     better = decided(-one, base, lost=lost)
     assert (better.verdict, better.seeds) == ([stats.UNDECIDED], [12])
-
-
-def test_seeds_that_lie_close_by_luck_decide_nothing_before_the_last_look():
-    """Three contrasts: one of a mean of 0.4 and an sd of 0.1, the others of an sd of 1. At eight of sixteen
-    seeds an interval of its own would be 0.4 ± 0.13; with the median scatter it is 0.4 ± 1.29."""
-    unit = np.tile([-1.0, 1.0], 8)
-    unit /= np.std(unit[:8], ddof=1)  # 8 seeds: mean 0, sd 1
-    one = np.stack([0.4 + 0.1 * unit, unit, unit])
-    now = decided(one, np.zeros((3, 16)), at=[8, 16], margin=0.05)
-    half = scipy_stats.t.isf(0.05 / 2 / 3 / 2, 7) / np.sqrt(8)
-    assert half == pytest.approx(1.29, abs=0.01) and now.seeds.tolist() == [16, 16, 16]
-    early = decided(one[:, :8], np.zeros((3, 8)), at=[8, 16], margin=0.05)
-    assert (early.low[0], early.high[0]) == pytest.approx((0.4 - half, 0.4 + half))
-    assert early.verdict[0] == stats.UNDECIDED and early.sd.tolist() == pytest.approx([1, 1, 1])
-    sd = np.std(one[0], ddof=1)
-    last = scipy_stats.t.isf(0.05 / 2 / 3 / 2, 15) * sd / 4
-    assert (now.low[0], now.verdict[0]) == (pytest.approx(0.4 - last), "worse")
-    alone = decided(one[:1, :8], np.zeros((1, 8)), at=[8, 16], margin=0.05, k=3)
-    assert (alone.seeds[0], alone.verdict[0]) == (8, "worse")  # its own scatter is all there is
 
 
 def test_differences_that_never_scatter_are_in_no_median():
@@ -341,23 +302,6 @@ def test_a_comparison_gives_the_repeated_interval_of_the_look_that_decided():
     other = dataclasses.replace(record, name="other")
     both = compared(frame, records=[record, other])
     assert [one.look for one in both.findings] == [4, 4]  # each study by itself
-
-
-def test_a_comparison_takes_the_median_scatter_of_the_family_as_the_study_did():
-    """At four seeds the differences of `sum` have an sd of 0.001, those of the others of 0.1 and 0.2."""
-    unit = np.array([-1.0, 1.0, -1.0, 1.0]) / np.std([-1, 1, -1, 1], ddof=1)
-    cells = {"concat": 0 * unit, "sum": 0.3 + 0.001 * unit, "mean": 0.1 * unit, "weighted_sum": 0.2 * unit}
-    frame = of_cells(({"fusion": fusion}, 2 + losses) for fusion, losses in cells.items())
-    table = compared(frame, records=[recorded(margin=0.05)]).table_of("planned").set_index("fusion")
-    row: Any = table.loc["sum"]
-    alpha = 0.05 * 4 / 12 / 3
-    half = scipy_stats.t.isf(alpha / 2, 3) * 0.1 / 2
-    assert (row["low"], row["high"]) == pytest.approx((0.3 - half, 0.3 + half))
-    assert (row["verdict"], row["look"]) == ("undecided", 4) and row["sd_diff"] == pytest.approx(0.1)
-    assert row["p"] == pytest.approx(2 * scipy_stats.t.sf(0.3 / 0.05, 3))
-    losses = np.stack([*cells.values()])
-    of_study = decided(losses[1:], losses[:1].repeat(3, 0), margin=0.05)
-    assert (of_study.low[0], of_study.verdict[0]) == (pytest.approx(row["low"]), "undecided")
 
 
 def test_a_study_with_looks_keeps_its_levels_once_there_are_results():

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from ablate import rng
 from ablate.model import scores
@@ -28,52 +27,6 @@ KEYS = [
     ("out_rank=3",),
     ("out_proj=false", "scale=outside"),
 ]
-
-
-def gpt2_weights(model: Model, layers: int) -> dict[str, Tensor]:
-    """Our weights by Hugging Face's names; its Conv1D holds a weight as (inputs, outputs)."""
-    ours = {name: param.detach() for name, param in model.named_parameters()}
-    theirs = {"transformer.wte.weight": ours["token.weight"]}
-    theirs["transformer.wpe.weight"] = ours["position.weight"]
-    for kind in ("weight", "bias"):
-        theirs[f"transformer.ln_f.{kind}"] = ours[f"norm.{kind}"]
-        for i in range(layers):
-            mine, its = f"blocks.{i}", f"transformer.h.{i}"
-            qkv = torch.cat([ours[f"{mine}.attention.{part}.{kind}"] for part in ("query", "key", "value")])
-            theirs[f"{its}.attn.c_attn.{kind}"] = qkv.T
-            theirs[f"{its}.attn.c_proj.{kind}"] = ours[f"{mine}.attention.out_proj.{kind}"].T
-            theirs[f"{its}.mlp.c_fc.{kind}"] = ours[f"{mine}.mlp.up.{kind}"].T
-            theirs[f"{its}.mlp.c_proj.{kind}"] = ours[f"{mine}.mlp.down.{kind}"].T
-            theirs[f"{its}.ln_1.{kind}"] = ours[f"{mine}.norm_1.{kind}"]
-            theirs[f"{its}.ln_2.{kind}"] = ours[f"{mine}.norm_2.{kind}"]
-    return theirs
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of another package's import
-@pytest.mark.parametrize("heads", [1, 4])
-def test_concat_with_out_proj_is_gpt2(heads):
-    transformers = pytest.importorskip("transformers", reason="needs transformers")
-    spec = make_spec("model=nano", "model.bias=true", f"heads={heads}", vocab=65)
-    model = build_model(spec, SEEDS)
-    for param in model.parameters():  # biases and norms start at constants, which would hide a swap
-        param.data += 0.05 * torch.randn_like(param)
-    config = transformers.GPT2Config(
-        vocab_size=65,
-        n_positions=spec.context,
-        n_embd=spec.d_model,
-        n_layer=spec.layers,
-        n_head=heads,
-        activation_function="gelu",  # the exact one
-    )
-    reference = transformers.GPT2LMHeadModel(config).eval()
-    missing = reference.load_state_dict(gpt2_weights(model, spec.layers), strict=False)
-    assert missing.missing_keys == ["lm_head.weight"] and not missing.unexpected_keys  # tied
-    tokens = torch.randint(0, 65, (3, 61))
-    with torch.no_grad():
-        ours, theirs = model.eval()(tokens), reference(tokens).logits
-    assert theirs.std() > 0.1
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
 def make_attention(mask: Mask, *overrides: str) -> Any:

@@ -1,6 +1,7 @@
 """Sizes and costs: formulas against the real module, hand-worked answers, and what is refused."""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -15,8 +16,9 @@ from ablate.execution.plugins import KINDS
 from ablate.execution.run import prepare
 from ablate.model import fusion, scores
 from ablate.model.costs import attention_params, flops_per_token, reference, relative_cost, total_params
-from ablate.model.models import build_model
+from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec, resolved
+from ablate.model.spec import ModelSpec
 from ablate.verify.attentions import attention_spec, model_of, variants_of
 from tests.helpers import PRIMES, SEEDS, make_config, make_spec, quick_config, refusal_of
 from tests.test_model import KEYS
@@ -39,15 +41,18 @@ OF_KEYS = [
 
 @pytest.mark.parametrize("overrides", [*SHAPES, *OF_KEYS], ids="-".join)
 def test_costs_are_those_of_the_module(overrides):
-    spec = resolve_spec(quick_config(*overrides), 59)
+    require_costs(resolve_spec(quick_config(*overrides), 59), lambda model, tokens: model(tokens))
+
+
+def require_costs(spec: ModelSpec, compute: Callable[[Model, torch.Tensor], object]) -> None:
+    """That they are what the module has, and what is counted where it computes something of tokens."""
     model = build_model(spec, SEEDS)
     assert total_params(spec) == sum(p.numel() for p in model.parameters())
-    counted = sum(p.numel() for block in model.blocks for p in block.attention.parameters())
-    assert attention_params(spec) == counted
+    assert attention_params(spec) == sum(p.numel() for s in model.sites() for p in s.attention.parameters())
     tokens = torch.zeros(3, spec.context, dtype=torch.long)
     # The counter sees no CPU flash attention, and nothing of it where gradients are kept.
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        model(tokens)
+        compute(model, tokens)
     assert flops_per_token(spec) * tokens.numel() == counter.get_total_flops()
 
 

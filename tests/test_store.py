@@ -186,18 +186,6 @@ def test_a_run_edited_by_hand_is_noticed(store, file):
         assert row["status"] == "failed" and "val_loss" not in row
 
 
-def test_a_run_cut_off_after_its_last_word_is_finished(store, tmp_path):
-    with writing(store) as writer:
-        writer.seal({**ROW, "status": "done"})
-    assert [row["status"] for row in store.rows()] == ["interrupted"]
-    assert store.run("run").read() is None  # a look moves nothing
-    with writing(store) as again:
-        assert again.finished == {**ROW, "status": "done"}
-        again.drop()
-    assert store.run("run").read() == {**ROW, "status": "done"}
-    assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
-
-
 def checkpoint(step: int) -> Checkpoint:
     arrays = {"param/w": np.full((2, 3), step, np.float32)}
     return Checkpoint(step, arrays, [{**METRICS, "step": step, "seconds": 0.5}], 1.5, 0.5)
@@ -248,14 +236,18 @@ def test_what_has_no_checkpoint_begins_anew_anywhere(store):
         assert writer.start is None
 
 
-def test_what_is_complete_is_the_result_whoever_finds_it(store):
+def test_what_is_complete_is_the_result_whoever_finds_it(store, tmp_path):
     with pytest.raises(KeyboardInterrupt), writing(store) as writer:
         writer.checkpoint(checkpoint(3))
         writer.seal({**ROW, "status": "done"})
         raise KeyboardInterrupt
+    assert [row["status"] for row in store.rows()] == ["interrupted"]
+    assert store.run("run").read() is None  # a look moves nothing
     with writing(store, row={**ROW, "processor": "other"}) as other:
+        assert other.finished == {**ROW, "status": "done"}
         other.drop()
     assert store.run("run").read() == {**ROW, "status": "done"}
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
 
 
 def test_rows_are_read_again_only_where_a_run_changed(store, tmp_path, monkeypatch):

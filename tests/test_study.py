@@ -483,14 +483,6 @@ def test_what_is_more_than_a_condition_is_refused_with_what_there_is(condition):
         of_study(condition).holds(VALUES)
 
 
-@pytest.mark.parametrize(
-    "condition, why", [("hedas=8", "hedas is no key; did"), ("fusion<3", "is sum, no nu")]
-)
-def test_a_condition_that_no_run_can_meet_says_why(condition, why):
-    with pytest.raises(ConfigError, match=why):
-        of_study(condition).holds(VALUES)
-
-
 # --- through the command line -----------------------------------------------------------------------
 
 

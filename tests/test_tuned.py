@@ -331,22 +331,6 @@ def noisy(one: Overrides) -> Row:
     return row | {"test_loss": row["test_loss"] + (jitter if at(one)["fusion"] == "sum" else 0)}
 
 
-def test_each_arm_at_its_own_value_is_the_primary_contrast():
-    s = study(seeds=[100, 101, 102])
-    rows = results(s, run(s, noisy))
-    result = compared(rows, records=[tuned_record()])
-    assert result.metric == "test_loss" and result.families == ["planned"]
-    own = result.table_of("planned").set_index("fusion")
-    assert result.rows.groupby("fusion")["lr"].unique().map(list).to_dict() == {
-        "sum": [0.0028],
-        "concat": [0.002],
-    }
-    mean = (0.001 - 0.002 + 0.0005) / 3  # of the noise: the minima are equal
-    assert own["diff"]["sum"] == pytest.approx(mean)
-    development = int((rows["phase"] == "develop").sum())
-    assert f"left out: {development} rows of development seeds (phase)" in texts(result.notes)
-
-
 @pytest.mark.slow
 def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
     s = study(seeds=[100, 101, 102])

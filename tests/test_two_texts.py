@@ -11,11 +11,12 @@ from ablate.data.splits import IGNORE_INDEX
 from ablate.execution.formulas import before_training
 from ablate.execution.run import prepare
 from ablate.model.attend import CAUSAL, EVERYTHING, PaddingMask, fused, unfused
-from ablate.model.costs import attention_params, flops_per_token, total_params
+from ablate.model.costs import flops_per_token, total_params
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from tests.helpers import SEEDS, make_config
+from tests.test_sizing import require_costs
 
 PAIR = ("model=pair", "corpus=reverse")
 
@@ -205,23 +206,7 @@ ODD = ("model.d_model=16", "model.context=11", "model.encoder_layers=3")
     ],
 )
 def test_costs_are_those_of_the_module(overrides):
-    spec = spec_of(*ODD, *overrides)
-    model = build_model(spec, SEEDS)
-    assert total_params(spec) == sum(param.numel() for param in model.parameters())
-    of_attention = sum(p.numel() for site in model.sites() for p in site.attention.parameters())
-    assert attention_params(spec) == of_attention
-
-
-def test_flops_are_those_counted():
-    from torch.utils.flop_counter import FlopCounterMode
-
-    spec = spec_of(*ODD)
-    model = build_model(spec, SEEDS)
-    model.use(attend=unfused)
-    tokens = torch.zeros(3, 11, dtype=torch.int64)
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(tokens, None, tokens)
-    assert counter.get_total_flops() == 3 * 11 * flops_per_token(spec)
+    require_costs(spec_of(*ODD, *overrides), lambda model, tokens: model(tokens, None, tokens))
 
 
 @pytest.mark.parametrize("match", ["params", "flops"])

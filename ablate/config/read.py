@@ -97,60 +97,63 @@ def convert(hint: Any, value: Any, path: str) -> Any:
 def _converted(hint: Any, value: Any, path: str) -> Any:
     if isinstance(value, str):
         require_text(value, f"{path}=")
-    if get_origin(hint) is Annotated:
-        return _convert_ruled(*get_args(hint), value=value, path=path)
+    kind, of, shown = get_origin(hint), get_args(hint), f"{path}={as_override(value)}"
+    if kind is Annotated:
+        return _ruled(of[0], [rule for rule in of[1:] if isinstance(rule, Rule)], value, path)
     if hint is Any:
         return value
-    if get_origin(hint) in (Union, types.UnionType):
-        return _convert_union(get_args(hint), value, path)
-    if get_origin(hint) is Literal:
-        if value in get_args(hint) and type(value) is type(get_args(hint)[0]):
+    if kind in (Union, types.UnionType):
+        return _of_union(of, value, path)
+    if kind is Literal:
+        if value in of and type(value) is type(of[0]):
             return value
-        near = did_you_mean(str(value), map(str, get_args(hint)))
-        raise ConfigError(f"{path}={as_override(value)}: not a choice{near}")
-    if get_origin(hint) is tuple and get_args(hint)[-1] is ...:
-        if not isinstance(value, list | tuple):
-            raise ConfigError(f"{path}={as_override(value)}: expected {_expected(hint)}")
-        return tuple(_converted(get_args(hint)[0], item, path) for item in value)
-    if get_origin(hint) is tuple:
-        if not isinstance(value, list | tuple) or len(value) != len(get_args(hint)):
-            raise ConfigError(
-                f"{path}={as_override(value)}: expected a list of {len(get_args(hint))} numbers"
-            )
-        return tuple(_converted(part, item, path) for part, item in zip(get_args(hint), value, strict=True))
-    if get_origin(hint) is list and isinstance(value, list):
-        return [_converted(get_args(hint)[0], item, path) for item in value]
-    if get_origin(hint) is Mapping and isinstance(value, Mapping):
-        of = get_args(hint)[1]
-        return {
-            require_text(str(key)): _converted(of, item, _within(path, key)) for key, item in value.items()
-        }
+        raise ConfigError(f"{shown}: not a choice{did_you_mean(str(value), map(str, of))}")
+    if kind in (list, tuple) and isinstance(value, list | tuple):
+        each = of if kind is tuple and of[-1] is not ... else of[:1] * len(value)
+        if len(each) == len(value):
+            return kind(_converted(part, item, path) for part, item in zip(each, value, strict=True))
+    if kind is Mapping and isinstance(value, Mapping):
+        within = ((require_text(str(key)), item, _within(path, key)) for key, item in value.items())
+        return {key: _converted(of[1], item, below) for key, item, below in within}
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
-            raise ConfigError(
-                f"{path}={as_override(value)}: this is a group of keys; set one, as {path}.KEY=VALUE"
-            )
+            raise ConfigError(f"{shown}: this is a group of keys; set one, as {path}.KEY=VALUE")
         return read(hint, value, path)  # pyright: ignore[reportArgumentType]
-    return _convert_scalar(hint, value, path)
+    plain = _plain(hint, value)
+    if type(plain) is not hint:
+        whole = hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+        raise ConfigError(f"{shown}: expected {_expected(hint)}{f'; write {int(value)}' if whole else ''}")
+    return plain
 
 
-def _convert_ruled(hint: Any, *rules: Any, value: Any, path: str) -> Any:
-    own = [rule for rule in rules if isinstance(rule, Rule)]
+def _plain(hint: Any, value: Any) -> Any:
+    """The value as text, number or truth value, which a text may say, such as one of ${oc.env:NAME}; as it is
+    if it is none of this type."""
+    if isinstance(value, str) and hint in (int, float, bool):
+        with contextlib.suppress(KeyError, ValueError):
+            value = {"true": True, "false": False}[value] if hint is bool else hint(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is float and is_number:
+        return float(value) if abs(value) <= sys.float_info.max else None
+    return str(value) if hint is str and is_number else value  # `corpus.path=1984` is a path
+
+
+def _ruled(hint: Any, rules: list[Rule], value: Any, path: str) -> Any:
     try:
-        for rule in own:
+        for rule in rules:
             value = rule.read(value, path)
         converted = _converted(hint, value, path)
-        for rule in own:
+        for rule in rules:
             rule.check(converted, path)
         return converted
     except ConfigError as error:
-        texts = [rule.text for rule in own if rule.text]
+        texts = [rule.text for rule in rules if rule.text]
         if texts and str(error).startswith(f"{path}="):  # about this key, not one nested in it
             raise ConfigError(f"{path}={as_override(value)}: {texts[0]}") from error
         raise
 
 
-def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
+def _of_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
     """The value as the first type of the union that accepts it; else one error that names them all."""
     if value is None and type(None) in hints:
         return None
@@ -161,39 +164,11 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
                 return _converted(hint, value, path)
         except ConfigError as error:
             reasons.append(error)
-    if not str(reasons[0]).startswith(f"{path}="):  # about a key within it
-        raise reasons[0]
-    base = _expected(hints[0])
-    if isinstance(value, int | float) and not isinstance(value, bool) and "number" in base:
-        raise reasons[0]  # a number out of range: say so, rather than list the words
-    expected = " or ".join(map(_expected, hints))
-    raise ConfigError(f"{path}={as_override(value)}: expected {expected}")
-
-
-def _from_text(hint: Any, value: Any) -> Any:
-    """The number or truth value that a text says, such as one of ${oc.env:NAME}; any other as it is."""
-    of_type = {int: int, float: float, bool: {"true": True, "false": False}.__getitem__}
-    if isinstance(value, str) and hint in of_type:
-        with contextlib.suppress(KeyError, ValueError):
-            return of_type[hint](value)
-    return value
-
-
-def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
-    value = _from_text(hint, value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is float and is_number and abs(value) <= sys.float_info.max:
-        return float(value)
-    if hint is int and isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if hint is bool and isinstance(value, bool):
-        return value
-    if hint is str and isinstance(value, str | int | float) and not isinstance(value, bool):
-        return str(value)  # `corpus.path=1984` is a path
-    way_out = ""
-    if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        way_out = f"; write {int(value)}"
-    raise ConfigError(f"{path}={as_override(value)}: expected {_expected(hint)}{way_out}")
+    out_of_range = is_number and "number" in _expected(hints[0])  # say so, rather than list the words
+    if out_of_range or not str(reasons[0]).startswith(f"{path}="):  # about a key within it
+        raise reasons[0]
+    raise ConfigError(f"{path}={as_override(value)}: expected {' or '.join(map(_expected, hints))}")
 
 
 def require_text(value: str, before: str = "") -> str:
@@ -207,13 +182,12 @@ def require_text(value: str, before: str = "") -> str:
 
 
 def _expected(hint: Any) -> str:
-    if get_origin(hint) is Annotated:
-        return _expected(get_args(hint)[0])
-    if get_origin(hint) is Literal:
-        return " or ".join(map(str, get_args(hint)))
-    if get_origin(hint) in (list, tuple):
-        return "a list"
-    if get_origin(hint) is Mapping or dataclasses.is_dataclass(hint):
-        return "keys with values"
+    kind, of = get_origin(hint), get_args(hint)
+    if kind is Annotated:
+        return _expected(of[0])
+    if kind is Literal:
+        return " or ".join(map(str, of))
+    if kind in (list, tuple):
+        return "a list" if kind is list or of[-1] is ... else f"a list of {len(of)} numbers"
     names = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a word"}
-    return "null" if hint is type(None) else names[hint]
+    return names.get(hint, "null" if hint is type(None) else "keys with values")

@@ -114,18 +114,13 @@ class Composer:
         with explained([]):
             parsed = self._parser.parse_overrides([*overrides])
             settings = {override.get_key_element(): _setting(override) for override in parsed}
-        for key, setting in settings.items():
-            if len(setting.values) > 1 and (key in UNSWEPT or key.lstrip("+").startswith("study.")):
-                raise ConfigError(
-                    f"{key.lstrip('+')}={','.join(setting.values)}: it makes no variants; give one value"
-                )
-        runs = math.prod(len(setting.values) for setting in settings.values())
-        if runs > MOST_RUNS:
-            sizes = " × ".join(
-                f"{len(setting.values):,} of {key}"
-                for key, setting in settings.items()
-                if len(setting.values) > 1
-            )
+        several = {key: of.values for key, of in settings.items() if len(of.values) > 1}
+        for key, values in several.items():
+            if key in UNSWEPT or key.lstrip("+").startswith("study."):
+                given = f"{key.lstrip('+')}={','.join(values)}"
+                raise ConfigError(f"{given}: it makes no variants; give one value")
+        if (runs := math.prod(map(len, several.values()))) > MOST_RUNS:
+            sizes = " × ".join(f"{len(values):,} of {key}" for key, values in several.items())
             raise ConfigError(f"{runs:,} runs ({sizes}): {TOO_MANY}")
         return settings
 

@@ -1,18 +1,9 @@
 """What ablate needs of Hydra that Hydra does not call public, all of it. tests/test_loading.py says what of
 that has moved in another release."""
 
-from hydra._internal.callbacks import Callbacks
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
-from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_config_search_path
-
-__all__ = (
-    "Callbacks",
-    "ConfigLoaderImpl",
-    "ConfigRepository",
-    "FileConfigSource",
-    "Hydra",
-    "create_config_search_path",
-)
+from hydra._internal.callbacks import Callbacks as Callbacks
+from hydra._internal.config_loader_impl import ConfigLoaderImpl as ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository as ConfigRepository
+from hydra._internal.core_plugins.file_config_source import FileConfigSource as FileConfigSource
+from hydra._internal.hydra import Hydra as Hydra
+from hydra._internal.utils import create_config_search_path as create_config_search_path

@@ -21,8 +21,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from ablate.compose.configs import configs_dir, loader, offered
-from ablate.compose.keys import ELSEWHERE, sections
+from ablate.compose.configs import configs_dir, loader
+from ablate.compose.keys import ELSEWHERE, Key, sections
 from ablate.compose.launchers import KEY, Pool
 from ablate.compose.texts import as_written
 from ablate.config.read import OF_A_RUN, PRESETS, hints, of_a_group
@@ -78,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
         if line := line_on(f"run {option[1]}") if option else "":
             raise ConfigError(line)
         word = option[1] if option else ""
-        for key in (one.name for section in sections() for one in section.keys):
+        for key in (one.name for one in _keys()):
             if word.lstrip("-") in (key, key.rpartition(".")[2]):
                 raise ConfigError(f"{word}: a key has no dashes; write {key}=VALUE")
         if near := difflib.get_close_matches(word, [*OPTIONS, *self._option_string_actions], cutoff=0.75):
@@ -126,8 +126,7 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
     """Each override, parsed. Raises ConfigError."""
     sweeping = parsed.multirun or any(o.startswith(("hydra.mode=", "study=")) for o in parsed.overrides)
     parser = OverridesParser.create()
-    groups = sorted({path.name for path in configs_dir().iterdir() if path.is_dir()} - {"hydra"} | {LAUNCHER})
-    overrides = []
+    groups, overrides = sorted(_groups()), []
     for argument, typed in zip(parsed.overrides, parsed.typed, strict=True):
         if not argument.partition("=")[0].strip("+~ "):
             raise ConfigError(f"{argument}: the key is missing; write KEY=VALUE, as in fusion=sum")
@@ -138,7 +137,7 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
         key = override.key_or_group
         ours = not key.startswith(("hydra.", "hydra/"))
         if override.is_add() or override.is_force_add():
-            known = {*groups, *(one.name for section in sections() for one in section.keys)}
+            known = {*groups, *(one.name for one in _keys())}
             if ours and (key in known or key.partition(".")[0] in PARTS):  # of a part perhaps a plugin's
                 bare = argument.lstrip("+")
                 raise ConfigError(f"{argument}: keys can't be added; to set one that exists, write {bare}")
@@ -156,7 +155,8 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
             one = (
                 f"one list is written {key}=[{typed[len(key) + 1 :]}], one text with commas {_quoted(typed)}"
             )
-            if DECIMAL.fullmatch(value := typed[len(key) + 1 :]) and key in _fractions():
+            fractions = {one.name for one in _keys() if re.match(r"\d*\.\d", one.default)}
+            if DECIMAL.fullmatch(value := typed[len(key) + 1 :]) and key in fractions:
                 one = f"a decimal number is written with a point, {key}={value.replace(',', '.')}"
             single = "" if key in groups else f"; {one}"
             raise ConfigError(f"{argument}: several values make a sweep, so add -m{single}")
@@ -170,11 +170,6 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
     _require_each_once(parsed.overrides, swept=sweeping)
     _require_one_name(overrides)
     return overrides
-
-
-def _fractions() -> set[str]:
-    """The keys that take a number which is not whole."""
-    return {key.name for section in sections() for key in section.keys if re.match(r"\d*\.\d", key.default)}
 
 
 def _require_one_name(overrides: Sequence[Override]) -> None:
@@ -295,19 +290,22 @@ def _explain_unknown(key: str, overrides: list[Override], name_values: bool) -> 
         if key.removeprefix(f"{KEY}.") in hints(Pool):
             return only_of_the_pool(key, (chosen or ["the launcher chosen here"])[-1])
         return f"{key}: no such key; see ablate run --cfg hydra"
-    swept = _swept_choices(key, overrides)
-    if 0 < len(lacking := [level for level in swept if key not in _known_keys(level)]) < len(swept):
+    group, of_groups = key.partition(".")[0], [o for o in overrides if o.key_or_group in _groups()]
+    swept = [o for o in of_groups if o.key_or_group == group and o.is_discrete_sweep()]
+    levels = [f"{group}={name}" for o in swept for name in o.sweep_string_iterator()]
+    levels = levels if all(map(_known_keys, levels)) else []
+    if 0 < len(lacking := [level for level in levels if key not in _known_keys(level)]) < len(levels):
         which = "it" if len(lacking) == 1 else "these"
         return f"{key}: no key of {', '.join(lacking)}; leave {which} out, or the key"
-    group = key.partition(".")[0]
-    chosen = [o.input_line for o in overrides if o.input_line and _is_plain_group(o)]
-    known = _known_keys(*chosen, *swept[:1])
+    chosen = [o.input_line or "" for o in of_groups if not o.is_sweep_override()]
+    known = _known_keys(*filter(_known_keys, chosen), *levels[:1])
     if key in known and group in PRESETS:
         return f"{key}: not in this {group}; {of_a_group(group, PRESETS[group])}"
-    if choices := _having(key, group):
+    choices = [f"{group}={path.stem}" for path in sorted((configs_dir() / group).glob("*.yaml"))]
+    if having := [level for level in choices if key in _known_keys(level)]:
         given = next((o.input_line for o in overrides if name_values and o.key_or_group == key), key)
-        how = "alone" if swept else "as well"
-        return f"{given}: a key of {' or '.join(choices)}; choose that {how}, or leave the key out"
+        how = "alone" if levels else "as well"
+        return f"{given}: a key of {' or '.join(having)}; choose that {how}, or leave the key out"
     parent = key.rpartition(".")[0]
     if key.split(".")[0] in known and parent in known and not any(k.startswith(parent + ".") for k in known):
         return f"{key}: {parent} is a single value; set it as {parent}=VALUE"
@@ -329,39 +327,24 @@ def only_of_the_pool(key: str, launcher: str) -> str:
     return f"{key}: no key of {launcher}; of hydra/launcher=pool"
 
 
-def _swept_choices(key: str, overrides: list[Override]) -> list[str]:
-    """The swept choices of the key's group, as GROUP=NAME; none if one of them does not exist."""
-    group = key.partition(".")[0]
-    if not (configs_dir() / group).is_dir():
-        return []
-    swept = [o for o in overrides if o.key_or_group == group and o.is_discrete_sweep()]
-    levels = [f"{group}={name}" for o in swept for name in o.sweep_string_iterator()]
-    try:
-        return [level for level in levels if _known_keys(level)]
-    except HydraException:  # there is no such choice
-        return []
-
-
-def _having(key: str, group: str) -> list[str]:
-    """The choices of a group that have the key, as GROUP=NAME."""
-    levels = [f"{group}={path.stem}" for path in sorted((configs_dir() / group).glob("*.yaml"))]
-    return [level for level in levels if key in _known_keys(level)]
-
-
-def _is_plain_group(override: Override) -> bool:
-    """Whether it chooses one of ablate's own configs. Only Hydra knows where others are."""
-    if override.package is not None or override.is_sweep_override():
-        return False
-    group, name = override.key_or_group, str(override.value())  # of a key it may be a list
-    return (configs_dir() / group / f"{name}.yaml").is_file() or (group, name) in offered
-
-
 @functools.cache
-def _known_keys(*groups: str) -> list[str]:
-    """Every dotted key of the config composed with these overrides of groups, including the groups' names."""
-    config = loader().load_configuration("config", overrides=[*groups], run_mode=RunMode.RUN)
+def _known_keys(*choices: str) -> list[str]:
+    """Every dotted key of the config composed with these choices of groups, including the groups' names; none
+    if only the user's configs have one of them."""
+    try:
+        config = loader().load_configuration("config", overrides=[*choices], run_mode=RunMode.RUN)
+    except HydraException:
+        return []
     paths = (itertools.accumulate(key.split("."), "{}.{}".format) for key in flatten(plain(config)))
     return [*dict.fromkeys(itertools.chain.from_iterable(paths))]
+
+
+def _groups() -> set[str]:
+    return {path.name for path in configs_dir().iterdir() if path.is_dir()} - {"hydra"} | {LAUNCHER}
+
+
+def _keys() -> list[Key]:
+    return [key for section in sections() for key in section.keys]
 
 
 def plain(config: DictConfig) -> dict[str, Any]:

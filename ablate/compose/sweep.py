@@ -17,7 +17,6 @@ import hydra
 from hydra import version
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
-from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobRuntime, JobStatus
@@ -38,6 +37,7 @@ from ablate.compose.refusals import (
     hydra_parser,
     only_of_the_pool,
     parse,
+    sets_the_mode,
 )
 from ablate.compose.texts import as_written
 from ablate.config.read import read, require_text
@@ -145,7 +145,12 @@ def compose(args: Sequence[str]) -> Sweep | None:
     with explained(overrides), _hydra(parsed) as hydra:
         if parsed.cfg or parsed.info or parsed.hydra_help:
             return _show(hydra, parsed)
-        return _sweep(hydra, parsed, _of_swept_choices(overrides))
+        # What a swept choice brings, as fusion.per=channel with fusion=gated,weighted_sum: Hydra would
+        # apply them to the default choice.
+        swept = {override.key_or_group for override in overrides if override.is_sweep_override()}
+        below = [one for one in overrides if "." in one.key_or_group]
+        brought = [str(one.input_line) for one in below if one.key_or_group.partition(".")[0] in swept]
+        return _sweep(hydra, parsed, brought)
 
 
 @contextlib.contextmanager
@@ -196,39 +201,45 @@ def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
 
 def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) -> Sweep:
     """of_choices: the overrides that Hydra can't apply before a run has chosen from their group."""
+    name, sweeps = parsed.config_name or "config", parsed.multirun or chooses_a_study(parsed.overrides)
     overrides = [override for override in _overrides(parsed) if override not in of_choices]
-    sweeps = parsed.multirun or chooses_a_study(parsed.overrides)
-    sets_it = any(word.startswith("hydra.mode=") for word in parsed.overrides)
-    mode = RunMode.MULTIRUN if sweeps or sets_it else RunMode.RUN
-    config = hydra.compose_config(parsed.config_name or "config", overrides, run_mode=mode)
+    mode = RunMode.MULTIRUN if sweeps or sets_the_mode(parsed.overrides) else RunMode.RUN
+    config = hydra.compose_config(name, overrides, run_mode=mode)
     wanted = RunMode.MULTIRUN if sweeps else config.hydra.mode or RunMode.RUN
     if wanted != mode:  # set by a user's config or by hydra.mode=
-        config = hydra.compose_config(parsed.config_name or "config", overrides, run_mode=wanted)
-    if is_single := wanted != RunMode.MULTIRUN:
-        _require_one_run(config, parsed.overrides)
-    study = None if is_single else _study(config)
-    chosen = None if is_single else config.hydra.runtime.choices.get("study")
-    declaring = f"study/{chosen}" if chosen else parsed.config_name or "config"
-    return Sweep(
-        configs=Composer(config, hydra.config_loader, parsed.overrides, is_whole=is_single),
-        is_single=is_single,
-        arguments=() if is_single else (*_swept(config), *of_choices),
-        study=study,
-        chosen=chosen,
-        digest=_digest(hydra, declaring) if study else "",
-        launcher=_launcher(hydra, config, is_single=is_single),
-        name=config.name,
-        config_dir=parsed.config_dir,
-        typed=(*_typed(parsed), *parsed.typed),
-    )
-
-
-def _require_one_run(config: DictConfig, overrides: Sequence[str]) -> None:
-    """Raises ConfigError if what a single run would ignore was asked for."""
-    if chosen := config.hydra.runtime.choices.get("study"):
-        raise ConfigError(f"study={chosen}: a study is a sweep, so add -m")
-    if ignored := [word for word in overrides if word.lstrip("+").startswith("hydra.sweeper.")]:
-        raise ConfigError(f"{ignored[0]}: a single run sweeps over nothing; add -m, or leave it out")
+        config = hydra.compose_config(name, overrides, run_mode=wanted)
+    is_single, chosen = wanted != RunMode.MULTIRUN, config.hydra.runtime.choices.get("study")
+    common: dict[str, Any] = {
+        "configs": Composer(config, hydra.config_loader, parsed.overrides, is_whole=is_single),
+        "is_single": is_single,
+        "launcher": _launcher(hydra, config, is_single=is_single),
+        "name": config.name,
+        "config_dir": parsed.config_dir,
+        "typed": (*_typed(parsed), *parsed.typed),
+    }
+    if is_single:
+        ignored = [word for word in parsed.overrides if word.lstrip("+").startswith("hydra.sweeper.")]
+        if chosen or ignored:
+            why = "a single run sweeps over nothing; add -m, or leave it out"
+            a_study = f"study={chosen}: a study is a sweep, so add -m"
+            raise ConfigError(a_study if chosen else f"{ignored[0]}: {why}")
+        return Sweep(**common)
+    # That of a config comes first, so that the command line has the last word.
+    of_config = (as_written(f"{key}={of}") for key, of in _plain(config.hydra.sweeper.params or {}).items())
+    arguments = (*of_config, *_plain(config.hydra.overrides.task), *of_choices)
+    study = _plain(config.get("study")) or None
+    if chosen and not (isinstance(study, Mapping) and "kind" in study):
+        raise ConfigError(
+            f"study={chosen}: its file declares no study; write '# @package _global_' as its first line, and"
+            " a block study: with a kind"
+        )
+    digest = ""
+    if study:
+        assert isinstance(hydra.config_loader, Loader)
+        declaring = hydra.config_loader.repository.load_config(f"study/{chosen}" if chosen else name)
+        assert declaring, "it was composed"
+        digest = hashlib.sha256(Path(declaring.path).read_bytes()).hexdigest()
+    return Sweep(**common, arguments=arguments, study=study, chosen=chosen, digest=digest)
 
 
 def _overrides(parsed: argparse.Namespace) -> list[str]:
@@ -238,42 +249,6 @@ def _overrides(parsed: argparse.Namespace) -> list[str]:
         return parsed.overrides
     overrides = ["++" + o if o.startswith("study.") else o for o in parsed.overrides]
     return ["hydra.mode=MULTIRUN", *overrides]
-
-
-def _of_swept_choices(overrides: Sequence[Override]) -> list[str]:
-    """The overrides of keys that a swept choice brings, as fusion.per=channel with fusion=gated,weighted_sum.
-    Hydra would apply them to the default choice."""
-    swept = {override.key_or_group for override in overrides if override.is_sweep_override()}
-    values = [override for override in overrides if "." in override.key_or_group]
-    return [str(one.input_line) for one in values if one.key_or_group.partition(".")[0] in swept]
-
-
-def _swept(config: DictConfig) -> tuple[str, ...]:
-    """What a sweep is over: first that of a config, so that the command line has the last word."""
-    of_config = _plain(config.hydra.sweeper.params or {})
-    return (
-        *(as_written(f"{key}={values}") for key, values in of_config.items()),
-        *_plain(config.hydra.overrides.task),
-    )
-
-
-def _study(config: DictConfig) -> Mapping[str, Any] | None:
-    """The block that declares the study. Raises ConfigError if the chosen file has none."""
-    study, chosen = _plain(config.get("study")), config.hydra.runtime.choices.get("study")
-    if chosen and not (isinstance(study, Mapping) and "kind" in study):
-        raise ConfigError(
-            f"study={chosen}: its file declares no study; write '# @package _global_' as its first line, and"
-            " a block study: with a kind"
-        )
-    return study or None
-
-
-def _digest(hydra: Hydra, name: str) -> str:
-    """The SHA-256 of the file of this config."""
-    assert isinstance(hydra.config_loader, Loader)
-    found = hydra.config_loader.repository.load_config(name)
-    assert found, "it was composed"
-    return hashlib.sha256(Path(found.path).read_bytes()).hexdigest()
 
 
 def _launcher(hydra: Hydra, config: DictConfig, *, is_single: bool) -> Pool | HydraLauncher:
@@ -288,9 +263,8 @@ def _launcher(hydra: Hydra, config: DictConfig, *, is_single: bool) -> Pool | Hy
         chosen = config.hydra.runtime.choices["hydra/launcher"]
         raise ConfigError(only_of_the_pool(f"{KEY}.members", f"hydra/launcher={chosen}"))
     context = HydraContext(hydra.config_loader, Callbacks())
-    return HydraLauncher(
-        Plugins.instance().instantiate_launcher(context, to_run_config, config), config, context
-    )
+    launcher = Plugins.instance().instantiate_launcher(context, to_run_config, config)
+    return HydraLauncher(launcher, config, context)
 
 
 def _plain(node: Any) -> Any:

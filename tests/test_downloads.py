@@ -15,8 +15,8 @@ from ablate.compose.configs import configs_dir
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
+from ablate.data.corpora.download import RemoteFile
 from ablate.data.corpus import Corpus, open_corpus
-from ablate.data.downloads import RemoteFile
 from ablate.data.text import CorpusError
 from tests.helpers import DOWNLOAD, Server, forget, remote
 

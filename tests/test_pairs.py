@@ -32,7 +32,7 @@ def opened(*overrides: str):
 def texts(corpus, split: str, count: int = 200) -> list[tuple[str, str]]:
     """The first pairs of a split, as texts."""
     pairs = corpus.splits[split].pairs
-    some = pairs.to_train(5, range(count)) if split == "train" else pairs.held_out[:count]
+    some = pairs.at(5, range(count)) if split == "train" else pairs.held_out[:count]
     return [tuple(corpus.tokenizer.decode(side) for side in pair) for pair in some]
 
 
@@ -72,7 +72,7 @@ def test_batches_drawn_together_hold_each_pair_once_and_little_padding():
     assert isinstance(split, Paired)
     batches = [split.batch(context=80, batch=32, seed=0, step=step) for step in range(1, BATCHES + 1)]
     rows = [tuple(target[target != IGNORE_INDEX].tolist()) for batch in batches for target in batch.targets]
-    drawn, end = split.pairs.to_train(0, range(BATCHES * 32)), split.separator
+    drawn, end = split.pairs.at(0, range(BATCHES * 32)), split.separator
     assert sorted(rows) == sorted((*pair.target.tolist(), end) for pair in drawn)
     sources = [batch.source for batch in batches if batch.source is not None]
     assert len(sources) == BATCHES
@@ -88,7 +88,7 @@ def test_an_epoch_of_files_has_each_pair_once(tmp_path):
     assert isinstance(split, Paired)
     count = split.pairs.count
     assert count is not None
-    epochs = [split.pairs.to_train(3, range(start, start + count)) for start in (0, count)]
+    epochs = [split.pairs.at(3, range(start, start + count)) for start in (0, count)]
     said = [[tuple(pair.source.tolist()) for pair in epoch] for epoch in epochs]
     assert sorted(said[0]) == sorted(said[1]) and said[0] != said[1] and len({*said[0]}) == count
 

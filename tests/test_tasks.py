@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from ablate.data.corpora.mqar import MQAR
 from ablate.data.corpora.reverse import Reverse
 from ablate.data.corpora.sort import Sort
 from ablate.data.corpora.votes import Votes
-from ablate.data.examples import BLOCK, KEPT, Blocks, Examples, Kept, rows_of
+from ablate.data.examples import BLOCK, KEPT, Drawn, Examples, rows_of
 from ablate.data.splits import Batch
 from ablate.execution.run import prepare
 from ablate.model.models import build_model
@@ -46,12 +47,13 @@ SOME: list[Task] = [
 ]
 
 
-def blocks(task: Task, count: int | None, within: tuple[float, float] = (0, 1)) -> Blocks:
-    return Blocks(partial(rows_of, task), np.ndarray.tobytes, "somewhere", within, 0, count)
+def drawn(task: Task, count: int | None, within: tuple[float, float] = (0, 1)) -> Drawn:
+    task = replace(task, examples=count)
+    return Drawn(task, "somewhere", partial(rows_of, task), np.ndarray.tobytes, "train", within)
 
 
 def split(task: Task, count: int | None = 50, within: tuple[float, float] = (0, 1)) -> Examples:
-    return Examples(task, blocks(task, count, within))
+    return Examples(task, drawn(task, count, within))
 
 
 @pytest.mark.parametrize("task", SOME, ids=lambda task: type(task).__name__)
@@ -157,28 +159,34 @@ def test_an_example_is_a_function_of_the_seed_and_its_number_modulo_examples():
     assert torch.equal(across, rows[BLOCK - 2 : BLOCK + 2])
 
 
+def counting(count: int | None) -> tuple[Drawn, list[tuple[int, int]]]:
+    """Examples whose blocks are numbers, and the blocks that are drawn: seed and number."""
+    blocks, examples = list[tuple[int, int]](), drawn(made(Copy, 10, 7), count)
+    examples.block = lambda *place: blocks.append(place) or [place] * BLOCK
+    return examples, blocks
+
+
 @pytest.mark.parametrize("seeds", [1, 300])
 def test_a_block_is_drawn_once_however_many_seeds_are_read_in_turn(seeds: int):
-    drawn = list[tuple[int, int]]()
-    kept = Kept(lambda *place: drawn.append(place) or place, None)
+    examples, blocks = counting(None)
     for number in (0, 0, 1, 1):
         for seed in range(seeds):
-            assert kept.blocks(seed, [number]) == [(seed, number)]
-    assert len(drawn) == len({*drawn}) == 2 * seeds
-    assert sum(len(blocks) for _, blocks in kept._of_seed.values()) == seeds  # no earlier one is kept
+            assert examples.at(seed, [number * BLOCK + 5]) == [(seed, number)]
+    assert len(blocks) == len({*blocks}) == 2 * seeds
+    assert sum(len(of_seed) for _, of_seed in examples._kept.values()) == seeds  # no earlier one is kept
     for _ in range(2 * seeds + 4):
-        kept.blocks(-1, [0])
-    assert [*kept._of_seed] == [-1]
+        examples.at(-1, [0])
+    assert [*examples._kept] == [-1]
 
 
 def test_what_comes_again_is_kept_within_bounds():
-    drawn = list[int]()
-    kept = Kept(lambda seed, number: drawn.append(number) or number, KEPT * BLOCK)
+    examples, blocks = counting((KEPT + 1) * BLOCK)
     for _ in range(2):
-        assert [kept.blocks(0, [number, number + 1]) for number in range(KEPT - 1)]
-    assert drawn == [*range(KEPT)]
-    kept.blocks(0, [KEPT])
-    assert [*kept._of_seed[0][1]] == [KEPT]
+        for number in range(KEPT - 1):
+            assert examples.at(0, [number * BLOCK, (number + 1) * BLOCK]) == [(0, number), (0, number + 1)]
+    assert blocks == [(0, number) for number in range(KEPT)]
+    examples.at(0, [KEPT * BLOCK])
+    assert [*examples._kept[0][1]] == [KEPT]
 
 
 def test_splits_share_no_example():
@@ -243,7 +251,7 @@ def test_exact_match_is_of_rows_that_ask():
     model = model_of(made(Copy, 10, 7))
     for param in model.parameters():
         param.data.zero_()  # all logits equal: word 0 is the answer everywhere
-    given = Given(made(Copy, 10, 7), blocks(made(Copy, 10, 7), 2))
+    given = Given(made(Copy, 10, 7), drawn(made(Copy, 10, 7), 2))
     (score,) = scores(Group([model]), given, context=10)
     assert (score.targets, score.correct, score.rows, score.exact) == (2, 1, 1, 0)
     assert score.loss == pytest.approx(math.log(7)) and score.exact_match == 0
@@ -265,11 +273,14 @@ def test_each_task_is_a_corpus(name: str):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (("corpus=mqar", "corpus.pairs=17"), "corpus.length=64 has fewer; take 16 pairs at most"),
-        (("corpus=votes", "corpus.voters=5"), "corpus.voters=5: .* 17 words; take corpus.vocabulary=17"),
-        (("corpus=votes", "model.context=1"), "corpus.length=1: a vote and the question take 2 positions"),
+        (("corpus=mqar", "corpus.pairs=17"), r"corpus.length=64: .* corpus.pairs=17 .*takes 68 at least"),
+        (
+            ("corpus=votes", "corpus.voters=5"),
+            "corpus.vocabulary=14: .*corpus.voters=5 takes 17 at least; give as many",
+        ),
+        (("corpus=votes", "model.context=1"), "corpus.length=1: a row of corpus=votes .*takes 2 at least"),
         (("corpus=mqar", "corpus.filler=noise"), "corpus.filler=noise"),
-        (("corpus=copy", "corpus.vocabulary=2"), "corpus.vocabulary=2: .* nothing to choose from"),
+        (("corpus=copy", "corpus.vocabulary=2"), "corpus.vocabulary=2: .*takes 3 at least"),
         (("corpus=reverse", "model.context=7"), "corpus.length=7: .* as 6"),
         (("corpus=copy", "corpus.length=32"), "model.context=64: a row of corpus=copy has 32 positions"),
         (("corpus=copy", "corpus.tokenizer=char"), "corpus.tokenizer=char: corpus=copy takes number"),

@@ -119,7 +119,6 @@ def get(
     from ablate.compose.configs import corpora, downloads
     from ablate.config.read import read
     from ablate.data.corpora.download import Download
-    from ablate.data.downloads import fetch
 
     chosen = _config([_named(name, corpora(config_dir))], config_dir).corpus
     if chosen.recipe != Download.name:
@@ -128,7 +127,7 @@ def get(
             f" when it is needed; choices: {', '.join(downloads(config_dir))}"
         )
     for file in read(Download, chosen.options, "corpus").files:
-        put(fetch(file))
+        put(file.fetch())
 
 
 def _choice(text: str, overrides: Sequence[str], config_dir: str | None) -> list[str]:

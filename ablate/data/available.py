@@ -11,7 +11,6 @@ from ablate.data.corpora import Recipe, Task, TextRecipe, registry
 from ablate.data.corpora.copy import WordTask
 from ablate.data.corpora.download import Download
 from ablate.data.corpora.pairs import Pairs
-from ablate.data.downloads import is_here
 
 COMMON = {key.name for key in dataclasses.fields(CorpusConfig)}  # keys that every corpus has
 KINDS = {"text": TextRecipe, "task": Task, "pairs": WordTask | Pairs}  # by how a model reads it
@@ -28,7 +27,7 @@ def facts(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
     if issubclass(kind, Download):
         own = {key: keys[key] for key in keys if key not in COMMON}
         text = read(Download, own, f"corpus={name}")
-        size, here = sum(file.size for file in text.files), all(map(is_here, text.files))
+        size, here = sum(file.size for file in text.files), all(file.path.is_file() for file in text.files)
         row |= {"consists of": text.about, "licence": text.licence, "bytes": size, "here": here}
     return row
 

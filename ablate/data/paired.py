@@ -5,7 +5,7 @@ legend: B rows, S positions of the source, T of the target.
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import IGNORE_INDEX, Recipe
 from ablate.data.corpora.copy import WordTask
 from ablate.data.corpora.pairs import Pairs
-from ablate.data.examples import BLOCK, Blocks, Kept, blocks_of, fingerprint, hashed, ranges
+from ablate.data.examples import Drawn, fingerprint, hashed, ranges
 from ablate.data.splits import Batch, Split, spread, target_positions
 from ablate.data.text import CorpusError
 from ablate.data.tokenizers import Tokenizer, WithSeparator, fitted
@@ -40,17 +40,8 @@ class DrawnPairs:
     """The pairs of one split, drawn by a task. count: how many there are; None if it is endless. longest: the
     positions that a pair takes at most."""
 
-    def __init__(self, blocks: Blocks[Texts], task: WordTask) -> None:
-        self.blocks, self.tokenizer, self.count = blocks, task.tokenizer, blocks.count
-        self.longest = task.longest + 1
-        self._kept = Kept(lambda *place: encoded(task.tokenizer, blocks.block(*place)), blocks.count)
-
-    def to_train(self, seed: int, places: range) -> list[Pair]:
-        """The pairs at these places of an endless sequence, which starts at 0."""
-        chosen = [place if self.count is None else place % self.count for place in places]
-        numbers = [*dict.fromkeys(place // BLOCK for place in chosen)]
-        blocks = dict(zip(numbers, self._kept.blocks(seed, numbers), strict=True))
-        return [blocks[place // BLOCK][place % BLOCK] for place in chosen]
+    def __init__(self, drawn: Drawn[Texts], task: WordTask) -> None:
+        self.drawn, self.at, self.count, self.longest = drawn, drawn.at, drawn.count, task.longest + 1
 
     @functools.cached_property
     def held_out(self) -> Sequence[Pair]:
@@ -60,9 +51,9 @@ class DrawnPairs:
         number, before = 0, -1
         while before < len(different) < self.count:  # until a whole block brings nothing new
             before = len(different)
-            different |= dict.fromkeys(self.blocks.block(self.blocks.seed, number))
+            different |= dict.fromkeys(self.drawn.block(self.drawn.seed, number))
             number += 1
-        return encoded(self.tokenizer, [*different][: self.count])
+        return self.drawn.encode([*different][: self.count])
 
 
 class GivenPairs:
@@ -70,20 +61,16 @@ class GivenPairs:
     that epoch."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
-        self.pairs, self.count = pairs, len(pairs)
+        self.held_out, self.count = pairs, len(pairs)
         self.longest = max((max(len(source), len(target) + 1) for source, target in pairs), default=0)
         self._order = functools.lru_cache(2)(self._ordered)
 
-    def to_train(self, seed: int, places: range) -> list[Pair]:
-        turns = (divmod(place, len(self.pairs)) for place in places)
-        return [self.pairs[self._order(seed, epoch)[at]] for epoch, at in turns]
-
-    @property
-    def held_out(self) -> Sequence[Pair]:
-        return self.pairs
+    def at(self, seed: int, places: Iterable[int]) -> list[Pair]:
+        turns = (divmod(place, self.count) for place in places)
+        return [self.held_out[self._order(seed, epoch)[at]] for epoch, at in turns]
 
     def _ordered(self, seed: int, epoch: int) -> np.ndarray:
-        return generator(seed, "data", f"epoch/{epoch}").permutation(len(self.pairs))
+        return generator(seed, "data", f"epoch/{epoch}").permutation(self.count)
 
 
 def encoded(tokenizer: Tokenizer, texts: Sequence[Texts]) -> list[Pair]:
@@ -144,13 +131,13 @@ class Paired(Split):
 
     def _ordered(self, batch: int, seed: int, together: int) -> list[list[Pair]]:
         first = together * BATCHES * batch
-        pairs = sorted(self.pairs.to_train(seed, range(first, first + BATCHES * batch)), key=_length)
+        pairs = sorted(self.pairs.at(seed, range(first, first + BATCHES * batch)), key=_length)
         order = generator(seed, "data", f"batches/{together}").permutation(BATCHES)
         return [pairs[at * batch : (at + 1) * batch] for at in order]
 
     @functools.cached_property
     def _some(self) -> list[Pair]:
-        return self.pairs.to_train(0, range(1000))
+        return self.pairs.at(0, range(1000))
 
 
 def opened(recipe: Recipe, config: CorpusConfig) -> tuple[str, Tokenizer, Mapping[str, Paired]]:
@@ -160,10 +147,14 @@ def opened(recipe: Recipe, config: CorpusConfig) -> tuple[str, Tokenizer, Mappin
         splits: Mapping[str, DrawnPairs | GivenPairs] = {name: GivenPairs(of) for name, of in given.items()}
     else:
         assert isinstance(recipe, WordTask), "no other corpus has pairs"
-        blocks = blocks_of(recipe, "pairs", recipe.draw_pairs, _content, config.splits)
-        some = [of.block(of.seed, 0)[:10] for of in blocks.values() if of.count != 0]
+        encode = functools.partial(encoded, recipe.tokenizer)
+        of_splits = {
+            name: Drawn(recipe, "pairs", recipe.draw_pairs, _content, name, within, encode)
+            for name, within in ranges(config.splits).items()
+        }
+        some = [of.block(of.seed, 0)[:10] for of in of_splits.values() if of.count != 0]
         sha256, tokenizer = fingerprint(recipe, some, "pairs"), recipe.tokenizer
-        splits = {name: DrawnPairs(of, recipe) for name, of in blocks.items()}
+        splits = {name: DrawnPairs(of, recipe) for name, of in of_splits.items()}
     return sha256, tokenizer, {name: Paired(of, tokenizer.separator) for name, of in splits.items()}
 
 

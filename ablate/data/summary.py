@@ -61,7 +61,7 @@ def beginning(corpus: Corpus, split: str, seed: int) -> list[str]:
             inputs, targets, *_ = chosen.rows(seed if is_train else chosen.seed, np.arange(ROWS))
             rows = [(row, wanted[wanted >= 0]) for row, wanted in zip(inputs, targets, strict=True)]
         case Paired(pairs=pairs):
-            rows = pairs.to_train(seed, range(LINES)) if is_train else pairs.held_out[:LINES]
+            rows = pairs.at(seed, range(LINES)) if is_train else pairs.held_out[:LINES]
         case _:
             raise TypeError(chosen)
     return [line for row, answer in rows for line in (visible(decode(row)), visible(ANSWER + decode(answer)))]

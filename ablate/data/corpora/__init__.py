@@ -94,10 +94,13 @@ class Task(Recipe):
     vocabulary: Size
 
     def __post_init__(self) -> None:
-        if self.vocabulary < 2:
-            raise ConfigError(
-                f"corpus.vocabulary={self.vocabulary}: there is nothing to choose from; take 2 words at least"
-            )
+        for key, least in self.least.items():
+            if (given := self.sizes[key]) < least:
+                others = " ".join(f"corpus.{name}={size}" for name, size in self.sizes.items() if name != key)
+                raise ConfigError(
+                    f"corpus.{key}={given}: a row of corpus={self.name} with {others} takes {least} at least;"
+                    " give as many, or change these (corpus.length follows model.context)"
+                )
 
     @property
     def counts(self) -> dict[str, int | None]:
@@ -109,6 +112,11 @@ class Task(Recipe):
         """The options that say what an example is like."""
         common = ("seed", "examples", "held_out")
         return {key: value for key, value in vars(self).items() if key not in common}
+
+    @property
+    @abstractmethod
+    def least(self) -> dict[str, int]:
+        """The length and the vocabulary that a row takes at least."""
 
     @property
     def tokenizer(self) -> Tokenizer:

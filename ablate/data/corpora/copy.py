@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablate.config.rules import ConfigError
 from ablate.data.corpora import Task, no_targets, register, require_halves
 
 SEPARATOR = 0  # the word between a source and its target, which neither contains
@@ -16,23 +15,14 @@ class WordTask(Task):
     """Random words and their answer: as one row, n = T/2 words, the separator 0 and n words of answer, to
     be predicted; as a pair, 1 to T/2 − 1 words, each number of them equally often.
 
-    length: of a row, T; of a source and a target together, with a separator each, at most. Raises ConfigError
-    if the sizes leave too few words or positions.
+    length: of a row, T; of a source and a target together, with a separator each, at most.
     """
 
     has_pairs = True
 
-    def __post_init__(self) -> None:
-        if self.vocabulary < 3:
-            raise ConfigError(
-                f"corpus.vocabulary={self.vocabulary}: the word 0 is the separator, and one other leaves"
-                " nothing to choose from; take 3 words at least"
-            )
-        if self.length < 4:
-            raise ConfigError(
-                f"corpus.length={self.length}: a source, a target and their separators take 4 positions; take"
-                " 4 at least"
-            )
+    @property
+    def least(self) -> dict[str, int]:
+        return {"length": 4, "vocabulary": 3}
 
     @property
     def targets(self) -> int:

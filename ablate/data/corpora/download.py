@@ -1,13 +1,69 @@
-import functools
-import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+"""Texts by name: files that pooch downloads once and keeps in the cache, under downloads/; a user may put
+them there, too. Loads no HTTP client before one is needed.
+"""
 
-from ablate.config.rules import ConfigError
+import errno
+import functools
+import logging
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from ablate.config.rules import AtLeast, ConfigError, Spelled
 from ablate.data.corpora import SPLITS, Decoded, OfDocuments, TextRecipe, register
-from ablate.data.downloads import RemoteFile, fetch
-from ablate.data.text import Document, Text, read, readable
+from ablate.data.text import CorpusError, Document, Text, read, readable, shown
+from ablate.files import cache
+
+FOLDER = "downloads"  # in the cache
+TIMEOUT_S = 30  # without a byte from the server
+AGENT = {"User-Agent": "ablate"}  # some servers refuse the default of Python's clients
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteFile:
+    """A file to download. file: its path below downloads/. size: in bytes. addresses: tried in turn. holds:
+    for each split, the member of this zip file that is its text; null: the file is the text."""
+
+    file: Annotated[
+        str, Spelled(r"\w[\w.+-]*(/\w[\w.+-]*)*", "write a path below downloads/, as book/book.txt")
+    ]
+    sha256: Annotated[str, Spelled("[0-9a-f]{64}", "write the SHA-256 as 64 lower-case hex digits")]
+    size: Annotated[int, AtLeast(1)]
+    addresses: tuple[str, ...]
+    holds: Mapping[str, str | None]
+
+    @property
+    def path(self) -> Path:
+        """Where it lies in the cache, once it is downloaded."""
+        return cache.directory() / FOLDER / self.file
+
+    def fetch(self) -> Path:
+        """The file in the cache, downloaded unless it is there and is the right one. Raises CorpusError."""
+        import pooch
+
+        pooch.get_logger().setLevel(logging.WARNING)
+        known, reasons = f"sha256:{self.sha256}", list[str]()
+        for address in self.addresses:
+            try:
+                if not (self.path.is_file() and pooch.file_hash(str(self.path)) == self.sha256):
+                    log.warning("%s: downloading %s bytes from %s", self.file, f"{self.size:,}", address)
+                get: Any = pooch.HTTPDownloader(headers=AGENT, timeout=TIMEOUT_S)
+                return Path(pooch.retrieve(address, known, self.path.name, self.path.parent, downloader=get))
+            except (OSError, ValueError) as error:  # ValueError: another SHA-256
+                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+                    raise CorpusError(
+                        f"{shown(self.path)}: can't be written ({error}); make room for {self.size:,}"
+                        " bytes, or set ABLATE_CACHE to a directory with room"
+                    ) from None
+                reasons.append(f"{address}: {' '.join(str(error).split())[:200]}")
+        raise CorpusError(
+            f"{self.file}: can't be downloaded ({'; '.join(reasons)}); get it elsewhere and put it by hand at"
+            f" {shown(self.path)}"
+        )
 
 
 @register("download")
@@ -47,7 +103,7 @@ class Download(OfDocuments, Decoded, TextRecipe):
         return self.divided(Text(documents, [stamp, self.encoding, self.errors]))
 
     def _chunks(self, file: RemoteFile, member: str | None) -> Iterator[str]:
-        path = fetch(file)
+        path = file.fetch()
         name = f"{path}/{member}" if member else str(path)
         with readable(path, name):
             opened = zipfile.Path(path, member) if member else path

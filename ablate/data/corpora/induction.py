@@ -2,7 +2,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablate.config.rules import ConfigError
 from ablate.data.corpora import Task, distinct, no_targets, register, require_halves
 
 
@@ -17,23 +16,16 @@ class Induction(Task):
     arXiv 2209.11895.
     """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_halves(self.length)
-        if self.length < 8:
-            raise ConfigError(f"corpus.length={self.length}: too short to repeat words; take 8 at least")
-        if self.vocabulary < self.length:
-            raise ConfigError(
-                f"corpus.vocabulary={self.vocabulary}: a row has up to {self.length} different words;"
-                f" take corpus.vocabulary={self.length} at least, or a smaller corpus.length"
-            )
+    @property
+    def least(self) -> dict[str, int]:
+        return {"length": 8, "vocabulary": self.length}
 
     @property
     def targets(self) -> int:
         return self.length // 4 - 1
 
     def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        T = self.length
+        require_halves(T := self.length)
         words_NT = distinct(draws, count, self.vocabulary, T)
         back_N1 = draws.integers(T // 4, T // 2 + 1, (count, 1))
         place_T = np.arange(T)

@@ -3,7 +3,7 @@ from typing import Literal
 
 import numpy as np
 
-from ablate.config.rules import ConfigError, Count
+from ablate.config.rules import Count
 from ablate.data.corpora import Task, distinct, no_targets, register
 
 CLOSE = 0.01  # parameter of the power law of the distance between a question and the pairs
@@ -23,18 +23,9 @@ class MQAR(Task):
     pairs: Count
     filler: Literal["random", "blank"]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if 4 * self.pairs > self.length:
-            raise ConfigError(
-                f"corpus.pairs={self.pairs}: pairs and questions take {4 * self.pairs} positions, and"
-                f" corpus.length={self.length} has fewer; take {self.length // 4} pairs at most"
-            )
-        if self.pairs > (keys := self.vocabulary // 2 - 1):
-            raise ConfigError(
-                f"corpus.pairs={self.pairs}: corpus.vocabulary={self.vocabulary} holds {keys} keys; take"
-                f" corpus.vocabulary={2 * self.pairs + 2} at least, or fewer pairs"
-            )
+    @property
+    def least(self) -> dict[str, int]:
+        return {"length": 4 * self.pairs, "vocabulary": 2 * self.pairs + 2}
 
     @property
     def targets(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablate.config.rules import ConfigError, Count
+from ablate.config.rules import Count
 from ablate.data.corpora import Task, no_targets, register
 
 LAST = 4  # the most votes from which the best guess is shown
@@ -30,15 +30,9 @@ class Votes(Task):
 
     voters: Count
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.length < 2:
-            raise ConfigError(f"corpus.length={self.length}: a vote and the question take 2 positions")
-        if self.vocabulary < (words := 3 * self.voters + 2):
-            raise ConfigError(
-                f"corpus.voters={self.voters}: their votes, the question and the answers are {words} words;"
-                f" take corpus.vocabulary={words}, or fewer voters"
-            )
+    @property
+    def least(self) -> dict[str, int]:
+        return {"length": 2, "vocabulary": 3 * self.voters + 2}
 
     @property
     def targets(self) -> int:

@@ -20,11 +20,11 @@ def facts(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
     """What a list says of a corpus, by the names of its columns; those that do not apply are None. keys: of
     its YAML. Raises ConfigError."""
     row: dict[str, Any] = dict.fromkeys(("name", "kind", "consists of", "licence", "bytes", "here"))
-    row["name"] = name
-    if (kind := _kind(keys)) is None:
-        return row
-    row |= {"kind": ", ".join(kinds(keys)), "consists of": _first_sentence(kind)}
-    if issubclass(kind, Download):
+    row |= {"name": name, "kind": ", ".join(kinds(keys)) or None}
+    if kind := _kind(keys):
+        paragraph, _, _ = (inspect.getdoc(kind) or "").partition("\n\n")
+        row["consists of"] = " ".join(paragraph.split()).partition(". ")[0].removesuffix(".")
+    if kind is Download:
         own = {key: keys[key] for key in keys if key not in COMMON}
         text = read(Download, own, f"corpus={name}")
         size, here = sum(file.size for file in text.files), all(file.path.is_file() for file in text.files)
@@ -41,8 +41,3 @@ def kinds(keys: Mapping[str, Any]) -> list[str]:
 def _kind(keys: Mapping[str, Any]) -> type[Recipe] | None:
     """The class of a corpus; None if its YAML leaves to another what it is."""
     return registry.methods().get(keys.get("recipe", keys["name"]))
-
-
-def _first_sentence(kind: type) -> str:
-    paragraph, _, _ = (inspect.getdoc(kind) or "").partition("\n\n")
-    return " ".join(paragraph.split()).partition(". ")[0].removesuffix(".")

@@ -1,11 +1,8 @@
 """Opened corpora: splits of token ids, made from what ablate.data.corpora says that a corpus consists of.
-
-Each process opens a corpus once. What only pairs or tasks need is imported when one is opened.
-"""
+Each process opens a corpus once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,15 +10,16 @@ import numpy as np
 from ablate.config.read import hints, read
 from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import CorpusConfig
+from ablate.data import examples, paired, tokenized
 from ablate.data.corpora import Recipe, Task, TextRecipe, registry
+from ablate.data.examples import Examples
+from ablate.data.paired import Paired
 from ablate.data.splits import Split, Stream
 from ablate.data.text import BLOCK, CorpusError
 from ablate.data.tokenizers import Tokenizer
 from ablate.phrases import joined
 
 KEPT = 4  # corpora that a process keeps open
-# The module that opens a corpus of each kind, by a function `opened`, imported when it is needed.
-OPENERS = {TextRecipe: "tokenized", Task: "examples"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +88,13 @@ def _open(config: CorpusConfig, as_pairs: bool) -> Corpus:
             f"corpus={config.name}: it is one text, and a model with an encoder reads pairs of them; take"
             f" corpus={names}, or model=tiny"
         )
-    kinds = ["paired"] if as_pairs else [of for kind, of in OPENERS.items() if isinstance(recipe, kind)]
-    if not kinds:
-        raise CorpusError(f"corpus={config.name}: it is of pairs of texts; take model=pair, which reads both")
-    opener = import_module(f"ablate.data.{kinds[0]}")
-    return Corpus(config, as_pairs, recipe, *opener.opened(recipe, config))
+    if as_pairs:
+        return Corpus(config, as_pairs, recipe, *paired.opened(recipe, config))
+    if isinstance(recipe, Task):
+        return Corpus(config, as_pairs, recipe, *examples.opened(recipe, config))
+    if isinstance(recipe, TextRecipe):
+        return Corpus(config, as_pairs, recipe, *tokenized.opened(recipe, config))
+    raise CorpusError(f"corpus={config.name}: it is of pairs of texts; take model=pair, which reads both")
 
 
 def _recipe(config: CorpusConfig) -> Recipe:
@@ -122,28 +122,22 @@ def require_usable(corpus: Corpus, context: int) -> None:
             f"model.context={context}: what decides the next token of corpus={corpus.name} lies up to"
             f" {corpus.recipe.reach} back; take model.context={corpus.recipe.reach} at least, or shorter lags"
         )
-    if corpus.as_pairs:
-        return _require_short_pairs(corpus, context)
-    for name, split in corpus.splits.items():
-        if isinstance(split, Stream):
-            _require_text(corpus, name, split.tokens, context)
-        elif isinstance(corpus.recipe, Task) and corpus.recipe.length != context:
-            raise ConfigError(
-                f"model.context={context}: a row of corpus={corpus.name} has {corpus.recipe.length}"
-                " positions; leave corpus.length out, then it follows model.context"
-            )
-
-
-def _require_short_pairs(corpus: Corpus, context: int) -> None:
-    from ablate.data.paired import Paired
-
-    longest = max(split.pairs.longest for split in corpus.splits.values() if isinstance(split, Paired))
+    splits = corpus.splits.values()
+    longest = max((split.pairs.longest for split in splits if isinstance(split, Paired)), default=0)
     if longest > context:
         shorter = "a smaller corpus.length" if isinstance(corpus.recipe, Task) else "shorter pairs"
         raise ConfigError(
             f"model.context={context}: the longest pair of corpus={corpus.name} takes {longest:,} positions;"
             f" take model.context={longest} at least, or {shorter}"
         )
+    for name, split in corpus.splits.items():
+        if isinstance(split, Stream):
+            _require_text(corpus, name, split.tokens, context)
+        elif isinstance(split, Examples) and split.task.length != context:
+            raise ConfigError(
+                f"model.context={context}: a row of corpus={corpus.name} has {split.task.length} positions;"
+                " leave corpus.length out, then it follows model.context"
+            )
 
 
 def _require_text(corpus: Corpus, split: str, tokens: np.ndarray, context: int) -> None:

@@ -107,11 +107,13 @@ class Paired(Split):
         self.pairs, self.separator = pairs, separator
         self._together = functools.lru_cache(4)(self._ordered)
 
+    @functools.cached_property
+    def count(self) -> int | None:
+        return None if self.pairs.count is None else len(self.pairs.held_out)
+
     @property
     def size(self) -> int | None:
-        if self.pairs.count is None:
-            return None
-        return sum(len(pair.target) + 1 for pair in self.pairs.held_out)
+        return None if self.count is None else sum(len(pair.target) + 1 for pair in self.pairs.held_out)
 
     def read_per_row(self, context: int) -> float:
         return float(np.mean([len(pair.source) + len(pair.target) + 1 for pair in self._some]))

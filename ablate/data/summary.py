@@ -9,7 +9,7 @@ from ablate.data.corpora import SPLITS
 from ablate.data.corpus import Corpus
 from ablate.data.examples import Examples
 from ablate.data.paired import Paired
-from ablate.data.splits import Split, Stream
+from ablate.data.splits import Stream
 from ablate.data.text_statistics import TextStatistics
 
 LINES = 3  # of a text, and as many pairs
@@ -26,7 +26,7 @@ def figures(corpus: Corpus, split: str, statistics: TextStatistics | None) -> di
     chosen = corpus.splits[split]
     if statistics is None:
         tokens = "target tokens" if chosen.is_ragged else "tokens"
-        sizes = {"examples": _examples(chosen), tokens: chosen.size}
+        sizes = {"examples": chosen.count, tokens: chosen.size}
         return {"split": split} | {name: ENDLESS if size is None else size for name, size in sizes.items()}
     shares = {f"shared with {other}": statistics.overlap.get((split, other)) for other in SPLITS[:2]}
     overlap = {name: None if share is None else f"{100 * share:.2f} %" for name, share in shares.items()}
@@ -34,16 +34,6 @@ def figures(corpus: Corpus, split: str, statistics: TextStatistics | None) -> di
     bits = loss * (chosen.size or 0) / math.log(2) / predicted if loss and predicted else None
     sizes = {"characters": statistics.characters[split], "tokens": len(corpus.tokens(split))}
     return {"split": split, **sizes, **overlap, "counting loss": loss, "bits per byte": bits}
-
-
-def _examples(split: Split) -> int | None:
-    """How many rows of a task, or pairs, a split has; None if it is endless."""
-    match split:
-        case Examples(count=count):
-            return count
-        case Paired(pairs=pairs):
-            return None if pairs.count is None else len(pairs.held_out)
-    raise TypeError(split)
 
 
 def beginning(corpus: Corpus, split: str, seed: int) -> list[str]:

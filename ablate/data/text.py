@@ -118,7 +118,8 @@ def _no_text(name: str, offset: int, encoding: str, reason: str) -> CorpusError:
 def find(path: str) -> list[Path]:
     """The files that corpus.path names, sorted: one file, all below a directory, or the matches of a glob.
 
-    Hidden files are skipped unless named. Raises CorpusError if there are no files.
+    Hidden files are skipped unless named. Raises CorpusError if there are no files, or for a name that no
+    record of the text could hold.
     """
     target = Path(os.path.expanduser(path))  # shells do not expand ~ after =
     with readable(target):
@@ -133,7 +134,9 @@ def find(path: str) -> list[Path]:
             f"corpus.path={shown(Path(path))}: no file there, seen from {Path.cwd()}; name a file, a"
             " directory or a glob, or - for what is piped in"
         )
-    _require_names_in_utf8(files)
+    for file in files:
+        if any("\ud800" <= sign <= "\udfff" for sign in str(file)):
+            raise CorpusError(f"{shown(file)}: its name is not in UTF-8; rename it")
     return files
 
 
@@ -178,15 +181,6 @@ def readable(path: Path | zipfile.Path, name: str = "") -> Iterator[None]:
         name = name or shown(Path(os.fsdecode(getattr(error, "filename", None) or str(path))))
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(f"{name}: can't be read ({reason}); mend that, or give other text") from None
-
-
-def _require_names_in_utf8(files: Iterable[Path]) -> None:
-    """Raises CorpusError for a name that no record of the text could hold."""
-    for file in files:
-        try:
-            str(file).encode()
-        except UnicodeEncodeError:
-            raise CorpusError(f"{shown(file)}: its name is not in UTF-8; rename it") from None
 
 
 def shown(path: Path) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import SPLITS, TextRecipe
 from ablate.data.division import Divided, divide
@@ -47,12 +46,7 @@ def _entry(text: Text, config: CorpusConfig) -> tuple[str, tuple[Path, dict]]:
     memo = "" if text.stamp is None else f"fingerprint-{digest(about)}"
     if (memoized := cache.find(memo) if memo else None) and (entry := cache.find(_key(memoized[1], config))):
         return memoized[1], entry
-    try:
-        divided = divide(text, config.splits)
-    except CorpusError:
-        raise
-    except ConfigError as error:
-        raise CorpusError(f"corpus.encoding={config.options.get('encoding')}: {error}") from None
+    divided = divide(text, config.splits)
     if not divided.alphabet:
         raise CorpusError(f"corpus={config.name}: {config.called} is empty; give text to train on")
     if memo:
@@ -69,7 +63,7 @@ def _key(fingerprint: str, config: CorpusConfig) -> str:
 
 
 def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, Any]:
-    """Write tokenizer.json and the ids of each split that is not empty into `directory`.
+    """Write tokenizer.json and the ids of each split into `directory`.
 
     Returns {"documents", "splits": {split: {"tokens", "predicted_bytes"}}}. Raises CorpusError if the text
     changed since it was divided.

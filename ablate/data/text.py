@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ablate.config.rules import ConfigError, Rule
+from ablate.config.rules import ConfigError
 
 BLOCK = 1 << 20  # bytes read at a time, which decode to at most as many characters
 # What damaged archives raise; RuntimeError one that is encrypted or packed in a way that Python lacks.
@@ -24,18 +24,16 @@ class CorpusError(ConfigError):
     """A text that can't be read or used. The message is one line: the value, the reason, the way out."""
 
 
-class Encoding(Rule):
-    """The name of an encoding of text that Python knows."""
-
-    def check(self, value: Any, path: str) -> None:
-        try:
-            text = io.TextIOWrapper(io.BytesIO(b"a"), value, "replace")  # refuses codecs such as hex, too
-            text.read()  # refuses idna, which supports no error handlers
-        except (LookupError, ValueError):
-            raise CorpusError(
-                f"{path}={value}: no encoding of text; use utf-8 or another of"
-                " https://docs.python.org/3/library/codecs.html#standard-encodings"
-            ) from None
+def require_encoding(name: str, key: str) -> None:
+    """Raises CorpusError unless a key names an encoding of text that Python knows."""
+    try:
+        text = io.TextIOWrapper(io.BytesIO(b"a"), name, "replace")  # refuses codecs such as hex, too
+        text.read()  # refuses idna, which supports no error handlers
+    except (LookupError, ValueError):
+        raise CorpusError(
+            f"{key}={name}: no encoding of text; use utf-8 or another of"
+            " https://docs.python.org/3/library/codecs.html#standard-encodings"
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from ablate.config.registry import Registry
-from ablate.config.rules import ConfigError, Count, Size
-from ablate.data.text import Encoding, Text
+from ablate.config.rules import ConfigError, Count, Rule, Size
+from ablate.data.text import Text, require_encoding
 from ablate.data.tokenizers import Numbers, Tokenizer
 
 SPLITS = ("train", "validation", "test")
@@ -59,7 +59,7 @@ class TextRecipe(Recipe):
 class Decoded:
     """The options of a corpus that is read from files. encoding: its name in Python."""
 
-    encoding: Annotated[str, Encoding()]
+    encoding: Annotated[str, Rule(check=require_encoding)]
     errors: Literal["strict", "replace", "ignore"]
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import re
-import subprocess
 import sys
 import time
 import tracemalloc
@@ -457,27 +456,6 @@ def test_leftovers_of_dead_writers_are_removed(root: Path):
     os.utime(alive / "train.bin")  # is being written to, if for long
     cache.publish("key", lambda part: None)
     assert not dead.exists() and alive.exists()
-
-
-WRITE_SLOWLY = """
-import sys, ablate.data.tokenized as tokenized
-from ablate.config.schema import CorpusConfig
-from ablate.data.corpus import open_corpus
-tokenized.fitted = lambda *_: (print("writing", flush=True), sys.stdin.read())
-options = dict(path=sys.argv[1], split="auto", unique="none", encoding="utf-8", errors="strict")
-common = dict(tokenizer="char", bpe_vocab=300, splits=(0.8, 0.1, 0.1))
-open_corpus(CorpusConfig(name="file", options=options, **common))
-"""
-
-
-@pytest.mark.slow
-def test_a_writer_that_is_killed(book: Path, root: Path):
-    command = [sys.executable, "-c", WRITE_SLOWLY, str(book)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout and process.stdout.readline() == b"writing\n"
-        process.kill()
-    assert len(list(root.glob("part-*"))) == 1 and not entries(root)
-    assert "".join(words(opened(book))) == DIGITS
 
 
 @pytest.mark.parametrize("unique", ["none", "paragraph"])

@@ -1,13 +1,10 @@
-"""The parts of a backbone: positions, norms, MLPs. Together they are a Llama, and an error in one is seen."""
+"""The parts of a backbone: positions, norms, MLPs. That they are a Llama together, test_export_hf.py has."""
 
 from unittest import mock
 
 import pytest
 import torch
-import torch.nn.functional as F
 
-from ablate.config.rules import ConfigError
-from ablate.export.hf import LLAMA_NAMES, renamed
 from ablate.model.attend import CAUSAL
 from ablate.model.attention import Attention
 from ablate.model.costs import flops_per_token, total_params
@@ -30,57 +27,6 @@ def shaken(*overrides: str) -> Model:
             param.mul_(10 if name.endswith(("query.weight", "key.weight")) else 1)
             param.add_(0.05 * torch.randn_like(param))
     return model
-
-
-# --- as a whole -------------------------------------------------------------------------------------------
-
-
-def apart_from_llama(model: Model) -> tuple[float, float]:
-    """By how much logits and gradients differ at most from those of transformers' Llama."""
-    transformers = pytest.importorskip("transformers", reason="needs transformers")
-    attention = model.sites()[0].attention.spec
-    config = transformers.LlamaConfig(
-        vocab_size=59,
-        hidden_size=attention.d_model,
-        intermediate_size=model.blocks[0].get_parameter("mlp.up.weight").shape[0],
-        num_hidden_layers=len(model.blocks),
-        num_attention_heads=attention.heads,
-        num_key_value_heads=attention.key_heads,
-        head_dim=attention.key_width,
-        rms_norm_eps=1e-6,
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
-        tie_word_embeddings=True,
-    )
-    theirs = transformers.LlamaForCausalLM(config)
-    missing = theirs.load_state_dict(renamed(dict(model.named_parameters()), LLAMA_NAMES), strict=False)
-    assert missing.missing_keys == ["lm_head.weight"] and not missing.unexpected_keys  # tied
-    tokens = torch.randint(0, 59, (3, 33))
-    logits = theirs(tokens[:, :-1]).logits
-    assert logits.std() > 0.1
-    F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
-    model.loss(tokens[:, :-1], tokens[:, 1:]).backward()
-    ours = renamed({name: p.grad for name, p in model.named_parameters() if p.grad is not None}, LLAMA_NAMES)
-    grads = {name: p.grad for name, p in theirs.named_parameters() if p.grad is not None}
-    assert ours.keys() == grads.keys()
-    return (
-        (model(tokens[:, :-1]) - logits).abs().max().item(),
-        max((ours[name] - grad).abs().max().item() for name, grad in grads.items()),
-    )
-
-
-SHAPES = [
-    (),
-    ("heads=6", "key_heads=2", "value_heads=2"),
-    ("heads=2", "key_heads=1", "value_heads=1", "key_width=32", "value_width=32", "model.layers=3"),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of another package's import
-@pytest.mark.parametrize("overrides", SHAPES)
-def test_a_modern_model_is_a_llama(overrides):
-    logits, gradients = apart_from_llama(shaken(*overrides))
-    assert logits < 1e-5 and gradients < 1e-5
 
 
 # --- positions ----------------------------------------------------------------------------------------------
@@ -218,21 +164,6 @@ def test_a_base_without_a_turn_changes_nothing():
     one, other = (make_config(*keys) for keys in ((), ("model.rope_base=500",)))
     both = [resolved(config, resolve_spec(config, 59)) for config in (one, other)]
     assert both[0] == both[1]
-
-
-REFUSED = {
-    ("model.position=rope", "key_width=5"): "a head has 5 (key_width=5); use key_width=6",
-    ("model=pair", "corpus=copy", "model.position=rope"): "model=pair reads two texts",
-    ("model.rope_base=1",): "model.rope_base=1",
-    ("model.mlp=swiglu", "model.mlp_hidden=0"): "model.mlp_hidden=0 leaves the MLPs out",
-}
-
-
-@pytest.mark.parametrize("overrides", REFUSED)
-def test_parts_that_do_not_fit_are_refused(overrides):
-    with pytest.raises(ConfigError) as refusal:
-        resolve_spec(make_config(*overrides), 59)
-    assert REFUSED[overrides] in str(refusal.value) and "\n" not in str(refusal.value)
 
 
 def test_a_model_in_bfloat16_is_near_the_one_in_float32():

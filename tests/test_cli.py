@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,12 +18,9 @@ from ablate.cli.train import next_step
 from ablate.compose.refusals import OPTIONS, explain
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
-from ablate.execution.events import ignore
-from ablate.execution.execute import execute
-from ablate.execution.run import prepare
 from ablate.store.columns import COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
 from ablate.store.store import Store
-from tests.helpers import HANGING_S, LONG, ROOT, SIMULATED, but, call_cli, fork_cli, make_config
+from tests.helpers import HANGING_S, LONG, ROOT, SIMULATED, but, call_cli, fork_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.batch=2", "train.eval_every=3")
 
@@ -286,24 +282,6 @@ def test_a_sweep_ends_with_a_table_and_a_csv_and_its_runs_are_not_run_again(swep
 
 
 @pytest.mark.slow
-def test_compare_reads_studies_and_csv_files_alike(swept):
-    cwd, _ = swept
-    (study,) = [p.parent for p in cwd.glob("runs/studies/*/results.csv") if len(pd.read_csv(p)) == 8]
-    answers = [
-        call_cli("compare", target, "--format", "json", cwd=cwd).stdout
-        for target in (study.name, str(study.relative_to(cwd)), str(study / "results.csv"))
-    ]
-    assert len(set(answers)) == 1
-    summary = json.loads(answers[0])["rows"]
-    means = pd.read_csv(study / "results.csv").groupby(["fusion", "out_proj"])["val_loss"].mean()
-    for variant in summary:
-        expected = means.loc[(variant["fusion"], variant["out_proj"])]
-        assert (variant["n"], variant["mean"]) == (2, pytest.approx(expected, rel=1e-12))
-    wrong = call_cli("compare", "sweeep", cwd=cwd)
-    assert wrong.returncode == 2 and "no such study" in one_line(wrong.stderr)
-
-
-@pytest.mark.slow
 def test_runs_and_sample(swept):
     cwd, _ = swept
     listed = json.loads(call_cli("runs", "--format", "json", cwd=cwd).stdout)["rows"]
@@ -371,18 +349,6 @@ def test_a_diverged_run_keeps_its_row(tmp_path):
     assert row["status"] == "diverged" and "not finite at step" in row["error"] and pd.isna(row["val_loss"])
     assert all(pd.isna(row[column]) for column in THIRD_COLUMNS)
     assert row["wall_s"] > 0
-
-
-def test_a_failed_run_keeps_its_row_and_its_reason(tmp_path, monkeypatch):
-    def training(*_: Any, **__: Any) -> None:
-        raise RuntimeError("no luck\nat all")
-
-    monkeypatch.setattr("ablate.execution.networks.training", training)
-    run = prepare(make_config(*QUICK, "train.save=none"))
-    execute(run, ignore, tmp_path)
-    row = Store(tmp_path).run(run.name).read()
-    assert row and (row["status"], row["error"]) == ("failed", "RuntimeError: no luck")
-    assert "Traceback" in (tmp_path / "store" / run.name / "log.txt").read_text()
 
 
 @pytest.mark.slow

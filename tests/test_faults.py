@@ -59,16 +59,6 @@ def test_a_run_directory_edited_by_hand(file, made):
     pd.testing.assert_frame_equal(results(made)[same], before[same])
 
 
-def test_results_that_were_deleted_or_cut_off_come_back(made):
-    tables = [made / "runs" / "results.csv", *(made / "runs" / "studies").glob("*/results.csv")]
-    before = [path.read_bytes() for path in tables]
-    tables[0].unlink()
-    tables[1].write_text("run_id,stu")
-    again = call_cli("run", "-m", *QUICK[:4], "seed=0,1", cwd=made)
-    assert again.returncode == 0 and "2 runs had finished before" in again.stderr
-    assert [path.read_bytes() for path in tables] == before
-
-
 def test_other_threads_go_on_from_no_checkpoint_and_delete_none(tmp_path, start):
     long = (*QUICK[:2], "train.batch=2", "train.steps=1000000", "train.checkpoint_every=10")
     process = start("run", *long, cwd=tmp_path, OMP_NUM_THREADS="2")

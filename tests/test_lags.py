@@ -1,9 +1,7 @@
 """corpus=lags: the letters depend on what they are said to depend on."""
 
 import numpy as np
-import pytest
 
-from ablate.config.rules import ConfigError
 from ablate.data.corpora import lags
 from ablate.data.corpus import open_corpus, require_usable
 from ablate.execution.run import prepare
@@ -39,18 +37,3 @@ def test_the_corpus_is_a_text_like_others():
     assert [len(corpus.tokens(split)) for split in corpus.splits] == [4000, 500, 500]
     require_usable(corpus, 3)
     prepare(make_config("corpus=lags", "corpus.characters=2000", "corpus.lags=[64]"))  # as long as the window
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (("corpus.lags=[]",), r"corpus\.lags=\[\]: how many letters back"),
-        (("corpus.lags=[2,2]",), r"corpus\.lags=\[2,2\].*each once"),
-        (("corpus.lags=[65]",), r"model\.context=64: .* up to 65 back"),
-        (("corpus.symbols=1",), r"corpus\.symbols=1: there are from 2 to 52"),
-        (("corpus.lags=[1,2,3,4,5,6,7]",), r"2,097,152 cases, more than 1,000,000"),
-    ],
-)
-def test_what_makes_no_such_text(overrides, message):
-    with pytest.raises(ConfigError, match=message):
-        prepare(make_config("corpus=lags", "corpus.characters=2000", *overrides))

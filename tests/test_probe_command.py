@@ -201,10 +201,3 @@ def test_without_probes_it_has_none(tmp_path: Path, study: Path):
     (other / "studies/synthetic/probes.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ConfigError, match=r"probes\.csv: no file of ablate probe; move it away"):
         figures(page)
-
-
-@pytest.mark.slow
-def test_its_charts_are_files_too(tmp_path: Path, study: Path):
-    ablate.report(study, charts=tmp_path / "figures")
-    stems = {path.stem for path in (tmp_path / "figures").iterdir()}
-    assert {"heads-kept", "heads-previous", "heads-needed"} <= stems

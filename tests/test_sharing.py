@@ -411,7 +411,7 @@ def _steps(path: Path) -> list[int]:
 
 
 def broken(*_: Any) -> None:
-    raise RuntimeError("broken")
+    raise RuntimeError("broken\nin a line of its own")
 
 
 def test_a_run_that_fails_is_tried_once_by_commands_that_begin_together(tmp_path, monkeypatch):
@@ -419,6 +419,7 @@ def test_a_run_that_fails_is_tried_once_by_commands_that_begin_together(tmp_path
     monkeypatch.setattr("ablate.execution.execute._compute", broken)
     assert execute(run, heard.append, tmp_path)["error"] == "RuntimeError: broken"
     failure = Store(tmp_path).run(run.name).stamp()
+    assert "Traceback" in (Store(tmp_path).run(run.name).directory / "log.txt").read_text()
     assert execute(run, heard.append, tmp_path)["status"] == "failed"  # it began before that
     after = replace(run, replaces=failure)
     assert execute(after, heard.append, tmp_path)["status"] == "failed"  # it began after that

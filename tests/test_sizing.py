@@ -219,6 +219,10 @@ def test_what_was_resolved_resolves_to_the_same(overrides):
             )
             for K, to in ((2, 4), (6, 8), (10, 12))
         ),
+        (("model.position=rope", "key_width=5"), ("a head has 5 (key_width=5); use key_width=6",)),
+        (("model=pair", "corpus=copy", "model.position=rope"), ("model=pair reads two texts",)),
+        (("model.rope_base=1",), ("model.rope_base=1",)),
+        (("model.mlp=swiglu", "model.mlp_hidden=0"), ("model.mlp_hidden=0 leaves the MLPs out",)),
         (("scores=uniform", "key_width=8"), ("key_width=8: scores=uniform has no queries and keys",)),
         (("scores=uniform", "scale=none"), ("scores=uniform has no queries and keys; use scale=inside",)),
     ],

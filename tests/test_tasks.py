@@ -34,6 +34,7 @@ def made(kind: Callable[..., Task], length: int, vocabulary: int, **options) -> 
     return kind(seed=0, examples=None, held_out=10, length=length, vocabulary=vocabulary, **options)
 
 
+LAGS = ("corpus=lags", "corpus.characters=2000")
 TASKS = [name for name, kind in registry.methods().items() if issubclass(kind, Task)]
 DRAWS = np.random.default_rng(0)
 SOME: list[Task] = [
@@ -284,11 +285,24 @@ def test_each_task_is_a_corpus(name: str):
         (("corpus=reverse", "model.context=7"), "corpus.length=7: .* as 6"),
         (("corpus=copy", "corpus.length=32"), "model.context=64: a row of corpus=copy has 32 positions"),
         (("corpus=copy", "corpus.tokenizer=char"), "corpus.tokenizer=char: corpus=copy takes number"),
+        ((*LAGS, "corpus.lags=[]"), r"corpus\.lags=\[\]: how many letters back"),
+        ((*LAGS, "corpus.lags=[2,2]"), r"corpus\.lags=\[2,2\].*each once"),
+        ((*LAGS, "corpus.lags=[65]"), r"model\.context=64: .* up to 65 back"),
+        ((*LAGS, "corpus.symbols=1"), r"corpus\.symbols=1: there are from 2 to 52"),
+        ((*LAGS, "corpus.lags=[1,2,3,4,5,6,7]"), r"2,097,152 cases, more than 1,000,000"),
+        (("model=pair", "corpus=docs"), "corpus=docs: .*one text.* model=tiny"),
+        (("corpus=pairs", "corpus.path=pairs.tsv"), "corpus=pairs: .*pairs of texts.* model=pair"),
+        (("at=cross",), "at=cross: .*model=tiny.* model=pair"),
+        (
+            ("model=pair", "corpus=reverse", "model.context=40", "corpus.length=90"),
+            "=40: .* 45.*corpus.length",
+        ),
     ],
 )
 def test_what_does_not_go_together(overrides, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message) as refused:
         prepare(make_config(*overrides))
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.slow

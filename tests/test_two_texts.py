@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-from ablate.config.rules import ConfigError
 from ablate.data.paired import PADDING, Pair, batch_of
 from ablate.data.splits import IGNORE_INDEX
 from ablate.execution.formulas import before_training
@@ -223,22 +222,3 @@ def test_a_row_says_where():
     assert row.items() >= {**wanted, "architecture": "encoder-decoder", "encoder_layers": 2}.items()
     plain = before_training(prepare(make_config()))
     assert (plain["at"], plain["architecture"], plain["encoder_layers"]) == ("all", "decoder", None)
-
-
-# --- what can't be ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (("model=pair", "corpus=docs"), ("corpus=docs", "one text", "model=tiny")),
-        (("corpus=pairs", "corpus.path=pairs.tsv"), ("corpus=pairs", "pairs of texts", "model=pair")),
-        (("at=cross",), ("at=cross", "model=tiny", "model=pair")),
-        ((*PAIR, "model.context=40", "corpus.length=90"), ("model.context=40", "45", "corpus.length")),
-    ],
-)
-def test_what_does_not_go_together_is_refused(overrides, words):
-    with pytest.raises(ConfigError) as refused:
-        prepare(make_config(*overrides))
-    assert all(word in str(refused.value) for word in words), refused.value
-    assert "\n" not in str(refused.value)

@@ -148,13 +148,19 @@ def test_a_gated_mlp_costs_what_another_does(d, hidden):
 
 
 @pytest.mark.parametrize("match", ["params", "flops"])
-def test_a_match_keeps_the_backbone(match):
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("model.position=rope", "model.norm=rms", "model.mlp=swiglu", "heads=4", "model.d_model=64"),
+        ("model=pair", "corpus=reverse", "at=cross"),
+    ],
+)
+def test_a_match_keeps_the_backbone(given, match):
     """To the same model with standard attention."""
-    given = ("model.position=rope", "model.norm=rms", "model.mlp=swiglu", "heads=4", "model.d_model=64")
     spec, plain = make_spec(*given, "fusion=sum", f"match={match}"), make_spec(*given)
     cost = total_params if match == "params" else flops_per_token
     assert cost(spec) == pytest.approx(cost(plain), rel=0.01)
-    assert spec.mlp_hidden > plain.mlp_hidden and spec.mlp == "swiglu" and spec.position == "rope"
+    assert spec.mlp_hidden > plain.mlp_hidden and (spec.mlp, spec.position) == (plain.mlp, plain.position)
 
 
 # --- the keys -----------------------------------------------------------------------------------------------

@@ -47,13 +47,8 @@ def test_every_command_prints_one_object(tmp_path):
     (planned, *_) = printed("plan", "s", cwd=tmp_path)["rows"]
     with_as_many = f"name=s 'seed=range(0,{planned['seeds']})'`"
     assert with_as_many in call_cli("plan", "s", cwd=tmp_path).stderr
-    assert [row["question"][:2] for row in printed("questions", cwd=tmp_path)["rows"]] == [
-        "Q0",
-        "Q1",
-        "Q2",
-        "Q3",
-        "Q4",
-    ]
+    questions = printed("questions", cwd=tmp_path)["rows"]
+    assert [row["question"][:2] for row in questions] == [f"Q{number}" for number in range(5)]
     assert printed("questions", "3", cwd=tmp_path)["rows"][0]["evidence"].startswith("**Proved.**")
     shown = printed("corpus", "show", "grammar", "corpus.characters=5000", cwd=tmp_path)
     assert shown["about"]["corpus"] == "grammar" and len(shown["rows"]) == 3

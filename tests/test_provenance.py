@@ -100,14 +100,6 @@ def test_a_result_of_another_program_is_stale(program, columns):
     assert program.stale() == {"mean"}
 
 
-def test_a_plugin_that_changed_makes_its_results_stale(program):
-    for fusion in METHODS:
-        program.train(fusion, 0)
-    program.plugin.write_text("N = 11\n")
-    begin_anew()
-    assert program.stale() == {"sum"}
-
-
 # --- what a run records ---------------------------------------------------------------------------
 
 

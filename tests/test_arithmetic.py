@@ -9,17 +9,12 @@ from torch import Tensor
 
 from ablate.compute import arithmetic, device
 from ablate.compute.arithmetic import EMULATED, NATIVE, PLAIN, TABLE, Arithmetic, in_float32, onednn
-from ablate.data.splits import Batch, Stream
+from ablate.data.splits import Batch
 from ablate.execution.networks import build, build_group
 from ablate.execution.run import prepare
 from ablate.model.attend import CAUSAL, EVERYTHING, FORMULATIONS, fused
-from ablate.model.models import build_model
 from ablate.model.scores.windows import Near
-from ablate.training.events import Step
-from ablate.training.group import Group
-from ablate.training.train import Member, Training
-from tests.helpers import QUICK, make_config, make_spec
-from tests.test_train import TOKENS
+from tests.helpers import QUICK, make_config
 
 PRODUCTS = {"linear": F.linear, "onednn": onednn}
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 0.03}  # of formulations, relative to the largest entry
@@ -52,23 +47,6 @@ def with_gradients(function: Callable[..., Tensor], inputs: Sequence[Tensor], gr
 def test_onednn_is_linear_in_value_and_gradients(shape, bias):
     product = onednn if bias else lambda x, weight: onednn(x, weight, None)
     assert agrees(product, F.linear, [shape, (11, 5), *bias, (*shape[:-1], 11)], torch.float32, 1e-5)
-
-
-@pytest.mark.slow
-def test_training_by_either_product_gives_the_same_losses_to_four_digits():
-    overrides = ("model=nano", "train=nanogpt", "train.steps=20", "train.eval_every=20")
-    config, spec = make_config(*overrides), make_spec(*overrides, vocab=11)
-    losses = {}
-    for name, product in PRODUCTS.items():
-        model = build_model(spec, config.resolved_seeds())
-        calls = []
-        model.use(product=lambda x, w, b, p=product, calls=calls: calls.append(1) or p(x, w, b))
-        splits = {"train_split": Stream(TOKENS), "validation_split": Stream(TOKENS[:100])}
-        members = [Member(config.train, data_seed=0)]
-        training = Training(Group([model], config.train.precision), members, **splits, context=spec.context)
-        losses[name] = [event.loss_M.item() for event in training.events() if isinstance(event, Step)]
-        assert len(calls) > 20 * 25  # six products a block, and the logits
-    assert losses["onednn"] == pytest.approx(losses["linear"], rel=5e-5)
 
 
 def test_bfloat16_is_multiplied_in_float32_and_rounded_once():

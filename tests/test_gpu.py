@@ -18,6 +18,7 @@ from tests.helpers import CONCAT, QUICK, call_cli, make_config
 
 pytestmark = pytest.mark.gpu
 ON_GPU = torch.cuda.is_available()
+NEEDS_ONE = pytest.mark.skipif(not ON_GPU, reason="on a CPU test_train.py and test_plugins.py have it")
 SHORT = ("corpus=grammar", "corpus.characters=20000", "train.steps=20", "train.batch=4", "train.eval_every=5")
 NO_MEMORY = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 8 GiB"
 
@@ -54,7 +55,7 @@ def test_losses_are_those_of_a_cpu(device, more):
     assert len(here) == 5 and here == pytest.approx(there, abs=1e-3)
 
 
-@pytest.mark.slow
+@NEEDS_ONE
 @pytest.mark.parametrize("more", [(), ("model.dropout=0.2",), ("train.precision=bfloat16",)])
 def test_a_run_that_resumes_ends_with_the_same_bytes(device, more):
     _, whole, states = trained(device, *more, "train.checkpoint_every=8")
@@ -62,14 +63,14 @@ def test_a_run_that_resumes_ends_with_the_same_bytes(device, more):
     assert states[0].step == 8 and all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
-@pytest.mark.slow
+@NEEDS_ONE
 def test_bfloat16_follows_float32(device):
     half, _, _ = trained(device, "train.precision=bfloat16")
     whole, _, _ = trained(device)
     assert half != whole and half == pytest.approx(whole, abs=0.05)
 
 
-@pytest.mark.slow
+@NEEDS_ONE
 def test_a_method_of_ones_own_is_trained(device, tmp_path):
     (tmp_path / "mine.py").write_text(CONCAT.format(name="mine", line="pass"), encoding="utf-8")
     run = ("run", "--plugin", "mine.py", "fusion=mine", *QUICK, f"device={device}")

@@ -57,17 +57,6 @@ def test_evaluation_without_a_shorter_window():
     assert not list(Stream(TOKENS[:0]).windows(context=5, windows=3))
 
 
-def test_tokens_on_disk_are_read_as_they_are(tmp_path):
-    TOKENS.astype("<u4").tofile(tmp_path / "tokens")
-    mapped = np.memmap(tmp_path / "tokens", "<u4", mode="r")
-    for ours, theirs in zip(
-        Stream(mapped).batch(context=5, batch=7, seed=0, step=3)[:2],
-        TEXT.batch(context=5, batch=7, seed=0, step=3)[:2],
-        strict=True,
-    ):
-        assert torch.equal(ours, theirs)
-
-
 @pytest.mark.parametrize(("most", "count"), [(1, 1), (5, 1), (14, 2), (350, 70), (998, 199)])
 def test_some_windows_are_spread_over_the_split_and_the_same_each_time(most, count):
     tokens = np.arange(1000)  # 199 windows of 5

@@ -71,12 +71,6 @@ def test_evaluates_before_every_so_often_and_at_the_end():
     assert at_4.train_loss == losses(trained)[3]  # of its own batch
 
 
-def test_looking_more_often_changes_nothing_that_is_learned():
-    often, rarely = events("train.eval_every=1"), events("train.eval_every=9")
-    assert losses(often) == losses(rarely)
-    assert evaluations(often)[-1].validation == evaluations(rarely)[-1].validation
-
-
 def test_same_seed_same_bits_other_batches_other_losses():
     assert losses(events()) == losses(events())
     assert losses(events(seed=1)) != losses(events())
@@ -86,14 +80,6 @@ def test_dropout_has_its_own_draws_each_step_and_none_at_evaluation():
     one, again = events("model.dropout=0.3"), events("model.dropout=0.3", "train.eval_every=1")
     assert losses(one) == losses(again) != losses(events())
     assert evaluations(one)[-1].validation == evaluations(again)[-1].validation
-
-
-@pytest.mark.slow
-def test_learns_a_text_that_repeats():
-    model, tokens = untrained(), np.tile(np.arange(11, dtype=np.uint16), 50)
-    for _ in started(model, "train.steps=300", tokens=tokens).events():
-        pass
-    assert evaluated(model, Stream(tokens[:50]), 7).loss < 0.1
 
 
 def test_evaluation_by_hand():

@@ -22,7 +22,7 @@ from ablate.race.verdict import doubts
 from tests.helpers import Command, call_cli
 
 # A loss that scatters by its seed, and from one key to another, reckoned by the shell alone.
-RUN = "n=$(({seed} + %s)); echo loss: $(({seed} * 7 %% 5 + %s)).$((n * n * 7919 %% 8999 + 1000))"
+RUN = "n=$(({seed}+%s)); echo loss: $(({seed} * 7 %% 5 + %s)).$((n * n * 7919 %% 8999 + 1000))"
 HOW_MANY = "give two to eight that differ, or one with --null"
 LOWER = ("--metric", "loss", "--lower-is-better")
 

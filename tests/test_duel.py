@@ -147,7 +147,7 @@ def test_a_method_that_fails_its_check_has_no_duel(command):
 @pytest.mark.slow
 def test_a_duel_is_fought_and_goes_on_where_it_was(command):
     Path("book.txt").write_text("a rose is a rose is a rose\n" * 400)
-    settings = ["heads=2", *SMALL[2:], "corpus=file", "corpus.path=book.txt"]
+    settings = ["heads=2", "model.d_model=16", *SMALL[2:], "corpus=file", "corpus.path=book.txt"]
     typed = "ablate duel sum concat heads=2 --text book.txt --seeds 6"
     between = duel("sum", "concat", *settings, command=typed)
     outcome = run(between.sweep(6))

@@ -266,7 +266,7 @@ def test_a_dry_run_says_where_bfloat16_is_slower(planned):
     ],
 )
 def test_a_dry_run_says_what_will_keep_an_answer_away(planned, overrides, lines):
-    remarks = planned(*overrides.split(), "train.precision=float32", "corpus=docs").remarks
+    remarks = planned(*overrides.split(), "train.precision=float32").remarks
     assert len(remarks) == len(lines)
     assert all(re.search(line, remark) for line, remark in zip(lines, remarks, strict=True))
 

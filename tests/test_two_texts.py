@@ -211,5 +211,5 @@ def test_a_row_says_where():
     row = before_training(prepare(make_config(*PAIR, "at=cross", "fusion=sum", "heads=2")))
     wanted = {"at": "cross", "fusion": "sum", "heads": 2, "key_width": 32}
     assert row.items() >= {**wanted, "architecture": "encoder-decoder", "encoder_layers": 2}.items()
-    plain = before_training(prepare(make_config()))
+    plain = before_training(prepare(make_config("corpus=grammar", "corpus.characters=5000")))
     assert (plain["at"], plain["architecture"], plain["encoder_layers"]) == ("all", "decoder", None)

@@ -1,6 +1,7 @@
 """Small helpers for the text of messages and tables."""
 
 import json
+import math
 import re
 import shlex
 import traceback
@@ -52,11 +53,19 @@ def counted_between(low: int, high: int, noun: str) -> str:
 
 def duration(seconds: float) -> str:
     """8 s, 4 min, 2.5 h, 3 days."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"
+    unit_s, digits, unit = _unit(seconds)
+    return f"{seconds / unit_s:.{digits}f} {unit}"
+
+
+def _unit(seconds: float) -> tuple[int, int, str]:
+    """The seconds of the unit in which this time is told, its digits behind the point, and its name."""
+    units = (
+        (90, 1, 0, "s"),
+        (90 * 60, 60, 0, "min"),
+        (48 * 3600, 3600, 1, "h"),
+        (math.inf, 86400, 0, "days"),
+    )
+    return next(unit for end, *unit in units if seconds < end)
 
 
 NEAR = 1.25  # times too long or too short, as an estimated time may be (benchmarks/estimates.py)
@@ -64,9 +73,9 @@ NEAR = 1.25  # times too long or too short, as an estimated time may be (benchma
 
 def about(seconds: float) -> str:
     """about 2 to 3 min, of a time that is estimated."""
-    low, high = (duration(max(1, of)) for of in (seconds / NEAR, seconds * NEAR))
-    same = low.split()[1] == high.split()[1]
-    return f"about {high}" if low == high else f"about {low.split()[0] if same else low} to {high}"
+    unit_s, digits, unit = _unit(seconds * NEAR)
+    ends = (f"{max(1, of) / unit_s:.{digits}f}" for of in (seconds / NEAR, seconds * NEAR))
+    return f"about {' to '.join(dict.fromkeys(ends))} {unit}"
 
 
 def first_few(items: Sequence[object], most: int = 3) -> str:

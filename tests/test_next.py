@@ -52,7 +52,10 @@ def test_one_rate_for_all_is_the_first_reason():
         "All variants share one learning rate, 0.01, which was tuned for none: `ablate run study=tuned"
         " corpus=docs train=default heads=2 out_proj=true fusion=concat,sum train.steps=1000 name=s-tuned`."
     )
-    assert "seeds would decide this: ask again: `ablate run -m fusion=concat,sum" in second
+    assert (
+        "seeds would decide this, if it is as large as it looks: ask again with fresh ones: `ablate run -m"
+        in second
+    )
     (named,) = asked(rows, arms={"a": {"fusion": "sum"}, "b": {}}, **PRIMARY)[:1]
     assert named == "All variants share one learning rate, 0.01, which was tuned for none."
     assert "one learning rate" not in " ".join(asked(rows.assign(lr=[0.01] * 8 + [0.02] * 8)))
@@ -73,15 +76,11 @@ def test_the_tuned_study_trains_the_same_runs_but_for_their_rates(command):
 @pytest.mark.slow
 def test_more_seeds_of_a_plain_grid_with_their_time():
     rows = concat_and_sum(3, 0.5)
-    assert asked(rows) == [
-        "About 3 more seeds would decide this: `ablate run -m fusion=concat,sum train.steps=1000 name=s"
-        " 'seed=range(0,6)'`, about 2 min here."  # 6 runs of 30 s, two at a time
-    ]
-    lacking = rows.drop(index=[1, 5])  # a seed of each, which is trained as well
-    assert "about 2 min here" in asked(lacking)[0]
-    (more,) = asked(concat_and_sum(8, 0.0005), margin=1e-9)
-    assert more.startswith("About ") and "more than one trains" in more and "`" not in more
-    assert next_steps(rows, make_record(), compared(rows))[0].command == ""
+    (line,) = asked(rows)  # with the time of 6 runs of 30 s, two at a time
+    assert line == (
+        "About 3 more seeds would decide this, if it is as large as it looks: `ablate run -m"
+        " fusion=concat,sum train.steps=1000 name=s 'seed=range(0,6)'`, about 2 min here."
+    )
 
 
 @pytest.mark.slow
@@ -89,7 +88,7 @@ def test_the_number_of_seeds_of_a_study_stays_and_fresh_ones_are_another():
     fixed = asked(concat_and_sum(8, 0.03), **PRIMARY)
     assert len(fixed) == 1 and " 'seed=range(8," in fixed[0] and "name=s-again`" in fixed[0]
     duel = asked(concat_and_sum(8, 0.03), typed=[], command="ablate duel sum concat --seeds 8", **PRIMARY)
-    assert re.search(r"About (\d+) seeds would decide this: .*`ablate duel sum concat --seeds \1`", duel[0])
+    assert re.search(r"About (\d+) seeds would decide this, .*`ablate duel sum concat --seeds \1`", duel[0])
 
 
 @pytest.mark.slow
@@ -118,7 +117,7 @@ def test_models_worse_than_counting_are_trained_for_longer_first():
         "These models are worse than counting: train for longer before more seeds: `ablate run -m"
         " fusion=concat,sum train.steps=4000 name=s-longer`."
     )
-    assert "seeds would decide this: ask again" in more
+    assert "seeds would decide this, if it is as large as it looks: ask again" in more
     for others in ({**behind, "epochs": 2.0}, {"ngram_val_loss": 5.0, "ngram_order": 4}):
         assert "longer" not in " ".join(asked(concat_and_sum(8, 0.03, **others)))
 

@@ -182,15 +182,13 @@ def find_source(target: str, *, runs: bool = False) -> Source:
             f" {table}"
         )
     if len(path.parts) > 1 or path.suffix in TABLES:  # no name of a study
+        way_out = f"; name a study in {Store().root}, or give the path of one"
         if path.is_dir():
-            which = "no study in this directory"
-        else:
-            beside = [one.name for one in path.parent.glob("*")]
-            near = [
-                f"; did you mean {path.with_name(one)}?" for one in get_close_matches(path.name, beside, 1)
-            ]
-            which = "".join(["no such file or directory here", *near])
-        raise ConfigError(f"{path}: {which}; name a study in {Store().root}, or give the path of one")
+            raise ConfigError(f"{path}: no study in this directory{way_out}")
+        beside = [one.name for one in path.parent.glob("*")]
+        if near := get_close_matches(path.name, beside, 1):
+            way_out = f"; did you mean {path.with_name(near[0])}?"
+        raise ConfigError(f"{path}: no such file or directory here{way_out}")
     return _study(target)
 
 

@@ -39,7 +39,9 @@ def with_results(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
         wide = [name for name in numeric if not REPLICATE.fullmatch(name) and not STEPS.fullmatch(name)]
         pandas = f'frame.melt("seed", var_name="method", value_name="{metric}") makes a row of each'
         melts = (
-            f"; if each column is a variant: {option('--by', *wide)}, or {pandas}" if len(wide) > 1 else ""
+            f"; if each column is a variant: {option('--by', *wide)}, or {pandas}"
+            if len(wide) > 1 and is_foreign(kept)
+            else ""
         )
         raise ConfigError(f"--metric {metric}: no column of results{did_you_mean(metric, numeric)}{melts}")
     cells = kept[metric].dropna()

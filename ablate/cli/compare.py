@@ -54,7 +54,9 @@ def compare(
     margin: MarginOption = None,
     within: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="Is a difference the same at each two levels of this key?"),
+        typer.Option(
+            metavar="KEY", help="Whether a difference is the same at all levels of this key, two by two."
+        ),
     ] = None,
     why: Annotated[
         bool,
@@ -85,7 +87,7 @@ def compare(
 ) -> None:
     """Compare variants with their baselines over paired seeds.
 
-    Prints what is wrong with the rows, the answer, a row per variant (n, mean, difference with its interval,
+    Prints doubts, the answer, a row per variant (n, mean, difference with its interval,
     and a verdict: better, worse, equivalent or undecided), and the next command (docs/statistics.md). A
     table of another program needs columns as method,seed,loss, and --lower-is-better (docs/elsewhere.md).
     """

@@ -39,7 +39,7 @@ def questions(
     if number is not None:
         _, _, words = reading.partition("\n\n")  # after the title
         limits = table.rpartition("\n\n")[2]
-        put("\n\n".join(map(str.strip, (chosen[0], PICTURE.sub("", words), limits))))
+        put(PICTURE.sub("", "\n\n".join(map(str.strip, (chosen[0], words, limits)))))
         return
     for section in chosen:
         heading, answer, *_ = section.split("\n\n")

@@ -69,7 +69,7 @@ def run(
         typer.Option(
             "--rehearse",
             help="Simulate all runs, with no model trained (ablate keys train.simulated), in a store of their"
-            " own: what would the study do, and show? Followed by a number, repeat it so often.",
+            " own: what would the study do, and show? Followed by a number: so many times.",
         ),
     ] = False,
     track: Annotated[
@@ -351,6 +351,10 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     if estimate.difference is not None:
         shows = f"{estimate.seeds} seeds show a difference of {estimate.difference:.3f} nats (80 % power)"
         put(f"{shows}, if they scatter as after 2,000 steps of study=fusion (docs/noise.csv)")
+    elif estimate.seeds >= FEWEST:
+        put(
+            "What difference these seeds show is not known beforehand; ablate plan says it once some have run"
+        )
 
 
 def _phases(estimate: "Estimate") -> "pd.DataFrame":

@@ -79,7 +79,7 @@ class _Parser(argparse.ArgumentParser):
             raise ConfigError(line)
         word = option[1] if option else ""
         for key in (one.name for one in _keys()):
-            if word.lstrip("-") in (key, key.rpartition(".")[2]):
+            if word.lstrip("-").rstrip("s") in (key.rstrip("s"), key.rpartition(".")[2].rstrip("s")):
                 raise ConfigError(f"{word}: a key has no dashes; write {key}=VALUE")
         if near := difflib.get_close_matches(word, [*OPTIONS, *self._option_string_actions], cutoff=0.75):
             raise ConfigError(f"{word}: no such option; did you mean {near[0]}?")

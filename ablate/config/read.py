@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import re
 import sys
 import types
 from collections.abc import Iterable, Mapping
@@ -122,7 +123,12 @@ def _converted(hint: Any, value: Any, path: str) -> Any:
     plain = _plain(hint, value)
     if type(plain) is not hint:
         whole = hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15
-        raise ConfigError(f"{shown}: expected {_expected(hint)}{f'; write {int(value)}' if whole else ''}")
+        ends = re.fullmatch(r"(\d+)(?:\.\.|-|:)(\d+)", str(value)) if hint is int else None
+        several = (
+            f"; several are written '{path}=range({ends[1]},{int(ends[2]) + 1})', with -m" if ends else ""
+        )
+        way_out = f"; write {int(value)}" if whole else several
+        raise ConfigError(f"{shown}: expected {_expected(hint)}{way_out}")
     return plain
 
 

@@ -30,12 +30,16 @@ class UnknownKey(ConfigError):
     """A key that is none; a newer version may know it."""
 
 
+MANY = 20  # choices, of which a message names only the one that is meant
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """The rest of a message about an unknown word: a suggestion, if one is close, and the choices."""
+    """The rest of a message about an unknown word: a suggestion, if one is close, and the choices, unless
+    they are many."""
     names = sorted(choices)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else ";"
-    return f"{hint} choices: {', '.join(names)}"
+    return hint if near and len(names) > MANY else f"{hint} choices: {', '.join(names)}"
 
 
 def line_on(name: str) -> str:

@@ -123,8 +123,7 @@ def _readable(comparison: Comparison, rows: pd.DataFrame, tuned: str) -> pd.Data
 def _with_why(row: Mapping[Any, Any]) -> str:
     if not (row["verdict"] and row["why"]):
         return row["verdict"] or row["why"]
-    more = "" if pd.isna(row["more_seeds"]) else f"; about {counted(int(row['more_seeds']), 'more seed')}"
-    return f"{row['verdict']}: {row['why']}{more}"
+    return f"{row['verdict']}: {row['why']}"
 
 
 def step_ratio(row: Mapping[Any, Any]) -> str:

@@ -20,6 +20,7 @@ from ablate.store.record import StudyRecord
 
 MOST = 3
 MOST_SEEDS = 1_000  # that anybody would add
+AS_SEEN = "if it is as large as it looks"
 LONGER = 4  # times the steps of a longer training
 
 
@@ -96,11 +97,14 @@ def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison) 
         why = "Its last look left this undecided: ask again, with fresh seeds"
         yield Next(why, with_fresh_seeds(record, len(record.looks.seeds)))
     elif needed > MOST_SEEDS:
-        yield Next(f"About {needed:,} more {unit}s would decide this, more than one trains")
+        yield Next(f"About {needed:,} more {unit}s would decide this, {AS_SEEN}: more than one trains")
     elif needed and (record.metric or most >= FEWEST) and (record.typed or record.command):
-        yield Next(f"About {seeds:,} seeds would decide this: ask again", with_fresh_seeds(record, seeds))
+        yield Next(
+            f"About {seeds:,} seeds would decide this, {AS_SEEN}: ask again with fresh ones",
+            with_fresh_seeds(record, seeds),
+        )
     elif needed:
-        why = f"About {counted(needed, f'more {unit}')} would decide this"
+        why = f"About {counted(needed, f'more {unit}')} would decide this, {AS_SEEN}"
         yield _more_seeds(seeds, why, rows, record, len(comparison.variants))
 
 

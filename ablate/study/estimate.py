@@ -30,6 +30,7 @@ from ablate.study.study import Study, one_of_each
 from ablate.training.evaluate import scores
 
 POWER = 0.8  # at which a difference shows
+SETTLED = 1000  # steps; after 200, differences scatter ten times as far as in docs/noise.csv (docs/tour.md)
 TIMED_S = 1.0  # how long to make steps
 WINDOWS = 64  # the most windows to evaluate
 MOST_WORK = {"cpu": 1e10, "cuda": 1e13}  # FLOPs of a step: about a second of a core, or less of a GPU
@@ -94,7 +95,7 @@ def estimate(
         threads=threads,
         seconds=before_s + (seconds * math.ceil(len(todo) / workers) / len(todo) if todo else 0.0),
         seeds=(seeds := len(study.design.levels.get("seed", record.seeds))),
-        difference=_difference(study, record, seeds),
+        difference=_difference(study, record, seeds, min(run.config.train.steps for run in runs)),
         phases=study.design.costs(left_out),
         later={phase: _mean_s(some, threads, members, at_once) / at_once for phase, some in of_later.items()},
     )
@@ -114,12 +115,12 @@ def _mean_s(runs: Sequence[Run], threads: int, members: int | None, at_once: int
     return total([(run, 1) for run in runs], threads, members, at_once) / len(runs)
 
 
-def _difference(study: Study, record: StudyRecord, seeds: int) -> float | None:
+def _difference(study: Study, record: StudyRecord, seeds: int, steps: int) -> float | None:
     """The least difference that the study shows with so many seeds; None of a metric whose scatter is not
-    known, and of too few seeds for a verdict."""
+    known, of trainings so short that seeds lie far apart, and of too few seeds for a verdict."""
     arms = len(study.design.compared)
     sd = USUAL_SD.get(record.metric or "val_loss")
-    if sd is None or seeds < FEWEST or arms < 2:
+    if sd is None or seeds < FEWEST or arms < 2 or steps < SETTLED:
         return None
     looks, contrasts = study.design.looks, study.contrasts or arms - 1
     share = float(spending(looks.at)[-1]) if looks else 1.0  # of the level, at the last look

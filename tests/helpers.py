@@ -38,7 +38,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig
 
 from ablate.analysis.compare import Comparison, compare
-from ablate.analysis.contrasts import declared_pairs, equal_variants, tuned_columns
+from ablate.analysis.contrasts import declared_pairs, equal_variants
 from ablate.analysis.projection import project
 from ablate.analysis.question import Question, ask, direction
 from ablate.cli.app import main
@@ -144,8 +144,7 @@ def with_contrasts(record: StudyRecord, rows: pd.DataFrame, **asked: Any) -> Stu
         return record
     metric = asked.get("metric") or record.metric or "val_loss"
     variants = project(reported(rows)[0], metric, Question(mixed=True))
-    free = tuned_columns(variants)
-    pairs = [pair for one in record.primary for pair in declared_pairs(variants, one, free=free)]
+    pairs = [pair for one in record.primary for pair in declared_pairs(variants, one)]
     runs = [[run_id for run_id in ids if run_id] for ids in variants.run_ids.tolist()]
     contrasts = [
         PlannedContrast(

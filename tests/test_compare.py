@@ -242,10 +242,9 @@ def test_the_other_baselines_change_one_key_or_several():
     rows = table(*(row for heads in (1, 8) for row in hand_worked(heads=heads, key_width=64 // heads)))
     result = compared(rows, baseline="heads=1").table
     pairs = result[result["baseline"].notna()]
-    assert [(row.variant, row.baseline) for row in pairs.itertuples()] == [
-        (f"fusion={fusion} heads=8 out_proj=true", f"fusion={fusion} heads=1 out_proj=true")
-        for fusion in ("concat", "mean", "sum")
-    ]
+    name = "fusion={} heads={} out_proj=true".format
+    expected = [(name(fusion, 8), name(fusion, 1)) for fusion in ("concat", "mean", "sum")]
+    assert [(row.variant, row.baseline) for row in pairs.itertuples()] == expected
     several = compared(rows, baseline="fusion=concat, heads=1").table
     assert set(several["baseline"].dropna()) == {"fusion=concat heads=1 out_proj=true"}
     assert several["baseline"].notna().sum() == 5

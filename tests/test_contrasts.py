@@ -3,11 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
-from ablate.reporting.answers import answer
+from ablate.reporting import answers
 from ablate.reporting.cells import full_table
 from ablate.store.record import PlannedContrast, Side, StudyRecord, as_plain, read_record
 from ablate.study.growth import grown
@@ -157,7 +158,7 @@ def test_a_study_of_several_texts_compares_within_each():
     apart = {one.variant.levels["corpus"]: one for one in found.tested}
     assert apart.keys() == {"stdlib", "grammar"} and apart["stdlib"].diff > 0 > apart["grammar"].diff
     assert all(one.variant.differing(one.baseline) == ["fusion"] for one in found.tested)
-    assert "corpus=grammar" in " ".join(answer(found, []).findings)
+    assert "corpus=grammar" in " ".join(answers.answer(found, []).findings)
 
 
 # --- a difference at two levels, and what is found by itself ------------------------------------------
@@ -175,11 +176,16 @@ BOTH = [{"fusion": fusion, "layers": layers} for fusion in ("concat", "sum") for
 
 def test_a_difference_is_compared_between_each_two_levels():
     (one,) = compared(losses(*BOTH), within="model.layers").findings
-    assert [side.label(["fusion", "layers"]) for side in one.both] == [
-        "sum - concat layers=10",
-        "sum - concat layers=2",
-    ]
+    names = [side.label(["fusion", "layers"]) for side in one.both]
+    assert names == ["sum - concat layers=10", "sum - concat layers=2"]
     assert one.pairs == 6 and one.diff == pytest.approx((0.9 - 0.1) - (0.4 - 0.0))
+
+
+def test_a_contrast_beside_contrasts_of_contrasts_is_in_one_answer_with_them():
+    rows = losses(*({"fusion": f, "layers": n} for f in ("concat", "sum", "mean") for n in (2, 10)))
+    rows["val_loss"] += np.random.default_rng(0).normal(0, 0.01, len(rows))
+    apart, alone = compared(rows, within="model.layers").tested, compared(rows).tested[:1]
+    assert len(apart) == 2 and "; worst: " in answers._short([*apart, *alone], {})
 
 
 @pytest.mark.parametrize(
@@ -237,9 +243,8 @@ def test_a_study_names_contrasts_of_contrasts():
     arms = {name: ARMS[name] for name in ("concat", "sum", "gated")}
     keys = {"factors": {"model.layers": [1, 2]}}
     plan = study({"arms": "sum - concat", "within": "model.layers"}, arms=arms, **keys).design.plan
-    assert plan and [one.name for one in plan.contrasts] == [
-        "(sum - concat at model.layers=2) - (sum - concat at model.layers=1)"
-    ]
+    name = "(sum - concat at model.layers=2) - (sum - concat at model.layers=1)"
+    assert plan and [one.name for one in plan.contrasts] == [name]
     plan = study(
         {**vary, "within": "model.layers"}, arms={}, factors={"fusion": ["concat", "sum"], **keys["factors"]}
     ).design.plan

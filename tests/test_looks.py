@@ -28,9 +28,9 @@ from ablate.store.store import Store, StoreError
 from ablate.study import run as running
 from ablate.study.config import Design, Overrides, seed_of
 from ablate.study.growth import grown
-from ablate.study.kinds import read_declared
 from ablate.study.plan import ArmContrast, Plan
 from ablate.study.run import Outcome
+from ablate.study.study import read_declared
 from ablate.study.tuned import Tuned
 from tests.helpers import SIMULATED, Command, call_cli, compared, make_record, present
 from tests.test_compare import note, of_cells

@@ -97,7 +97,7 @@ def test_each_size_has_heads_of_16_and_equally_many_tokens_a_parameter():
 def test_each_arm_has_a_rate_of_its_own_at_each_size():
     study = sizes("study.looks=[]", "seed=100,101")
     assert isinstance(study.design, TunedDesign)
-    chosen = study.design.choices(finished(study))
+    chosen = study.design.choices(study.design.found(finished(study)))
     for arm, choice in chosen.items():
         assert float(choice.value or 0) == pytest.approx(RATES[sets(arm)["model"]], rel=0.1)
     assert len(chosen) == 9
@@ -131,12 +131,9 @@ def test_differences_are_of_each_size_and_never_pooled_over_sizes():
     differences = of_sum[["diff", "low", "high"]].astype(float).loc[["r2", "r4", "r6"]].to_numpy().tolist()
     for (middle, low, high), effect in zip(differences, EFFECTS.values(), strict=True):
         assert middle == pytest.approx(effect, abs=0.005) and low < effect < high
-    bases = {
-        (row["model"], comparison.variants[row["baseline"]].levels["model"])
-        for row in primary.to_dict("records")
-    }
-    assert bases == {(size, size) for size in ("r2", "r4", "r6")} and len(primary) == 6 and len(every) == 12
-    names = [*short_table(comparison, "lr")["variant"]]
+    bases = [comparison.variants[name].levels["model"] for name in primary["baseline"]]
+    assert bases == primary["model"].tolist() and len(primary) == 6 and len(every) == 12
+    names = [*short_table(comparison)["variant"]]
     for at, size in zip((0, 3, 6), reversed(SIZES), strict=True):  # each size below a better one
         of_size = {f"{arm} model={size}" for arm in ("concat", "sum", "one_head")}
         assert {*names[at : at + 3]} == of_size
@@ -148,9 +145,8 @@ def test_differences_are_of_each_size_and_never_pooled_over_sizes():
 @pytest.mark.slow
 def test_a_method_of_ones_own_is_compared_at_every_size():
     plan = sizes("study.arms.mine={fusion: mean}", "study.primary=[mine - concat]").design.plan
-    assert plan and [contrast.name for contrast in plan.contrasts] == [
-        f"mine - concat at model={size}" for size in SIZES
-    ]
+    expected = [f"mine - concat at model={size}" for size in SIZES]
+    assert plan and [contrast.name for contrast in plan.contrasts] == expected
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,8 @@ from ablate.store.store import Store, StoreError
 from ablate.study import beforehand, estimate
 from ablate.study.config import Design, combinations
 from ablate.study.estimate import total
-from ablate.study.kinds import read_declared
 from ablate.study.run import Outcome, run
-from ablate.study.study import Study, one_of_each, values_of
+from ablate.study.study import Study, one_of_each, read_declared, values_of
 from tests.helpers import QUICK, ROOT, SIMULATED, but, call_cli, hydra_at, make_config, write_study
 
 FILES = sorted((configs_dir() / "study").glob("*.yaml"))

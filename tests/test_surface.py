@@ -28,7 +28,7 @@ from ablate.compose.keys import sections
 from ablate.config.read import dotted
 from ablate.config.schema import RunConfig
 from ablate.store.columns import COLUMNS, CONFIG_COLUMNS
-from ablate.study.kinds import KINDS
+from ablate.study.study import KINDS
 from tests.helpers import ROOT
 from tests.test_public import surface
 

@@ -25,7 +25,7 @@ from ablate.study import run as running
 from ablate.study import tuned, tuning
 from ablate.study.config import Overrides
 from ablate.study.growth import grown
-from ablate.study.kinds import read_declared
+from ablate.study.study import read_declared
 from ablate.study.tuning import minimum
 from tests.helpers import QUICK, call_cli, compared, make_config, make_record
 from tests.test_compare import ROW

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ablate.analysis import notes
@@ -15,14 +14,12 @@ from ablate.analysis.contrasts import (
     Weighed,
     pair_up,
     planned,
-    tuned_columns,
     unplanned,
     usual_baseline,
     why_nothing,
 )
 from ablate.analysis.finding import Finding
 from ablate.analysis.findings import findings_of, that_count
-from ablate.analysis.foreseen import foreseen
 from ablate.analysis.projection import project
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of, settled
 from ablate.analysis.variant import Variant, varying
@@ -103,31 +100,24 @@ class Comparison:
     def table_of(self, family: str) -> pd.DataFrame:
         """The rows of one family."""
         findings = self.family(family)
-        compared = {side.name for one in self.findings for side in (one.variant, one.baseline)}
-        bases = dict.fromkeys(one.baseline.name for one in findings)
-        alone = [name for name in self.variants if name not in compared]
-        rows = [(name, _row(None, BASELINE)) for name in bases]
-        rows += [(name, _row(None, NO_BASELINE)) for name in alone if family == self.families[-1]]
-        rows += [(one.variant.name, _row(one)) for one in findings]
-        summary = self.summary.set_index("variant", drop=False).loc[[name for name, _ in rows]]
-        columns = ["baseline", *NUMBERS]
-        table = summary.reset_index(drop=True).join(pd.DataFrame([row for _, row in rows], columns=columns))
-        table = table.assign(family=family, metric=self.metric, margin=self.margin)
-        table = table.astype(dict.fromkeys(WHOLE, "Int64"))
-        table["baseline"] = table["baseline"].astype(object).where(table["baseline"].notna(), None)
+        compared = {side.name for one in self.findings for side in one.both}
+        alone = [name for name in self.variants if name not in compared and family == self.families[-1]]
+        without = {name: BASELINE for one in findings for name in (one.baseline.name,)}
+        without |= dict.fromkeys(alone, NO_BASELINE)
+        nothing = {"baseline": None, "verdict": "", "differs": "", "same_class": False}
+        nothing |= dict.fromkeys(WHOLE)
+        rows = [nothing | {"variant": name, "why": why} for name, why in without.items()]
+        for one in findings:
+            cells = {name: getattr(one, "sd" if name == "sd_diff" else name) for name in NUMBERS}
+            rows.append({**cells, "variant": one.variant.name, "baseline": one.baseline.name})
         order = {name: at for at, name in enumerate(self.summary["variant"])}
-        table = table.iloc[np.argsort([order[name] for name, _ in rows], kind="stable")]
-        columns = [*summary.columns, "family", "baseline", *NUMBERS, "metric", "margin"]
-        return table[columns].reset_index(drop=True)
-
-
-def _row(one: Finding | None, why: str = "") -> dict[str, Any]:
-    """The cells of a finding, or of a row without one."""
-    if one is None:
-        numbers = dict.fromkeys(NUMBERS, np.nan) | dict.fromkeys(WHOLE)
-        return numbers | {"baseline": None, "verdict": "", "why": why, "differs": "", "same_class": False}
-    of = {name: getattr(one, "sd" if name == "sd_diff" else name) for name in NUMBERS}
-    return of | {"baseline": one.baseline.name}
+        rows.sort(key=lambda row: order[row["variant"]])
+        numbers = pd.DataFrame(rows, columns=["variant", "baseline", *NUMBERS])
+        table = self.summary.set_index("variant").loc[numbers["variant"]].reset_index()
+        table = table.join(numbers.drop(columns="variant").astype(dict.fromkeys(WHOLE, "Int64")))
+        table = table.assign(family=family, metric=self.metric, margin=self.margin)
+        table["baseline"] = table["baseline"].astype(object).where(table["baseline"].notna(), None)
+        return table[[*self.summary.columns, "family", "baseline", *NUMBERS, "metric", "margin"]]
 
 
 def compare(
@@ -139,10 +129,12 @@ def compare(
     chosen = select(every, question.where)
     question, chosen, taken = settled(question, chosen, records)
     metric = question.metric or ""
-    margin = margin_of(records, question.margin, metric)
-    arms = {run_id: name for record in records for run_id, name in record.arm_of.items()}
-    variants = project(chosen, metric, question, better=direction(metric, question.higher_is_better))
-    variants = replace(variants, arms=arms)
+    variants = replace(
+        project(chosen, metric, question, better=direction(metric, question.higher_is_better)),
+        margin=margin_of(records, question.margin, metric),
+        arms={run_id: name for record in records for run_id, name in record.arm_of.items()},
+        waiting=_waiting(every, records),
+    )
     if clash := [name for name in variants.shown if name in (*NUMBERS, "n", "mean", "sd", "baseline")]:
         raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
     several = {*variants.table["fusion"]} > {STANDARD_FUSION}
@@ -153,8 +145,11 @@ def compare(
     if question.within:
         contrasts = crossed(variants, contrasts, column_of(question.within, variants.columns, "--within"))
     contrasts.sort(key=lambda one: one.record is None)  # those of studies first
-    waiting, before = _waiting(every, records), _unplanned_before(every, question, baseline, variants)
-    findings = findings_of(variants, contrasts, records, margin, before, waiting)
+    before = 0
+    if question.where and baseline and not variants.is_foreign:  # choosing rows makes no family smaller
+        with contextlib.suppress(ConfigError):
+            before = len(pair_up(settings_of(every), baseline))
+    findings = findings_of(variants, contrasts, records, before)
     counted_ones = that_count(variants, contrasts, findings, records)
     nothing = "" if contrasts else why_nothing(variants, baseline)
     each, summary = dict(zip(variants.names, variants.each, strict=True)), counted_ones.best_first()
@@ -163,29 +158,10 @@ def compare(
         each |= {side.name: side for one in crossed_ones for side in one.both}
         apart = rows_of_differences(crossed_ones, summary)
         summary = apart if question.within else pd.concat([summary, apart], ignore_index=True)
-    comparison = Comparison(
-        rows=chosen,
-        variants=each,
-        summary=summary,
-        findings=findings,
-        metric=metric,
-        higher_is_better=variants.higher_is_better,
-        margin=margin,
-        runs=dict(zip(variants.names, variants.table["run_id"], strict=True)),
-        nothing=nothing,
-        notes=[],
-        waits=bool(waiting),
-        items=variants.items,
-        scope=variants.scope,
-    )
     sides = [[at for _, at in one.sides] for one in contrasts]
+    compared, seeds = sorted({at for of in sides for at in of}), int(counted_ones.ran.sum(1).max())
     lines = [
-        *foreseen(
-            counted_ones,
-            sorted({at for of in sides for at in of}),
-            int(counted_ones.ran.sum(1).max()),
-            records,
-        ),
+        *notes.foreseen(counted_ones, compared, seeds, records),
         *notes.weak_models(counted_ones, sorted({one.baseline for one in contrasts})),
         *notes.chosen_rows(question.where, chosen, metric),
         *taken,
@@ -198,7 +174,21 @@ def compare(
         *notes.of_rows(chosen, metric, variants.shown),
         *([] if any(record.looks for record in records) else notes.missing_units(variants)),
     ]
-    return replace(comparison, notes=lines)
+    return Comparison(
+        rows=chosen,
+        variants=each,
+        summary=summary,
+        findings=findings,
+        metric=metric,
+        higher_is_better=variants.higher_is_better,
+        margin=variants.margin,
+        runs=dict(zip(variants.names, variants.table["run_id"], strict=True)),
+        nothing=nothing,
+        notes=lines,
+        waits=bool(variants.waiting),
+        items=variants.items,
+        scope=variants.scope,
+    )
 
 
 # --- which contrasts ----------------------------------------------------------------------------------------
@@ -214,26 +204,15 @@ def _contrasts(
 ) -> tuple[list[Weighed], list[str]]:
     """The contrasts that are asked about, and the names of planned ones without results."""
     found, missing = list[Weighed](), list[str]()
+    kept, before = (rows["run_id"].dropna() for rows in (chosen, every))
     for record in records:
-        of_study, lacking = planned(variants, record, chosen["run_id"].dropna(), every["run_id"].dropna())
+        of_study, lacking = planned(variants, record, kept, before)
         found, missing = found + of_study, missing + lacking
     if asked := question.baseline:
-        pairs = pair_up(variants, asked, free=tuned_columns(variants))
+        pairs = pair_up(variants, asked)
         found, missing = [one for one in found if (one.variant, one.baseline) in pairs], []
     # Two studies may have declared the same: then each has its own.
     return [*found, *unplanned(variants, baseline, found)], missing
-
-
-def _unplanned_before(
-    every: pd.DataFrame, question: Question, baseline: Mapping[str, Any] | None, variants: Variants
-) -> int:
-    """How many pairs the baseline makes among all rows, where some were chosen: choosing rows makes no family
-    smaller."""
-    if not question.where or variants.is_foreign or not baseline:
-        return 0
-    with contextlib.suppress(ConfigError):
-        return len(pair_up(settings_of(every), baseline))
-    return 0
 
 
 def _waiting(every: pd.DataFrame, records: Sequence[StudyRecord]) -> dict[str, str]:

@@ -3,6 +3,7 @@ arms; those of a command pair each variant with its baseline."""
 
 import itertools
 import shlex
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -90,33 +91,25 @@ def unplanned(
     variants: Variants, baseline: Mapping[str, Any] | None, others: Sequence[Weighed]
 ) -> list[Weighed]:
     """Each variant against its baseline, but for what the others compare already. Raises ConfigError."""
-    pairs = pair_up(variants, baseline, free=tuned_columns(variants)) if baseline else []
+    pairs = pair_up(variants, baseline) if baseline else []
     known = {(one.variant, one.baseline) for one in others}
     pairs = [pair for pair in pairs if pair not in known]
-    equal = equal_variants(variants, pairs)
-    return [
-        Weighed("", [(1.0, one), (-1.0, base)], equal=same)
-        for (one, base), same in zip(pairs, equal, strict=True)
-    ]
+    each = zip(pairs, equal_variants(variants, pairs), strict=True)
+    return [Weighed("", [(1.0, one), (-1.0, base)], equal=same) for (one, base), same in each]
 
 
 # --- pairs ------------------------------------------------------------------------------------------------
 
 
 def pair_up(
-    variants: Settings,
-    baseline: Mapping[str, Any],
-    among: Sequence[int] | None = None,
-    *,
-    free: Sequence[str] = (),
+    variants: Settings, baseline: Mapping[str, Any], among: Sequence[int] | None = None
 ) -> list[Pair]:
     """Each variant with the baseline variant that equals it in all but the keys of `baseline`.
 
     If none does, columns that follow from those keys (such as value_width from fusion) may differ, as few as
     possible; a tie gives no pair. In a table of another program so do columns of which each level of these
     keys has one value, such as a learning rate for each method. A matched model is compared with its
-    reference if no baseline is matched in the same way. among: only these variants. free: further columns
-    that may differ, such as a learning rate that each variant has its own value of. Raises ConfigError.
+    reference if no baseline is matched in the same way. among: only these variants. Raises ConfigError.
     """
     table = variants.table if among is None else variants.table.iloc[list(among)]
     source = f"--baseline {','.join(f'{key}={as_override(value)}' for key, value in baseline.items())}"
@@ -126,38 +119,34 @@ def pair_up(
         there = sorted({as_pairs(levels) for levels in table[[*wanted]].to_dict("records")})
         raise ConfigError(f"{source}: no such variant; choices: {first_few(there, 8)}")
     varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
-    following = (followers(variants, wanted) | {*free}) - wanted.keys()
+    following = (followers(variants, wanted) | {*variants.free}) - wanted.keys()
     if variants.is_foreign:
         each = table.groupby([*wanted], sort=False)
         following |= {column for column in varying if each[column].nunique().max() == 1}
     fixed = [column for column in varying if column not in following]
     loose = [column for column in varying if column in following]
-    place: dict[tuple[str, ...], list[int]] = {}
-    keys = list(zip(*(table[column] for column in fixed), strict=True)) if fixed else [()] * len(table)
-    unmatched = [tuple("" if c in MATCH else v for c, v in zip(fixed, key, strict=True)) for key in keys]
-    rows = list(zip(table.index, keys, unmatched, is_baseline, strict=True))
-    references: dict[tuple[str, ...], list[int]] = {}
+    unmatched = [column for column in fixed if column not in MATCH]
+    sets = (table[of].itertuples(index=False, name=None) for of in (fixed, unmatched))
+    keys, rests = ([*of] or [()] * len(table) for of in sets)
+    rows = [*zip(table.index, keys, rests, is_baseline, strict=True)]
+    place, references = defaultdict[Any, list[int]](list), defaultdict[Any, list[int]](list)
     for variant, key, rest, base in rows:
         if base:
-            place.setdefault(key, []).append(variant)
-            if _is_reference(variants.table.loc[variant]):
-                references.setdefault(rest, []).append(variant)
+            place[key].append(variant)
+            references[rest] += [variant] if _is_reference(variants.table.loc[variant]) else []
     records = dict(zip(table.index, table[[*loose, "heads"]].to_dict("records"), strict=True))
     pairs = []
     for variant, key, rest, base in rows:
-        if not base:
-            bases = place.get(key) or references.get(rest, [])
-            near = _nearest(records[variant], {b: records[b] for b in bases}, loose)
-            pairs += [(variant, b) for b in near]
+        bases = [] if base else place[key] or references[rest]
+        pairs += [(variant, b) for b in _nearest(records[variant], {b: records[b] for b in bases}, loose)]
     return pairs
 
 
-def declared_pairs(variants: Settings, contrast: Contrast, *, free: Sequence[str] = ()) -> list[Pair]:
-    """The pairs of a contrast that a YAML declares by the keys that vary. free: as for `pair_up`. Raises
-    ConfigError."""
+def declared_pairs(variants: Settings, contrast: Contrast) -> list[Pair]:
+    """The pairs of a contrast that a YAML declares by the keys that vary. Raises ConfigError."""
     table = variants.table[_meeting(variants, variants.table, contrast.where)]
     has_baseline = _meeting(variants, table, contrast.is_baseline).any()
-    found = pair_up(variants, contrast.baseline, [*table.index], free=free) if has_baseline else []
+    found = pair_up(variants, contrast.baseline, [*table.index]) if has_baseline else []
     if contrast.variants:
         meets = np.any([_meeting(variants, table, one) for one in contrast.variants], axis=0)
         found = [pair for pair in found if pair[0] in table.index[meets]]
@@ -174,34 +163,27 @@ def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
     return following
 
 
-def tuned_columns(variants: Variants) -> list[str]:
-    """The columns of the tuned keys, in which the variants of a tuned study may differ, each at its own
-    value."""
-    keys = {*variants.known("tuned")} - {""}
-    return sorted({column_of(key, variants.columns, "tune") for key in keys})
-
-
 def usual_baseline(variants: Variants) -> dict[str, str] | None:
     """The baseline where nobody names one: that with the default of the first key that varies, if a variant
     has it. None of another program."""
     names = [(key.name, key.default) for section in reversed(sections()) for key in section.keys]
     defaults = {column_for(name): as_level(default) for name, default in names}  # the first section counts
-    free = tuned_columns(variants)
     for column in () if variants.is_foreign else variants.columns:
         levels, usual = {*variants.table[column]}, defaults.get(column)
-        is_varied = usual in levels and len(levels) > 1 and column not in (*free, *WIDTHS)
-        if is_varied and pair_up(variants, {column: str(usual)}, free=free):
+        is_varied = usual in levels and len(levels) > 1 and column not in (*variants.free, *WIDTHS)
+        if is_varied and pair_up(variants, {column: str(usual)}):
             return {column: str(usual)}
     return None
 
 
 def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
     """Why nothing is compared with this baseline, and one with which something would be."""
-    given, why = {}, f"there is no fusion to compare with {STANDARD_FUSION}"
+    levels = (baseline or {}).items()
+    given = {column_of(key, variants.columns, "--baseline"): as_level(value) for key, value in levels}
+    why = f"there is no fusion to compare with {STANDARD_FUSION}"
     if variants.is_foreign:
         why = "no baseline is named"
-    if baseline:
-        given = {column_of(key, variants.columns, "--baseline"): as_level(v) for key, v in baseline.items()}
+    if given:
         why = f"no two variants differ only in {', '.join(given)}"
     another = _another(variants, given) or _another(variants, {})
     return why + (f"; try --baseline {shlex.quote(another)}" if another else "")
@@ -213,7 +195,7 @@ def _another(variants: Variants, given: Mapping[str, str]) -> str:
 
     The baseline of the two has the values of `given`; without any, what is usual or what more variants have.
     """
-    free, table = tuned_columns(variants), variants.table
+    free, table = variants.free, variants.table
     columns = [column for column in variants.columns if column not in free and table[column].nunique() > 1]
     rows = table[columns].to_dict("records")
 
@@ -230,7 +212,7 @@ def _another(variants: Variants, given: Mapping[str, str]) -> str:
         if given.items() <= values.items() and all(values.values()):
             pairing[as_pairs(values)] = values
     nearest = sorted(pairing, key=lambda text: rank(pairing[text]))
-    return next((text for text in nearest if pair_up(variants, pairing[text], free=free)), "")
+    return next((text for text in nearest if pair_up(variants, pairing[text])), "")
 
 
 # --- what two variants have in common ------------------------------------------------------------------
@@ -239,11 +221,9 @@ def _another(variants: Variants, given: Mapping[str, str]) -> str:
 def differing(variants: Settings, pairs: Sequence[Pair]) -> list[str]:
     """For each pair, the columns in which its variants differ, separated by spaces."""
     varying = [column for column in variants.columns if variants.table[column].nunique() > 1]
-    rows = list(variants.table[varying].itertuples(index=False, name=None))
-    return [
-        " ".join(c for c, a, b in zip(varying, rows[v], rows[base], strict=True) if a != b)
-        for v, base in pairs
-    ]
+    rows = [*variants.table[varying].itertuples(index=False, name=None)]
+    each = (zip(varying, rows[v], rows[base], strict=True) for v, base in pairs)
+    return [" ".join(column for column, one, other in of if one != other) for of in each]
 
 
 def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
@@ -305,21 +285,19 @@ def _nearest(
 ) -> list[int]:
     """The base that agrees in the most loose columns; none if there is a tie. A width per head that changes
     with the number of heads counts half if the total is the same."""
-    scores = {}
+
+    def total(row: Mapping[Any, str], column: str) -> float | str:
+        try:
+            return float(row["heads"]) * float(row[column])
+        except ValueError:
+            return row[column]
+
+    scores, widths = {}, [column for column in loose if column in ("key_width", "value_width")]
     for base, row in bases.items():
         equal = sum(variant[column] == row[column] for column in loose)
-        widths = [column for column in loose if column in ("key_width", "value_width")]
-        total = sum(_total(variant, column) == _total(row, column) for column in widths)
-        scores[base] = equal + total / 2
+        scores[base] = equal + sum(total(variant, column) == total(row, column) for column in widths) / 2
     best = [base for base, score in scores.items() if score == max(scores.values())]
     return best if len(best) == 1 else []
-
-
-def _total(row: Mapping[Any, str], column: str) -> float | str:
-    try:
-        return float(row["heads"]) * float(row[column])
-    except ValueError:
-        return row[column]
 
 
 def _meeting(variants: Settings, table: pd.DataFrame, values: Mapping[str, Any]) -> np.ndarray:

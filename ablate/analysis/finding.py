@@ -2,7 +2,7 @@
 it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class Finding:
     same_class: bool
     look: int | None
     last_look: int | None
-    more_seeds: int | None = None
+    more_seeds: int | None
     unit: str
     weights: stats.Array = field(repr=False)
     values: stats.Array = field(repr=False)
@@ -109,14 +109,6 @@ class Finding:
         apart = [*self.variant.difference, *self.variant.differing(self.baseline)]
         one, other = (side.label(apart, terms=terms or {}) for side in (self.variant, self.baseline))
         return (one, other) if one != other or not terms else self.sides()
-
-    def without(self, column: str) -> "Finding":
-        """The same finding, with variants that are not named by this column, unless nothing else tells them
-        apart."""
-        if self.variant.differing(self.baseline) == [column]:
-            return self
-        one, other = self.variant.without(column), self.baseline.without(column)
-        return replace(self, variant=one, baseline=other)
 
     def otherwise(self) -> dict[str, bool]:
         """Whether other ways to judge it come to the same verdict: another split, one seed less, a test that

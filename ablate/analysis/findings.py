@@ -54,12 +54,7 @@ class Case:
 
 
 def findings_of(
-    variants: Variants,
-    contrasts: Sequence[Weighed],
-    records: Sequence[StudyRecord],
-    margin: float,
-    before: int,
-    waiting: Mapping[str, str],
+    variants: Variants, contrasts: Sequence[Weighed], records: Sequence[StudyRecord], before: int
 ) -> list[Finding]:
     """The finding of each contrast, in order; those of studies come first. A family is as large as the record
     of its study says, that of all others at least as large. before: how many of the others there were before
@@ -77,7 +72,7 @@ def findings_of(
         looks = only.looks if "seed" in variants.seeds and not variants.crossed else None
         compared = {run_id for one in only.contrasts for run_id in one.runs}
         if of_family:
-            findings += _family(variants, of_family, looks, compared, k, margin, waiting)
+            findings += _family(variants, of_family, looks, compared, k)
     return findings
 
 
@@ -87,12 +82,11 @@ def _family(
     looks: PlannedLooks | None,
     compared: set[str],
     k: int,
-    margin: float,
-    waiting: Mapping[str, str],
 ) -> list[Finding]:
     """The contrasts judged at the looks of their study or, without any, on all their values at once; there,
     values that do not pair are judged as groups. compared: the runs of its arms that are in a contrast."""
     S = variants.values.shape[1]
+    how: dict[str, Any] = {name: getattr(variants, name) for name in ("margin", "higher_is_better")}
     order, at, once = np.arange(S), [S], [False] * len(contrasts)
     if looks:
         places = {seed: place for place, seed in enumerate(variants.seeds["seed"])}
@@ -108,8 +102,7 @@ def _family(
         more_KS,
         at=at,
         k=k,
-        margin=margin,
-        higher_is_better=variants.higher_is_better,
+        **how,
         scale=np.array([np.nanmax(np.abs(of.values), initial=0) for of in cases]),
         untested=np.array([one.equal is not None for one in contrasts]),
         once=np.array(once),
@@ -120,7 +113,7 @@ def _family(
         is_paired = variants.paired and np.isfinite(of.difference).sum() >= 2
         if is_grouped := bool(not looks and of.counts.min() >= 2 and not is_paired):
             groups = stats.of_groups([*zip(of.weights.tolist(), of.values[:, None], strict=True)])
-            alone_1 = stats.judge(groups, 1 - stats.ALPHA / max(k, 1), margin, variants.higher_is_better)
+            alone_1 = stats.judge(groups, 1 - stats.ALPHA / max(k, 1), **how)
             for name, one in vars(alone_1).items():
                 getattr(judged, name)[i] = one[0]
             judged.verdict[i] = stats.withheld(alone_1.verdict, of.more.sum())[0]
@@ -132,7 +125,7 @@ def _family(
             judged={name: one[i] for name, one in vars(judged).items()},
         )
     findings = [
-        _finding(variants, one, margin, waiting, looks, differs, same, at[0] if first else at[-1])
+        _finding(variants, one, looks, differs, same, at[0] if first else at[-1])
         for one, differs, same, first in zip(cases, apart, alike, once, strict=True)
     ]
     open_ = [
@@ -142,10 +135,10 @@ def _family(
         if one.why != UNTRAINED and not variants.constant[[c for _, c in of.contrast.sides]].any()
     ]
     known = variants.higher_is_better is not None and not (variants.crossed or variants.together)
-    if open_ and known and not waiting:
+    if open_ and known and not variants.waiting:
         names = ("seeds", "diff", "sd", "level")
         n, diff, sd, level = (np.array([getattr(findings[i], name) for i in open_]) for name in names)
-        needed = stats.seeds_to_claim(diff, sd, 1 - level, power=POWER, margin=margin)
+        needed = stats.seeds_to_claim(diff, sd, 1 - level, power=POWER, margin=variants.margin)
         for i, more in zip(open_, np.maximum(np.maximum(needed, FEWEST) - n, 1), strict=True):
             findings[i] = replace(findings[i], more_seeds=int(more) if np.isfinite(more) else None)
     return findings
@@ -173,15 +166,13 @@ def _case(variants: Variants, one: Weighed, order: Array) -> Case:
 def _finding(
     variants: Variants,
     one: Case,
-    margin: float,
-    waiting: Mapping[str, str],
     looks: PlannedLooks | None,
     differs: str,
     same_class: bool,
     last_look: int,
 ) -> Finding:
     contrast, judged = one.contrast, one.judged
-    verdict, why = _verdict(variants, one, differs, margin, waiting, looks)
+    verdict, why = _verdict(variants, one, looks, differs)
     numbers = {name: float(judged[name]) for name in ("low", "high", "level", "p", "p_adjusted")}
     is_tested = numbers["p"] == numbers["p"] and bool(verdict)
     variant, baseline = as_variants(variants, contrast)
@@ -191,7 +182,7 @@ def _finding(
         baseline=baseline,
         study=contrast.record.name if contrast.record else "",
         metric=variants.metric,
-        margin=margin,
+        margin=variants.margin,
         higher_is_better=variants.higher_is_better,
         pairs=None if one.is_grouped else int(np.isfinite(one.difference).sum()),
         diff=float(judged["diff"]),
@@ -203,6 +194,7 @@ def _finding(
         same_class=same_class,
         look=int(judged["seeds"]) if looks else None,
         last_look=last_look if looks else None,
+        more_seeds=None,
         unit=variants.unit,
         weights=one.weights,
         values=one.values,
@@ -210,18 +202,11 @@ def _finding(
     )
 
 
-def _verdict(
-    variants: Variants,
-    one: Case,
-    differs: str,
-    margin: float,
-    waiting: Mapping[str, str],
-    looks: PlannedLooks | None,
-) -> tuple[str, str]:
+def _verdict(variants: Variants, one: Case, looks: PlannedLooks | None, differs: str) -> tuple[str, str]:
     """The verdict, empty where there is nothing to judge, and why there is none or why it is undecided, in a
     few words before a comma."""
     contrast, judged, unit, more = one.contrast, one.judged, variants.unit, int(one.more.sum())
-    places = [c for _, c in contrast.sides]
+    places, margin, waiting = [c for _, c in contrast.sides], variants.margin, variants.waiting
     count = one.counts.min() if one.is_grouped else np.isfinite(one.difference).sum()
     low, high, verdict = judged["low"], judged["high"], str(judged["verdict"])
     decides = not low <= 0 <= high or (-margin < low and high < margin)

@@ -5,7 +5,7 @@ The results.csv and study.json of a study that was copied from its store have to
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -21,7 +21,7 @@ from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
 from ablate.store.frames import FILE, REHEARSAL, SIMULATED, as_texts, frame, is_foreign, without_gone
 from ablate.store.record import NO_STUDY, StudyRecord
-from ablate.store.run_files import read_metrics, read_started
+from ablate.store.run_files import read_started
 from ablate.store.store import Store, read_study
 
 PAGE = "report.html"
@@ -68,12 +68,11 @@ class Source:
 @dataclass(frozen=True)
 class Results:
     """Loaded results. rows: one per run. sources: of all rows, none if it is not known. notes: lines on
-    doubtful rows. is_whole: whether these are all rows of the sources, not a user's selection."""
+    doubtful rows."""
 
     rows: pd.DataFrame
     sources: Sequence[Source]
     notes: list[Note]
-    is_whole: bool = True
 
     @property
     def records(self) -> list[StudyRecord]:
@@ -141,13 +140,17 @@ def read(target: str | Path | pd.DataFrame, finished: Sequence[str] = ()) -> Res
     """
     if not isinstance(target, pd.DataFrame):
         return load([str(target)], finished)
-    loaded_from = target.attrs.get("target")
+    loaded_from, source = target.attrs.get("target"), None
     rows, lines = as_results(target, "rows", finished)
-    source = find_source(loaded_from) if loaded_from else _remembered(rows)
-    sources = [source] if source else []
+    studies = rows["study"].dropna().unique()
+    if loaded_from:
+        source = find_source(loaded_from)
+    elif len(studies) == 1 and studies[0] in Store().study_names():  # if all of these runs belong to it
+        source = _study(studies[0])
+        source = source if source.record and {*rows["run_id"]} <= {*source.record.runs} else None
     rows = without_gone(rows)
     notes = [*_rehearsed(rows), *lines, *_without_plan(rows, source, "rows")]
-    return Results(rows, sources, notes, is_whole=False)
+    return Results(rows, [source] if source else [], notes)
 
 
 def find_source(target: str, *, runs: bool = False) -> Source:
@@ -192,20 +195,6 @@ def find_source(target: str, *, runs: bool = False) -> Source:
     return _study(target)
 
 
-def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:
-    """metrics.csv of these runs, as the columns run_id, step, val_loss, as far as they can be read.
-
-    directories: of the runs, by run_id, as from Store.directories.
-    """
-    points = [
-        (run_id, row["step"], row["val_loss"])
-        for run_id, directory in directories.items()
-        for row in read_metrics(directory)
-        if "val_loss" in row
-    ]
-    return pd.DataFrame(points, columns=["run_id", "step", "val_loss"])
-
-
 def _is_ours(record: StudyRecord) -> bool:
     """Whether what it says was typed is a command of ablate's, in words that a shell takes as they are."""
     try:
@@ -231,17 +220,8 @@ def _rows(source: Source, finished: Sequence[str]) -> tuple[pd.DataFrame, list[N
     table = source.table or source.directory / "results.csv"
     rows, notes = read_table(table, finished)
     if source.record and not source.store:
-        require_fit(rows, table, source.record)
+        _require_fit(rows, table, source.record)
     return rows, notes
-
-
-def _remembered(rows: pd.DataFrame) -> Source | None:
-    """The study in the current directory's store that all of these runs belong to, if there is one."""
-    names = rows["study"].dropna().unique()
-    if len(names) != 1 or names[0] not in Store().study_names():
-        return None
-    source = _study(names[0])
-    return source if source.record and {*rows["run_id"]} <= {*source.record.runs} else None
 
 
 def _rehearsed(rows: pd.DataFrame) -> list[Note]:
@@ -254,16 +234,12 @@ def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[
     if source and source.stored and not _is_ours(source.stored):
         line = f"{source.directory / 'study.json'}: holds a command that is not ablate's, which is not shown"
         return [Note(line, "doubt", "a command that is not ablate's")]
+    studies = rows["study"].dropna().unique()
     if is_foreign(rows) or (source and (source.record or not (source.study or source.table))):
         return []
-    studies = rows["study"].dropna().unique()
-    line = (
-        "without the study.json of {}, so nothing counts as named beforehand: no contrast, metric or margin"
-    )
-    return lines_if(
-        len(studies),
-        Note(f"{name}: {line.format(first_few(studies))}", "doubt", "rows without their study.json"),
-    )
+    line = f"{name}: without the study.json of {first_few(studies)}, so nothing counts as named beforehand:"
+    line = f"{line} no contrast, metric or margin"
+    return lines_if(len(studies), Note(line, "doubt", "rows without their study.json"))
 
 
 def _once(rows: pd.DataFrame, source: pd.Series) -> tuple[pd.DataFrame, list[Note]]:
@@ -290,12 +266,7 @@ def _texts(rows: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
     return rows[[*columns]].astype(str).fillna("")
 
 
-# --- results that were copied from their store -----------------------------------------------------------
-
-WAY_OUT = "copy both files of one study from its store"
-
-
-def require_fit(rows: pd.DataFrame, table: Path, record: StudyRecord) -> None:
+def _require_fit(rows: pd.DataFrame, table: Path, record: StudyRecord) -> None:
     """Raises ConfigError unless the table has each run that the record lists, once, in the role that the
     record gives it. rows: of the table."""
     present, listed = {*rows["run_id"].dropna()}, {*record.runs}
@@ -303,13 +274,11 @@ def require_fit(rows: pd.DataFrame, table: Path, record: StudyRecord) -> None:
     roles = dict(zip(rows["run_id"], given, strict=True))
     of_record = {run_id: (role.phase, role.role) for run_id, role in record.roles.items()}
     changed = any(roles.get(run_id, role) != role for run_id, role in of_record.items())
+    missing, foreign = len(listed - present), len(present - listed)
+    faults = lines_if(missing, f"lacks {missing} of the {len(listed)} runs that study.json lists")
+    faults += lines_if(foreign, f"has {foreign} that it does not list")
     if len(rows) > len(present) or changed:
-        raise ConfigError(
-            f"{table.parent}: results.csv has a run twice, or in another phase or role than study.json says;"
-            f" {WAY_OUT}"
-        )
-    if present != listed:
-        missing, foreign = len(listed - present), len(present - listed)
-        faults = lines_if(missing, f"lacks {missing} of the {len(listed)} runs that study.json lists")
-        faults += lines_if(foreign, f"has {foreign} that it does not list")
-        raise ConfigError(f"{table.parent}: results.csv {' and '.join(faults)}; {WAY_OUT}")
+        faults = ["has a run twice, or in another phase or role than study.json says"]
+    if faults:
+        way_out = "copy both files of one study from its store"
+        raise ConfigError(f"{table.parent}: results.csv {' and '.join(faults)}; {way_out}")

@@ -12,20 +12,85 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
+from ablate.analysis.contrasts import equal_forms
 from ablate.analysis.finding import Finding
-from ablate.analysis.variant import FACTORS, names
-from ablate.analysis.variants import COUNTING, PROGRAM, USABLE, Variants
+from ablate.analysis.variant import FACTORS, distinguishing, names, variants_of, varying
+from ablate.analysis.variants import COUNTING, PROGRAM, USABLE, Settings, Variants
 from ablate.config.conditions import Condition
+from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError, as_text
-from ablate.phrases import Note, counted, first_few, joined, lines_if
+from ablate.config.schema import STANDARD_FUSION
+from ablate.phrases import Note, advised, counted, first_few, joined, lines_if
 from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, of_role
-from ablate.store.frames import is_empty, is_foreign, row_in_words
+from ablate.store.frames import as_texts, is_empty, is_foreign, row_in_words
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
 WORSE = "worse than counting"  # the brief of that doubt
+MOST_OVERLAP = 0.05  # of a held-out split
 MOST_EPOCHS = 4
 SMALL = 0.01  # the largest value of a metric that tables round away
+
+
+def doubt(text: str, brief: str) -> Note:
+    return Note(text, "doubt", brief)
+
+
+def foreseen(
+    variants: Settings, compared: Sequence[int], seeds: int, records: Sequence[StudyRecord]
+) -> Iterator[Note]:
+    """Doubts about these variants, of which those at the indices `compared` are, over so many seeds each."""
+    if variants.is_foreign:
+        return
+    table = variants.table.iloc[[*compared]]
+    if len(table) > 1:
+        few = f"only {counted(seeds, 'seed')}"
+        if seeds < FEWEST:
+            yield doubt(f"{few}, and a verdict takes {FEWEST}: add 'seed=range({FEWEST})'", few)
+        each = variants_of(variants.table, distinguishing(variants.table, variants.columns))
+        shown, forms = varying(each), equal_forms(variants)
+        names = [one.label(shown) for one in each]
+        first = {forms[at]: names[at] for at in reversed(compared)}  # of those that are one function
+        again = [f"{names[at]} = {first[forms[at]]}" for at in compared if names[at] != first[forms[at]]]
+        if again:
+            count = f"{len(again)} of {len(compared)} variants ({first_few(again)})"
+            line = f"{count} are the same function from the same start as another: one of each is enough"
+            yield doubt(line, "copies among the variants")
+        yield from _one_rate(table, records)
+    if "overlap" in variants.table:
+        yield from repeats(pd.to_numeric(variants.table["overlap"], errors="coerce").max())
+
+
+def repeats(overlap: float) -> list[Note]:
+    """A doubt about a text of which another split has so much of a held-out one."""
+    short = "a text that repeats itself"
+    line = (
+        f"{short}: {100 * overlap:.1f} % of a held-out split lies in stretches of 50 characters or more that"
+        " another split has, too: what remembers best wins there; corpus.unique=paragraph takes repeats away"
+    )
+    return lines_if(overlap > MOST_OVERLAP, doubt(line, short))
+
+
+def shared_rate(rows: pd.DataFrame, records: Sequence[StudyRecord] = ()) -> str:
+    """The learning rate that all of these share, which was tuned for none; empty without one."""
+    if is_foreign(rows) or as_texts(rows["tuned"]).any() or any(record.tuned_key for record in records):
+        return ""
+    rates = {*as_texts(rows["lr"])} - {""}
+    return rates.pop() if len(rates) == 1 else ""
+
+
+def _one_rate(table: pd.DataFrame, records: Sequence[StudyRecord]) -> Iterator[Note]:
+    """A doubt if all share one learning rate, tuned for none of them."""
+    if rate := shared_rate(table, records):
+        levels = {column: [*dict.fromkeys(table[column])] for column in FACTORS}
+        varied = [f"{column}={','.join(of)}" for column, of in levels.items() if len(of) > 1]
+        words = ["run", "study=tuned", *varied]
+        if len(table) == len(levels["fusion"]) == 2:
+            words = ["duel", *sorted(levels["fusion"], key=STANDARD_FUSION.__eq__)]
+        tunes = f"`{advised(['ablate', *words])}`" if len(levels["fusion"]) > 1 else "study=tuned"
+        line = f"all variants share one learning rate, {rate}, which was tuned for none of them: a"
+        line = f"{line} difference may be how well it suits each; {tunes} tunes each"
+        yield doubt(line, "one rate")
 
 
 def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
@@ -37,7 +102,6 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
     figures = variants.table.reindex(columns=columns).apply(pd.to_numeric, errors="coerce").astype(float)
     loss = figures[COUNTING[variants.metric]].to_numpy() if variants.metric in COUNTING else np.nan
     above = variants.mean - loss
-    doubts = list[tuple[str, str]]()
     if worse := [at for at in bases if above[at] > 0]:
         names = first_few([variants.names[at] for at in worse])
         text = (
@@ -45,14 +109,13 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
             f" {variants.metric} or less: {names}; a difference may be in what a table of n-grams would fill"
             " in: --metric mix_loss says what remains; more train.steps or a larger model get beyond it"
         )
-        doubts.append((text, WORSE))
+        yield doubt(text, WORSE)
     if (epochs := figures["epochs"].max()) > MOST_EPOCHS:
         text = (
             f"a run reads its text {epochs:.1f} times, so differences may be of memory: fewer train.steps or"
             " a longer text (corpus) mend that"
         )
-        doubts.append((text, f"a text read {epochs:.0f} times"))
-    yield from (Note(text, "doubt", brief) for text, brief in doubts)
+        yield doubt(text, f"a text read {epochs:.0f} times")
 
 
 def chosen_rows(where: Sequence[str], rows: pd.DataFrame, metric: str) -> list[Note]:
@@ -68,36 +131,26 @@ def chosen_rows(where: Sequence[str], rows: pd.DataFrame, metric: str) -> list[N
 def of_studies(records: Sequence[StudyRecord], missing: Sequence[str], rows: pd.DataFrame) -> Iterator[Note]:
     """What the studies did not have, or did. missing: planned contrasts without results. rows: those that
     report."""
-    doubts = [(f"no results of {name}", f"{name} without results") for name in missing]
+    yield from (doubt(f"no results of {name}", f"{name} without results") for name in missing)
     for record in records:
+        name, key = record.name, record.tuned_key
         lacking = {*record.runs} - {*rows["run_id"]} if len(records) == 1 and not record.roles else set()
         if lacking:
             few = f"{len(lacking)} of {counted(len(record.runs), 'run')} not begun"
-            doubts.append((f"{few}; the command of the study goes on from there", few))
+            yield doubt(f"{few}; the command of the study goes on from there", few)
         for variant, reason in record.left_out.items():
-            doubts.append((f"can't be built: {variant}: {reason}", f"{variant} can't be built"))
+            yield doubt(f"can't be built: {variant}: {reason}", f"{variant} can't be built")
         for arm, choice in record.chosen.items():
-            value = f" {record.tuned_key}={choice.value}:" if choice.value else ""
-            doubts += lines_if(
-                choice.doubt, (f"{arm}:{value} {choice.doubt}", f"the {record.tuned_key} of {arm}")
-            )
-        doubts += lines_if(
-            record.grew,
-            (
-                f"{record.name}: grew from {' to '.join(map(str, record.grew))} seeds although there were"
-                " results, so its intervals no longer hold together; study.looks names numbers beforehand",
-                f"{record.name} grew after results",
-            ),
-        )
-        doubts += lines_if(
-            record.looks and len(records) > 1,
-            (
-                f"{record.name} stops arms at its looks: what compares it with another study is judged as if"
-                " its numbers of seeds had been fixed",
-                "looks of several studies",
-            ),
-        )
-    yield from (Note(text, "doubt", brief) for text, brief in doubts)
+            value = f" {key}={choice.value}:" if choice.value else ""
+            if choice.doubt:
+                yield doubt(f"{arm}:{value} {choice.doubt}", f"the {key} of {arm}")
+        if record.grew:
+            grew = f"{name}: grew from {' to '.join(map(str, record.grew))} seeds although there were results"
+            why = "so its intervals no longer hold together; study.looks names numbers beforehand"
+            yield doubt(f"{grew}, {why}", f"{name} grew after results")
+        if record.looks and len(records) > 1:
+            why = "what compares it with another study is judged as if its numbers of seeds had been fixed"
+            yield doubt(f"{name} stops arms at its looks: {why}", "looks of several studies")
 
 
 def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]], *, mixed: bool = False) -> list[Note]:
@@ -106,11 +159,9 @@ def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]], *, mixed
     unless mixed, where two sides have no kind of PROGRAM in common."""
     notes = []
     for column, kinds_CS in variants.marks.items():
-        apart, pairs = 0, 0
-        of_numbers = (
-            pd.to_numeric(pd.Series(np.unique(kinds_CS[variants.ran])), errors="coerce").notna().all()
-        )
-        for one, other in ((a, b) for first, *rest in contrasts for a in (first,) for b in rest):
+        apart, pairs, there = 0, 0, pd.Series(np.unique(kinds_CS[variants.ran]))
+        of_numbers = pd.to_numeric(there, errors="coerce").notna().all()
+        for one, other in ((first, b) for first, *rest in contrasts for b in rest):
             sides = [{*kinds_CS[at][variants.ran[at]]} for at in (one, other)]
             disjoint = not sides[0] & sides[1]
             kinds = [first_few([kind or "unknown" for kind in sorted(side)]) for side in sides]
@@ -127,12 +178,10 @@ def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]], *, mixed
             if column in PROGRAM or not of_numbers or (disjoint and max(map(len, sides)) == 1):
                 apart, pairs = apart + int(differ.sum()), pairs + int(both.sum())
         if apart:
-            every = first_few(sorted({*kinds_CS[variants.ran]} - {""}))
             where = "" if apart == pairs else f" in {apart} of {counted(pairs, 'pair')}"
-            text = (
-                f"{column} ({every}) differs{where} between what is compared: a difference may be its doing"
-            )
-            notes.append(Note(text, "doubt", f"{column} differs, too"))
+            every = first_few(sorted({*there} - {""}))
+            differs = f"{column} ({every}) differs{where} between what is compared"
+            notes.append(doubt(f"{differs}: a difference may be its doing", f"{column} differs, too"))
     return notes
 
 
@@ -168,29 +217,20 @@ def of_values(variants: Variants) -> Iterator[Note]:
     """Doubts about losses that are exactly 0, as where a crash was logged, and, not of resources, about seeds
     of two kinds."""
     values, metric = variants.values[np.isfinite(variants.values)], variants.metric
-    doubts = []
-    if not variants.higher_is_better and (values % 1).any():  # not one that counts
-        zeros = int((values == 0).sum())
+    zeros = int((values == 0).sum())
+    if zeros and not variants.higher_is_better and (values % 1).any():  # not one that counts
         crash = f"{metric} is exactly 0 in {counted(zeros, 'run')}, as where a crash is logged so"
-        doubts += lines_if(
-            zeros, (f"{crash}; --where '{metric} != 0' leaves it out", f"{metric} of exactly 0")
-        )
-    if column_named(metric).role != "resource" and not variants.sampled:
-        doubts += _bimodal(variants)
-    yield from (Note(text, "doubt", brief) for text, brief in doubts)
-
-
-def _bimodal(variants: Variants) -> Iterator[tuple[str, str]]:
+        yield doubt(f"{crash}; --where '{metric} != 0' leaves it out", f"{metric} of exactly 0")
+    if column_named(metric).role == "resource" or variants.sampled:
+        return
     for name, values, ids in zip(variants.names, variants.values, variants.run_ids, strict=True):
         if (apart := stats.bimodal(values, len(variants.values))) is None:
             continue
         rest = np.isfinite(values) & ~apart
-        yield (
-            f"seeds in two groups: {name}: {_range(values[rest])}, and {_range(values[apart])}"
-            f" ({first_few(ids[apart].tolist())}); a t-interval is not valid for two groups, and another"
-            " learning rate or a longer warm-up may have one kind only",
-            "one seed far from the others" if apart.sum() == 1 else "seeds in two groups",
-        )
+        which = f"{_range(values[rest])}, and {_range(values[apart])} ({first_few(ids[apart].tolist())})"
+        why = "a t-interval is not valid for two groups, and another learning rate or a longer warm-up"
+        brief = "one seed far from the others" if apart.sum() == 1 else "seeds in two groups"
+        yield doubt(f"seeds in two groups: {name}: {which}; {why} may have one kind only", brief)
 
 
 def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] = ()) -> Iterator[Note]:
@@ -198,15 +238,17 @@ def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] =
     with the reason; and runs that end above ln(vocab), the loss of guessing, and so have learned nothing. Of
     a table of another program, how many rows have no result is said where it is read. shown: further columns
     that name a run."""
-    doubts = []
     if count := int((rows["status"] == Status.STALE).sum()):
         stale = counted(count, "stale row")
         of = "by another version of the numerics or another torch"
-        doubts.append((f"{stale}: {of}; force=stale makes new attempts", stale))
+        yield doubt(f"{stale}: {of}; force=stale makes new attempts", stale)
     unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
     lost = rows[~(rows["status"].isin(USABLE) & rows[metric].notna())]
-    if is_foreign(rows):
-        yield from _not_counted(rows, shown)
+    if is_foreign(rows):  # how many runs each variant lost that have not ended well
+        gone = rows[~rows["status"].isin(RESULTS)]
+        for name, words in gone["error"].astype(str).groupby(names(gone, shown), sort=False):
+            counts = ", ".join(f"{count} {word}" for word, count in words.value_counts(sort=False).items())
+            yield Note(f"{counts} of {name}", "left out")
         lost = lost[lost["status"].isin(RESULTS)]
     of_status = lost["status"].value_counts()
     for row in lost.to_dict("records"):
@@ -217,7 +259,7 @@ def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] =
         which = run if is_empty(row["seed"]) and run else f"{what} ({run})" if run else what
         runs = counted(int(of_status[row["status"]]), "run")
         brief = f"{runs} {row['status']}" if row["status"] not in USABLE else f"{runs} without {metric}"
-        doubts.append((f"{row['status']}: {which}: {reason}", brief))
+        yield doubt(f"{row['status']}: {which}: {reason}", brief)
     learning = ["val_loss", "vocab", "lr"] if not is_foreign(rows) else []
     cells = rows[learning].reindex(columns=["val_loss", "vocab", "lr"]).apply(pd.to_numeric, errors="coerce")
     cells = cells.astype(float).assign(guessing=lambda numbers: np.log(numbers["vocab"]))
@@ -228,16 +270,7 @@ def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] =
             f"{brief}: val_loss up to {worst['val_loss']:.4g} is above ln(vocab) = {worst['guessing']:.4g},"
             f" what guessing gives; usually train.lr is too high (here {worst['lr']:g})"
         )
-        doubts.append((line, brief))
-    yield from (Note(text, "doubt", brief) for text, brief in doubts)
-
-
-def _not_counted(rows: pd.DataFrame, shown: Sequence[str]) -> Iterator[Note]:
-    """How many runs each variant of another program lost that have not ended well."""
-    gone = rows[~rows["status"].isin(RESULTS)]
-    for name, words in gone["error"].astype(str).groupby(names(gone, shown), sort=False):
-        counts = ", ".join(f"{count} {word}" for word, count in words.value_counts(sort=False).items())
-        yield Note(f"{counts} of {name}", "left out")
+        yield doubt(line, brief)
 
 
 def missing_units(variants: Variants) -> list[Note]:
@@ -251,7 +284,7 @@ def missing_units(variants: Variants) -> list[Note]:
     there = variants.run_ids != ""
     there = there if there.any() else variants.ran | variants.copied | ~np.isnan(variants.fixed)[:, None]
     return [
-        Note(f"missing: {name}: no run of {what} {', '.join(units[~has])}", "doubt", "missing seeds")
+        doubt(f"missing: {name}: no run of {what} {', '.join(units[~has])}", "missing seeds")
         for name, has in zip(variants.names, there, strict=True)
         if not has.all()
     ]

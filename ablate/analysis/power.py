@@ -12,7 +12,6 @@ from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.finding import Finding
 from ablate.analysis.looks import usual, usual_seeds
 from ablate.analysis.question import NOTHING_ASKED, Question
-from ablate.analysis.stats import ALPHA
 from ablate.config.contrast import FEWEST, MARGIN
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, described, lines_if, option
@@ -44,43 +43,31 @@ def seeds_needed(
     result = compare(rows, question, records)
     if difference is None and column_named(result.metric).unit != "nats":
         raise ConfigError(f"{result.metric} is not in nats, so give the --difference to detect, in its unit")
-    difference = MARGIN if difference is None else difference
-    family = result.tested
+    difference, family = MARGIN if difference is None else difference, result.tested
     sd, df, source = _noise(result, family, records)
     k = contrasts or max(len(family), 1)
-    arms = (
-        k + 1
-        if contrasts or not family
-        else len({side for one in family for side in (one.variant, one.baseline)})
-    )
+    arms = k + 1 if contrasts or not family else len({side for one in family for side in one.both})
     low, high = sd_interval(sd, df)
     noise = {"as measured": sd, "if lower": low, "if higher": high}
     table = pd.DataFrame({"noise": [*noise], "sd": [*noise.values()], "difference": difference})
-    seeds = stats.seeds_to_claim(difference, table["sd"], ALPHA / k, power=power)
+    seeds = stats.seeds_to_claim(difference, table["sd"], stats.ALPHA / k, power=power)
     if np.isinf(seeds).any():
-        raise ConfigError(
-            f"--difference {difference:g}: more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
-        )
+        most = f"more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
+        raise ConfigError(f"--difference {difference:g}: {most}")
     run_s, at_once = seconds_a_run(result.rows, cores)
     table["seeds"] = np.maximum(seeds, FEWEST).astype(int)
     table["runs"] = table["seeds"] * arms
     table["minutes"] = table["runs"] * run_s / 60 / at_once
-    lines = [
-        *described(result.notes),
-        source,
-        f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
-        f"power {power:g} of each of {counted(k, 'comparison')} at {ALPHA:g}/{k} (Bonferroni), {arms}"
-        " variants; not of all at once",
-    ]
+    each = f"power {power:g} of each of {counted(k, 'comparison')} at {stats.ALPHA:g}/{k} (Bonferroni)"
+    interval = f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}"
+    lines = [*described(result.notes), source, f"{interval}: a pilot of few seeds knows its noise badly"]
+    lines.append(f"{each}, {arms} variants; not of all at once")
     lines += lines_if((seeds < FEWEST).any(), f"at least {FEWEST} seeds: fewer give no verdict")
-    if math.isnan(run_s):
-        lines.append("no times: the rows have no wall_s")
-    else:
-        lines.append(f"minutes: {at_once} at a time on the cores of this machine, {run_s:.3g} s a run")
+    times = f"minutes: {at_once} at a time on the cores of this machine, {run_s:.3g} s a run"
+    lines.append("no times: the rows have no wall_s" if math.isnan(run_s) else times)
     looks = usual(usual_seeds(k))
     at = ", ".join(map(str, looks))
-    lines.append(f"looks at {at} seeds: {arms * looks[0]:,} to {arms * looks[-1]:,} runs")
-    return table, lines
+    return table, [*lines, f"looks at {at} seeds: {arms * looks[0]:,} to {arms * looks[-1]:,} runs"]
 
 
 def _noise(
@@ -98,25 +85,20 @@ def _noise(
         first = looks.at[0] if looks else None
         n = np.array([min(one.seeds, first or one.seeds) for one in family])
         sds = [stats.moments(one.differences[None, :first])[2][0] if first else one.sd for one in family]
-        which = "planned comparison" if family[0].is_planned else "comparison"
+        which = counted(len(n), "planned comparison" if family[0].is_planned else "comparison")
         is_paired = all(one.pairs is not None for one in family)
         what = "paired differences" if is_paired else "differences, not all of pairs"
         pooled = _pooled(sds, n)
-        compared = f"{counted(len(n), which)}, up to {n.max()} seeds"
-        return pooled, int(n.max() - 1), f"noise: sd {pooled:.2g} of {what}, {compared}"
+        return pooled, int(n.max() - 1), f"noise: sd {pooled:.2g} of {what}, {which}, up to {n.max()} seeds"
+    none = "there is no noise to plan for"
     if any(one.pairs and one.pairs >= 2 and one.sd == 0 and one.verdict for one in result.findings):
-        raise ConfigError(
-            f"{result.metric} differs by the same at every seed: there is no noise to plan for; run more"
-            " seeds"
-        )
+        raise ConfigError(f"{result.metric} differs by the same at every seed: {none}; run more seeds")
     n, sd = result.summary["n"].to_numpy(int), result.summary["sd"].to_numpy(float)
     if not (n >= 2).any():
         raise ConfigError("no variant has two finished seeds: the noise is unknown; run a pilot, seed=0,1,2")
     known = (n >= 2) & (sd > 0)
     if not known.any():
-        raise ConfigError(
-            f"{result.metric} is the same at every seed of each variant: there is no noise to plan for"
-        )
+        raise ConfigError(f"{result.metric} is the same at every seed of each variant: {none}")
     if is_foreign(result.rows) and len(n) > 1 and not result.findings:
         last = option("--baseline", *(f"{key}={result.summary[key].iloc[-1]}" for key in result.shown))
         raise ConfigError(f"no baseline is named; name one, as {last}")

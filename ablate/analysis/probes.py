@@ -37,9 +37,8 @@ def read(path: Path) -> pd.DataFrame:
     try:
         table = pd.read_csv(path, dtype={"run_id": str})
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{path}: can't be read ({str(error).splitlines()[0]}); ablate probe writes it"
-        ) from None
+        why = f"can't be read ({str(error).splitlines()[0]}); ablate probe writes it"
+        raise ConfigError(f"{path}: {why}") from None
     if [*table.columns] != [*COLUMNS]:
         raise ConfigError(f"{path}: no file of ablate probe; move it away, and probe again")
     return table
@@ -80,14 +79,17 @@ def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
 
 def silent(values: pd.DataFrame, variant: pd.Series) -> dict[str, tuple[int, int]]:
     """The probes that show nothing, with (the number of runs beyond chance, the number of runs). A run is
-    beyond chance if its largest head, over all layers, is outside of the range of untrained models; a probe
+    beyond chance if its largest head, over all layers, is outside of the range of untrained models, of SCORES
+    above it; a probe
     shows nothing if that is so in fewer than half of the runs of every variant."""
     last = named(values, variant).dropna(subset="low")
     runs = last.groupby(["probe", "variant", "run_id"], sort=False).agg(
         largest=("value", "max"), low=("low", "first"), high=("high", "first")
     )
+    above, below = runs["largest"] > runs["high"], runs["largest"] < runs["low"]
+    outside = above | (below & ~runs.index.get_level_values("probe").isin(SCORES))
     beyond = {}
-    for probe, of_probe in _outside(runs).groupby(level="probe", sort=False):
+    for probe, of_probe in outside.groupby(level="probe", sort=False):
         if (of_probe.groupby(level="variant").mean() < OFTEN).all():
             beyond[str(probe)] = (int(of_probe.sum()), len(of_probe))
     return beyond
@@ -96,9 +98,3 @@ def silent(values: pd.DataFrame, variant: pd.Series) -> dict[str, tuple[int, int
 def named(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
     """The values with a column `variant`, without runs that have none."""
     return values.assign(variant=values["run_id"].map(variant)).dropna(subset="variant")
-
-
-def _outside(runs: pd.DataFrame) -> pd.Series:
-    """Whether the largest head is outside of low and high; for SCORES, above high."""
-    above, below = runs["largest"] > runs["high"], runs["largest"] < runs["low"]
-    return above | (below & ~runs.index.get_level_values("probe").isin(SCORES))

@@ -39,7 +39,7 @@ from ablate.analysis.variants import (
 )
 from ablate.config.conditions import key_in
 from ablate.config.rules import ConfigError
-from ablate.phrases import Note, counted, lines_if
+from ablate.phrases import Note, counted, counted_between, lines_if
 from ablate.store.columns import SEED_COLUMNS, Status, column_named, of_role, on_validation
 from ablate.store.frames import (
     FILE,
@@ -65,19 +65,11 @@ def project(
     the metric is. Raises ConfigError."""
     foreign, exempt = is_foreign(rows), is_exempt(rows)
     is_simulated(rows := with_results(rows, metric))  # all or none
-    by, pair_by = _asked(rows, question)
-    apart = OF_EVALUATION if column_named(metric).by_evaluation else ()
-    shown, own = (  # what is asked for by name, as a preset of the model, has columns like any setting
-        [key for name in names if (key := key_in(name, [*map(str, rows.columns)]))]
-        for names in ([*filter(None, [question.within]), *question.shown], [*(question.baseline or {})])
-    )
-    shown += lines_if(not (foreign or by or shown) and rows["model"].nunique() > 1, "model")
-    settings = [*(by if foreign and by else [*setting_columns(rows), *apart, *by]), *shown, *own]
-    settings = [key for key in dict.fromkeys(settings) if key != metric]
+    by, pair_by, shown, settings = _columns(rows, metric, question)
     seeds = [column for column in SEED_COLUMNS if rows[column].notna().any()]
     named = [*dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])]
-    keyed = _as_keys(rows, settings, seeds, pair_by).assign(value=_numbers(rows, metric, named))
-    said = list[Note]()
+    keyed, said = _as_keys(rows, settings, seeds, pair_by), list[Note]()
+    keyed = keyed.assign(value=_numbers(rows, metric, named))
     if not exempt:
         keyed, said = without_summaries(_with_blanks(keyed, by), [*dict.fromkeys([*seeds, *pair_by])], rows)
     differing = [column for column in settings if keyed[column].nunique() > 1] or settings[:1]
@@ -96,18 +88,14 @@ def project(
     if (C := int(variant.max()) + 1) * (S := int(unit.max()) + 1) > MOST_CELLS:
         cells = f"{C:,} variants times {S:,} seeds are more cells than the {MOST_CELLS:,}"
         raise ConfigError(f"{cells} that fit; choose rows with --where, or other columns with --pair-by")
-    keyed = keyed.assign(
-        usable=keyed["status"].isin(USABLE) & np.isfinite(keyed["value"]),
-        lost=diverged(keyed, keyed["value"]),
-    )
+    usable = keyed["status"].isin(USABLE) & np.isfinite(keyed["value"])
+    keyed = keyed.assign(usable=usable, lost=diverged(keyed, keyed["value"]))
     if not keyed["usable"].any():
         ended = np.where(keyed["lost"], str(Status.DIVERGED), keyed["status"].astype(str))
         raise ConfigError(no_result(rows.loc[keyed.index].assign(status=ended), metric))
     if not question.mixed:
         refuse_mixed_parts(keyed[keyed["usable"] | keyed["lost"]], settings)
-    over = _over_items(keyed, items)
-    if items:
-        keyed = _means(keyed, items)
+    keyed, over = _means(keyed, items) if items else (keyed, "")
 
     def array(values: Iterable[Any], missing: Any) -> Array:
         values_N = np.asarray(values)
@@ -134,6 +122,9 @@ def project(
         else distinguishing(table, settings, shown) or settings[:1],
         options=options_of(rows),
         table=table,
+        free=[]
+        if foreign
+        else sorted({column_of(key, settings, "tune") for key in {*table["tuned"]} - {""}}),
         values=values[kept],
         measures=[array(of, np.nan)[kept] for of in measures],
         diverged=lost[kept],
@@ -155,16 +146,26 @@ def project(
 # --- where a row belongs -----------------------------------------------------------------------------------
 
 
-def _asked(rows: pd.DataFrame, question: Question) -> tuple[list[str], list[str]]:
-    """The columns of --by and of --pair-by. Raises ConfigError."""
-    there = rows.columns[rows.notna().any()]  # a table of another program lacks most
-    if is_foreign(rows) and rows["status"].nunique() == 1:  # which it has from us
+def _columns(
+    rows: pd.DataFrame, metric: str, question: Question
+) -> tuple[list[str], list[str], list[str], list[str]]:
+    """The columns of --by and of --pair-by, those that names have in any case, and those that define a
+    variant. Raises ConfigError."""
+    foreign, there = is_foreign(rows), rows.columns[rows.notna().any()]
+    if foreign and rows["status"].nunique() == 1:  # which a table of another program has from us
         there = there.drop("status")
     by, pair_by = (
         [column_of(key, rows.columns, f"{name} {key}", there) for key in dict.fromkeys(keys)]
         for name, keys in (("--by", question.by), ("--pair-by", question.pair_by))
     )
-    return by, pair_by
+    shown, own = (  # what is asked for by name, as a preset of the model, has columns like any setting
+        [key for name in names if (key := key_in(name, [*map(str, rows.columns)]))]
+        for names in ([*filter(None, [question.within]), *question.shown], [*(question.baseline or {})])
+    )
+    shown += lines_if(not (foreign or by or shown) and rows["model"].nunique() > 1, "model")
+    apart = OF_EVALUATION if column_named(metric).by_evaluation else ()
+    settings = [*(by if foreign and by else [*setting_columns(rows), *apart, *by]), *shown, *own]
+    return by, pair_by, shown, [key for key in dict.fromkeys(settings) if key != metric]
 
 
 def _as_keys(
@@ -215,29 +216,21 @@ def _units(
     return [first], rest, first
 
 
-def _over_items(keyed: pd.DataFrame, items: Sequence[str]) -> str:
-    if not items:
-        return ""
-    counts = keyed[keyed["usable"]].groupby(["variant_", "unit_"]).size()
-    low, high = int(counts.min()), int(counts.max())
-    noun = items[0] if len(items) == 1 else "row"
-    return f"{f'{low} to ' if low < high else ''}{counted(high, noun)}"
-
-
-def _means(keyed: pd.DataFrame, items: Sequence[str]) -> pd.DataFrame:
+def _means(keyed: pd.DataFrame, items: Sequence[str]) -> tuple[pd.DataFrame, str]:
     """A row a unit: the mean over the items that all variants have of it or, where no two share a unit, over
-    those that all have."""
+    those that all have; and what it is a mean over."""
     usable = keyed[keyed["usable"]]
+    counts = usable.groupby(["variant_", "unit_"]).size()
+    over = counted_between(int(counts.min()), int(counts.max()), items[0] if len(items) == 1 else "row")
     shared = usable.groupby("unit_")["variant_"].nunique().max() > 1
     of_unit = ["unit_"] if shared else []
     of_item = usable.groupby([*of_unit, *items])["variant_"].transform("size" if shared else "nunique")
     most = of_item.groupby(keyed["unit_"]).transform("max") if shared else of_item.max()
     keyed = keyed.assign(value=keyed["value"].where(of_item.reindex(keyed.index) == most))
     places = keyed.groupby(["variant_", "unit_"], sort=False)
-    first = places.head(1).set_index(["variant_", "unit_"])
-    lost = places["lost"].any()
+    first, lost = places.head(1).set_index(["variant_", "unit_"]), places["lost"].any()
     value = places["value"].mean()
-    return first.assign(value=value, lost=lost, usable=value.notna() & ~lost).reset_index()
+    return first.assign(value=value, lost=lost, usable=value.notna() & ~lost).reset_index(), over
 
 
 def _numbers(rows: pd.DataFrame, metric: str, named: Sequence[str]) -> Array:
@@ -245,9 +238,8 @@ def _numbers(rows: pd.DataFrame, metric: str, named: Sequence[str]) -> Array:
     number that is too large."""
     value = as_floats(rows[metric])
     huge = np.isfinite(value) & (np.abs(value) > LARGEST)
-    if len(wrong := rows[huge | (np.isnan(value) & rows[metric].notna().to_numpy())]):
-        row = wrong.iloc[0]
-        why = f"{str(row[metric])!r} is no usable number ({row_in_words(row.to_dict(), named)})"
+    for row in rows[huge | (np.isnan(value) & rows[metric].notna().to_numpy())].head(1).to_dict("records"):
+        why = f"{str(row[metric])!r} is no usable number ({row_in_words(row, named)})"
         raise ConfigError(f"{metric}: {why}; correct the row or leave it out")
     return value
 
@@ -284,15 +276,9 @@ def _as_they_are(cells: pd.Series) -> Array:
 def _left_over(rows: pd.DataFrame, placed: set[str]) -> list[str]:
     """The columns of another program that vary and that nobody has placed: of words that are no name of a
     single row, and of numbers that are no measurement, which has another value in most rows."""
-    known = {*of_role("identity", "metric", "seed", "resource"), FILE}
-    columns = []
-    for column in rows.columns[rows.notna().any()].difference([*placed, *known], sort=False):
-        kinds = rows[column].astype(str).nunique()
-        many = kinds > len(rows) // 2
-        if (
-            1 < kinds < len(rows)
-            and not (many and can_be_numbers(rows[column]))
-            and not SEEDS.fullmatch(column)
-        ):
-            columns.append(str(column))
-    return columns
+    known = {*placed, *of_role("identity", "metric", "seed", "resource"), FILE}
+    there = map(str, rows.columns[rows.notna().any()])
+    free = [column for column in there if column not in known and not SEEDS.fullmatch(column)]
+    kinds = {column: rows[column].astype(str).nunique() for column in free}
+    many = [column for column in free if kinds[column] > len(rows) // 2 and can_be_numbers(rows[column])]
+    return [column for column in free if 1 < kinds[column] < len(rows) and column not in many]

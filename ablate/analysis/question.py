@@ -1,7 +1,6 @@
 """What is asked of a table: its metric, the margin, what was varied, what pairs. It loads no torch."""
 
 import csv
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -66,24 +65,18 @@ def ask(
 ) -> Question:
     """The question as people ask it: columns as a list or as COL,COL, the baseline as a mapping or as
     K=V,K=V, and one condition or several. Raises ConfigError."""
-    given = [where] if isinstance(where, str | Mapping) else where or ()
-    several = [
-        [{key: values} for key, values in one.items()] if isinstance(one, Mapping) else _each(one)
-        for one in given
-    ]
+    conditions = list[Where]()
+    for one in [where] if isinstance(where, str | Mapping) else where or ():
+        levels = one if isinstance(one, Mapping) else pairs(one) or {}  # of a name, heads=4 fusion=sum
+        is_one = isinstance(one, str) and len(levels) < 2
+        conditions += [one] if is_one else [{key: value} for key, value in levels.items()]
     by = listed(by)
     baseline, fixed = (
         _pairs(of, option, by) if isinstance(of, str) and of else of or None
         for option, of in (("--baseline", baseline), ("--fixed", fixed))
     )
-    return Question(
-        by=by,
-        pair_by=listed(pair_by),
-        baseline=baseline,
-        fixed=fixed,
-        where=[spelled(one) for conditions in several for one in conditions],
-        **others,
-    )
+    asked = {"by": by, "pair_by": listed(pair_by), "baseline": baseline, "fixed": fixed}
+    return Question(**asked, where=[*map(spelled, conditions)], **others)
 
 
 def listed(given: Sequence[str] | str | None) -> Sequence[str]:
@@ -91,12 +84,6 @@ def listed(given: Sequence[str] | str | None) -> Sequence[str]:
     if not isinstance(given, str):
         return given or ()
     return [name for name in next(csv.reader([given], skipinitialspace=True), []) if name]
-
-
-def _each(where: str) -> list[Where]:
-    """The conditions of one text: several, if it is the name of a variant, heads=4 fusion=sum."""
-    several = pairs(where) or {}
-    return [{key: value} for key, value in several.items()] if len(several) > 1 else [where]
 
 
 def _pairs(text: str, option: str, by: Sequence[str]) -> dict[str, str]:
@@ -116,14 +103,13 @@ def settled(
     value of a table that has a column for each variant; and a line on what was chosen here. Raises
     ConfigError."""
     by, taken = question.by, list[str]()
-    if is_foreign(rows) and len(by) > 1 and question.metric not in rows and _are_columns(rows, by):
-        metric = question.metric or "value"
+    are_variants = is_foreign(rows) and len(by) > 1 and question.metric not in rows
+    if are_variants and all(name in rows and can_be_numbers(rows[name]) for name in by):
+        metric, rest = question.metric or "value", rows.drop(columns=[*by])
+        parts = [rest.assign(**{WIDE: name, metric: rows[name]}) for name in by]
+        rows = pd.concat([part[part[metric].notna()] for part in parts], ignore_index=True)
         question = replace(question, by=[WIDE], metric=metric)
-        return (
-            question,
-            _measured(_long(rows, by, metric), question),
-            [Note("each column a variant", "taken")],
-        )
+        return question, _measured(rows, question), [Note("each column a variant", "taken")]
     if not by and is_foreign(rows):
         by = _varied(rows, [*question.pair_by, question.metric])
         taken = lines_if(by, f"variants by {', '.join(by)}")
@@ -139,9 +125,10 @@ def settled(
 def _measured(rows: pd.DataFrame, question: Question) -> pd.DataFrame:
     """The rows of another program with numbers in the metric, as far as they have a result; what is none is
     refused. A column of words stays. Raises ConfigError."""
-    metric, ended = question.metric or "", rows["status"].isin(RESULTS)
-    results = rows[ended]
-    if not is_foreign(rows) or metric not in rows or not results[metric].map(_has_number).any():
+    metric, results = question.metric or "", rows[rows["status"].isin(RESULTS)]
+    if not is_foreign(rows) or metric not in rows:
+        return rows
+    if not results[metric].astype(str).str.contains(r"\d|inf|true|false", case=False).any():
         return rows
     named = [*dict.fromkeys([*question.by, *question.pair_by, "seed"])]
 
@@ -151,26 +138,10 @@ def _measured(rows: pd.DataFrame, question: Question) -> pd.DataFrame:
     return rows.assign(**{metric: as_numbers(results, metric, place).reindex(rows.index)})
 
 
-def _has_number(cell: Any) -> bool:
-    return bool(re.search(r"\d|inf|true|false", str(cell), re.IGNORECASE))
-
-
-def _are_columns(rows: pd.DataFrame, by: Sequence[str]) -> bool:
-    return all(name in rows and can_be_numbers(rows[name]) for name in by)
-
-
-def _long(rows: pd.DataFrame, columns: Sequence[str], metric: str) -> pd.DataFrame:
-    """The rows, each once for each of these columns, whose values are the metric."""
-    rest = rows.drop(columns=[*columns])
-    parts = [rest.assign(**{WIDE: name, metric: rows[name]}) for name in columns]
-    return pd.concat([part[part[metric].notna()] for part in parts], ignore_index=True)
-
-
 def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], keys: Sequence[str]) -> str:
     """The metric of the studies; else that on which all rows report; else, of a table of another program, the
     only column that can be one. keys: columns of another use."""
-    planned = {record.metric for record in records}
-    if len(planned) == 1 and (chosen := planned.pop()):
+    if len(planned := {record.metric for record in records}) == 1 and (chosen := planned.pop()):
         return chosen
     if (rows["phase"] == "report").all() and rows["test_loss"].notna().any():
         return "test_loss"
@@ -186,6 +157,11 @@ def metrics_of(rows: pd.DataFrame, asked: str = "") -> list[str]:
     possible = rows.columns[rows.notna().any()].difference([*taken], sort=False)
     names = [*map(str, possible)]
     return [name for name in names if can_be_numbers(rows[name]) and not (foreign and SEEDS.fullmatch(name))]
+
+
+def measured_columns(rows: pd.DataFrame, metric: str = "") -> list[str]:
+    """Those of `metrics_of` that may each be of a variant: no seeds, no steps."""
+    return [one for one in metrics_of(rows, metric) if not (REPLICATE.fullmatch(one) or STEPS.fullmatch(one))]
 
 
 def direction(metric: str, higher_is_better: bool | None) -> bool | None:
@@ -225,9 +201,6 @@ def _varied(rows: pd.DataFrame, used: Sequence[str | None]) -> list[str]:
     if ours := [name for name in several if name in CONFIG_COLUMNS and not words]:
         return ours
     names = ", ".join(words or several) or "none has a value twice"
-    by = option("--by", [*words, *several, "COL"][0])
-    wide = [
-        name for name in metrics_of(rows) if not (words or REPLICATE.fullmatch(name) or STEPS.fullmatch(name))
-    ]
+    by, wide = option("--by", [*words, *several, "COL"][0]), [] if words else measured_columns(rows)
     each = f"; if each column is a variant: {option('--by', *wide)}" if len(wide) > 1 else ""
     raise ConfigError(f"name the column that was varied, as {by}: {names}{each}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from ablate.analysis.question import Question, metrics_of
+from ablate.analysis.question import Question, measured_columns, metrics_of
 from ablate.analysis.variant import as_pairs, distinguishing, variants_of
 from ablate.analysis.variants import OF_EVALUATION, identified
 from ablate.config.rules import ConfigError, did_you_mean
@@ -36,7 +36,7 @@ def with_results(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     if metric in numeric or (metric in ("val_loss", "test_loss") and not is_foreign(kept)):
         return kept
     if metric not in kept or (is_foreign(kept) and metric in COLUMNS and kept[metric].isna().all()):
-        wide = [name for name in numeric if not REPLICATE.fullmatch(name) and not STEPS.fullmatch(name)]
+        wide = measured_columns(kept, metric)
         pandas = f'frame.melt("seed", var_name="method", value_name="{metric}") makes a row of each'
         melts = (
             f"; if each column is a variant: {option('--by', *wide)}, or {pandas}"
@@ -114,15 +114,12 @@ def refuse_duplicates(
         ways = [option("--where", f"{looked[0]}={row[looked[0]]}")]
     ids = " and ".join(map(str, same["run_id"].dropna()[:2]))
     values = " and ".join(f"{value:.10g}" for value in same["value"][:2])
-    way_out = (
-        f"tell them apart with {joined(ways, 'or')}"
-        if ways
-        else "leave one out, or give them a column that differs, for --pair-by or --where"
-    )
+    way_out = "leave one out, or give them a column that differs, for --pair-by or --where"
+    way_out = f"tell them apart with {joined(ways, 'or')}" if ways else way_out
+    count, which = "two" if len(same) == 2 else len(same), row_in_words(row.to_dict(), named)
     raise ConfigError(
-        f"{'two' if len(same) == 2 else len(same)} rows of one variant and seed"
-        f"{f': runs {ids}' if ids else ''}"
-        f" ({row_in_words(row.to_dict(), named)}: {metric} {values}); {way_out}"
+        f"{count} rows of one variant and seed{f': runs {ids}' if ids else ''} ({which}: {metric} {values});"
+        f" {way_out}"
     )
 
 
@@ -134,9 +131,7 @@ def _history(keyed: pd.DataFrame, steps: Sequence[str], place: Sequence[str], ke
     (most, *others), text = sorted({*last.dropna()}, reverse=True) or [0], spellings(keyed[step])
     one = text[numbers == most].iloc[0] if len(last) else ""
     names = ", ".join(f'"{key}"' for key in keys)
-    line = (
-        f'frame.sort_values("{step}").groupby([{names}]).tail(1)' if keys else f'frame.sort_values("{step}")'
-    )
+    line = f'frame.sort_values("{step}"){f".groupby([{names}]).tail(1)" if keys else ""}'
     way = line if others else option("--where", f"{step}={one}")
     return f"rows of one run differ in {step} (to {one}), as a history does; take the last of each: {way}"
 
@@ -160,13 +155,13 @@ def refuse_mixed_parts(keyed: pd.DataFrame, settings: Sequence[str]) -> None:
     parts = keyed["parts"].astype(object).where(keyed["parts"].notna(), "").astype(str)
     if is_foreign(keyed) or parts.nunique() < 2:
         return
-    for at, values in parts.groupby(keyed["variant_"], sort=False).unique().items():
-        if len(values) > 1:
-            first = keyed.drop_duplicates("variant_")
-            shown = variants_of(first, distinguishing(first, settings))
-            name = dict(zip(first["variant_"], shown, strict=True))[at].name
-            short = " / ".join(value[:12] or "unknown" for value in values)
-            raise ConfigError(
-                f"{name}: its rows come from {len(values)} versions of its code, so they make no mean: parts"
-                f" {short}; force=stale runs the older ones again, or allow it with --mixed"
-            )
+    of_variants = parts.groupby(keyed["variant_"], sort=False).unique()
+    for at, values in of_variants[of_variants.map(len) > 1].head(1).items():
+        first = keyed.drop_duplicates("variant_")
+        shown = variants_of(first, distinguishing(first, settings))
+        name = dict(zip(first["variant_"], shown, strict=True))[at].name
+        short = " / ".join(value[:12] or "unknown" for value in values)
+        raise ConfigError(
+            f"{name}: its rows come from {len(values)} versions of its code, so they make no mean: parts"
+            f" {short}; force=stale runs the older ones again, or allow it with --mixed"
+        )

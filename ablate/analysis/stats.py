@@ -126,11 +126,16 @@ def moments(values_KS: Array) -> tuple[Array, Array, Array]:
 
 def t_interval(values_KS: Array, level: float = 1 - ALPHA) -> tuple[Array, Array]:
     """The t-interval of the mean of each row by itself; NaN for one value."""
+    n, mean, sd = moments(values_KS)
+    half = half_width(n, sd, level)
+    return mean - half, mean + half
+
+
+def half_width(n: Array, sd: Array, level: float = 1 - ALPHA) -> Array:
+    """Half of the t-interval of a mean."""
     from scipy.special import stdtrit
 
-    n, mean, sd = moments(values_KS)
-    half = -stdtrit(np.maximum(n - 1, 1), (1 - level) / 2) * sd / np.sqrt(np.maximum(n, 1))
-    return mean - half, mean + half
+    return -stdtrit(np.maximum(n - 1, 1), (1 - level) / 2) * sd / np.sqrt(np.maximum(n, 1))
 
 
 # --- the same verdict by other means ------------------------------------------------------------------
@@ -270,19 +275,15 @@ def widest_gap(ordered_KS: Array) -> tuple[Array, Array]:
     K, S = ordered_KS.shape
     gaps = np.diff(ordered_KS)
     at = gaps.argmax(1)
-    lower_KS = np.arange(S) <= at[:, None]
-    within = sum(_squares(ordered_KS, side) for side in (lower_KS, ~lower_KS))
+    lower_KS, within = np.arange(S) <= at[:, None], np.zeros(K)
+    for side_KS in (lower_KS, ~lower_KS):
+        of_side = np.where(side_KS, ordered_KS, 0)
+        mean = of_side.sum(1, keepdims=True) / side_KS.sum(1, keepdims=True)
+        within += (np.where(side_KS, ordered_KS - mean, 0) ** 2).sum(1)
     widest = gaps[np.arange(K), at]
     alike = widest <= 1e-12 * np.abs(ordered_KS).max(1)  # equal up to rounding
     with np.errstate(divide="ignore", invalid="ignore"):
         return at, np.where(alike, np.nan, widest / np.sqrt(within / (S - 2)))
-
-
-def _squares(values_KS: Array, chosen_KS: Array) -> Array:
-    """For each row, the sum of squared deviations of the chosen entries from their mean."""
-    count = chosen_KS.sum(1, keepdims=True)
-    mean = np.where(chosen_KS, values_KS, 0).sum(1, keepdims=True) / count
-    return (np.where(chosen_KS, values_KS - mean, 0) ** 2).sum(1)
 
 
 @functools.cache
@@ -296,9 +297,6 @@ def limit(n: int, variants: int = 1) -> float:
 @functools.cache
 def _gaps(n: int, draws: int) -> Array:
     return widest_gap(np.sort(np.random.default_rng(0).standard_normal((draws, n))))[1]
-
-
-# --- helpers ----------------------------------------------------------------------------------------
 
 
 def _nct_cdf(at: Array, df: Array, shift: Array) -> Array:

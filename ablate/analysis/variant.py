@@ -4,7 +4,7 @@ import functools
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -63,9 +63,6 @@ class Variant:
         of `label`."""
         return self.arm or self.label(columns, **how)
 
-    def without(self, column: str) -> "Variant":
-        return replace(self, levels={key: level for key, level in self.levels.items() if key != column})
-
     def differing(self, other: "Variant") -> list[str]:
         """The columns in which the two differ."""
         return [column for column, level in self.levels.items() if level != other.levels.get(column)]
@@ -78,16 +75,11 @@ def variants_of(texts: pd.DataFrame, shown: Sequence[str]) -> list[Variant]:
     return [Variant(dict(zip(shown, row, strict=True)), kind=kind) for row in rows]
 
 
-def of_rows(rows: pd.DataFrame, shown: Sequence[str]) -> dict[str, Variant]:
-    """The variants of these rows by name, as in a comparison that shows these columns."""
-    texts = _texts(rows, shown)
-    return {one.name: one for one in variants_of(texts.drop_duplicates([*shown]) if shown else texts, shown)}
-
-
 def names(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
     """The name of each row's variant, as in a comparison that shows these columns."""
-    called = [one.name for one in variants_of(_texts(rows, shown), shown)]
-    return pd.Series(called, index=rows.index, dtype=object)
+    read = spellings if is_foreign(rows) else as_texts
+    texts = with_options(rows)[[*dict.fromkeys([*shown, "processor"])]].apply(read)
+    return pd.Series([one.name for one in variants_of(texts, shown)], index=rows.index, dtype=object)
 
 
 def names_of_runs(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
@@ -118,11 +110,6 @@ def distinguishing(table: pd.DataFrame, columns: Sequence[str], asked: Collectio
             settings = rest
     needed = {*settings, *(tuned if table.duplicated(settings).any() else [])}
     return [column for column in kept if column in needed]
-
-
-def _texts(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
-    read = spellings if is_foreign(rows) else as_texts
-    return with_options(rows)[[*dict.fromkeys([*shown, "processor"])]].apply(read)
 
 
 def as_pairs(levels: Mapping[Any, str]) -> str:

@@ -1,7 +1,7 @@
 """Variants by what they set, and their results as arrays: variants times units."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -32,11 +32,13 @@ CARRIED = (
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """C variants by what they set. table: C rows of text, with the `columns` that define a variant, and with
-    others. options: the option columns of each kind of part."""
+    others. options: the option columns of each kind of part. free: columns in which what is compared may
+    differ, as in a learning rate that each variant has its own value of."""
 
     columns: list[str]
     options: dict[str, list[str]]
     table: pd.DataFrame
+    free: Sequence[str] = ()
 
     @property
     def is_foreign(self) -> bool:
@@ -63,6 +65,7 @@ class Variants(Settings):
     column whose values were sampled, where each variant is one run. twin: (C, S), the same metric of the
     validation split, if it has one. marks: (C, S) each, columns that say how a row came about: PROGRAM and
     what is left over. notes: on rows that are no runs. arms: by run id, what a study calls the variant.
+    margin: of the question. waiting: of each study that is not finished, how many of its runs have ended.
     """
 
     metric: str
@@ -83,6 +86,8 @@ class Variants(Settings):
     marks: Mapping[str, Array]
     notes: list[Note]
     arms: Mapping[str, str] = field(default_factory=dict)
+    margin: float = np.nan
+    waiting: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ran(self) -> Array:
@@ -106,13 +111,10 @@ class Variants(Settings):
     @property
     def together(self) -> str:
         """Why units are not independent, if they are parts of one training; else empty."""
-        if self.paired and any(map(FOLDS.fullmatch, map(str, self.seeds))):
-            return f"{self.unit}s share their training data"
-        return (
-            f"{self.unit}s are of one run"
-            if self.paired and any(map(STEPS.fullmatch, map(str, self.seeds)))
-            else ""
-        )
+        shared = {FOLDS: "share their training data", STEPS: "are of one run"} if self.paired else {}
+        names = [*map(str, self.seeds)]
+        parts = (f"{self.unit}s {of}" for kind, of in shared.items() if any(map(kind.fullmatch, names)))
+        return next(parts, "")
 
     @property
     def judged(self) -> Array:
@@ -160,19 +162,16 @@ class Variants(Settings):
         columns = varying(self.each)
         return [one.label(columns) for one in self.each]
 
-    def summary(self) -> pd.DataFrame:
-        """One row per variant, in order: variant, the shown columns, params, match_error if anything is
-        matched, n, diverged, mean, sd."""
+    def best_first(self) -> pd.DataFrame:
+        """One row per variant, sorted by the mean: variant, the shown columns, params, match_error if
+        anything is matched, n, diverged, mean, sd."""
         n, mean, sd = moments(self.values)
         extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
         table = self.table[[*dict.fromkeys([*self.shown, *extra])]].drop(columns="variant", errors="ignore")
         table.insert(0, "variant", self.names)
-        return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd)
-
-    def best_first(self) -> pd.DataFrame:
-        """The summary, sorted by the mean."""
+        table = table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd)
         ascending = [not self.higher_is_better, True]
-        return self.summary().sort_values(["mean", "variant"], ascending=ascending, ignore_index=True)
+        return table.sort_values(["mean", "variant"], ascending=ascending, ignore_index=True)
 
 
 def settings_of(rows: pd.DataFrame) -> Settings:
@@ -190,9 +189,9 @@ def options_of(rows: pd.DataFrame) -> dict[str, list[str]]:
 def setting_columns(rows: pd.DataFrame) -> list[str]:
     """The columns that define a variant: those of the config, with a column for each option of its parts. A
     text is known by its name, where this says as much as its fingerprint."""
-    config = [column for column in CONFIG_COLUMNS if column not in OF_EVALUATION]
     options = {f"{kind}_options": names for kind, names in options_of(rows).items()}
-    columns = [*dict.fromkeys(name for column in config for name in options.get(column, [column]))]
+    config = (options.get(column, [column]) for column in CONFIG_COLUMNS if column not in OF_EVALUATION)
+    columns = [*dict.fromkeys(itertools.chain.from_iterable(config))]
     texts = rows[["corpus", *TEXT_COLUMNS]].drop_duplicates().astype(str).drop_duplicates()
     if len(texts) > 1 and texts["corpus"].is_unique:
         columns = [*(column for column in columns if column not in TEXT_COLUMNS), "corpus"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.contrasts import Weighed, tuned_columns
+from ablate.analysis.contrasts import Weighed
 from ablate.analysis.finding import Finding
 from ablate.analysis.stats import Array, moments
 from ablate.analysis.variant import Variant
@@ -28,7 +28,7 @@ def crossed(variants: Variants, contrasts: Sequence[Weighed], column: str) -> li
     alone = [one for one in contrasts if not one.is_crossed and len({level[c] for _, c in one.sides}) == 1]
     at_level = pd.Series([level[one.baseline] for one in alone], dtype=object).to_numpy()
     bases = variants.table.iloc[[one.baseline for one in alone]]
-    free = {column, *WIDTHS, *tuned_columns(variants)}
+    free = {column, *WIDTHS, *variants.free}
     kept = [name for name in variants.columns if name not in free]
     follow = {name for name in kept if bases.groupby(at_level)[name].nunique().max() < 2}
     set_by = variants.table[kept].to_dict("records")
@@ -38,7 +38,14 @@ def crossed(variants: Variants, contrasts: Sequence[Weighed], column: str) -> li
         key = tuple((name, v[name]) for name in kept if v[name] != b[name] or name not in follow)
         by_key.setdefault(key, {})[level[one.baseline]] = one
     planned = [one for one in contrasts if one.is_crossed and len({level[c] for _, c in one.sides}) == 2]
-    order = sorted({*level.values()}, key=lambda at: _place(variants, column, at))
+    params = pd.to_numeric(variants.table["params"], errors="coerce").astype(float).fillna(np.inf)
+    smallest = params.groupby(variants.table[column]).min()
+
+    def place(at: str) -> tuple[float, float, str]:
+        """By its number or, of words, by the parameters of its smallest variant."""
+        return np.inf if (number := as_number(at)) is None else number, smallest[at], at
+
+    order = sorted({*level.values()}, key=place)
     known = {frozenset(one.sides) for one in planned}
     new = [
         Weighed("", [*high.sides, *((-weight, c) for weight, c in low.sides)])
@@ -79,10 +86,3 @@ def rows(findings: Sequence[Finding], like: pd.DataFrame) -> pd.DataFrame:
     levels = {side.name: side.levels for one in findings for side in one.both}
     table = pd.DataFrame([*levels.values()]).assign(variant=[*values], n=n, diverged=0, mean=mean, sd=sd)
     return table.reindex(columns=like.columns)
-
-
-def _place(variants: Variants, column: str, level: str) -> tuple[float, float, str]:
-    """Where a level stands: by its number or, of words, by the parameters of its smallest variant."""
-    number = as_number(level)
-    params = pd.to_numeric(variants.table["params"], errors="coerce")[variants.table[column] == level]
-    return np.inf if number is None else number, float(params.astype(float).fillna(np.inf).min()), level

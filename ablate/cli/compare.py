@@ -125,12 +125,11 @@ def compare(
         asked.append(timer.line)
     notes = [*results.notes, *result.notes]
     is_short = format in READ and not why
-    tuned = records[0].tuned_column if records else ""
     said = texts(notes)
     if pivot is not None or format == "latex":
         _for_a_paper(result, pivot, format, wide=wide)
         if is_short:
-            said = [*filter(None, [answers.doubts(notes)]), *described(notes)]
+            said = [*filter(None, [answers.health(answers.doubts(notes))]), *described(notes)]
     elif format == "json":
         from ablate.tables import records as as_json
 
@@ -143,7 +142,7 @@ def compare(
         for line in above:
             remark(line, format)
         put()
-        print_table(cells.short_table(result, tuned, steps), format, wide=wide)
+        print_table(cells.short_table(result, steps), format, wide=wide)
         for line in below:
             remark(line, format)
         said = []
@@ -153,7 +152,7 @@ def compare(
         put()
         for family in result.families:
             remark(cells.caption(result, family), format)
-            print_table(cells.full_table(result, family, tuned, steps), format, wide=wide)
+            print_table(cells.full_table(result, family, steps), format, wide=wide)
             put()
     for line in (*asked, *said):
         say(line)

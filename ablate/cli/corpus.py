@@ -71,7 +71,7 @@ def show(
     """
     import pandas as pd
 
-    from ablate.analysis.foreseen import repeats
+    from ablate.analysis.notes import repeats
     from ablate.data.summary import beginning, figures, visible
     from ablate.data.text_statistics import text_statistics
     from ablate.execution.formulas import before_training
@@ -98,8 +98,8 @@ def show(
     if format == "json":
         put_json(about=row, rows=records(splits))
         return
-    for line, _ in repeats(max(statistics.overlap.values()) if statistics else 0):
-        say(line)
+    for note in repeats(max(statistics.overlap.values()) if statistics else 0):
+        say(note.text)
     put(render_row(pd.Series(row, dtype=object)))
     print_table(splits, "table")
     for split in opened.splits:

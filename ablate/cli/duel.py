@@ -89,7 +89,7 @@ def duel(
         raise typer.Exit(1)
     comparison, answer = between.result()
     why = advised(["ablate", "compare", between.study, "--why"])
-    if doubts := answers.doubts(comparison.notes, f"{why} explains"):
+    if doubts := answers.health(answers.doubts(comparison.notes), f"{why} explains"):
         say(doubts)
     page = write_report(between.study)
     if format == "json":

@@ -164,10 +164,6 @@ def _keep_apart(sweep: "Sweep") -> None:
 
 def _show_rehearsal(sweep: "Sweep", study: str, count: int) -> None:
     """Print what the study decided, where its page is, and what it does if it is repeated."""
-    from dataclasses import asdict
-
-    import pandas as pd
-
     from ablate.analysis.compare import compare
     from ablate.analysis.load import load
     from ablate.reporting.answers import lines
@@ -188,8 +184,8 @@ def _show_rehearsal(sweep: "Sweep", study: str, count: int) -> None:
 
     made = rehearse(sweep, count)
     shares = {"right": "{:.1%}", "wrong": "{:.1%}", "effect": "{:+.3f}", "seeds": "{:.1f}"}
-    table = pd.DataFrame(map(asdict, made.contrasts))
-    print_table(table.assign(**{name: table[name].map(to.format) for name, to in shares.items()}), "table")
+    shown = {name: made.contrasts[name].map(to.format) for name, to in shares.items()}
+    print_table(made.contrasts.assign(**shown), "table")
     put(f"{count:,} rehearsals: {made.runs:.1f} runs each; {made.wrong:.1%} of them with a wrong verdict")
 
 

@@ -3,7 +3,7 @@ rows comes first, then the verdicts, then whether they stand by other means, the
 nothing."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -29,17 +29,18 @@ ONE_SEED = "One seed shows nothing: the same variant with another seed differs a
 
 @dataclass(frozen=True)
 class Answer:
-    """health: the doubts in a few words; empty without any. findings: a sentence on each contrast that was
-    named beforehand or, without any, on all. short: the same in one. trust: how sure they are. robust:
-    whether the verdicts stand by other means; empty if nothing can tell. next: what to do, what matters most
-    first."""
+    """doubts: in a few words each; health: the same in a line, empty without any. findings: a sentence on
+    each contrast that was named beforehand or, without any, on all. short: the same in one. trust: how sure
+    they are. robust: whether the verdicts stand by other means; empty if nothing can tell. next: what to do,
+    what matters most first."""
 
+    doubts: list[str]
     health: str
     findings: list[str]
     short: str
-    trust: str
-    robust: str
-    next: list[Next]
+    trust: str = ""
+    robust: str = ""
+    next: list[Next] = field(default_factory=list)
 
 
 def answer(
@@ -52,46 +53,42 @@ def answer(
     reader finds more on the doubts."""
     record = records[0] if len(records) == 1 else NO_STUDY
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
-    health = doubts([*notes, *comparison.notes], explained)
+    weak = doubts([*notes, *comparison.notes])
+    line = health(weak, explained)
     if int(comparison.summary["n"].max()) < 2:
-        said = NO_PAIR if rows["seed"].nunique() > 1 else ONE_SEED
-        steps = [] if said == NO_PAIR else next_steps(rows, record)
-        return Answer(health, [said], said, "", "", steps)
+        if rows["seed"].nunique() > 1:
+            return Answer(weak, line, [NO_PAIR], NO_PAIR)
+        return Answer(weak, line, [ONE_SEED], ONE_SEED, next=next_steps(rows, record))
     terms = {term: words for one in records for term, words in one.answer.items()}
-    tuned = record.tuned_column
-    tested = [one.without(tuned) for one in comparison.tested]
-    same = [one.without(tuned) for one in comparison.findings if not one.verdict]
-    where = place(rows)
+    tested, same = comparison.tested, [one for one in comparison.findings if not one.verdict]
     apart = _apart(tested, terms)
     sentences = [f"{capital(sentence(one, terms, at))}." for one, at in zip(tested, apart, strict=True)]
     sentences += [f"{capital(sentence(one, terms))}." for one in same[:MOST]]
     if not tested:
-        said = sentences[0] if same else _nothing(comparison)
-        return Answer(health, [said], said, "", "", [])
-    lead = lines_if(
-        not any(one.is_planned for one in tested) and _decided(tested), LEAD.format(tested[0].unit)
-    )
+        whys = [comparison.nothing, *(one.why for one in comparison.findings)]
+        why = next(filter(None, whys), "no variant has a baseline and two paired seeds")
+        said = sentences[0] if same else f"Nothing was tested: {why}."
+        return Answer(weak, line, [said], said)
+    is_exploratory = not any(one.is_planned for one in tested)
+    is_decided = any(not one.is_undecided for one in tested)
+    lead = lines_if(is_exploratory and is_decided, LEAD)
     others = sum(one.is_tested for one in comparison.findings) - len(tested)
     lead += lines_if(others, f"{capital(counted(others, 'more comparison'))} in --why, exploratory.")
     units = units_in_words(tested, comparison.items)
     trust = " ".join([f"{', '.join(filter(None, (units, comparison.scope, confidence(tested))))}.", *lead])
     short = _short(tested, terms) if len(tested) > 1 else sentence(tested[0], terms, apart[0], long=False)
-    short = f"{where.partition(' (')[0]}: {short}" if where else capital(short)
-    return Answer(
-        health,
-        _placed(sentences, where),
-        f"{short}.",
-        trust,
-        _robust(tested, terms),
-        next_steps(rows, record, comparison),
-    )
+    if where := place(rows):  # the conditions that all rows share
+        short = f"{where.partition(' (')[0]}: {short}"
+        sentences[0] = f"{where}: {sentences[0][:1].lower()}{sentences[0][1:]}"
+    steps = next_steps(rows, record, comparison)
+    return Answer(weak, line, sentences, f"{capital(short)}.", trust, _robust(tested, terms), steps)
 
 
 def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[Note] = ()) -> list[str]:
     """The whole answer as lines."""
     parts = answer(comparison, records, notes)
-    said = [*lines_if(parts.health, parts.health), *parts.findings]
-    return [*said, *filter(None, (parts.trust, parts.robust)), *map(str, parts.next)]
+    said = [parts.health, *parts.findings, parts.trust, parts.robust]
+    return [*filter(None, said), *map(str, parts.next)]
 
 
 def around(
@@ -104,23 +101,16 @@ def around(
     return above, [*lines_if(parts.robust, parts.robust), *map(str, parts.next[:1]), *taken]
 
 
-def doubts(notes: Sequence[Note], explained: str = WHY) -> str:
-    """The doubts among these notes in a few words, and where they are explained; empty without any."""
+def doubts(notes: Sequence[Note]) -> list[str]:
+    """The doubts among these notes, in a few words each."""
     briefs = [*dict.fromkeys(note.brief or note.text for note in notes if note.is_doubt)]
-    shown = briefs[:MOST_DOUBTS]
-    shown += lines_if(len(briefs) > MOST_DOUBTS, f"{len(briefs) - MOST_DOUBTS} more")
-    return f"Doubts: {', '.join(shown)}; {explained}." if briefs else ""
+    more = len(briefs) - MOST_DOUBTS
+    return [*briefs[:MOST_DOUBTS], *lines_if(more > 0, f"{more} more")]
 
 
-def _decided(tested: Sequence[Finding]) -> bool:
-    return any(one.verdict != stats.UNDECIDED for one in tested)
-
-
-def _nothing(comparison: Comparison) -> str:
-    """Why nothing was tested."""
-    whys = [one.why for one in comparison.findings if one.why]
-    why = [comparison.nothing, *whys, "no variant has a baseline and two paired seeds"]
-    return f"Nothing was tested: {next(filter(None, why))}."
+def health(doubts: Sequence[str], explained: str = WHY) -> str:
+    """A line on them, with where they are explained; empty without any."""
+    return f"Doubts: {', '.join(doubts)}; {explained}." if doubts else ""
 
 
 def _apart(tested: Sequence[Finding], terms: Terms) -> list[str]:
@@ -128,12 +118,6 @@ def _apart(tested: Sequence[Finding], terms: Terms) -> list[str]:
     settings = [setting_of(one, terms) for one in tested]
     shared = set[str]().union(*settings).intersection(*settings)
     return [", ".join(part for part in of if part not in shared) for of in settings]
-
-
-def _placed(sentences: Sequence[str], where: str) -> list[str]:
-    """The sentences, the first one with the conditions that all rows share."""
-    first, *rest = sentences
-    return [f"{where}: {first[:1].lower()}{first[1:]}" if where else first, *rest]
 
 
 def _short(tested: Sequence[Finding], terms: Terms) -> str:
@@ -151,7 +135,8 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
     if tested[0].higher_is_better is None or len(tested) <= 2:
         groups = [f"{of[0].verdict}: {joined([*map(named, of)])}" for of in _by_verdict(tested)]
         return f"{against}{'; '.join(groups)}"
-    alone = [one for one in tested if not one.variant.difference] or tested
+    alone = [one for one in tested if not one.variant.difference]
+    alone = alone if len(alone) > 1 else tested
     worst, *_, best = sorted(alone, key=lambda one: one.diff, reverse=not tested[0].higher_is_better)
     counts = joined([f"{len(of)} {of[0].verdict}" for of in _by_verdict(tested)])
     ends = f"best: {named(best, best.verdict)}; worst: {named(worst, worst.verdict)}"

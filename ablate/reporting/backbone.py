@@ -13,26 +13,23 @@ PARTS: dict[str, dict[str, str]] = {
 NAMES = {tuple(GPT2.values()): "GPT-2's backbone", tuple(LLAMA.values()): "Llama's backbone"}
 
 
-def kinds(rows: pd.DataFrame) -> list[tuple[str, ...]]:
-    """The backbones of these rows, each once; none of rows that do not name them."""
-    if not {*PARTS} <= {*rows.columns}:
-        return []
-    return [*rows[[*PARTS]].dropna().drop_duplicates().itertuples(index=False, name=None)]
-
-
 def backbone(rows: pd.DataFrame) -> str:
     """`GPT-2's backbone`, or the parts; empty for rows that do not name them."""
-    found = kinds(rows)
-    if len(found) > 1:
-        return counted(len(found), "backbone")
-    return NAMES.get(found[0]) or parts(rows) if found else ""
+    kinds = _kinds(rows)
+    if len(kinds) > 1:
+        return counted(len(kinds), "backbone")
+    return NAMES.get(kinds[0]) or parts(rows) if kinds else ""
 
 
 def parts(rows: pd.DataFrame) -> str:
     """`learned positions, layer norm, GELU`, with `or` where rows differ; empty as `backbone` is."""
-    found = kinds(rows)
-    levels = [
-        dict.fromkeys(words.get(kind[at], kind[at]) for kind in found)
-        for at, words in enumerate(PARTS.values())
-    ]
-    return ", ".join(" or ".join(words) for words in levels if found)
+    kinds, levels = _kinds(rows), list[str]()
+    for at, words in enumerate(PARTS.values() if kinds else ()):
+        levels.append(" or ".join(dict.fromkeys(words.get(kind[at], kind[at]) for kind in kinds)))
+    return ", ".join(levels)
+
+
+def _kinds(rows: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The backbones of these rows, each once; none of rows that do not name them."""
+    there = rows[[*PARTS]] if {*PARTS} <= {*rows.columns} else rows.iloc[:0]
+    return [*there.dropna().drop_duplicates().itertuples(index=False, name=None)]

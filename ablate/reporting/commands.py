@@ -3,8 +3,7 @@ result; and those that make more of a study. Loads no torch."""
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ablate.analysis.load import Results
 from ablate.analysis.variant import FACTORS
@@ -36,7 +35,12 @@ def commands(results: Results) -> list[str]:
     own = ["-cd", record.config_dir] if record.config_dir else []
     own += [word for file in _plugins(results) for word in ("--plugin", file)]
     configs = [flatten(read_config(path)) for path in [*directories.values()][:SINGLE_RUNS]]
-    return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
+    lines = list[str]()
+    for config in configs:  # all keys that a command has to give: none that are null by default
+        given = ((k, v) for k, v in config.items() if v is not None or k.startswith("train."))
+        kept = {k: v for k, v in given if k not in NOT_REPEATED} | {"seed": config["seed"]}
+        lines.append(advised(["ablate", "run", *own, *(f"{k}={as_value(v)}" for k, v in kept.items())]))
+    return lines
 
 
 def repeated(record: StudyRecord) -> str:
@@ -114,9 +118,6 @@ def _without(words: Sequence[str], keys: Sequence[str]) -> list[str]:
     return [word for word in words if not word.startswith(gone)]
 
 
-# --- helpers ----------------------------------------------------------------------------------------------
-
-
 def _plugins(results: Results) -> list[str]:
     """The plugin files of the runs, by the names of the copies that each run keeps."""
     of_each_code = {*results.rows.drop_duplicates("parts")["run_id"]}
@@ -129,17 +130,3 @@ def _plugins(results: Results) -> list[str]:
     }
     kept = (name for path, name in named if PLAIN.fullmatch(name) and (path / name).is_file())
     return sorted({*kept})
-
-
-def _kept(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that a command has to give: no keys that are null by default."""
-    return {
-        key: value
-        for key, value in config.items()
-        if key not in NOT_REPEATED and (value is not None or key.startswith("train."))
-    }
-
-
-def _command(start: list[str], keys: Mapping[str, Any]) -> str:
-    words = [*start, *(f"{key}={as_value(value)}" for key, value in keys.items())]
-    return advised(["ablate", "run", *words])

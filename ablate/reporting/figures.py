@@ -27,9 +27,7 @@ TICKS = alt.ExprRef("max(2, ceil(width / 70))")  # so few that none loses its la
 SPARSE = alt.Axis(tickCount=TICKS)
 POINTS_AN_INCH, DOTS_AN_INCH = 72, 300
 LETTERS = 60  # of 8 pt in a column
-COLUMN = (
-    3.3 * POINTS_AN_INCH
-)  # width of charts in files: a column of a paper; in a page it follows the window
+COLUMN = 3.3 * POINTS_AN_INCH  # width of charts in files, a column of a paper
 NEEDLESS = (  # in a page, whose style sheet and captions say as much
     r' (aria-[a-z]+|role|pointer-events|font-family|xmlns:xlink|version)="[^"]*"',
     r' (opacity|stroke-width|fill-opacity)="1"| transform="translate\(0,0\)"| fill="#000"',
@@ -41,6 +39,7 @@ PAPER_SIZES = {  # of text in points; labelLimit: the longest label
     **dict.fromkeys(("labelFontSize", "titleFontSize", "fontSize"), 8),
     "labelLimit": 110,
 }
+IN_PIXELS = re.compile(r'^(<svg [^>]*?width="[\d.]+)(" height="[\d.]+)"')  # whose unit is then a point
 _PRECISE = re.compile(r"-?\d+\.\d{2,}")
 _LINE_ENDS = {0x2028: " ", 0x2029: " "}  # Unicode line ends, which strings in Vega expressions must not have
 CONFIG: dict[str, Any] = {
@@ -75,22 +74,12 @@ class Figure:
     data: pd.DataFrame
 
 
-def spec(chart: Any, height: int, title: str = "") -> dict[str, Any]:
-    """The specification as plain data, without a width. title: what the labels of the rows mean."""
-    sized = chart.properties(
-        height=height,
-        **({"title": title} if title else {}),
-        autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
-    )
+def spec(chart: Any, height: int) -> dict[str, Any]:
+    """The specification as plain data, without a width."""
+    sized = chart.properties(height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
     with alt.data_transformers.enable("default", max_rows=None):
         text = json.dumps(sized.to_dict(), ensure_ascii=False).translate(_LINE_ENDS)
     return {**json.loads(text), "config": CONFIG}
-
-
-def over_runs(values: pd.DataFrame, by: Sequence[str], column: str = "value") -> pd.DataFrame:
-    """For each group of runs the mean of a column; low and high, the lowest and the highest run; and n."""
-    groups = values.groupby([*by], sort=False)[column]
-    return groups.agg(mean="mean", low="min", high="max", n="count").reset_index()
 
 
 # --- parts of charts -------------------------------------------------------------------------------------
@@ -101,12 +90,12 @@ def measured(channel: Any, column: str, title: str, **more: Any) -> Any:
     return channel(f"{column}:Q", title=column_named(title).words, scale=alt.Scale(zero=False), **more)
 
 
-def colours(column: str, order: Sequence[str], *, legend: bool = True) -> alt.Color:
+def colours(column: str, order: Sequence[str]) -> alt.Color:
     """A colour for each text, with a legend: of one column if a text is too long for two on a phone."""
     long = max(map(len, order), default=0) > 22
     shown = alt.Legend(columns=1, labelLimit=300) if long else alt.Legend()
     scale = alt.Scale(domain=[*order], range=list(COLORS))
-    return alt.Color(f"{column}:N", scale=scale, sort=None, legend=shown if legend else None)
+    return alt.Color(f"{column}:N", scale=scale, sort=None, legend=shown)
 
 
 def ranges(base: Any, data: pd.DataFrame, channel: Any, title: str) -> list[Any]:
@@ -150,42 +139,30 @@ def drawn(spec: Mapping[str, Any]) -> str:
     svg = re.sub(r' (width|height)="[\d.]+"', "", svg, count=2)
     for needless in NEEDLESS:
         svg = re.sub(needless, "", svg)
-    return re.sub(r"<[^>]+>", lambda tag: _PRECISE.sub(_rounded, tag[0]), svg)  # places, not what is written
+    # Places are rounded, not what is written.
+    return re.sub(r"<[^>]+>", lambda tag: _PRECISE.sub(lambda of: f"{float(of[0]):.1f}", tag[0]), svg)
 
 
-def _rounded(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.1f}"
-
-
-def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts: str = "") -> None:
+def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts: Sequence[str] = ()) -> None:
     """Write each chart, given by the stem of its file, as PNG, SVG and PDF, as wide as a column of a paper,
     with labels of 8 pt. doubts: stand above each. Raises StoreError."""
     import vl_convert
 
     formats: dict[str, Callable[[str], str | bytes]] = {
         "png": lambda spec: vl_convert.vegalite_to_png(spec, ppi=DOTS_AN_INCH),
-        "svg": lambda spec: _in_points(vl_convert.vegalite_to_svg(spec)),
+        "svg": lambda spec: IN_PIXELS.sub(r'\1pt\2pt"', vl_convert.vegalite_to_svg(spec)),
         "pdf": vl_convert.vegalite_to_pdf,
     }
     for stem, spec in specs.items():
-        above = {"title": textwrap.wrap(doubts, LETTERS)} if doubts else {}
-        for_paper = json.dumps({**_in_a_column(spec), **above})
+        config = {
+            part: {key: PAPER_SIZES.get(key, value) for key, value in values.items()}
+            if isinstance(values, dict)
+            else values
+            for part, values in spec["config"].items()
+        }
+        # At the width of a column, if it has no sizes of its own; its text in 8 pt.
+        size = {"width": COLUMN, "height": round(LOWER * spec["height"], 1)} if "height" in spec else {}
+        above = {"title": textwrap.wrap(f"Doubts: {', '.join(doubts)}", LETTERS)} if doubts else {}
+        for_paper = json.dumps({**spec, **size, "background": "white", "config": config, **above})
         for format, convert in formats.items():
             write_atomically(directory / f"{stem}.{format}", convert(for_paper))
-
-
-def _in_a_column(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A chart at the width of a column of a paper, if it has no sizes of its own; its text in 8 pt."""
-    config = {
-        part: {key: PAPER_SIZES.get(key, value) for key, value in values.items()}
-        if isinstance(values, dict)
-        else values
-        for part, values in spec["config"].items()
-    }
-    size = {"width": COLUMN, "height": round(LOWER * spec["height"], 1)} if "height" in spec else {}
-    return {**spec, **size, "background": "white", "config": config}
-
-
-def _in_points(svg: str) -> str:
-    """An SVG whose size is in points, as a unit of it is one."""
-    return re.sub(r'^(<svg [^>]*?width="[\d.]+)(" height="[\d.]+)"', r'\1pt\2pt"', svg)

@@ -7,14 +7,7 @@ import altair as alt
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.probes import (
-    FILE,
-    PROBES,
-    SORTED,
-    over_seeds,
-    read,
-    silent,
-)
+from ablate.analysis.probes import FILE, PROBES, SORTED, over_seeds, read, silent
 from ablate.analysis.variant import names_of_runs
 from ablate.reporting.figures import (
     CONFIG,
@@ -35,62 +28,51 @@ SHAPES = ("triangle-right", "circle", "triangle-left")
 
 
 def figures(page: Page) -> Iterator[Figure]:
-    """The figures about heads; none without probes. Raises ConfigError if their file can't be read."""
-    path = page.subject.page.with_name(FILE)
+    """The largest, the median and the smallest head of each layer: what is kept of them, where they look, and
+    how much the loss needs them; none without probes. Raises ConfigError if their file can't be read."""
+    path, comparison = page.subject.page.with_name(FILE), page.comparison
     if not path.is_file():
         return
-    variant = names_of_runs(page.comparison.rows, page.comparison.shown)
-    values = read(path)
+    variant, values = names_of_runs(comparison.rows, comparison.shown), read(path)
     values = values[values["run_id"].isin(variant.index)]
-    if len(values):
-        yield from _sorted(values, variant, page.comparison)
-
-
-def _sorted(values: pd.DataFrame, variant: pd.Series, comparison: Comparison) -> Iterator[Figure]:
-    """The largest, the median and the smallest head of each layer: what is kept of them, where they look, and
-    how much the loss needs them."""
+    if values.empty:
+        return
     last = over_seeds(values, variant)
     each = "the largest, the median and the smallest head of a layer, mean over seeds and 95 % interval."
     quiet = silent(values, variant)
     lines = ", ".join(f"{probe} ({beyond} of {runs} runs)" for probe, (beyond, runs) in quiet.items())
     chance = f" As by chance, but for so many runs, and not drawn: {lines}." if quiet else ""
+    kept = (
+        "The share of a head that can be computed back from what attention writes, on held-out text:"
+        f" {each} Tick: the same with each head shuffled over tokens by itself."
+    )
+    looks = f"{each.capitalize()} Tick: the largest head of the same model before training.{chance}"
+    needed = (
+        f"The loss that is added when what a head writes is put at its mean: {each} Two heads that do the"
+        " same can each be spared."
+    )
     for key, title, about, probes, tick in (
-        (
-            *("kept", "What of a head is kept"),
-            "The share of a head that can be computed back from what attention writes, on held-out text:"
-            f" {each} Tick: the same with each head shuffled over tokens by itself.",
-            *(("kept",), "null"),
-        ),
-        (
-            *("attention", "Where heads look"),
-            f"{each.capitalize()} Tick: the largest head of the same model before training.{chance}",
-            *(ATTENTION, "untrained"),
-        ),
-        (
-            *("needed", "What heads are needed for"),
-            f"The loss that is added when what a head writes is put at its mean: {each} Two heads that do the"
-            " same can each be spared.",
-            *(("loss_added",), ""),
-        ),
+        ("kept", "What of a head is kept", kept, ("kept",), "null"),
+        ("attention", "Where heads look", looks, ATTENTION, "untrained"),
+        ("needed", "What heads are needed for", needed, ("loss_added",), ""),
     ):
         data = last[last["probe"].isin(probes)]
         if data.empty or (key == "kept" and data["smallest"].min() >= 0.999):  # in full, by algebra
             continue
-        charts = {
-            f"heads-{key if len(probes) == 1 else probe}": _sorted_chart(
-                data[data["probe"] == probe], comparison, PROBES[probe], tick
-            )
-            for probe in probes
-            if probe in {*data["probe"]} - {*quiet}
-        }
-        table = data.dropna(axis=1, how="all")
-        yield Figure(f"heads-{key}", title, about, charts, table)
+        charts = dict[str, dict[str, Any]]()
+        for probe in (probe for probe in probes if probe in {*data["probe"]} - {*quiet}):
+            drawn = _sorted_chart(data[data["probe"] == probe], comparison, PROBES[probe], tick)
+            charts[f"heads-{key if len(probes) == 1 else probe}"] = drawn
+        yield Figure(f"heads-{key}", title, about, charts, data.dropna(axis=1, how="all"))
 
 
 def _sorted_chart(data: pd.DataFrame, comparison: Comparison, title: str, tick: str) -> dict[str, Any]:
     """One row per variant and layer, with a point for each of SORTED. tick: a column to mark for comparison;
     "" for none."""
-    rows = data.assign(row=_of_layers(comparison, data))
+    each = zip(data["variant"], data["layer"], strict=True)
+    rows = data.assign(
+        row=[f"{label(comparison, one)} · {layer_name(layer)}".removeprefix(" · ") for one, layer in each]
+    )
     parts = [
         rows[["row", "variant", "layer", "n"]].assign(
             head=which, mean=rows[which], low=rows[f"{which}_low"], high=rows[f"{which}_high"]
@@ -100,27 +82,15 @@ def _sorted_chart(data: pd.DataFrame, comparison: Comparison, title: str, tick: 
     drawn = pd.concat(parts, ignore_index=True).round({"mean": 5, "low": 5, "high": 5})
     y = alt.Y("row:N", sort=None, title=None, axis=alt.Axis(grid=False))
     shape = alt.Shape("head:N", scale=alt.Scale(domain=[*SORTED], range=list(SHAPES)))
-    base = alt.Chart(drawn).encode(
-        y=y,
-        yOffset=alt.YOffset("head:N", sort=[*SORTED]),
-        color=colours("head", SORTED),
-    )
+    offset = alt.YOffset("head:N", sort=[*SORTED])
+    base = alt.Chart(drawn).encode(y=y, yOffset=offset, color=colours("head", SORTED))
     points = base.mark_point(filled=True, size=60, opacity=1)
-    layers = [
-        *ranges(base, drawn, alt.X, title),
-        points.encode(x=measured(alt.X, "mean", title), shape=shape),
-    ]
+    points = points.encode(x=measured(alt.X, "mean", title), shape=shape)
+    layers = [*ranges(base, drawn, alt.X, title), points]
     if tick and rows[tick].notna().any():
         marks = alt.Chart(rows[["row", tick]].round({tick: 5})).mark_tick(color=GREY, thickness=2)
         layers.insert(0, marks.encode(x=alt.X(f"{tick}:Q", title=title), y=y))
     return spec(alt.layer(*layers), 8 * len(drawn))
-
-
-def _of_layers(comparison: Comparison, data: pd.DataFrame) -> list[str]:
-    """A name such as `sum · layer 1` for each row, by its variant and its layer."""
-    pairs = zip(data["variant"], data["layer"], strict=True)
-    named = ((label(comparison, variant), layer_name(layer)) for variant, layer in pairs)
-    return [" · ".join(filter(None, parts)) for parts in named]
 
 
 def on_text(weights: pd.DataFrame, title: str) -> dict[str, Any]:

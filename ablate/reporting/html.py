@@ -51,18 +51,18 @@ def write_report(
     from ablate.reporting.figures import drawn, write_charts
 
     page = gather(subject, question)
-    shown, comparison = figures(page), page.comparison
+    shown = figures(page)
     specs = {stem: spec for figure in shown for stem, spec in figure.charts.items()}
     content = _template("page.html.j2").render(
         page=page,
         figures=shown,
         svg={stem: Markup(drawn(spec)) for stem, spec in specs.items()},
-        compared=table(page.compared, f"Mean {comparison.metric} over seeds, best first"),
-        comparison=_tables(comparison, subject.record.tuned_column),
+        compared=table(page.compared, f"Mean {page.comparison.metric} over seeds, best first"),
+        comparison=_tables(page.comparison),
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
     )
     if charts is not None:
-        write_charts(specs, Path(charts), page.answer.health.partition(";")[0])
+        write_charts(specs, Path(charts), page.answer.doubts)
     write_atomically(path, re.sub(r"\n\s*\n+", "\n", cleaned(content)))
     return path
 
@@ -75,40 +75,28 @@ def require_charts() -> None:
 
 def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:
     """A comparison as HTML for a notebook: its answer, one table per family, and notes."""
-    html = _template("comparison.html.j2").render(
-        tables=_tables(comparison), answer=answer, notes=texts(comparison.notes)
-    )
-    return cleaned(html)
+    of = {"tables": _tables(comparison), "answer": answer, "notes": texts(comparison.notes)}
+    return cleaned(_template("comparison.html.j2").render(of))
 
 
-def _tables(comparison: Comparison, tuned: str = "") -> list[dict[str, Any]]:
-    """Each family as a terminal shows it. tuned: as of `cells.short_table`."""
-    return [
-        table(cells.full_table(comparison, family, tuned), cells.caption(comparison, family))
-        for family in comparison.families
-    ]
+def _tables(comparison: Comparison) -> list[dict[str, Any]]:
+    """Each family as a terminal shows it."""
+    each = ((cells.full_table(comparison, of), cells.caption(comparison, of)) for of in comparison.families)
+    return [table(frame, caption) for frame, caption in each]
 
 
 def table(frame: pd.DataFrame, caption: str) -> dict[str, Any]:
     """A DataFrame as a table for readers: names of columns, which of them hold numbers, and rows of text."""
-    names = [str(name) for name in frame.columns]
-    plain = frame.astype(object).where(frame.notna(), None)
-    rows = [
-        [readable(name, value) for name, value in zip(names, row, strict=True)]
-        for row in plain.itertuples(index=False, name=None)
-    ]
+    names, plain = [*map(str, frame.columns)], frame.astype(object).where(frame.notna(), None)
+    rows = [[*map(readable, names, row)] for row in plain.itertuples(index=False, name=None)]
     numeric = [is_numeric(frame[name]) for name in frame.columns]
     return {"caption": caption, "names": names, "numeric": numeric, "rows": rows}
 
 
 def _template(name: str) -> Any:
-    environment = Environment(
-        loader=PackageLoader("ablate.reporting", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    how: dict[str, Any] = dict.fromkeys(("autoescape", "trim_blocks", "lstrip_blocks"), True)
+    loader = PackageLoader("ablate.reporting", ".")
+    environment = Environment(loader=loader, undefined=StrictUndefined, **how)
     environment.filters["coded"] = coded
     return environment.get_template(name)
 

@@ -56,12 +56,8 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     where = "" if is_foreign(rows) else f" at the last step, over the whole {split} split,"
     sentences.append(f"We report {comparison.metric}{where} as the mean over seeds.")
     if tested:
-        level = f"{100 * (1 - stats.ALPHA):g} %"
-        within = (
-            f" An interval within ±{comparison.margin:g} is called equivalent,"
-            if comparison.margin > 0
-            else ""
-        )
+        level, margin = f"{100 * (1 - stats.ALPHA):g} %", comparison.margin
+        within = f" An interval within ±{margin:g} is called equivalent, any other" if margin > 0 else ""
         kinds = {
             "paired t-intervals": any(one.pairs is not None for one in tested),
             "Welch's t-intervals of two groups": any(one.pairs is None for one in tested),
@@ -69,9 +65,8 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
         how = joined([kind for kind, is_used in kinds.items() if is_used])
         sentences.append(
             f"Differences have {how}, simultaneous at {level} within each family (Bonferroni)."
-            f"{within or ' An interval'} {'any other ' if within else ''}"
-            "that excludes 0 better or worse; all others are undecided, as are contrasts of fewer than"
-            f" {FEWEST} runs an arm."
+            f"{within or ' An interval'} that excludes 0 better or worse; all others are undecided, as are"
+            f" contrasts of fewer than {FEWEST} runs an arm."
         )
         if record.looks:
             taken = joined([*map(str, record.looks.at)])

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.foreseen import shared_rate
-from ablate.analysis.notes import MOST_EPOCHS, WORSE
+from ablate.analysis.notes import MOST_EPOCHS, WORSE, shared_rate
 from ablate.analysis.variants import USABLE
 from ablate.compute.limits import available_cores
 from ablate.config.contrast import FEWEST
@@ -41,17 +40,20 @@ def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison |
     """What matters first comes first. rows: of a study; without a comparison, a finished run of each
     variant."""
     rows = rows[rows["status"].isin(USABLE)]
+    return [*itertools.islice(_steps(rows, record, comparison), MOST)]
+
+
+def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison | None) -> Iterator[Next]:
+    rate = shared_rate(rows) if comparison is None or len(comparison.variants) > 1 else ""
+    if rate:
+        why = f"All variants share one learning rate, {rate}, which was tuned for none"
+        yield Next(why, at_own_rates(record))
     if comparison is None:
-        more = _more_seeds(FEWEST, f"{FEWEST} seeds would be enough for a verdict", rows, record, len(rows))
-        return [*_one_rate(rows, record), more]
-    return [*itertools.islice(_of_comparison(rows, record, comparison), MOST)]
-
-
-def _of_comparison(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison) -> Iterator[Next]:
+        why = f"{FEWEST} seeds would be enough for a verdict"
+        yield _more_seeds(FEWEST, why, rows, record, len(rows))
+        return
     tested = comparison.tested
     undecided = [one for one in tested if one.is_undecided]
-    if len(comparison.variants) > 1:
-        yield from _one_rate(rows, record)
     if comparison.waits or any((one.look or 0) < (one.last_look or 0) for one in undecided):
         yield Next("The study goes on with what is undecided", again(record))
     elif undecided:
@@ -68,22 +70,14 @@ def _of_comparison(rows: pd.DataFrame, record: StudyRecord, comparison: Comparis
         yield Next("No contrast was named beforehand: ask again, with fresh seeds", fresh)
 
 
-def _one_rate(rows: pd.DataFrame, record: StudyRecord) -> Iterator[Next]:
-    """One learning rate for all variants, tuned for none of them."""
-    if rate := shared_rate(rows):
-        why = f"All variants share one learning rate, {rate}, which was tuned for none"
-        yield Next(why, at_own_rates(record))
-
-
 def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison) -> Iterator[Next]:
     """What would decide the contrasts that are undecided, though no run is missing; nothing where runs that
     diverged are the reason. What would be blamed afterwards is not advised: a study, and a sweep that had
     enough seeds for a verdict, is asked again with fresh ones."""
     undecided = [one for one in comparison.tested if one.is_undecided]
     if record.is_copy or (rows["status"] == Status.STALE).any():
-        yield Next(
-            "These runs are of another machine or version, and more take all of them anew", again(record)
-        )
+        why = "These runs are of another machine or version, and more take all of them anew"
+        yield Next(why, again(record))
         return
     if any(note.brief == WORSE for note in comparison.notes):
         steps, epochs = rows["steps"].unique(), pd.to_numeric(rows["epochs"]).max()

@@ -22,9 +22,8 @@ class ShownComparison(Comparison):
 
     def __repr__(self) -> str:
         """The text that `ablate compare` prints."""
-        tuned = self.records[0].tuned_column if self.records else ""
         above, below = around(self, self.records)
-        table = render(short_table(self, tuned), "table")
+        table = render(short_table(self), "table")
         return cleaned("\n".join([*above, "", table, *below]))
 
     def _repr_html_(self) -> str:

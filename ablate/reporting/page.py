@@ -53,8 +53,8 @@ def _compared(comparison: Comparison, tuned: str) -> pd.DataFrame:
     """A row an arm, best first."""
     own = [not comparison.variants[name].difference for name in comparison.summary["variant"]]
     summary = comparison.summary[own].reset_index(drop=True)
-    columns = [column for column in comparison.varying if column != tuned] or comparison.shown[:1]
     variants = [comparison.variants[name] for name in summary["variant"]]
+    columns = comparison.varying or comparison.shown[:1]
     table = pd.DataFrame({"arm": [one.title(columns) for one in variants]})
     if any(one.arm for one in variants) and len(columns) > 1:
         table["it sets"] = [one.label(columns, pattern="{} {}", between=" · ") for one in variants]

@@ -43,15 +43,18 @@ def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
     columns = [column_of(key, table, where, comparison.shown) for key in keys]
     if not columns or len({*columns}) < len(columns):
         raise ConfigError(f"{where}: give different keys, as fusion,heads: the last goes across")
-    others = [c for c in comparison.varying if c not in columns]
     if table.duplicated(columns).any():
+        others = [c for c in comparison.varying if c not in columns]
         one = " ".join(option("--where", f"{column}={table[column].iloc[0]}") for column in others)
         raise ConfigError(f"{where}: variants differ in {joined(others)} too; add that, or {one}")
     if len(columns) == 1:
         return by_variant(comparison)
     *down, across = columns
-    for column in columns:
-        table[column] = pd.Categorical(table[column], _in_order(table[column]), ordered=True)
+    for column in columns:  # numbers by size, words in the order of the table
+        levels = [*dict.fromkeys(table[column])]
+        if pd.to_numeric(pd.Series(levels), errors="coerce").notna().all():
+            levels.sort(key=float)
+        table[column] = pd.Categorical(table[column], levels, ordered=True)
     frame = table.pivot(index=down, columns=across, values="cell").fillna("")
     frame.columns = [*map(str, frame.columns)]
     return PaperTable(_caption(comparison, table), frame.reset_index(), len(down), across)
@@ -60,21 +63,19 @@ def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
 def by_variant(comparison: Comparison) -> PaperTable:
     """One row per contrast, best first, with its baseline if there are several; the number of seeds where it
     varies; also the variants without a contrast."""
-    table = _variants(comparison)
-    table["variant_"] = names(comparison, table["variant"])
-    called = dict(zip(table["variant"], table["variant_"], strict=True))
-    rows = [
-        (row, one) for row in table.to_dict("records") for one in _of(comparison, row["variant"]) or [None]
-    ]
-    frame = pd.DataFrame({"variant": [row["variant_"] for row, _ in rows]})
+    table, findings = _variants(comparison), comparison.family(comparison.families[0])
+    called = dict(zip(table["variant"], names(comparison, table["variant"]), strict=True))
+    of = {name: [one for one in findings if one.variant.name == name] or [None] for name in table["variant"]}
+    rows = [(row, one) for row in table.to_dict("records") for one in of[row["variant"]]]
+    frame = pd.DataFrame({"variant": [called[row["variant"]] for row, _ in rows]})
     if table["n"].nunique() > 1:
         frame["seeds"] = [str(row["n"]) for row, _ in rows]
     frame["mean"] = [row["cell"] for row, _ in rows]
     frame["difference"] = ["" if one is None else _difference(one) for _, one in rows]
-    bases = _baselines(comparison)
+    bases = [*dict.fromkeys(one.baseline.name for one in findings)]
     if len(bases) > 1:
         frame["baseline"] = ["" if one is None else called[one.baseline.name] for _, one in rows]
-    tested = [one for one in _findings(comparison) if one.is_tested]
+    tested = [one for one in findings if one.is_tested]
     about = _caption(comparison, table, named_below=bool(tested))
     if tested:
         to = f"to {called[bases[0]]}" if len(bases) == 1 else "to the baseline beside it"
@@ -112,22 +113,9 @@ def tidy(comparison: Comparison, keys: Sequence[str]) -> pd.DataFrame:
     return table[[*columns, "n", "mean", "half", "best", "verdict"]]
 
 
-def _findings(comparison: Comparison) -> list[Finding]:
-    """Those that were named beforehand or, without any, all."""
-    return comparison.family(comparison.families[0])
-
-
-def _of(comparison: Comparison, variant: str) -> list[Finding]:
-    return [one for one in _findings(comparison) if one.variant.name == variant]
-
-
-def _baselines(comparison: Comparison) -> list[str]:
-    return [*dict.fromkeys(one.baseline.name for one in _findings(comparison))]
-
-
 def _shared(comparison: Comparison) -> str:
     """What all baselines have in common, so that a mark says what it is against; empty if nothing does."""
-    bases = [comparison.variants[name] for name in _baselines(comparison)]
+    bases = [one.baseline for one in comparison.family(comparison.families[0])]
     shared = [c for c in comparison.varying if bases and len({one.levels[c] for one in bases}) == 1]
     return bases[0].label(shared) if shared else ""
 
@@ -136,25 +124,21 @@ def _variants(comparison: Comparison, *, marked: bool = False) -> pd.DataFrame:
     """Each variant once, with half the width of the 95 % interval of its mean, its verdict where it has one
     contrast, whether it is the best by all comparisons with it, and its mean as a cell; marked: with its
     verdict."""
-    from scipy.special import stdtrit
-
-    table = comparison.summary.reset_index(drop=True)
-    n = table["n"].astype(float).where(table["n"] > 1)
-    half = -stdtrit(n - 1, stats.ALPHA / 2) * table["sd"] / n**0.5
-    verdicts = {name: [one.verdict for one in _of(comparison, name)] for name in table["variant"]}
+    table, findings = comparison.summary.reset_index(drop=True), comparison.family(comparison.families[0])
+    half = stats.half_width(table["n"].to_numpy(float), table["sd"].to_numpy(float))
+    verdicts = {name: [of.verdict for of in findings if of.variant.name == name] for name in table["variant"]}
     only = [of[0] if len(of := verdicts[name]) == 1 else "" for name in table["variant"]]
-    told, open_ = set[str](), set[str]()  # variants that a comparison tells apart, or leaves open
-    for one in _findings(comparison):
-        sides = {one.variant.name, one.baseline.name}
-        told |= sides if one.verdict in (stats.BETTER, stats.WORSE) else set()
-        open_ |= sides if one.is_undecided else set()
+    told, open_ = (  # variants that a comparison tells apart, or leaves open
+        {side.name for one in findings if one.verdict in of for side in one.both}
+        for of in ((stats.BETTER, stats.WORSE), (stats.UNDECIDED,))
+    )
     best = (table["mean"] == table["mean"].iloc[0]) & table["variant"].isin(told - open_)
     best &= comparison.higher_is_better is not None
-    cells = [
-        f"{mean:.3f}{'' if h != h else f' ± {h:.3f}'}{MARKS.get(verdict, '') if marked else ''}"
-        for mean, h, verdict in zip(table["mean"], half, only, strict=True)
-    ]
-    cells = [f"**{cell}**" if is_best else cell for cell, is_best in zip(cells, best, strict=True)]
+    cells = []
+    for mean, h, verdict, is_best in zip(table["mean"], half, only, best, strict=True):
+        mark = MARKS.get(verdict, "") if marked else ""
+        cell = f"{mean:.3f}{'' if h != h else f' ± {h:.3f}'}{mark}"
+        cells.append(f"**{cell}**" if is_best else cell)
     return table.assign(half=half, best=best, verdict=only, cell=cells)
 
 
@@ -169,22 +153,16 @@ def _caption(comparison: Comparison, table: pd.DataFrame, *, named_below: bool =
     interval = " ± half of its 95 % t-interval" if high > 1 else ""
     parts = [f"{metric}, mean over {counted_between(low, high, 'seed')}{interval}."]
     parts += lines_if(where, f"{where}.")
-    tested = [one for one in _findings(comparison) if one.is_tested]
+    findings = comparison.family(comparison.families[0])
     exploratory = "Exploratory: no contrast was named beforehand."
-    parts += lines_if(tested and not tested[0].is_planned, exploratory)
+    is_exploratory = any(one.is_tested for one in findings) and not any(one.is_planned for one in findings)
+    parts += lines_if(is_exploratory, exploratory)
     which = "highest" if comparison.higher_is_better else "lowest"
     parts += lines_if(table["best"].any(), f"Bold: the {which} mean, if all comparisons with it are decided.")
     shared = "" if named_below else _shared(comparison)
     base = f"its baseline, {shared}," if shared else "its baseline"
-    marks = {MARKS.get(one.verdict) for one in _findings(comparison)}
+    marks = {MARKS.get(one.verdict) for one in findings}
     level = f"{100 * (1 - stats.ALPHA):g} %"
     parts += lines_if("†" in marks, f"†: differs from {base} by the simultaneous {level} interval.")
     parts += lines_if("‡" in marks, f"‡: equivalent to {base} within ±{comparison.margin:g}.")
     return " ".join(parts)
-
-
-def _in_order(column: pd.Series) -> list[str]:
-    """The levels of a column: numbers by size, words in the order of the table."""
-    levels = list(dict.fromkeys(column))
-    are_numbers = pd.to_numeric(pd.Series(levels), errors="coerce").notna().all()
-    return sorted(levels, key=float) if are_numbers else levels

@@ -1,7 +1,7 @@
 """What a finding says in a sentence, and how its numbers are written."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ablate.analysis import stats
 from ablate.analysis.finding import Finding
@@ -28,7 +28,10 @@ def sentence(one: Finding, terms: Terms = None, at: str | None = None, *, long: 
         is_same = one.why.startswith("the same function")
         return f"{first} is {one.why}" if is_same else f"{first} and {second}{where} are {one.why}"
     better, worse = VERBS[one.higher_is_better]
-    look = at_look(one) if long else ""
+    look = ""
+    if long and one.look is not None:
+        when = "so far" if one.is_undecided else "decided at"
+        look = f"; {when} {one.look} of at most {one.last_look} seeds"
     training = TRAINING if long and one.same_class and second else ""
     if one.verdict == stats.EQUIVALENT:
         found = f": {number(one.diff)} ({number(one.low)} to {number(one.high)})" if long else ""
@@ -44,13 +47,11 @@ def sentence(one: Finding, terms: Terms = None, at: str | None = None, *, long: 
     return f"whether {open_}{where} is undecided{found}: {one.why}{look}"
 
 
-def setting_of(one: Finding, terms: Terms = None, columns: Collection[str] | None = None) -> list[str]:
-    """What the two variants of a contrast share, as K=V each; nothing if both arms are called by `terms`.
-    columns: among these."""
+def setting_of(one: Finding, terms: Terms = None) -> list[str]:
+    """What the two variants of a contrast share, as K=V each; nothing if both arms are called by `terms`."""
     if terms and all(terms.get(side.arm) for side in (one.variant, one.baseline)):
         return []
-    shared = [column for column in one.shared if columns is None or column in columns]
-    return [one.variant.label([column], bare=()) for column in shared]
+    return [one.variant.label([column], bare=()) for column in one.shared]
 
 
 def units_in_words(tested: Sequence[Finding], items: str = "") -> str:
@@ -72,19 +73,6 @@ def perplexity(one: Finding) -> str:
     share = 100 * abs(math.expm1(one.diff))
     percent = f"{share:,.0f} %" if share >= 10 else f"{share:.2g} %"
     return f", about {percent} {'more' if one.diff > 0 else 'less'} perplexity"
-
-
-def look(one: Finding, of: str = "of") -> str:
-    """6 of 16: the look at which a contrast stands, and the last one; empty for a fixed number of seeds."""
-    return "" if one.look is None else f"{one.look} {of} {one.last_look}"
-
-
-def at_look(one: Finding) -> str:
-    """Words on the look at which a contrast was decided or stands; empty for a fixed number of seeds."""
-    if one.look is None:
-        return ""
-    when = "so far" if one.is_undecided else "decided at"
-    return f"; {when} {look(one, 'of at most')} seeds"
 
 
 def number(value: float) -> str:

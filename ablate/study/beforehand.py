@@ -3,7 +3,7 @@ slower here than they could be, and what will keep an answer away."""
 
 from collections.abc import Collection
 
-from ablate.analysis.foreseen import foreseen
+from ablate.analysis.notes import foreseen
 from ablate.analysis.variants import settings_of
 from ablate.data.text_statistics import text_statistics
 from ablate.execution.formulas import before_training

@@ -17,19 +17,11 @@ from ablate.compose.composer import Overrides
 from ablate.config.conditions import Where
 from ablate.config.contrast import FEWEST, MARGIN, Contrasts
 from ablate.config.read import hints
-from ablate.config.rules import (
-    Above,
-    ConfigError,
-    Rule,
-    as_override,
-    as_value,
-    did_you_mean,
-    line_on,
-)
+from ablate.config.rules import Above, ConfigError, Rule, as_override, as_value, did_you_mean, line_on
 from ablate.config.schema import RunConfig
 from ablate.store.columns import METRICS, Row, Status, column_named
 from ablate.store.record import Choice, Role, keys_of_arms
-from ablate.study.plan import Plan, places
+from ablate.study.plan import Plan
 
 Rows = Mapping[Overrides, Row]
 SEED = "seed="
@@ -107,7 +99,8 @@ class Design:
 
     levels: override key -> values, in the syntax of overrides, for all keys that were given. arms: what is
     compared, and names: what the first overrides of each are called. plan: what is judged, and at which looks
-    arms may stop before the last seed. needs_test_split: whether it reports on the test split.
+    arms may stop before the last seed. needs_test_split: whether it reports on the test split. unnamed: keys
+    that are in no name.
     """
 
     levels: Mapping[str, Sequence[str]]
@@ -115,6 +108,7 @@ class Design:
     names: Mapping[Overrides, str] = field(default_factory=dict)
     plan: Plan | None = None
     needs_test_split: ClassVar[bool] = False
+    unnamed: Collection[str] = ()
 
     @property
     def looks(self) -> Plan | None:
@@ -144,7 +138,7 @@ class Design:
         """What the looks have decided by these rows; None without looks."""
         if (looks := self.looks) is None:
             return None
-        results = self.results(rows)
+        results = {(self.arm_of(run), seed_of(run)): rows[run] for run in self.reporting(rows, rows)}
         values = np.full((len(looks.arms), len(looks.seeds)), np.nan)
         lost = np.zeros(values.shape, bool)
         for a, arm in enumerate(looks.arms):
@@ -156,12 +150,9 @@ class Design:
         values[lost] = np.nan
         return looks.stand(values, lost)
 
-    def reporting(self, ids: Mapping[Overrides, str], rows: Rows) -> dict[Overrides, list[str]]:
-        """The ids of the runs by which each arm is judged. ids: of all runs so far."""
-        runs: dict[Overrides, list[str]] = {}
-        for run, run_id in ids.items():
-            runs.setdefault(self.arm_of(run), []).append(run_id)
-        return runs
+    def reporting(self, runs: Iterable[Overrides], rows: Rows) -> list[Overrides]:
+        """Of these runs, those by which arms are judged."""
+        return [*runs]
 
     def members(self, rows: Rows) -> Collection[Overrides]:
         """Every run of the study that follows from these rows, if no look ends it earlier."""
@@ -176,12 +167,9 @@ class Design:
         """What one of `compared` is called: its name, and the overrides that distinguish it from others."""
         own = max((one for one in self.names if arm[: len(one)] == one), key=len, default=())
         shared = set(self.compared[0]).intersection(*self.compared)
-        others = (one for one in arm[len(own) :] if one not in shared and self.tells_apart(one))
+        shared |= {one for one in arm if one.partition("=")[0] in self.unnamed}
+        others = (one for one in arm[len(own) :] if one not in shared)
         return " ".join(filter(None, [self.names.get(own), *others])) or " ".join(arm)
-
-    def tells_apart(self, override: str) -> bool:
-        """Whether a name has this override."""
-        return True
 
     def first_runs(self, arm: Overrides) -> list[Overrides]:
         """Runs of one of `compared`, all at one seed: at each value at which it may be trained."""
@@ -190,10 +178,6 @@ class Design:
     def arm_of(self, run: Overrides) -> Overrides:
         """The one of `compared` that a run is of."""
         return tuple(override for override in run if not override.startswith(SEED))
-
-    def results(self, rows: Rows) -> dict[tuple[Overrides, str], Row]:
-        """The rows by which arms are judged, by arm and seed."""
-        return {(self.arm_of(run), seed_of(run)): row for run, row in rows.items()}
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs, by run id, and the choice for each arm. ids: the run ids, by overrides."""
@@ -301,9 +285,16 @@ class StudyConfig:
         return combinations(levels, self.named_arms)
 
     def places(self, levels: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Overrides]]:
-        """The arms by name at each combination of the levels of its factors, as `plan.places`."""
-        at = {key: values for key, values in levels.items() if key not in self.of_no_arm}
-        return places(self.arms_at, [*self.named_arms.values()], at)
+        """The arms by name at each combination of the levels of its factors, with what that is called, as the
+        end of a clause."""
+        levels, at = {key: of for key, of in levels.items() if key not in self.of_no_arm}, {}
+        for values in itertools.product(*levels.values()):
+            place = dict(zip(levels, values, strict=True))
+            called = [f"{key}={value}" for key, value in place.items() if len(levels[key]) > 1]
+            arms = self.arms_at({key: [value] for key, value in place.items()})
+            named = dict(zip(self.named_arms.values(), arms, strict=True))
+            at[f" at {', '.join(called)}" if called else ""] = named
+        return at
 
     @property
     def of_no_arm(self) -> set[str]:

@@ -83,10 +83,10 @@ def estimate(
     todo = [run for run in runs if run.name not in finished or settled(run) is None]
     members = launcher.settings.members
     at_once, kinds = launcher.at_once(todo, threads), one_of_each(todo)
+    later = study.design.later.items()
     workers = min(at_once, max(1, len(todo)))
     seconds = total(kinds, threads, members, workers) if todo else 0.0
-    later = study.design.later.items()
-    of_later = {phase: some for phase, arms in later if (some := _that_can_be(study, arms))}
+    each = {phase: _later_s(study, arms, threads, members, at_once) for phase, arms in later}
     return Estimate(
         record,
         runs=len(runs),
@@ -97,22 +97,20 @@ def estimate(
         seeds=(seeds := len(study.design.levels.get("seed", record.seeds))),
         difference=_difference(study, record, seeds, min(run.config.train.steps for run in runs)),
         phases=study.design.costs(left_out),
-        later={phase: _mean_s(some, threads, members, at_once) / at_once for phase, some in of_later.items()},
+        later={phase: of for phase, of in each.items() if of is not None},
     )
 
 
-def _that_can_be(study: Study, arms: Sequence[Overrides]) -> list[Run]:
-    """A run of each of these arms that can be built and that no condition excludes."""
-    runs = list[Run]()
+def _later_s(
+    study: Study, arms: Sequence[Overrides], threads: int, members: int | None, at_once: int
+) -> float | None:
+    """The mean seconds of a run of those arms that can be built and that no condition excludes, so many made
+    at a time."""
+    runs = list[tuple[Run, int]]()
     for arm in arms:
         with contextlib.suppress(ConfigError):
-            runs.append(study.run_of(arm))
-    return runs
-
-
-def _mean_s(runs: Sequence[Run], threads: int, members: int | None, at_once: int) -> float:
-    """The mean seconds of these runs, if made one after the other while so many are made at a time."""
-    return total([(run, 1) for run in runs], threads, members, at_once) / len(runs)
+            runs.append((study.run_of(arm), 1))
+    return total(runs, threads, members, at_once) / len(runs) / at_once if runs else None
 
 
 def _difference(study: Study, record: StudyRecord, seeds: int, steps: int) -> float | None:
@@ -148,17 +146,12 @@ def _seconds(kinds: Sequence[tuple[Run, int]], threads: int, members: int | None
     for (run, _), f in zip(kinds, flops, strict=True):
         share = (f - cheapest) / (dearest - cheapest) if dearest > cheapest else 0.0
         step_s, token_s = (a + share * (b - a) for a, b in zip(timed[cheapest], timed[dearest], strict=True))
-        seconds.append(run.config.train.steps * step_s + _evaluated(run) * token_s)
+        train, sizes = run.config.train, {split: of.size or 0 for split, of in run.corpus.splits.items()}
+        each = min(train.eval_tokens or sizes["validation"], sizes["validation"])
+        at_end = sizes["test"] + (sizes["validation"] if each < sizes["validation"] else 0)
+        evaluated = (1 - (-train.steps // train.eval_every)) * each + at_end
+        seconds.append(train.steps * step_s + evaluated * token_s)
     return np.array(seconds)
-
-
-def _evaluated(run: Run) -> int:
-    """The number of tokens that a run evaluates, during training and at its end."""
-    train = run.config.train
-    validation, test = (run.corpus.splits[split].size or 0 for split in ("validation", "test"))
-    each = min(train.eval_tokens or validation, validation)
-    at_end = test + (validation if each < validation else 0)
-    return (1 - (-train.steps // train.eval_every)) * each + at_end
 
 
 def as_one(run: Run, kinds: Sequence[tuple[Run, int]], members: int | None) -> int:

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 from ablate.config.contrast import FEWEST
 from ablate.files.atomic import StoreError
 from ablate.phrases import first_few
 from ablate.store.record import PlannedContrast, PlannedLooks, Role, StudyRecord
+
+ONLY_SEEDS = "a study may only grow by seeds; give another name, as name=NAME"
 
 
 def grown(
@@ -23,37 +26,38 @@ def grown(
     """
     if old is None:
         return replace(new, contrasts=_contrasts([], new.contrasts, ended))
-    name, way_out = new.name, "a study may only grow by seeds; give another name, as name=NAME"
+    name = new.name
+
+    def refuse(why: str, way_out: str = ONLY_SEEDS) -> NoReturn:
+        raise StoreError(f"name={name}: {why}; {way_out}")
+
     if old.kind != new.kind:
-        raise StoreError(
-            f"name={name}: a study of that name holds a {old.kind}, this is a {new.kind}; {way_out}"
-        )
+        refuse(f"a study of that name holds a {old.kind}, this is a {new.kind}")
     was, now = ({**one.fixed, **dict.fromkeys(one.factors, "a factor")} for one in (old, new))
     for key in sorted({*was, *now}):
-        before, after = was.get(key), now.get(key)
-        if before != after:
-            raise StoreError(
-                f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"
-            )
+        if was.get(key) != now.get(key):
+            refuse(f"{key} is {now.get(key)} here and {was.get(key)} in the study of that name")
     seeds = new.looks.seeds if new.looks else new.reporting_seeds
     if old.looks and old.factors == new.factors and seeds != old.looks.seeds and has_results(name):
-        raise StoreError(
-            f"name={name}: its looks take the seeds {first_few(old.looks.seeds)}, the last one at"
-            f" {old.looks.at[-1]} of them; a study goes on beyond its last look, or with other seeds, only"
-            " under another name, as name=NAME"
-        )
+        last = f"the last one at {old.looks.at[-1]} of them"
+        beyond = "a study goes on beyond its last look, or with other seeds, only under another name"
+        refuse(f"its looks take the seeds {first_few(old.looks.seeds)}, {last}", f"{beyond}, as name=NAME")
     was, now = old.declaration, new.declaration
     if old.metric:  # a command may ask for fewer levels, but for no others
         was |= {key: sorted(of) for key, of in old.factors.items()}
         now |= {key: sorted({*old.factors.get(key, ()), *of}) for key, of in new.factors.items()}
     for key in dict.fromkeys([*was, *now]):
         if was.get(key) != now.get(key) and has_results(name):
-            raise StoreError(
-                f"name={name}: {key} was {was.get(key)} when the study began, and there are results since;"
-                " give another name, as name=NAME: what is finished is not run again"
-            )
+            again = "give another name, as name=NAME: what is finished is not run again"
+            refuse(f"{key} was {was.get(key)} when the study began, and there are results since", again)
     is_kept = old.declaration == new.declaration
     levels = {} if new.metric and not has_results(name) else old.factors
+    settings = {variant: [word.split("=", 1) for word in variant.split(" ")] for variant in old.left_out}
+    untried = {  # what can't be built, but for what is asked for again, which says so itself
+        variant: old.left_out[variant]
+        for variant, words in settings.items()
+        if not all(value in new.factors.get(key, ()) for key, value in words)
+    }
     return replace(
         new,
         digest=old.digest if old.digest != new.digest and has_results(name) else new.digest,
@@ -65,10 +69,7 @@ def grown(
         runs=sorted({*old.runs, *new.runs}),
         config_dir=new.config_dir or old.config_dir,
         threads=new.threads or old.threads,
-        left_out={
-            **{name: why for name, why in old.left_out.items() if not _is_tried(name, new)},
-            **new.left_out,
-        },
+        left_out={**untried, **new.left_out},
         roles=_grown_roles(old, new),
         chosen={**old.chosen, **new.chosen},
     )
@@ -95,12 +96,6 @@ def _contrasts(
     return merged
 
 
-def _is_tried(variant: str, record: StudyRecord) -> bool:
-    """Whether the variant of this name is one of the record's, which says so if it can't be built now."""
-    settings = [word.partition("=") for word in variant.split(" ")]
-    return all(value in record.factors.get(key, ()) for key, _, value in settings)
-
-
 def with_looks(record: StudyRecord, looks: PlannedLooks | None) -> StudyRecord:
     """The record with these looks of the same study."""
     if record.looks and looks:
@@ -121,12 +116,9 @@ def _grown_roles(old: StudyRecord, new: StudyRecord) -> dict[str, Role]:
     """The role of each run of a tuned study. If the grown study chooses another value for an arm, the runs at
     the old value stay, but lose the roles that they had because of it."""
     moved = {arm for arm, was in old.chosen.items() if new.chosen.get(arm, was).value != was.value}
-    kept = {run_id: _without(moved, role) if moved else role for run_id, role in old.roles.items()}
+    kept = dict(old.roles)
+    for run_id, role in old.roles.items() if moved else ():
+        values = {name: [arm for arm in arms if arm not in moved] for name, arms in role.values.items()}
+        values = {name: arms for name, arms in values.items() if arms}
+        kept[run_id] = replace(role, role=" ".join(values), values=values)
     return {**kept, **new.roles}
-
-
-def _without(moved: set[str], role: Role) -> Role:
-    """The role of a run without the parts that it has only because of the values of these arms."""
-    values = {name: [arm for arm in arms if arm not in moved] for name, arms in role.values.items()}
-    values = {name: arms for name, arms in values.items() if arms}
-    return replace(role, role=" ".join(values), values=values)

@@ -98,7 +98,10 @@ class Loop:
         all."""
         is_first = not self.ids
         while proposed := self.study.design.propose(self.rows):
-            runs = {one: self._now(run) for one, run in self.study.ready(proposed).items()}
+            ready = self.study.ready(proposed)
+            stamps = {one: self.store.run(run.name).stamp() for one, run in ready.items()}
+            # A run may replace the result that it has now; any other is made by another command.
+            runs = {one: replace(run, replaces=stamps[one]) for one, run in ready.items()}
             self.rows |= {one: {"status": Absent.EXCLUDED} for one in proposed if one not in runs}
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
             if runs:
@@ -108,10 +111,6 @@ class Loop:
             if not self.ids:
                 raise ConfigError(f"nothing to run: {'; '.join(self.study.left_out)}")
         return {}
-
-    def _now(self, run: Run) -> Run:
-        """The run, which may replace the result that it has now; any other is made by another command."""
-        return replace(run, replaces=self.store.run(run.name).stamp())
 
     def _join(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
         """Add runs to the study; returns its record. Raises ConfigError if they may not be added."""
@@ -144,16 +143,6 @@ class Loop:
                 self.lines.say(line)
             self.passed = looks.passed(now)
             self.lines.place.may_follow = self.study.design.may_follow(self.rows)
-
-    def _locate(self) -> None:
-        """Let the lines say where the study is."""
-        if phase := self.study.design.phase(self.rows):
-            place = self.lines.place
-            is_new = phase[0] != place.phase
-            place.phase, how, place.in_all = phase
-            place.of = f"{how}{counted(place.in_all, 'run')}"
-            if is_new:
-                self.lines.say(self.lines.whereabouts)
 
     def request_runs(self, spare: int) -> dict[Overrides, Run]:
         """The runs that follow from what has ended, for so many idle workers. Raises ConfigError."""
@@ -192,15 +181,21 @@ class Loop:
         """The runs, among these, that have to be trained."""
         unique = _unique(runs)
         # Seed by seed, so that a command that is cut off leaves pairs.
-        todo = {one: run for one, run in sorted(unique.items(), key=_seed) if settled(run) is None}
+        in_order = sorted(unique.items(), key=lambda item: item[1].config.seed)
+        todo = {one: run for one, run in in_order if settled(run) is None}
         self.finished_before += len(unique) - len(todo)
         self.lines.place.before += len(unique) - len(todo)
         if self.lines.total is not None:
             self.lines.total += len(todo)
         if self.record and self.record.looks:
             self.lines.place.may_follow = self.record.looks.may_follow
-        if todo:
-            self._locate()
+        if todo and (phase := self.study.design.phase(self.rows)):  # let the lines say where the study is
+            place = self.lines.place
+            is_new = phase[0] != place.phase
+            place.phase, how, place.in_all = phase
+            place.of = f"{how}{counted(place.in_all, 'run')}"
+            if is_new:
+                self.lines.say(self.lines.whereabouts)
         return todo
 
     def _train(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> Trained:
@@ -239,10 +234,6 @@ class Loop:
             finally:
                 board.place.before += board.count
                 self.lines = before
-
-
-def _seed(item: tuple[Overrides, Run]) -> int:
-    return item[1].config.seed
 
 
 def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:

@@ -3,9 +3,9 @@ takes. A pure function of the rows so far says which of them are decided, by the
 too."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -24,8 +24,7 @@ Sides = Sequence[tuple[float, Overrides]]  # arms with their weights
 
 @dataclass(frozen=True)
 class ArmContrast:
-    """declared: what the YAML calls it. equal: whether its arms are one
-    function by construction."""
+    """declared: what the YAML calls it. equal: whether its arms are one function by construction."""
 
     name: str
     sides: Sides
@@ -102,22 +101,22 @@ class Plan:
     def lines(self, now: Judged, since: int) -> list[str]:
         """A line for each look that has been passed since that of so many seeds: what it decided, and what
         goes on."""
-        return [self._line(now, look) for look in self.at if since < look <= self.passed(now)]
-
-    def _line(self, now: Judged, look: int) -> str:
-        said, going_on = list[str](), list[str]()
-        for k, one in enumerate(self.contrasts):
-            if now.decided[k] and now.seeds[k] == look:
-                interval = f"{now.diff[k]:+.4f} [{now.low[k]:.4f}, {now.high[k]:.4f}], decided"
-                same = "equal by construction" if one.equal else "no difference at any seed"
-                is_judged = not one.equal and np.isfinite(now.low[k])
-                said.append(f"{one.name}: {f'{now.verdict[k]}, {interval}' if is_judged else same}")
-            elif not now.decided[k] or now.seeds[k] > look:
-                going_on.append(one.name)
-        if going_on:
-            how = "undecided" if look == self.at[-1] else "goes on" if len(going_on) == 1 else "go on"
-            said.append(f"{', '.join(going_on)} {how}")
-        return f"{look} seeds: {'; '.join(said)}"
+        lines = []
+        for look in (look for look in self.at if since < look <= self.passed(now)):
+            said, going_on = list[str](), list[str]()
+            for k, one in enumerate(self.contrasts):
+                if now.decided[k] and now.seeds[k] == look:
+                    interval = f"{now.diff[k]:+.4f} [{now.low[k]:.4f}, {now.high[k]:.4f}], decided"
+                    same = "equal by construction" if one.equal else "no difference at any seed"
+                    is_judged = not one.equal and np.isfinite(now.low[k])
+                    said.append(f"{one.name}: {f'{now.verdict[k]}, {interval}' if is_judged else same}")
+                elif not now.decided[k] or now.seeds[k] > look:
+                    going_on.append(one.name)
+            if going_on:
+                how = "undecided" if look == self.at[-1] else "goes on" if len(going_on) == 1 else "go on"
+                said.append(f"{', '.join(going_on)} {how}")
+            lines.append(f"{look} seeds: {'; '.join(said)}")
+        return lines
 
     def planned_looks(self, now: Judged, may_follow: int) -> PlannedLooks:
         """The looks as study.json keeps them, with what is decided so far."""
@@ -149,26 +148,29 @@ def contrasts_of(
     arms: Mapping[Overrides, int],
     named: Mapping[str, Mapping[str, Overrides]],
     names: Mapping[Overrides, str],
-    free: Sequence[str],
 ) -> list[ArmContrast]:
     """The contrasts that a study declares, of arms that can be built.
 
     variants: by what the arms set; arms: the place of each among them. named: by the end of a clause that
-    says where, the arms by name. names: of all arms. free: columns in which an arm may differ from its
-    baseline. Raises ConfigError for a contrast that can't be.
+    says where, the arms by name. names: of all arms. Raises ConfigError for a contrast that can't
+    be.
     """
-    found = dict[str, tuple[Sides, str]]()
+    found, at = dict[str, tuple[Sides, str]](), {place: arm for arm, place in reversed([*arms.items()])}
     for one in declared:
         of_one = dict[str, Sides]()
         for where, by_name in named.items() if one.arms else ():
-            sides = [(weight, _arm(name, one, by_name)) for weight, name in one.terms]
+            if [*by_name] == [""]:
+                raise ConfigError(f"study.primary: {one}: this study names no arms; list them as study.arms")
+            if unknown := [name for _, name in one.terms if name not in by_name]:
+                near = did_you_mean(unknown[0], by_name)
+                raise ConfigError(f"study.primary: {one}: {unknown[0]} is no arm{near}")
+            sides = [(weight, by_name[name]) for weight, name in one.terms]
             if all(arm in arms for _, arm in sides):
                 if len({arms[arm] for _, arm in sides}) < len(sides):
                     raise ConfigError(f"study.primary: {one}: both arms are the same; name another one")
                 of_one[f"{one.arms}{where}"] = sides
-        at = {place: arm for arm, place in reversed([*arms.items()])}
         try:
-            pairs = [] if one.arms else declared_pairs(variants, one, free=free)
+            pairs = [] if one.arms else declared_pairs(variants, one)
         except ConfigError as error:
             raise ConfigError(f"study.primary: {error}") from error
         for v, b in pairs:
@@ -195,28 +197,3 @@ def _within(key: str, contrasts: Mapping[str, Sides]) -> dict[str, Sides]:
         for several in alike.values()
         for (low, below), (high, above) in itertools.combinations(several, 2)
     }
-
-
-def _arm(name: str, contrast: Contrast, arms: Mapping[str, Any]) -> Overrides:
-    """The overrides of an arm. Raises ConfigError if there is none of this name."""
-    if [*arms] == [""]:
-        raise ConfigError(f"study.primary: {contrast}: this study names no arms; list them as study.arms")
-    if name not in arms:
-        raise ConfigError(f"study.primary: {contrast}: {name} is no arm{did_you_mean(name, arms)}")
-    return arms[name]
-
-
-def places(
-    arms_at: Callable[[Mapping[str, Sequence[str]]], list[Overrides]],
-    names: Sequence[str],
-    levels: Mapping[str, Sequence[str]],
-) -> dict[str, dict[str, Overrides]]:
-    """The arms by name at each combination of these levels, with what that is called, as the end of a
-    clause."""
-    at = {}
-    for values in itertools.product(*levels.values()):
-        place = dict(zip(levels, values, strict=True))
-        called = [f"{key}={value}" for key, value in place.items() if len(levels[key]) > 1]
-        of = arms_at({key: [value] for key, value in place.items()})
-        at[f" at {', '.join(called)}" if called else ""] = dict(zip(names, of, strict=True))
-    return at

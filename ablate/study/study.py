@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 
 from ablate.analysis.looks import usual, usual_seeds
 from ablate.analysis.variants import Settings, settings_of
-from ablate.compose.composer import Mistake, NotComposed, Overrides, Setting, remembered
+from ablate.compose.composer import Mistake, NotComposed, Overrides, remembered
 from ablate.compose.sweep import Sweep
 from ablate.config.conditions import Condition
 from ablate.config.identity import identity_keys
-from ablate.config.rules import ConfigError, as_override, as_value, flatten
+from ablate.config.read import read
+from ablate.config.rules import ConfigError, as_override, as_value, did_you_mean, flatten, line_on
 from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
 from ablate.execution import plugins
@@ -28,13 +29,14 @@ from ablate.phrases import first_few
 from ablate.store.frames import frame
 from ablate.store.record import ONE_BY_ONE, PlannedLooks, StudyRecord
 from ablate.study.config import Design, Rows, StudyConfig
-from ablate.study.kinds import read_declared
 from ablate.study.plan import Plan, contrasts_of
+from ablate.study.tuned import Tuned
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 # What study.json keeps as every kind of study declares it.
 DECLARED = ("question", "primary", "metric", "margin", "answer", "arms", "where")
 R = TypeVar("R", bound=Run)
+KINDS: dict[str, type[StudyConfig]] = {kind.kind: kind for kind in (StudyConfig, Tuned)}
 
 
 def settings(runs: Iterable[Run]) -> Settings:
@@ -67,11 +69,15 @@ class Study:
 
     def _arrange(self, config: StudyConfig | None) -> None:
         """Settle which runs are possible: those of this config, as the command line changes it."""
-        self.config, self.settings = config, _settings(self.sweep, config)
-        if config and (twice := sorted(config.own_keys & self.settings.keys())):
-            raise ConfigError(
-                f"{twice[0]}: the arms of this study set it; leave it out, or write a study of your own"
-            )
+        sweep, texts = self.sweep, list[str]()
+        if config:  # its settings, which the command line overrides
+            texts += [f"{key}={','.join(levels)}" for key, levels in config.levels.items()]
+            name = sweep.name or Path(sweep.chosen or "").name  # by default the name of its file
+            texts += [f"name={as_value(name)}"] if name and name != sweep.name else []
+        self.config, self.settings = config, sweep.configs.settings([*texts, *sweep.arguments])
+        for key in sorted(config.own_keys & self.settings.keys()) if config else ():
+            why = "the arms of this study set it; leave it out, or write a study of your own"
+            raise ConfigError(f"{key}: {why}")
         levels = {key: of.values for key, of in self.settings.items()}
         self.design = config.design(levels) if config else Design(levels)
         self.conditions = [Condition(where, "study.where:") for where in config.where] if config else []
@@ -91,30 +97,21 @@ class Study:
     def _looks_at(self, config: StudyConfig) -> list[int]:
         """The numbers of seeds at which the study looks; none for a fixed design. The looks of a YAML are
         those of its own seeds, so other seeds on the command line have the usual ones. Raises ConfigError."""
-        seeds, given = len(self.design.levels["seed"]), config.looks
-        words = [*self.sweep.typed, *self.sweep.arguments]
-        if any(word.startswith("seed=") for word in words) and not any(
-            "study.looks=" in word for word in words
-        ):
-            given = None
+        seeds, words = len(self.design.levels["seed"]), [*self.sweep.typed, *self.sweep.arguments]
+        own_seeds = any(word.startswith("seed=") for word in words)
+        given = config.looks if not own_seeds or any("study.looks=" in word for word in words) else None
         crossed = [key for key, of in self.settings.items() if key.startswith("seeds.") and of.swept]
         instead = "give study.looks=[] for a fixed design"
-        if given and not config.primary:
-            raise ConfigError(
-                f"study.looks={as_override(given)}: this study names no primary contrast, so all contrasts"
-                f" count, and none may end before the others; {instead}"
-            )
-        if given and crossed:
-            raise ConfigError(
-                f"study.looks={as_override(given)}: looks take seeds one after the other, and {crossed[0]}"
-                f" crosses"
-                f" them; {instead}"
-            )
-        if given and given[-1] != seeds:
-            raise ConfigError(
-                f"study.looks={as_override(given)}: the last look is at all seeds, of which {seeds} are"
-                f" listed; {instead}, or end it with {seeds}"
-            )
+        crosses = f"looks take seeds one after the other, and {''.join(crossed[:1])} crosses them"
+        last = f"the last look is at all seeds, of which {seeds} are listed"
+        wrong = {
+            "this study names no primary contrast, so all contrasts count, and none may end before the"
+            f" others; {instead}": not config.primary,
+            f"{crosses}; {instead}": crossed,
+            f"{last}; {instead}, or end it with {seeds}": given and given[-1] != seeds,
+        }
+        for why in (why for why, is_so in wrong.items() if given and is_so):
+            raise ConfigError(f"study.looks={as_override(given)}: {why}")
         if crossed or not config.primary:
             return []
         return usual(seeds) if given is None else given
@@ -125,23 +122,17 @@ class Study:
         for arm in self.design.compared:
             try:
                 runs[arm] = self.run_of(arm)
-            except (Mistake, CorpusError):
-                raise
-            except ConfigError:  # it is left out, and `ready` says why
-                continue
+            except ConfigError as error:  # it is left out, and `ready` says why
+                if isinstance(error, Mistake | CorpusError):
+                    raise
         if not runs:
             return None
-        variants = settings(runs.values())
+        variants = replace(settings(runs.values()), free=config.free)
         place = {run_id: at for at, run_id in enumerate(variants.table["run_id"])}
         names = {arm: self.design.name(arm) for arm in runs}
-        contrasts = contrasts_of(
-            config.primary,
-            variants,
-            {arm: place[run.run_id] for arm, run in runs.items() if run.run_id in place},
-            config.places(self.design.levels),
-            names,
-            config.free,
-        )
+        at = {arm: place[run.run_id] for arm, run in runs.items() if run.run_id in place}
+        named = config.places(self.design.levels)
+        contrasts = contrasts_of(config.primary, variants, at, named, names)
         margin = math.nan if config.margin is None else config.margin
         seeds = self.design.levels["seed"]
         return Plan(contrasts=contrasts, arms=names, seeds=seeds, metric=config.metric, margin=margin)
@@ -244,6 +235,9 @@ class Study:
             if key != "seed" and (key in given or not any(key == f or key.startswith(f"{f}.") for f in free))
         }
         roles, chosen = self.design.roles(rows, ids)
+        judged = dict[Overrides, list[str]]()
+        for run in self.design.reporting(ids, rows):
+            judged.setdefault(self.design.arm_of(run), []).append(ids[run])
         return StudyRecord(
             name=configs[0].name or f"sweep-{digest(run_ids)[:8]}",
             kind=(config or StudyConfig).kind,
@@ -252,7 +246,7 @@ class Study:
             seeds=seeds,
             runs=sorted({*run_ids}),
             **of_yaml,
-            contrasts=plan.recorded(self.design.reporting(ids, rows)) if (plan := self.design.plan) else [],
+            contrasts=plan.recorded(judged) if (plan := self.design.plan) else [],
             looks=self.planned(rows),
             typed=[] if sweep.command else [*plugins.words(), *sweep.typed],
             study=sweep.chosen,
@@ -282,16 +276,20 @@ def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:
     return [(run, counts[spec]) for spec, run in variants.items()]
 
 
-def _settings(sweep: Sweep, config: StudyConfig | None) -> dict[str, Setting]:
-    """The settings by key: those of the study, overridden by the command line."""
-    texts: list[str] = []
-    if config:
-        texts += [f"{key}={','.join(levels)}" for key, levels in config.levels.items()]
-        name = sweep.name or Path(sweep.chosen or "").name  # by default the name of its file
-        texts += [f"name={as_value(name)}"] if name and name != sweep.name else []
-    return sweep.configs.settings([*texts, *sweep.arguments])
-
-
 def values_of(nested: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted keys, with values as they are after a round trip through JSON."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in flatten(nested).items()}
+
+
+def read_declared(study: Any) -> StudyConfig:
+    """Read the `study` block of a config. Raises ConfigError."""
+    if not isinstance(study, Mapping):
+        raise ConfigError(f"study={study}: name one of configs/study")
+    kind = study.get("kind")
+    if not (isinstance(kind, str) and kind in KINDS):
+        chosen = f"study.kind={as_override(kind)}"
+        near = did_you_mean(str(kind), KINDS)
+        raise ConfigError(line_on(chosen) or f"{chosen}: no such kind of study{near}")
+    keys = {key: value for key, value in study.items() if key != "kind"}
+    example = f"study={KINDS[kind].example} --cfg job shows a whole one"
+    return read(KINDS[kind], keys, "study", missing=example)

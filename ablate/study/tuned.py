@@ -3,14 +3,14 @@ is on fresh seeds and the test split."""
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, ClassVar
 
 from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, Rule
-from ablate.store.columns import Row, column_named, on_validation
+from ablate.store.columns import column_named, on_validation
 from ablate.store.record import Choice, Role, keys_of_levels
 from ablate.study.config import (
     Absent,
@@ -51,18 +51,15 @@ class Tuned(StudyConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         for key, of_levels in self.per_level.items():
+            where = f"study.per_level.{key}"
             if key not in self.factors:
-                raise ConfigError(f"study.per_level.{key}: the study has no such factor; name one of its own")
+                raise ConfigError(f"{where}: the study has no such factor; name one of its own")
             if key in self.tune_at:
-                raise ConfigError(
-                    f"study.tune_at.{key}: its levels set more (study.per_level), so each has values of its"
-                    " own; leave it out"
-                )
+                why = "its levels set more (study.per_level), so each has values of its own"
+                raise ConfigError(f"study.tune_at.{key}: {why}; leave it out")
             for level, arm in of_levels.items():
                 if taken := sorted(arm.keys() & {*self.factors, self.tune, "seed"}):
-                    raise ConfigError(
-                        f"study.per_level.{key}.{level}.{taken[0]}: the study sets it already; leave it out"
-                    )
+                    raise ConfigError(f"{where}.{level}.{taken[0]}: the study sets it already; leave it out")
 
     @property
     def own_keys(self) -> set[str]:
@@ -70,18 +67,16 @@ class Tuned(StudyConfig):
 
     def arms_at(self, levels: Mapping[str, Sequence[str]]) -> list[Overrides]:
         """The arms, each with every combination of these levels and with what the levels set."""
-        return [self._whole(arm) for arm in combinations(levels, self.named_arms)]
-
-    def _whole(self, arm: Overrides) -> Overrides:
-        sets = dict[str, str](override.split("=", 1) for override in arm)
-        more = dict[str, str]()
-        for key, of_levels in self.per_level.items():
-            if (level := sets[key]) not in of_levels:
-                raise ConfigError(
-                    f"{key}={level}: study.per_level says nothing of it; choose one of {', '.join(of_levels)}"
-                )
-            more |= of_levels[level]
-        return (*arm, *(f"{key}={value}" for key, value in more.items() if key not in sets))
+        arms = list[Overrides]()
+        for arm in combinations(levels, self.named_arms):
+            sets, more = dict[str, str](override.split("=", 1) for override in arm), dict[str, str]()
+            for key, of_levels in self.per_level.items():
+                if (level := sets[key]) not in of_levels:
+                    none = f"study.per_level says nothing of it; choose one of {', '.join(of_levels)}"
+                    raise ConfigError(f"{key}={level}: {none}")
+                more |= of_levels[level]
+            arms.append((*arm, *(f"{key}={value}" for key, value in more.items() if key not in sets)))
+        return arms
 
     @property
     def of_no_arm(self) -> set[str]:
@@ -96,27 +91,23 @@ class Tuned(StudyConfig):
         return [column_for(self.tune)]
 
     def design(self, levels: Mapping[str, Sequence[str]]) -> "TunedDesign":
-        key = self.tune
+        key, metric = self.tune, self.metric
         if key not in levels:
-            raise ConfigError(
-                f"study.tune={key}: it has no grid; list powers of two of it, as {key}=1e-3,2e-3,4e-3"
-            )
-        if column_named(self.metric).split != "test" or on_validation(self.metric) == self.metric:
-            raise ConfigError(
-                f"study.metric={self.metric}: the validation split chooses the values of a tuned study, so it"
-                " reports on the test split; use test_loss"
-            )
+            way_out = f"list powers of two of it, as {key}=1e-3,2e-3,4e-3"
+            raise ConfigError(f"study.tune={key}: it has no grid; {way_out}")
+        if column_named(metric).split != "test" or on_validation(metric) == metric:
+            why = "the validation split chooses the values of a tuned study, so it reports on the test split"
+            raise ConfigError(f"study.metric={metric}: {why}; use test_loss")
         if used := [seed for seed in levels["seed"] if seed in self.develop]:
-            raise ConfigError(
-                f"seed={used[0]}: a development seed (study.develop) chose the values, so it can't report on"
-                " them; use fresh seeds"
-            )
+            why = "a development seed (study.develop) chose the values, so it can't report on them"
+            raise ConfigError(f"seed={used[0]}: {why}; use fresh seeds")
         grid = _octaves(key, levels[key])
         factors = {k: values for k, values in levels.items() if k not in (key, "seed")}
         if unknown := sorted(self.tune_at.keys() - {*self.factors} | {*self.tune_at} & {key}):
             why = "it is what is tuned" if unknown[0] == key else "the study has no such factor"
             raise ConfigError(f"study.tune_at.{unknown[0]}: {why}; name a factor, with one of its levels")
-        return TunedDesign({**levels, key: grid}, self.arms_at(factors), self.named_arms, study=self)
+        of = {"names": self.named_arms, "unnamed": keys_of_levels(self.per_level), "study": self}
+        return TunedDesign({**levels, key: grid}, self.arms_at(factors), **of)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,22 +138,16 @@ class TunedDesign(Design):
     def found(self, rows: Rows) -> Found:
         return tune(self.search, [*dict.fromkeys(map(self.tuned_as, self.arms))], rows)
 
-    def choices(self, rows: Rows) -> dict[Overrides, Choice]:
+    def choices(self, now: Found) -> dict[Overrides, Choice]:
         """The value of each arm, as far as it is chosen."""
-        return self._of_arms(self.found(rows))
-
-    def _of_arms(self, found: Found) -> dict[Overrides, Choice]:
-        chosen = found.choices
-        return {arm: chosen[of] for arm in self.arms if (of := self.tuned_as(arm)) in chosen}
+        return {arm: now.choices[of] for arm in self.arms if (of := self.tuned_as(arm)) in now.choices}
 
     def members(self, rows: Rows) -> dict[Overrides, list[Overrides]]:
         """First the grid on development seeds, then its extensions, then the report: each run with the arms
         at whose own value it reports, none for one of development."""
-        now = self.found(rows)
-        members: dict[Overrides, list[Overrides]] = {
-            run: [] for arm, points in now.points.items() for run in self.search.runs(arm, points)
-        }
-        for arm, choice in self._of_arms(now).items():
+        now, search = self.found(rows), self.search
+        members = {run: list[Overrides]() for arm, of in now.points.items() for run in search.runs(arm, of)}
+        for arm, choice in self.choices(now).items():
             for run in at_value(arm, self.key, choice.value, self.levels["seed"]) if choice.value else ():
                 members.setdefault(run, []).append(arm)
         return members
@@ -179,18 +164,11 @@ class TunedDesign(Design):
         """The arm without the key and the seed, which `_at` adds."""
         return run[:-2]
 
-    def results(self, rows: Rows) -> dict[tuple[Overrides, str], Row]:
-        """The rows of arms at their own values."""
-        chosen = {arm: f"{self.key}={choice.value}" for arm, choice in self.choices(rows).items()}
-        return {(run[:-2], seed_of(run)): row for run, row in rows.items() if chosen.get(run[:-2]) == run[-2]}
-
-    def reporting(self, ids: Mapping[Overrides, str], rows: Rows) -> dict[Overrides, list[str]]:
-        own = {arm: f"{self.key}={choice.value}" for arm, choice in self.choices(rows).items()}
-        runs: dict[Overrides, list[str]] = {}
-        for run, run_id in ids.items():
-            if own.get(run[:-2]) == run[-2] and seed_of(run) not in self.study.develop:
-                runs.setdefault(run[:-2], []).append(run_id)
-        return runs
+    def reporting(self, runs: Iterable[Overrides], rows: Rows) -> list[Overrides]:
+        """Those of arms at their own values, but for development."""
+        own = {arm: f"{self.key}={choice.value}" for arm, choice in self.choices(self.found(rows)).items()}
+        report = (run for run in runs if seed_of(run) not in self.study.develop)
+        return [run for run in report if own.get(run[:-2]) == run[-2]]
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs by run id, and the value chosen for each arm."""
@@ -206,7 +184,7 @@ class TunedDesign(Design):
             else Role(phase="develop", role="", tuned=self.key)
             for run_id, names in named.items()
         }
-        return roles, {self.name(arm): choice for arm, choice in self.choices(rows).items()}
+        return roles, {self.name(arm): choice for arm, choice in self.choices(self.found(rows)).items()}
 
     def phase(self, rows: Rows) -> tuple[str, str, int]:
         """Development, round by round, and then the report."""
@@ -229,10 +207,8 @@ class TunedDesign(Design):
         develop = len(now.points) * len(self.search.seeds)
         most = self._most_reporting(now, rows)
         least, _ = super().costs(rows).get("report", (most, most))
-        return {
-            self.values: (develop * len(self.search.grid), develop * self.search.most),
-            "report": (least, most),
-        }
+        of_values = (develop * len(self.search.grid), develop * self.search.most)
+        return {self.values: of_values, "report": (least, most)}
 
     @property
     def later(self) -> dict[str, list[Overrides]]:
@@ -249,35 +225,22 @@ class TunedDesign(Design):
         """The chosen value, in one line per arm; or why nothing could be chosen."""
         now = self.found(rows)
         if now.waiting:
-            return [
-                f"{len(now.waiting)} development runs have no result, so nothing is tuned yet;"
-                " the same command runs them again"
-            ]
-        lines = []
-        for arm, choice in now.choices.items():
-            value = f"{self.key}={choice.value}" if choice.value else ""
-            lines.append(f"{self.name(arm)}: {'; '.join(filter(None, (value, choice.doubt)))}")
-        return lines
-
-    def tells_apart(self, override: str) -> bool:
-        return override.partition("=")[0] not in keys_of_levels(self.study.per_level)
-
-
-# --- helpers ----------------------------------------------------------------------------------------
+            count = f"{len(now.waiting)} development runs have no result, so nothing is tuned yet"
+            return [f"{count}; the same command runs them again"]
+        values = {arm: f"{self.key}={of.value}" if of.value else "" for arm, of in now.choices.items()}
+        said = {arm: [*filter(None, (values[arm], of.doubt))] for arm, of in now.choices.items()}
+        return [f"{self.name(arm)}: {'; '.join(of)}" for arm, of in said.items()]
 
 
 def _octaves(key: str, values: Sequence[str]) -> list[str]:
     """The values in order. Raises ConfigError unless each is twice the one before."""
+    given = f"{key}={','.join(values)}"
     try:
         grid = sorted(values, key=float)
     except ValueError:
-        raise ConfigError(
-            f"{key}={','.join(values)}: a tuned key takes numbers; list powers of two"
-        ) from None
+        raise ConfigError(f"{given}: a tuned key takes numbers; list powers of two") from None
     numbers = [float(value) for value in grid]
     doubles = (math.isclose(b / a, 2, rel_tol=0.02) for a, b in itertools.pairwise(numbers))
     if numbers[0] <= 0 or not all(doubles):
-        raise ConfigError(
-            f"{key}={','.join(values)}: in a tuned study each value has to be twice the one before"
-        )
+        raise ConfigError(f"{given}: in a tuned study each value has to be twice the one before")
     return grid

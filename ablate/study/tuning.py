@@ -48,20 +48,16 @@ class Search:
         """The runs of development of an arm at these values."""
         return [run for value in values for run in at_value(arm, self.key, value, self.seeds)]
 
-    def losses(self, rows: Rows, arm: Overrides, value: str) -> list[float]:
-        """The metric of an arm at a value, of each seed, negated if higher is better; inf for one that
-        diverged, NaN if the arm can't be built."""
-        of_runs = [rows[run] for run in self.runs(arm, [value])]
-        if any(row["status"] == Absent.EXCLUDED for row in of_runs):
-            return [math.nan] * len(of_runs)
-        sign = -1 if column_named(self.metric).higher_is_better else 1
-        losses = [row.get(self.metric) for row in of_runs]
-        return [sign * float(x) if x is not None and math.isfinite(x) else math.inf for x in losses]
-
     def curve(self, rows: Rows, arm: Overrides, values: Sequence[str]) -> list[float]:
-        """The mean of `losses` at each of these values; inf where a seed diverged."""
-        of_values = [self.losses(rows, arm, value) for value in values]
-        return [math.fsum(of) / len(of) if math.inf not in of else math.inf for of in of_values]
+        """The mean of the metric over seeds at each of these values, negated if higher is better; inf where a
+        seed diverged, NaN where the arm can't be built."""
+        sign, curve = -1 if column_named(self.metric).higher_is_better else 1, list[float]()
+        for value in values:
+            of_runs = [rows[run] for run in self.runs(arm, [value])]
+            losses = [float("nan" if (x := row.get(self.metric)) is None else x) for row in of_runs]
+            mean = sign * math.fsum(losses) / len(losses) if all(map(math.isfinite, losses)) else math.inf
+            curve.append(math.nan if any(row["status"] == Absent.EXCLUDED for row in of_runs) else mean)
+        return curve
 
     def text(self, value: float) -> str:
         """A value of the key in the syntax of overrides; a whole number above 0 if all of the grid are."""

@@ -67,14 +67,15 @@ def by_variant(comparison: Comparison) -> PaperTable:
     called = dict(zip(table["variant"], names(comparison, table["variant"]), strict=True))
     of = {name: [one for one in findings if one.variant.name == name] or [None] for name in table["variant"]}
     rows = [(row, one) for row in table.to_dict("records") for one in of[row["variant"]]]
-    frame = pd.DataFrame({"variant": [called[row["variant"]] for row, _ in rows]})
+    sums = {id(one): one.name for one in findings if one.is_sum}  # which have no mean of their own
+    frame = pd.DataFrame({"variant": [sums.get(id(one), called[row["variant"]]) for row, one in rows]})
     if table["n"].nunique() > 1:
         frame["seeds"] = [str(row["n"]) for row, _ in rows]
-    frame["mean"] = [row["cell"] for row, _ in rows]
+    frame["mean"] = ["" if id(one) in sums else row["cell"] for row, one in rows]
     frame["difference"] = ["" if one is None else _difference(one) for _, one in rows]
     bases = [*dict.fromkeys(one.baseline.name for one in findings)]
     if len(bases) > 1:
-        frame["baseline"] = ["" if one is None else called[one.baseline.name] for _, one in rows]
+        frame["baseline"] = [called[one.baseline.name] if one and not one.is_sum else "" for _, one in rows]
     tested = [one for one in findings if one.is_tested]
     about = _caption(comparison, table, named_below=bool(tested))
     if tested:
@@ -124,7 +125,8 @@ def _variants(comparison: Comparison, *, marked: bool = False) -> pd.DataFrame:
     """Each variant once, with half the width of the 95 % interval of its mean, its verdict where it has one
     contrast, whether it is the best by all comparisons with it, and its mean as a cell; marked: with its
     verdict."""
-    table, findings = comparison.summary.reset_index(drop=True), comparison.family(comparison.families[0])
+    table = comparison.summary.reset_index(drop=True)
+    findings = [one for one in comparison.family(comparison.families[0]) if not one.is_sum]
     half = stats.half_width(table["n"].to_numpy(float), table["sd"].to_numpy(float))
     verdicts = {name: [of.verdict for of in findings if of.variant.name == name] for name in table["variant"]}
     only = [of[0] if len(of := verdicts[name]) == 1 else "" for name in table["variant"]]

@@ -180,11 +180,9 @@ def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
     """Why nothing is compared with this baseline, and one with which something would be."""
     levels = (baseline or {}).items()
     given = {column_of(key, variants.columns, "--baseline"): as_level(value) for key, value in levels}
-    why = f"there is no fusion to compare with {STANDARD_FUSION}"
-    if variants.is_foreign:
-        why = "no baseline is named"
-    if given:
-        why = f"no two variants differ only in {', '.join(given)}"
+    none = f"there is no fusion to compare with {STANDARD_FUSION}"
+    why = "no baseline is named" if variants.is_foreign else none
+    why = f"no two variants differ only in {', '.join(given)}" if given else why
     another = _another(variants, given) or _another(variants, {})
     return why + (f"; try --baseline {shlex.quote(another)}" if another else "")
 

@@ -18,15 +18,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ablate.config.rules import ConfigError
-from ablate.execution.events import Event, Finished, Listener, Skipped
 from ablate.phrases import duration, lines_if, one_line, visible
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.rows import swept, title, without_id
-from ablate.store.run_files import last_metrics
+from ablate.store.run_files import read_metrics
 from ablate.store.run_folder import Busy, OfAnotherKind
 from ablate.store.store import Store
-from ablate.training.events import Evaluation
+from ablate.training.events import Evaluation, Listener, News
 
 T = TypeVar("T")
 EVERY_S = 1.0  # between two looks at the store
@@ -75,16 +74,16 @@ class Lines:
         """The listener for the run with this name."""
         return functools.partial(self.hear, name)
 
-    def hear(self, name: str, event: Event) -> None:
-        match event:
+    def hear(self, name: str, news: News) -> None:
+        match news:
             case Evaluation(train_loss=float()) if self.total is None:
                 self.say(
-                    f"step {event.step}: train_loss {event.train_loss:.4f}, val_loss"
-                    f" {event.validation.loss:.4f}, {event.tokens_per_s:,.0f} tokens/s"
+                    f"step {news.step}: train_loss {news.train_loss:.4f}, val_loss"
+                    f" {news.validation.loss:.4f}, {news.tokens_per_s:,.0f} tokens/s"
                 )
-            case Finished(row):
-                self.ended(name, row)
-            case Skipped():
+            case dict():
+                self.ended(name, news)
+            case None:
                 self.count += 1
                 if not self.quiet:
                     self.say(f"{self.numbered(name)}: finished by another process")
@@ -93,7 +92,7 @@ class Lines:
             case ConfigError():  # the reasons are printed at the end
                 self.count += 1
             case str():
-                self.say_once(event)
+                self.say_once(news)
 
     def ended(self, name: str, row: Row) -> None:
         self.count += 1
@@ -240,7 +239,7 @@ class Pace:
 
 
 def _pace(name: str, row: Row, attempt: Path | None) -> Pace:
-    last = last_metrics(attempt) if attempt else {}  # half a line may be written
+    *_, last = [Row(), *(read_metrics(attempt) if attempt else ())]  # half a line may be written
     return Pace(
         name, {**row, "steps": row.get("steps") or 0}, last.get("step", 0), last.get("seconds", 0.0), last
     )

@@ -50,7 +50,6 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS, RunConfig
 from ablate.data.corpus import forget
 from ablate.execution import plugins
-from ablate.execution.events import Event, Listener
 from ablate.execution.plugins import KINDS
 from ablate.files.atomic import digest
 from ablate.files.reading import left_out
@@ -61,7 +60,7 @@ from ablate.store import lease, provenance
 from ablate.store.frames import reported
 from ablate.store.record import PlannedContrast, Side, StudyRecord
 from ablate.store.store import Store
-from ablate.training.events import Evaluation
+from ablate.training.events import Evaluation, Listener, News
 
 ROOT = Path(__file__).parent.parent
 VOCAB = 59
@@ -343,11 +342,15 @@ def call_cli(
 def stopping(step: int) -> Listener:
     """Interrupts a run at the evaluation after this step."""
 
-    def listen(event: Event) -> None:
-        if isinstance(event, Evaluation) and event.step == step:
+    def listen(news: News) -> None:
+        if isinstance(news, Evaluation) and news.step == step:
             raise KeyboardInterrupt
 
     return listen
+
+
+def ignore(news: News) -> None:
+    """A listener."""
 
 
 def present(directory: Path, pattern: str) -> list[Path]:
@@ -395,7 +398,7 @@ def composed_once() -> Iterator[None]:
         """Of what depends on no file of a user and on no plugin; else empty."""
         sources = [(type(source), source.full_path()) for source in repo.get_sources()]
         is_own = all(path == own or path.startswith(("pkg://", "structured://")) for _, path in sources)
-        return repr((sources, *what)) if is_own and not plugins._used else ""
+        return repr((sources, *what)) if is_own and not provenance.plugins else ""
 
     def remembered(key: str, result: Callable[[], Any]) -> Any:
         if not key:
@@ -435,11 +438,10 @@ def forgetting_plugins() -> Iterator[None]:
     try:
         yield
     finally:
-        for path in [*plugins._used]:
+        for path in [*provenance.plugins]:
             plugins._forget(path)
-        plugins._used.clear()
-        provenance._plugins.clear()
-        provenance.part_digest.cache_clear()
+        provenance.plugins.clear()
+        provenance._digest_of_file.cache_clear()
         for kind, methods in groups.items():
             if kind in ConfigStore.instance().repo:
                 ConfigStore.instance().repo[kind] = methods

@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.store.run_folder import Busy
-from tests.helpers import SIMULATED, make_config, not_flushed
+from tests.helpers import SIMULATED, ignore, make_config, not_flushed
 
 FORK = multiprocessing.get_context("fork")
 SHORT = ("train.steps=40", "train.eval_every=10", "train.checkpoint_every=2", "train.simulated.step_ms=0.3")

@@ -72,7 +72,7 @@ def write_grid(
         ids.append(row["run_id"])
         label = f"run-{row['run_id'][:8]}"
         with store.run(label).attempt(_config(row), row) as writer:
-            writer.write_json("environment.json", {"python": "3.11.7"})
+            writer.write("environment.json", '{"python": "3.11.7"}')
             for step in STEPS:
                 now = loss + 1.2 * (1 - step / STEPS[-1]) ** 2
                 point = {"step": step, "tokens": step * 2048, "lr": rate, "train_loss": now - 0.05}

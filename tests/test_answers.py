@@ -112,7 +112,7 @@ def test_an_answer_calls_arms_by_the_words_of_the_study(tmp_path, monkeypatch):
     store = synthetic_study(
         tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=4, tuned="train.lr"
     )
-    rows = store.study_rows("synthetic")
+    rows = store.rows("synthetic")
     arm_of = {row["run_id"]: "plain" if row["fusion"] == "concat" else "summed" for row in rows}
     roles = {
         run: Role(phase="report", role="tuned", tuned="train.lr", values={"tuned": [arm]})

@@ -143,7 +143,7 @@ def test_a_sweep_whose_progress_nobody_reads_goes_on(tmp_path):
         timeout=HANGING_S,
     )
     assert first.returncode == 0 and first.stdout.count(b"\n") == 1
-    assert [row["status"] for row in Store(tmp_path / "runs").study_rows("unread")] == ["done"] * 4
+    assert [row["status"] for row in Store(tmp_path / "runs").rows("unread")] == ["done"] * 4
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ from ablate.compose.configs import defaults_of
 from ablate.compose.keys import Key, matching, sections
 from ablate.config.rules import ConfigError, flatten
 from ablate.config.schema import PARTS, RunConfig, read_run, read_value
-from ablate.execution.execute import describe
+from ablate.execution.attempt import describe
 from ablate.execution.plugins import KINDS
-from ablate.execution.run import Run, run_id, run_name
+from ablate.execution.run import Run
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.store.columns import CONFIG_COLUMNS, SEED_COLUMNS
 from scripts.site_pages import pages
@@ -31,8 +32,12 @@ def as_read(config: RunConfig) -> dict[str, Any]:
 
 def identity(*overrides: str, text: str = "text") -> str:
     config = make_config(*overrides)
-    config = resolved(config, resolve_spec(config, 59))
-    return run_id(config, vocab=59, corpus_sha256=text)
+    return named(resolved(config, resolve_spec(config, 59)), text).run_id
+
+
+def named(config: RunConfig, text: str = "text") -> Run:
+    of: Any = SimpleNamespace(vocab=59, sha256=text)
+    return Run(config, of, of)
 
 
 def test_defaults_are_the_documented_ones():
@@ -247,7 +252,7 @@ def test_the_site_has_a_page_of_keys():
 
 def test_names_are_readable_and_unique():
     config = make_config("fusion=sum", "heads=8", "out_proj=false", "seed=3")
-    assert run_name(config, "0123456789abcdef") == "sum-h8-noproj-d64x2-s3-01234567"
+    assert re.fullmatch("sum-h8-noproj-d64x2-s3-[0-9a-f]{8}", named(config).name)
 
 
 def test_an_error_is_one_line_whatever_it_repeats():

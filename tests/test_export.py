@@ -134,7 +134,7 @@ def test_a_tracker_has_every_value_of_the_store_once(store, command, monkeypatch
     assert not left.exists()
     shown = READERS[target]()
     assert len(shown) == 4  # and nothing is left of the one that broke off
-    for directory in store.directories(row["run_id"] for row in store.study_rows(STUDY)).values():
+    for directory in store.directories(row["run_id"] for row in store.rows(STUDY)).values():
         run, (settings, curves) = trackers._read(directory), shown[directory.name]
         assert run is not None
         for key, value in run[0].items():
@@ -236,7 +236,7 @@ def test_wandb_without_a_server_has_each_run_under_an_id_of_its_own(store, comma
     logs = [*Path("out/wandb").glob("offline-run-*/*.wandb")]
     assert len({log.name for log in logs}) == 4  # so an upload of both is of four runs
     written = [log.read_bytes() for log in logs]
-    for directory in store.directories(row["run_id"] for row in store.study_rows(STUDY)).values():
+    for directory in store.directories(row["run_id"] for row in store.rows(STUDY)).values():
         (of_run, *_) = [data for data in written if f"part-{directory.name}".encode() in data]
         for text in (directory.name, STUDY, "final/val_loss", "train.lr", "val_loss"):
             assert text.encode() in of_run

@@ -11,7 +11,6 @@ import yaml
 import ablate
 from ablate.analysis.load import load
 from ablate.config.rules import ConfigError
-from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.execution.stored import config_without_gone
@@ -20,7 +19,7 @@ from ablate.files.atomic import file_digest
 from ablate.files.reading import left_out
 from ablate.store.columns import FORMER_DEFAULTS, csv_text
 from ablate.store.record import as_plain, read_record
-from tests.helpers import QUICK, call_cli, compared, make_config, make_record, reseal
+from tests.helpers import QUICK, call_cli, compared, ignore, make_config, make_record, reseal
 from tests.synthetic import small_study
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"

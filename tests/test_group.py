@@ -18,7 +18,6 @@ import ablate
 from ablate.config.schema import PartConfig
 from ablate.data.splits import Batch, Stream
 from ablate.execution import networks
-from ablate.execution.events import Finished, ignore
 from ablate.execution.execute import execute, execute_group
 from ablate.execution.grouping import kind, why_alone
 from ablate.execution.networks import build, build_group, training
@@ -36,7 +35,7 @@ from ablate.training.events import Diverged, Evaluation, Event, Kept, Step
 from ablate.training.group import Group, Mapped
 from ablate.training.mapping import why_not_captured, why_not_mapped
 from ablate.training.train import Training
-from tests.helpers import make_config, stopping
+from tests.helpers import ignore, make_config, stopping
 
 SMALL = ("model.d_model=12", "model.context=8", "model.layers=1", "heads=2", "device=cpu")
 SMALL += ("train.batch=2", "train.steps=20", "train.eval_every=10", "train.lr=1e-3", "train.warmup=0.1")
@@ -401,7 +400,11 @@ def test_a_method_that_would_train_wrongly_trains_alone_and_is_told_so(own, monk
 def stored(root: Path, runs: Sequence[Run], *, together: bool) -> list[Row]:
     if not together:
         return [execute(run, ignore, root) for run in runs]
-    rows = execute_group(runs, lambda _: ignore, root)
+    try:
+        rows = execute_group(runs, lambda _: ignore, root)
+    except RuntimeError:  # as the pool does
+        half = (len(runs) + 1) // 2
+        return [row for part in (runs[:half], runs[half:]) for row in stored(root, part, together=True)]
     assert not any(isinstance(row, StoreError) for row in rows)
     return [row for row in rows if isinstance(row, dict)]
 
@@ -451,7 +454,7 @@ def test_what_goes_wrong_after_a_run_has_ended_changes_nothing_of_it(tmp_path):
     (run,) = runs_of("train.warmup=0", members=[("train.lr=1e30", "train.clip=null")])
 
     def breaking(event: object) -> None:
-        if isinstance(event, Finished):
+        if isinstance(event, dict):
             raise OSError("nobody reads this any more")
 
     row = execute(run, breaking, tmp_path)

@@ -99,7 +99,7 @@ KINDS = {
 
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 def test_what_is_no_regular_file_is_left_out(store, make):
-    rows = {row["run_id"] for row in store.study_rows("mine")}
+    rows = {row["run_id"] for row in store.rows("mine")}
     run = one_run(store)
     for path in (study_json(store), run / "result.json"):
         path.unlink()
@@ -111,9 +111,9 @@ def test_what_is_no_regular_file_is_left_out(store, make):
     damaged, lines = by_id.get(run.name[-8:]), left_out()
     assert rows < by_id.keys() and len(by_id) == 8 - (damaged is None)
     assert damaged["status"] == "failed" if damaged else any(run.name in line for line in lines), lines
-    assert {row["run_id"] for row in store.study_rows("mine")} == rows
+    assert {row["run_id"] for row in store.rows("mine")} == rows
     with pytest.raises(StoreError, match=r"other/study\.json"):
-        store.study_rows("other")
+        store.rows("other")
     with pytest.raises(StoreError, match=r"other/study\.json"):  # and it is not overwritten
         write_study(store, make_record(name="other"))
 
@@ -155,7 +155,7 @@ def test_a_row_with_a_value_of_another_kind_is_none_whatever_its_seal(store):
             assert table[name].dropna().size == 3
     for text in ('"val_loss": NaN', '"val_loss": 1e999', '"val_loss": "\\ud800"'):
         (run / "result.json").write_text(json.dumps(whole)[:-1] + f', "files": {{}}, "seal": "", {text}}}')
-        assert [row["status"] for row in store.study_rows("mine")].count("failed") == 1
+        assert [row["status"] for row in store.rows("mine")].count("failed") == 1
 
 
 def test_files_that_a_row_lists_lie_beside_it(store):

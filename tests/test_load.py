@@ -126,7 +126,7 @@ def test_rows_are_typed_and_their_csv_reads_back(tmp_path):
     store = synthetic_study(
         tmp_path, fusions=("concat", "weighted_sum"), seeds=2, diverging=[3], **odd, **seeds
     )
-    rows = store.study_rows("synthetic")
+    rows = store.rows("synthetic")
     table = frame(rows)
     assert {name: set(table[name]) for name in odd} == {name: {text} for name, text in odd.items()}
     whole = ["seed", "seed_backbone", "seed_data", "heads", "params", "best_step", "out_rank"]

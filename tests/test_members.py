@@ -14,11 +14,10 @@ import torch
 
 from ablate.compute import limits
 from ablate.execution import grouping
-from ablate.execution.events import PutBack
-from ablate.launch import pool
-from ablate.launch.pool import try_next
+from ablate.launch.pool import train_given
 from ablate.launch.queue import Queue, processes
 from ablate.store.columns import RESOURCE_COLUMNS
+from ablate.store.run_folder import Busy
 from ablate.store.store import Store
 from ablate.study import estimate
 from tests.helpers import QUICK, SIMULATED, but, call_cli
@@ -111,17 +110,22 @@ def queued(tmp_path, monkeypatch):
     monkeypatch.setattr(grouping, "why_alone_by_config", lambda run: run.kind == "alone")
 
     def queued(*kinds: str, device: str = "cpu", **given: Any) -> Queue:
-        runs: list[Any] = [
-            SimpleNamespace(name=f"run-{n:08x}", cost=1.0, kind=of, device=torch.device(device))
-            for n, of in enumerate(kinds)
-        ]
-        return Queue(runs, Store(tmp_path), list[Any]().append, **{"start": 0, "members": 3, **given})
+        given = {"start": 0, "members": 3, **given}
+        return Queue(waiting(*kinds, device=device), Store(tmp_path), list[Any]().append, **given)
 
     return queued
 
 
+def waiting(*kinds: str, device: str) -> list[Any]:
+    return [
+        SimpleNamespace(name=f"run-{n:08x}", cost=1.0, kind=of, device=torch.device(device))
+        for n, of in enumerate(kinds)
+    ]
+
+
 def picked(queue: Queue) -> list[list[int]]:
-    return [*itertools.takewhile(bool, iter(queue.next, None))]
+    groups = itertools.takewhile(bool, iter(queue.next, None))
+    return [[int(run.name[4:], 16) for run in group] for group in groups]
 
 
 def test_runs_of_a_kind_are_given_as_one_the_largest_groups_first(queued):
@@ -131,6 +135,7 @@ def test_runs_of_a_kind_are_given_as_one_the_largest_groups_first(queued):
     assert picked(queued(*"abbab", members=1)) == [[0], [1], [2], [3], [4]]
     assert picked(queued(*"abbab", members=None)) == [[0], [1], [2], [3], [4]]
     assert picked(queued(*"abbab", members=None, device="cuda")) == [[1, 2, 4], [0, 3]]
+    assert picked(queued(*"aabaa", members=None, device="cuda", apart=2)) == [[0, 1], [3, 4], [2]]
     # another command begins at another group
     assert picked(queued(*"aaaaaaaa", start=0.5)) == [[3, 4, 5], [6, 7, 0], [1, 2]]
     assert picked(queued(*"aaabbb", start=0.5)) == [[3, 4, 5], [0, 1, 2]]
@@ -139,19 +144,9 @@ def test_runs_of_a_kind_are_given_as_one_the_largest_groups_first(queued):
 def test_only_runs_that_are_trained_alone_share_a_card(queued, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(limits, "available_cores", lambda: 8)
-    alone, as_one = (queued(*kinds, device="cuda").runs for kinds in (("alone", "alone"), ("alone", "a")))
+    alone, as_one = (waiting(*kinds, device="cuda") for kinds in (("alone", "alone"), ("alone", "a")))
     found = [processes(runs, members, 1) for runs in (alone, as_one) for members in (None, 2, 1)]
     assert found == [4, 4, 4, 1, 1, 4]
-
-
-def test_what_does_not_fit_is_tried_again_as_smaller_groups(queued):
-    waits = queued(*"aaaab", members=None, device="cuda")
-    group = waits.next()
-    assert group == [0, 1, 2, 3]
-    for index in group[2:]:
-        waits.put_back(index, 2)
-    waits.extend(waits.runs[:3])
-    assert picked(waits) == [[2, 3], [4], [5, 6], [7]]
 
 
 def test_a_group_whose_process_died_is_halved_before_all_others(queued):
@@ -161,18 +156,18 @@ def test_a_group_whose_process_died_is_halved_before_all_others(queued):
 
 
 @pytest.mark.slow
-def test_a_worker_takes_as_many_as_fit_and_gives_the_others_back(tmp_path, monkeypatch):
+def test_a_worker_trains_as_many_at_a_time_as_fit(tmp_path, monkeypatch):
     from tests.test_group import MEMBERS, runs_of
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(grouping, "that_fit", lambda run: 2)
-    runs, heard = runs_of("train.steps=2", members=MEMBERS), list[Any]()
+    runs, heard = runs_of("train.steps=2", members=(*MEMBERS, ("seed=4",))), list[Any]()
     with contextlib.ExitStack() as others:
         others.enter_context(Store().run(runs[0].name).attempt({}, {}))
-        try_next(1, lambda: runs, heard.append)
-    ended = {name: event for name, event in heard if isinstance(event, pool.LAST_WORDS)}
-    assert [type(ended[run.name]) for run in runs] == [pool.Busy, pool.Finished, PutBack]
-    assert ended[runs[2].name] == PutBack(2)
+        train_given(1, False, lambda: runs, heard.append)
+    ended = {name: news for name, news in heard if not isinstance(news, str)}
+    assert [type(ended[run.name]) for run in runs] == [Busy, dict, dict, dict]
+    assert [ended[run.name]["members"] for run in runs[1:]] == [1, 2, 2]
 
 
 def test_how_many_fit_follows_from_the_card_and_the_first_step(monkeypatch):
@@ -184,6 +179,7 @@ def test_how_many_fit_follows_from_the_card_and_the_first_step(monkeypatch):
     run: Any = SimpleNamespace(device=torch.device("cuda"), of=runs_of()[0])
     monkeypatch.setattr(grouping.device, "release_memory", lambda _: None)
     monkeypatch.setattr(grouping, "kind", id)
+    monkeypatch.setattr(grouping, "why_alone", lambda run: "")
     monkeypatch.setattr(grouping, "_memory", lambda _: (3e9, 4e9))
     monkeypatch.setattr(grouping.device, "memory_of", lambda _: 80e9)
     assert grouping.that_fit(run) == 20  # (0.8·80 − 4)/3

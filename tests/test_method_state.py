@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from ablate import rng
 from ablate.config.schema import PartConfig
-from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.networks import build
 from ablate.execution.run import Run, prepare
@@ -24,7 +23,7 @@ from ablate.model import fusion
 from ablate.model.models import Model
 from ablate.store.columns import Row
 from ablate.training.group import Group
-from tests.helpers import make_config, stopping
+from tests.helpers import ignore, make_config, stopping
 
 QUICK = ("corpus=grammar", "corpus.characters=9000", "model.layers=1", "heads=2")
 QUICK += ("model.d_model=16", "train.batch=2", "train.steps=9", "train.checkpoint_every=4")

@@ -168,10 +168,7 @@ def test_hydras_own_launchers_fill_the_same_store(tmp_path):
         pd.testing.assert_frame_equal(tables[0], table)
 
 
-WRONG = ("workers=0", "members=x", "members=1025")
-
-
-@pytest.mark.parametrize("setting", [*WRONG, "timeout=0"])
+@pytest.mark.parametrize("setting", ["workers=0", "members=x", "members=1025", "timeout=0"])
 def test_wrong_settings_are_one_line(tmp_path, setting):
     line = refusal("run", "-m", "seed=0,1", f"hydra.launcher.{setting}", cwd=tmp_path)
     use = "use a number" if setting == "timeout=0" else "use auto or a whole number from 1 to 1024"

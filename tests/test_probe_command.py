@@ -14,7 +14,6 @@ from ablate.analysis.probes import COLUMNS, PROBES, over_seeds, silent
 from ablate.compute.arithmetic import Arithmetic, onednn
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Batch
-from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.execution.trained import in_float64
@@ -23,7 +22,7 @@ from ablate.probes.patterns import patterns_of
 from ablate.probes.study import looks, probe_runs
 from ablate.reporting.charts import figures
 from ablate.reporting.page import gather
-from tests.helpers import call_cli, make_config
+from tests.helpers import call_cli, ignore, make_config
 from tests.synthetic import small_study, synthetic_probes
 
 QUICK = ("model.d_model=16", "heads=2", "model.context=16", "train.steps=20", "train.eval_every=20")

@@ -9,7 +9,7 @@ import torch
 
 from ablate.compute.device import peak_memory_mb, processor, reset_peak_memory
 from ablate.config.rules import ConfigError
-from ablate.execution.execute import describe
+from ablate.execution.attempt import describe
 from ablate.execution.run import prepare
 from ablate.phrases import Note
 from tests.helpers import compared, make_config

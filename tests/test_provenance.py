@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ablate.config.rules import ConfigError
-from ablate.execution.execute import describe
+from ablate.execution.attempt import describe
 from ablate.execution.run import prepare
 from ablate.store import provenance
 from ablate.store.frames import frame
@@ -48,7 +48,7 @@ class Program:
 
 def begin_anew() -> None:
     """A process reads its source once; another one would read it now."""
-    for cached in (provenance.part_digest, provenance.code):
+    for cached in (provenance._digest_of_file, provenance.code):
         cached.cache_clear()
 
 

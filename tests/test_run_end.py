@@ -8,13 +8,12 @@ import pytest
 
 from ablate.data import text_statistics
 from ablate.execution import networks
-from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.execution.trained import weights_of
 from ablate.files import cache
 from ablate.store.store import Store
-from tests.helpers import make_config
+from tests.helpers import ignore, make_config
 
 QUICK = ("corpus=grammar", "corpus.characters=9000", "model.layers=1", "heads=2", "model.d_model=16")
 QUICK += ("train.batch=2", "train.steps=4", "train.eval_every=2", "model.context=16")

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 from ablate import live
-from ablate.execution.events import Finished
 from ablate.live import Board, Pace, summary, time_left
 from ablate.printing import console
 from ablate.probes.study import find as probed
@@ -248,7 +247,7 @@ def test_a_terminal_has_how_far_the_runs_are(four, monkeypatch):
     name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))
     with store.run(name).attempt({}, {**row, "steps": 200}):
         with Board("synthetic", 4) as at:
-            at.listener("other")(Finished({"status": "failed", "error": "by hand"}))
+            at.listener("other")({"status": "failed", "error": "by hand"})
         with Board("synthetic", None, only={row["run_id"]}) as at:
             at.listener(name)(evaluated)
     shown = screen.getvalue()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,21 +21,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ablate.execution.events import Event, Finished, Skipped, ignore
 from ablate.execution.execute import execute, record_failure
-from ablate.execution.run import prepare
+from ablate.execution.run import Run, prepare
 from ablate.files import atomic, reading
 from ablate.files.atomic import StoreError
 from ablate.files.reading import left_out
-from ablate.launch.pool import AGAIN_S, Queue, train_or_wait
-from ablate.launch.queue import place_in_array
+from ablate.launch.pool import train_or_wait
+from ablate.launch.queue import AGAIN_S, Queue, place_in_array
 from ablate.store import lease
 from ablate.store.run_files import Checkpoint, is_sealed, read_checkpoint
 from ablate.store.run_folder import Busy, RunFolder
 from ablate.store.store import Store
 from ablate.study.growth import grown
 from ablate.training import train
-from tests.helpers import QUICK, ROOT, make_config, make_record, stopping, write_study
+from ablate.training.events import Evaluation, News
+from tests.helpers import QUICK, ROOT, ignore, make_config, make_record, stopping, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t", "seed": 0}
 METRICS = {"tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0, "seconds": 0.5}
@@ -72,7 +72,7 @@ def steps(run: RunFolder) -> list[str]:
 def leased(directory: Path, **changes: Any) -> Path:
     """The lease of this process, changed."""
     directory.mkdir(exist_ok=True)
-    (directory / "lease.json").write_text(json.dumps({**json.loads(lease.take(directory)), **changes}))
+    (directory / "lease.json").write_text(json.dumps({**json.loads(lease.content()), **changes}))
     return directory
 
 
@@ -110,8 +110,11 @@ def in_other_processes(work: Callable[..., Any], *arguments: Any, processes: int
 
 def test_a_process_of_this_machine_is_looked_up(tmp_path):
     """Whatever its heartbeat says: it may have been stopped, or the clock set."""
-    os.utime(leased(tmp_path / "mine") / "lease.json", (0, 0))
-    assert lease.is_live(tmp_path / "mine")
+    lease.hold(mine := leased(tmp_path / "mine"))
+    os.utime(mine / "lease.json", (0, 0))
+    assert lease.is_live(mine)
+    lease.release(mine)
+    assert not lease.is_live(mine)
     assert not lease.is_live(leased(tmp_path / "ended", pid=2**22 + 1))
     assert not lease.is_live(leased(tmp_path / "its number is another's", pid=1))  # which is always there
 
@@ -175,6 +178,7 @@ def test_a_process_whose_clock_is_ahead_keeps_its_run_as_long_as_it_beats(tmp_pa
 
 def test_a_heartbeat_waits_for_no_computation(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(lease, "_heart", None)
     with attempt(Store(tmp_path).run("run")) as writer:
         os.utime(writer.path / "lease.json", (0, 0))
         limit = time.monotonic() + 10
@@ -256,7 +260,7 @@ def test_who_lost_a_run_writes_nothing_into_it_and_stops(tmp_path, monkeypatch):
             for write in (
                 lambda: first.metrics({**METRICS, "step": 2}),
                 lambda: first.log("first again"),
-                lambda: first.write_json("environment.json", {}),
+                lambda: first.write("environment.json", "{}"),
                 lambda: first.seal({**ROW, "status": "done"}),
             ):
                 with pytest.raises(Busy, match="has taken this run over"):
@@ -319,8 +323,8 @@ def test_a_single_run_waits_for_who_is_at_it(tmp_path, monkeypatch):
             child.recv()
             writer.finish({**ROW, "run_id": run.run_id, "status": "done"})
 
-    def listen(event: Event) -> None:
-        heard.append(type(event))
+    def listen(news: News) -> None:
+        heard.append(type(news))
         if heard == [str]:
             pipe.send("go on")
 
@@ -329,7 +333,7 @@ def test_a_single_run_waits_for_who_is_at_it(tmp_path, monkeypatch):
     assert pipe.recv() == "begun"
     train_or_wait(run, listen)
     other.join()
-    assert heard == [str, Skipped]
+    assert heard == [str, type(None)]
 
 
 # --- killed at any moment -------------------------------------------------------------------------
@@ -424,8 +428,8 @@ def test_a_run_that_fails_is_tried_once_by_commands_that_begin_together(tmp_path
     after = replace(run, replaces=failure)
     assert execute(after, heard.append, tmp_path)["status"] == "failed"  # it began after that
     assert Store(tmp_path).run(run.name).stamp() != failure
-    ends = [type(event) for event in heard if isinstance(event, Finished | Skipped)]
-    assert ends == [Finished, Skipped, Finished]
+    ends = [type(news) for news in heard if not isinstance(news, str | Evaluation)]
+    assert ends == [dict, type(None), dict]
 
 
 def test_a_run_whose_process_died_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
@@ -480,25 +484,26 @@ def runs_of(*costs: float) -> list[Any]:
     return [SimpleNamespace(name=f"run-{n:08x}", cost=cost) for n, cost in enumerate(costs)]
 
 
-def picked(queue: Queue) -> list[int]:
-    return [index for _ in range(20) for index in queue.next()]
+def picked(queue: Queue, runs: Sequence[Run]) -> list[int]:
+    return [runs.index(run) for _ in range(20) for run in queue.next()]
 
 
 def test_the_dearest_begin_first_and_each_command_at_another_place(tmp_path):
     runs, made = runs_of(1.0, 1.1, 1.2, 9.0, 1.3, 8.5), []
-    assert picked(Queue(runs, Store(tmp_path), made.append, start=0)) == [3, 5, 0, 1, 2, 4]
-    assert picked(Queue(runs, Store(tmp_path), made.append, start=0.5)) == [5, 3, 2, 4, 0, 1]
-    orders = {tuple(picked(Queue(runs_of(*[1.0] * 50), Store(tmp_path), made.append))) for _ in range(20)}
+    assert picked(Queue(runs, Store(tmp_path), made.append, start=0), runs) == [3, 5, 0, 1, 2, 4]
+    assert picked(Queue(runs, Store(tmp_path), made.append, start=0.5), runs) == [5, 3, 2, 4, 0, 1]
+    runs = runs_of(*[1.0] * 50)
+    orders = {tuple(picked(Queue(runs, Store(tmp_path), made.append), runs)) for _ in range(20)}
     assert len(orders) > 5 and not made
 
 
 def test_tasks_of_an_array_begin_at_their_places_in_it(tmp_path, monkeypatch):
     for name, value in (("MIN", "10"), ("MAX", "13")):
         monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", value)
-    first = []
+    first, runs = [], runs_of(*[1.0] * 8)
     for task in range(10, 14):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(task))
-        first.append(picked(Queue(runs_of(*[1.0] * 8), Store(tmp_path), [].append))[0])
+        first.append(picked(Queue(runs, Store(tmp_path), [].append), runs)[0])
     assert first == [0, 2, 4, 6]
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "")
     assert 0 <= place_in_array() < 1
@@ -511,12 +516,12 @@ def test_what_another_makes_is_passed_over_and_what_it_is_at_comes_last(tmp_path
         raise KeyboardInterrupt
     queue = Queue(runs, store, made.append, start=0)
     make(store.run(runs[1].name))
-    assert queue.next() == [2]  # which was cut off
-    queue.later(2)
-    assert sorted(picked(queue)) == [0, 3] and made == [runs[1]] and queue
+    assert queue.next() == [runs[2]]  # which was cut off
+    queue.later(runs[2])
+    assert sorted(picked(queue, runs)) == [0, 3] and made == [runs[1]] and queue
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 2 * AGAIN_S)
-    assert queue.next() == [2] and not queue
+    assert queue.next() == [runs[2]] and not queue
 
 
 # --- studies --------------------------------------------------------------------------------------

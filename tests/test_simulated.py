@@ -12,12 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.execution.events import ignore
 from ablate.execution.execute import execute, execute_group
 from ablate.execution.run import Run, prepare
 from ablate.execution.simulated import Losses, losses_of
 from ablate.store.store import Store
-from tests.helpers import ROOT, call_cli, make_config, refusal, stopping
+from tests.helpers import ROOT, call_cli, ignore, make_config, refusal, stopping
 
 QUICK = ("train=simulated", "corpus=grammar", "corpus.characters=5000")
 
@@ -89,7 +88,8 @@ def test_shares_are_late_and_diverge():
 
 
 def test_a_run_goes_on_from_its_checkpoint_to_the_same_bytes(tmp_path):
-    run = run_of("train.steps=60", "train.eval_every=20", "train.checkpoint_every=10")
+    every = ("train.eval_every=20", "train.checkpoint_every=10", "train.simulated.step_ms=0.1")
+    run = run_of("train.steps=60", *every)
     whole, cut = Store(tmp_path / "whole"), Store(tmp_path / "cut")
     execute(run, ignore, whole.root)
     with pytest.raises(KeyboardInterrupt):

@@ -282,7 +282,7 @@ def test_runs_whose_ids_begin_alike_are_not_taken_for_each_other(store):
         finished(store, f"sum-h4-s{seed}-44be20f8", run_id=run_id, seed=seed)
     write_study(store, make_record(name="grid", seeds=[0], runs=ids[:1]))
     assert [row["run_id"] for row in store.rows()] == ids
-    assert [row["run_id"] for row in store.study_rows("grid")] == ids[:1]
+    assert [row["run_id"] for row in store.rows("grid")] == ids[:1]
     assert [path.name[-10] for path in store.directories(ids).values()] == ["0", "1"]
     both = removal.named(store, ["sum-h4-s0", "sum-h4-s1"])
     assert [run.needed_by for run in both] == ["it is in grid", ""]

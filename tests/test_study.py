@@ -36,7 +36,6 @@ from ablate.config.conditions import Condition
 from ablate.config.contrast import MARGIN, Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
-from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.reporting.page import gather
@@ -46,7 +45,7 @@ from ablate.study.config import Design, combinations
 from ablate.study.estimate import total
 from ablate.study.run import Outcome, run
 from ablate.study.study import Study, one_of_each, read_declared, values_of
-from tests.helpers import QUICK, ROOT, SIMULATED, but, call_cli, hydra_at, make_config, write_study
+from tests.helpers import QUICK, ROOT, SIMULATED, but, call_cli, hydra_at, ignore, make_config, write_study
 
 FILES = sorted((configs_dir() / "study").glob("*.yaml"))
 STUDIES = [path.stem for path in FILES]

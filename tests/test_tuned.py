@@ -14,7 +14,6 @@ import pytest
 from ablate.analysis.variant import distinguishing
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
-from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.execution.timing import step_seconds
@@ -27,7 +26,7 @@ from ablate.study.config import Overrides
 from ablate.study.growth import grown
 from ablate.study.study import read_declared
 from ablate.study.tuning import minimum
-from tests.helpers import QUICK, call_cli, compared, make_config, make_record
+from tests.helpers import QUICK, call_cli, compared, ignore, make_config, make_record
 from tests.test_compare import ROW
 
 LEFT_OUT: Row = {"status": "left out"}

@@ -215,7 +215,7 @@ def _study(name: str) -> Source:
 
 def _rows(source: Source, finished: Sequence[str]) -> tuple[pd.DataFrame, list[Note]]:
     if source.store and not source.table:
-        rows = frame(source.store.study_rows(source.study) if source.study else source.store.rows())
+        rows = frame(source.store.rows(source.study or None))
         return (rows[rows["run_id"] == read_started(source.run)["run_id"]] if source.run else rows), []
     table = source.table or source.directory / "results.csv"
     rows, notes = read_table(table, finished)

@@ -256,7 +256,7 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
         lines.append(f"{before} had finished before{by}; force=true makes a new attempt")
     for line in lines:
         say(line)
-    total = len(store.study_rows(outcome.study))
+    total = len(store.rows(outcome.study))
     part = f"{len(rows):,} of " if len(rows) < total else ""
     put(f"\n{part}{counted(total, 'run')} in {store.results_path(outcome.study)}")
     return missing + int((~rows["status"].isin(RESULTS)).sum())

@@ -1,18 +1,22 @@
 """A run on its way into its folder: what training tells becomes its files, and the row that it ends with."""
 
+import contextlib
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec
 
 from ablate.compute import device
-from ablate.execution import formulas
-from ablate.execution.events import Finished, Listener
+from ablate.execution import formulas, plugins
 from ablate.execution.run import Run
 from ablate.files.atomic import StoreError, digest
+from ablate.lazy import torch
 from ablate.store.columns import RESULTS, Row, Status
-from ablate.store.run_folder import RunFolder
-from ablate.training.events import Began, Diverged, Evaluation, Event, Final, Kept
+from ablate.store.provenance import machine, parts_code, provenance, status_now
+from ablate.store.run_files import Damaged, as_json
+from ablate.store.store import Store
+from ablate.training.events import Began, Diverged, Evaluation, Event, Final, Kept, Listener
 
 Arguments = ParamSpec("Arguments")
 
@@ -28,25 +32,53 @@ def _unless_lost(method: Callable[Concatenate["Attempt", Arguments], None]) -> C
                 method(attempt, *args, **kwargs)
             except StoreError as error:
                 attempt.error = error
-                attempt.release()
+                attempt.close()
 
     return guarded
 
 
 class Attempt:
-    """row: of the run that begins. error: why it ends without a row, as when another process has taken it
-    over; then nothing of it is written any more. release: gives up the lease, before others of its group end.
-    """
+    """error: why it ends without a row, as when another process has taken it over; then nothing of it is
+    written any more. ended: whether its row is the result."""
 
-    def __init__(self, run: Run, folder: RunFolder, listener: Listener, row: Row) -> None:
-        self.run, self.folder, self.tell, self.row = run, folder, listener, row
+    def __init__(self, run: Run, listener: Listener, store: Store) -> None:
+        self.run, self.tell, self.folder = run, listener, store.run(run.name)
+        self.row: Row = {}
         self.error: StoreError | None = None
-        self.ended = False  # whether its row is the result
-        self.release: Callable[[], None] = lambda: None
+        self.ended = False
+        self._lease = contextlib.ExitStack()
         self._metrics: list[Row] = []
         self._last: Evaluation | None = None
         # The size of its group, and that of the largest it was part of.
         self._together, self._members = 1, 1
+
+    @_unless_lost
+    def open(self, *, anew: bool, resumes: bool = True) -> None:
+        """Begin it, unless the run is finished; what is damaged, a result or an earlier attempt, is put aside
+        first. anew, resumes: as for RunFolder.attempt."""
+        self.row, config = describe(self.run), dataclasses.asdict(self.run.config)
+        about = _environment(self.row["device"])
+        files = {"environment.json": about, "tokenizer.json": self.run.corpus.tokenizer.dump()}
+        files |= plugins.copies(self.run.spec.chosen)
+        for is_last in (False, False, True):
+            try:
+                attempt = self.folder.attempt(config, self.row, files, anew=anew, resumes=resumes)
+                self._lease.enter_context(attempt)
+                break
+            except Damaged as error:
+                if is_last:
+                    raise
+                if aside := self.folder.put_aside_if_damaged(error.path.parent):
+                    self.tell(f"{error}; it is in {aside} now")
+        if (row := self.folder.finished) and self.run.is_over(row, self.folder.seen):
+            self.folder.drop()
+            self.row, self.ended = {**row, "status": status_now(row)}, True
+            self.close()
+            self.tell(None)
+
+    def close(self) -> None:
+        """Give up its lease."""
+        self._lease.close()
 
     @property
     def trains(self) -> bool:
@@ -65,19 +97,13 @@ class Attempt:
         self._together = members
         self._metrics = list(start.metrics) if start else []
         self._members = max(members, start.members if start else 1)
-        self.folder.log(f"going on after step {start.step}" if start else "begun")
+        lines = [f"going on after step {start.step}" if start else "begun"]
         if start and start.members != members:
-            self.folder.log(f"as one of {members}, before of {start.members}: sums are rounded otherwise")
-        if remark:
-            self.folder.log(remark)
+            lines.append(f"as one of {members}, before of {start.members}: sums are rounded otherwise")
+        self.folder.log("\n".join([*lines, remark]))
         if members != self.row.get("members", 1):  # whoever looks meanwhile reads its pace by this
             self.row["members"] = members
-            self.folder.write_json("result.json", self.row)
-
-    @_unless_lost
-    def go_back(self) -> None:
-        """Its group failed: it goes on from its last checkpoint."""
-        self.folder.go_back()
+            self.folder.write("result.json", as_json(self.row))
 
     @_unless_lost
     def take(self, event: Event) -> None:
@@ -89,7 +115,11 @@ class Attempt:
             case Began(how):
                 self.folder.log(how)
             case Evaluation():
-                self._evaluated(event)
+                self._last = event
+                self._metrics.append(formulas.at_evaluation(event))
+                self.folder.metrics(self._metrics[-1])
+                if event.train_loss is not None:
+                    self.tell(event)
             case Kept(checkpoint=kept):
                 own = {"metrics": self._metrics, "members": self._members}
                 self.folder.checkpoint(dataclasses.replace(kept, **own))
@@ -101,21 +131,13 @@ class Attempt:
                 self.row |= {"status": Status.DIVERGED, "error": str(event)}
                 self.end()
 
-    def _evaluated(self, event: Evaluation) -> None:
-        step, train_loss, val_loss = event.step, event.train_loss, event.validation.loss
-        self._last = event
-        self._metrics.append(formulas.at_evaluation(event))
-        self.folder.metrics(self._metrics[-1])
-        train = "" if train_loss is None else f" train_loss {train_loss:.4f}"
-        self.folder.log(f"step {step}/{self.run.config.train.steps}{train} val_loss {val_loss:.4f}")
-        if train_loss is not None:
-            self.tell(event)
-
     def _trained(self, final: Final) -> None:
         assert self._last is not None, "training ends with an evaluation"
         row = formulas.at_end(self.run, self._last, self._metrics, final)
         if final.weights:
-            self.folder.write_weights(final.weights)
+            import safetensors.numpy
+
+            self.folder.write("model.safetensors", safetensors.numpy.save(dict(final.weights)))
         row |= {"status": Status.DONE}
         if not self.run.is_simulated:
             row["peak_memory_mb"] = round(device.peak_memory_mb(self.run.device) / self._together, 1)
@@ -140,14 +162,30 @@ class Attempt:
             raise StoreError(
                 f"{name}: {self.row['error']}; its earlier result stays, and this attempt is in {aside}"
             )
-        self.folder.finish(self.row)
-        self.release()
-        self.tell(Finished(self.row))
+        self.folder.finish(self.row, lasts=not self.run.is_simulated)
+        self.close()
+        self.tell(self.row)
 
-    @property
-    def outcome(self) -> Row | StoreError:
-        """Its row, or why there is none."""
-        return self.error or self.row
+
+def describe(run: Run) -> Row:
+    """The row of a run that begins: its config and sizes, where it computes, and the program's version."""
+    parts = [part for spec, _ in run.spec.kinds.values() for part, _ in spec.parts]
+    return {
+        **formulas.before_training(run),
+        "status": Status.RUNNING,
+        "device": device.describe(run.device),
+        "processor": device.processor(run.device),
+        "threads": torch.get_num_threads() if run.device.type == "cpu" else None,
+        "tokenizer_sha256": run.corpus.tokenizer.sha256,
+        **provenance(),
+        **parts_code(*(inspect.getfile(method) for method in dict.fromkeys(parts))),
+    }
+
+
+@functools.cache
+def _environment(where: str) -> bytes:
+    """The content of environment.json, the same for all runs of a process on a device."""
+    return as_json({**machine(), "device": where})
 
 
 def _is_finite(value: Any) -> bool:

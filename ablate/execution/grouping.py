@@ -14,6 +14,7 @@ TRIED = 3  # steps that are held against plain ones
 SHARE = 0.8  # of the memory of a card that a group may take
 # What may differ between runs that are trained as one: with their seeds, what an update reads of each.
 A_MEMBERS = {"lr": 1.0, "weight_decay": 0.0, "clip": None}
+MOST = 1024  # runs that are trained as one, however many would fit
 
 
 def kind(run: Run) -> str:
@@ -22,6 +23,13 @@ def kind(run: Run) -> str:
     about = dataclasses.asdict(dataclasses.replace(run.config, train=train))
     about |= dict.fromkeys(("seed", "seeds", "name", "force"))
     return digest([about, repr(run.spec), run.corpus.sha256, str(run.device)])
+
+
+def most_as_one(run: Run, members: int | None) -> int:
+    """How many runs are trained as one with this one, at most, as far as its config says. members: what was
+    asked for; None for as many as fit a GPU, and one elsewhere."""
+    most = members or (MOST if run.device.type == "cuda" else 1)
+    return 1 if most == 1 or why_alone_by_config(run) else most
 
 
 def why_alone_by_config(run: Run) -> str:
@@ -39,8 +47,11 @@ def why_alone(run: Run) -> str:
 
 
 def that_fit(run: Run) -> int:
-    """How many runs of this kind the memory of its card holds as one, by what the first step of two takes;
-    never by what happens to be free. On a CPU, whose memory nobody can measure so, all."""
+    """How many runs of this kind can be trained as one: as many as the memory of its card holds, by what the
+    first step of two takes; never by what happens to be free. On a CPU, whose memory nobody can measure so,
+    all."""
+    if why_alone(run):
+        return 1
     if run.device.type != "cuda":
         return sys.maxsize
     of = kind(run)

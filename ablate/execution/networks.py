@@ -3,7 +3,6 @@
 import contextlib
 import math
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
 
 from ablate import rng
 from ablate.compute.arithmetic import arithmetic
@@ -76,24 +75,14 @@ def finals(runs: Sequence[Run], steps: Training) -> Iterator[Final]:
 
 
 def of_model(run: Run, model: Model) -> Row:
-    """The columns that are read from a model."""
-    return {**_circuit(run, model), "fusion_weights": _fusion_weights(run, model)}
-
-
-def _circuit(run: Run, model: Model) -> Row:
-    """The scores of the induction circuit; none of an encoder-decoder."""
-    split, spec = run.corpus.splits["validation"], run.spec
-    if run.config.model.two_texts:
-        return {}
+    """The columns that are read from a model: the scores of the induction circuit, none of an
+    encoder-decoder; and the learned weights of the heads, layers × heads (× channels), with one kind of
+    attention after the other, None if the method has none."""
+    split, spec, found = run.corpus.splits["validation"], run.spec, dict[str, float]()
     with contextlib.suppress(Exception):  # a method of one's own may have no patterns to look at
-        found = circuit(model, split, context=spec.context, vocab=spec.vocab)
-        return {column: value for column, value in found.items() if math.isfinite(value)}
-    return {}
-
-
-def _fusion_weights(run: Run, model: Model) -> list[Any] | None:
-    """The learned weights of the heads, layers × heads (× channels), with one kind of attention after the
-    other; None if the method has none."""
-    sites = [site for site in model.sites() if run.spec.at in ("all", site.kind)]
+        if not run.config.model.two_texts:
+            found = circuit(model, split, context=spec.context, vocab=spec.vocab)
+    finite = {column: value for column, value in found.items() if math.isfinite(value)}
+    sites = [site for site in model.sites() if spec.at in ("all", site.kind)]
     weights = [site.attention.fusion.head_weights() for site in sites]
-    return [layer.tolist() for layer in weights if layer is not None] or None
+    return {**finite, "fusion_weights": [one.tolist() for one in weights if one is not None] or None}

@@ -24,23 +24,9 @@ from ablate.model import fusion, scores
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line, first_few
 from ablate.store import provenance
+from ablate.store.provenance import Plugin
 
 KINDS = {"fusion": fusion, "scores": scores}
-
-
-@dataclass(frozen=True)
-class Plugin:
-    """A plugin. path: of its file, absolute. source: its content when it was read. module: the module name of
-    an installed plugin; empty for a file."""
-
-    path: str
-    source: bytes
-    module: str = ""
-
-    @property
-    def name(self) -> str:
-        """Its name in errors and in runs."""
-        return self.module or Path(self.path).name
 
 
 @dataclass(frozen=True)
@@ -52,7 +38,6 @@ class Method:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
-_used: dict[str, Plugin] = {}  # by path
 _methods: dict[str, list[Method]] = {}  # by path of the plugin
 
 
@@ -85,12 +70,12 @@ def methods(plugins: Iterable[Plugin]) -> list[Method]:
 
 def used() -> tuple[Plugin, ...]:
     """The plugins in use, which every process that trains runs of this command has to `install`."""
-    return tuple(_used.values())
+    return tuple(provenance.plugins.values())
 
 
 def words() -> list[str]:
     """The options that name the files in use, as they would be typed here again."""
-    files = [Path(plugin.path) for plugin in _used.values() if not plugin.module]
+    files = [Path(plugin.path) for plugin in provenance.plugins.values() if not plugin.module]
     here = Path.cwd()
     near = [str(file.relative_to(here) if file.is_relative_to(here) else file) for file in files]
     return [word for file in near for word in ("--plugin", file)]
@@ -99,21 +84,22 @@ def words() -> list[str]:
 def install(plugins: Sequence[Plugin]) -> None:
     """Execute the plugins that are new or have changed, and register their methods. Raises ConfigError."""
     for plugin in plugins:
-        if _used.get(plugin.path) != plugin:
-            alike = [one for one in _used.values() if one.name.casefold() == plugin.name.casefold()]
+        if provenance.plugins.get(plugin.path) != plugin:
+            alike = [
+                one for one in provenance.plugins.values() if one.name.casefold() == plugin.name.casefold()
+            ]
             if any(one.path != plugin.path for one in alike):  # a run keeps copies of both in its directory
                 raise ConfigError(
                     f"--plugin {plugin.path}: another plugin is called {alike[0].name}; rename one of them"
                 )
             _forget(plugin.path)
-            provenance.register_plugin(Path(plugin.path), plugin.name, plugin.source)
+            provenance.plugins[plugin.path] = plugin  # from here on errors name it
             _methods[plugin.path] = _registered(plugin)
-            _used[plugin.path] = plugin
 
 
 def copies(attention: AttentionSpec) -> dict[str, bytes]:
     """The source that a run keeps of its plugins, by the name of the file."""
-    plugins = (_used.get(inspect.getfile(method)) for method, _ in attention.parts)
+    plugins = (provenance.plugins.get(inspect.getfile(method)) for method, _ in attention.parts)
     return {Path(plugin.path).name: plugin.source for plugin in plugins if plugin}
 
 
@@ -131,6 +117,7 @@ def _registered(plugin: Plugin) -> list[Method]:
             )
         return [Method(*each, _defaults(*each, KINDS[each[0]].methods()[each[1]])) for each in sorted(added)]
     except ConfigError as error:
+        del provenance.plugins[plugin.path]
         for kind, folder in KINDS.items():
             folder.forget({*folder.methods()} - before[kind])
         raise ConfigError(f"{plugin.name}: {error}") from error

@@ -1,8 +1,8 @@
 """A run: what a config means, and whether this machine can train it. Loads no torch, unless to look for a
 GPU."""
 
+import copy
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -16,7 +16,6 @@ from ablate.files.atomic import StoreError, digest
 from ablate.model.costs import flops_per_token, total_params
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.model.spec import ModelSpec
-from ablate.phrases import first_few
 from ablate.store.columns import Row, Status
 from ablate.store.provenance import status_now
 from ablate.store.run_files import Stamp
@@ -37,12 +36,18 @@ class Run:
 
     @cached_property
     def run_id(self) -> str:
-        return run_id(self.config, vocab=self.spec.vocab, corpus_sha256=self.corpus.sha256)
+        """16 hex digits that two runs share only if they compute the same thing."""
+        content = identity_keys(self.config) | {"text": self.corpus.sha256, "vocab": self.spec.vocab}
+        return digest(content | {"seeds": self.config.resolved_seeds()})[:16]
 
     @property
     def name(self) -> str:
-        """The name of its directory."""
-        return run_name(self.config, self.run_id)
+        """The name of its directory: readable, and unique as it ends in the first half of the identity."""
+        config, size = self.config, f"d{self.config.model.d_model}x{self.config.model.layers}"
+        projected = "" if config.out_proj else "-noproj"
+        kind = SIMULATED if config.train.simulated else ""
+        end = f"s{config.seed}-{self.run_id[:8]}"
+        return f"{kind}{config.fusion.name}-h{config.heads}{projected}-{size}-{end}"
 
     @cached_property
     def device(self) -> Any:
@@ -75,6 +80,12 @@ class Run:
         config = dataclasses.replace(self.config, seed=config.seed, seeds=config.seeds)
         return dataclasses.replace(self, config=config)
 
+    def replacing(self, result: Stamp) -> Self:
+        """The run, which may replace this result, with its id as it was computed."""
+        run = copy.copy(self)
+        object.__setattr__(run, "replaces", result)
+        return run
+
     def is_over(self, row: Row, stamp: Stamp) -> bool:
         """Whether this result of it, with its stamp, counts, so that it is not trained again: one that was
         made since the command began always does, even if it failed or force is true."""
@@ -88,24 +99,6 @@ class Run:
         if row["status"] == Status.FAILED or self.config.force is True:
             return False
         return not (self.config.force == "stale" and status_now(row) == Status.STALE)
-
-
-def run_id(config: RunConfig, *, vocab: int, corpus_sha256: str) -> str:
-    """16 hex digits that two runs share only if they compute the same thing.
-
-    config: with `auto` and `match` resolved to numbers (ablate.model.sizing.resolved). vocab: the number of
-    tokens. corpus_sha256: the fingerprint of the text.
-    """
-    content = identity_keys(config) | {"text": corpus_sha256, "vocab": vocab}
-    return digest(content | {"seeds": config.resolved_seeds()})[:16]
-
-
-def run_name(config: RunConfig, identity: str) -> str:
-    """The name of a run's directory: readable, and unique as it ends in the first half of the identity."""
-    projected = "" if config.out_proj else "-noproj"
-    size = f"d{config.model.d_model}x{config.model.layers}"
-    kind = SIMULATED if config.train.simulated else ""
-    return f"{kind}{config.fusion.name}-h{config.heads}{projected}-{size}-s{config.seed}-{identity[:8]}"
 
 
 def resolve(config: RunConfig) -> Run:
@@ -123,30 +116,14 @@ def prepare(config: RunConfig) -> Run:
         return resolve(config)
     device.pick(config.device)  # a wrong device should not wait for a text to be read, nor a wrong size
     run = resolve(config)
-    _require_memory(run.spec, run.device)
-    return run
-
-
-def require_planned(run: Run, planned: Mapping[str, str]) -> None:
-    """Raises ConfigError if a run that was prepared anew is none of those that were planned. planned: the
-    fingerprints of their texts, by name."""
-    if run.name not in planned:
-        raise ConfigError(
-            f"{run.name}: not what was planned, which is {first_few([*planned])}: the fingerprint of its text"
-            f" (corpus_sha256) was {first_few(sorted({sha256[:12] for sha256 in planned.values()}))} and is"
-            f" {run.corpus.sha256[:12]}; give the command again"
-        )
-
-
-def _require_memory(spec: ModelSpec, where: Any) -> None:
-    """Raises ConfigError for parameters that can't fit: each takes 16 bytes, with its gradient and Adam's two
-    moments; and a layer some for its Python objects."""
-    count, memory = total_params(spec), device.memory_of(where)
+    # Each parameter takes 16 bytes, with its gradient and Adam's two moments; a layer some, for its objects.
+    spec, count, memory = run.spec, total_params(run.spec), device.memory_of(run.device)
     needed = 16 * count + BYTES_A_LAYER * (spec.layers + spec.encoder_layers)
     if needed > memory:
-        machine = where if where.type == "cuda" else "this machine"
+        machine = run.device if run.device.type == "cuda" else "this machine"
         raise ConfigError(
             f"model.d_model={spec.d_model} model.layers={spec.layers} model.mlp_hidden={spec.mlp_hidden}:"
             f" {count:,} parameters take {needed / 1e9:,.1f} GB to train, and {machine} has"
             f" {memory / 1e9:,.1f} GB; take a smaller model"
         )
+    return run

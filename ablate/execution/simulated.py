@@ -67,31 +67,27 @@ def losses_of(run: Run) -> Losses:
     )
 
 
-def effects_of(config: RunConfig) -> list[tuple[Condition, float]]:
-    """The effects that are assumed, each with the runs that have it. Raises ConfigError for one that can't be
-    read."""
-    effects = config.train.simulated.effects if config.train.simulated else ()
-    parts = (text.rpartition(":") for text in effects)
-    return [(Condition(where, "train.simulated.effects:"), float(nats)) for where, _, nats in parts]
+def _effects(config: RunConfig) -> list[tuple[str, float, bool]]:
+    """The effects that are assumed, each with the runs that have it, in words, and whether this is one.
+    Raises ConfigError for one that can't be read."""
+    if not (config.train.simulated and config.train.simulated.effects):
+        return []
+    values, parts = flatten(asdict(config)), (one.rpartition(":") for one in config.train.simulated.effects)
+    effects = [(Condition(where, "train.simulated.effects:"), float(nats)) for where, _, nats in parts]
+    return [(condition.text, nats, condition.holds(values)) for condition, nats in effects]
 
 
 def effect_on(config: RunConfig) -> float:
     """The sum of the effects that a run has, in nats."""
-    return sum(nats for condition, nats in effects_of(config) if condition.holds(_values(config)))
+    return sum(nats for _, nats, holds in _effects(config) if holds)
 
 
 def require_met(runs: Iterable[Run]) -> None:
     """Raises ConfigError for an effect that none of these runs has."""
-    met: dict[str, bool] = {}
-    for run in runs:
-        for condition, _ in effects_of(run.config):
-            met[condition.text] = met.get(condition.text, False) or condition.holds(_values(run.config))
-    for text in (text for text, is_met in met.items() if not is_met):
+    effects = [effect for run in runs for effect in _effects(run.config)]
+    met = {text for text, _, holds in effects if holds}
+    for text in (text for text, _, _ in effects if text not in met):
         raise ConfigError(f"train.simulated.effects: {text}: no run meets it; name what some arm sets")
-
-
-def _values(config: RunConfig) -> dict[str, object]:
-    return flatten(asdict(config))
 
 
 def simulated(runs: Sequence[Run], starts: Sequence[Checkpoint | None]) -> Generator[Event, None, None]:
@@ -113,7 +109,7 @@ def simulated(runs: Sequence[Run], starts: Sequence[Checkpoint | None]) -> Gener
                 continue
             if step % train.eval_every == 0 or step == train.steps:
                 yield _evaluation(member, runs[member], losses[member], step, step * a_step)
-            if 0 < step < train.steps and step % kept_every == 0:
+            if a_step and 0 < step < train.steps and step % kept_every == 0:
                 yield Kept(member, Checkpoint(step, {}, [], step * a_step, 0.0))
     for member in going:
         yield Final(member, None, _score(runs[member], "test", losses[member].at(1)))

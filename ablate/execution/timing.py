@@ -20,7 +20,6 @@ from ablate.execution.stored import reopened
 from ablate.phrases import counted
 from ablate.store.store import Store, StoreError
 from ablate.training.events import Step
-from ablate.training.group import Group
 
 ROUNDS = 7
 ROUND_S = 0.1  # approximate time of each model in a round
@@ -78,7 +77,7 @@ def seconds_each(steps: Iterator[None], count: int) -> float:
 
 def endless_steps(run: Run, members: int = 1) -> Iterator[None]:
     """Makes a training step each time that it is asked for the next item, of so many runs as one that differ
-    in their seeds; the models are built before."""
+    in their seeds; the models are built before the first."""
     endless = dataclasses.replace(
         run.config.train,
         **{"steps": FOREVER, "eval_every": FOREVER, "eval_tokens": 1, "lr": 1e-6},
@@ -86,11 +85,7 @@ def endless_steps(run: Run, members: int = 1) -> Iterator[None]:
     )
     configs = [dataclasses.replace(run.config, train=endless, seed=seed) for seed in range(members)]
     runs = [dataclasses.replace(run, config=config) for config in configs]
-    return _steps(runs, build_group(runs))
-
-
-def _steps(runs: Sequence[Run], group: Group) -> Iterator[None]:
-    with training(runs, group) as steps:
+    with training(runs, build_group(runs)) as steps:
         for event in steps.events():
             if isinstance(event, Step):
                 event.loss_M.tolist()  # waits for the device

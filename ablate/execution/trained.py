@@ -1,7 +1,7 @@
 """What a finished run kept: its weights, and its model with the tokenizer, to compute with, to
 generate text, to answer a task."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -141,29 +141,20 @@ def load_model(directory: Path, *, code: bool = False) -> TrainedModel:
 
 
 def example(model: TrainedModel, row: int, prompt: str | None = None) -> str | None:
-    """Row `row` of the test split with the model's likeliest answers, in lines: an example of a task, or a
-    pair, of which a prompt takes the place. None for a model that continues text."""
+    """Row `row` of the test split (of validation without one) with the model's likeliest answers, in lines:
+    an example of a task, or a pair, of which a prompt takes the place. None for a model that continues
+    text."""
     if model.config.model.two_texts:
-        return _answered_pair(model, row, prompt)
-    is_of_task = issubclass(registry.named(model.config.corpus.recipe), Task)
-    return _answers(model, row) if is_of_task and prompt is None else None
-
-
-def _answered_pair(model: TrainedModel, row: int, prompt: str | None) -> str:
-    if prompt is not None:
-        lines = {"source": prompt}
-    else:
-        split = _held_out(model)
-        assert isinstance(split, Paired)
+        if prompt is not None:
+            return _answered(model, {"source": prompt})
+    elif prompt is not None or not issubclass(registry.named(model.config.corpus.recipe), Task):
+        return None
+    splits = model.stored.corpus().splits
+    split = splits["test"] if splits["test"].size else splits["validation"]
+    if isinstance(split, Paired):
         pairs = split.pairs.held_out
-        source, target = pairs[row % len(pairs)]
-        lines = {"source": model.tokenizer.decode(source), "target": model.tokenizer.decode(target)}
-    lines["answer"] = model.generate(lines["source"])
-    return "\n".join(f"{name:<8}{text}" for name, text in lines.items())
-
-
-def _answers(model: TrainedModel, row: int) -> str:
-    split = _held_out(model)
+        texts = map(model.tokenizer.decode, pairs[row % len(pairs)])
+        return _answered(model, dict(zip(("source", "target"), texts, strict=True)))
     assert isinstance(split, Examples)
     inputs, targets, positions, _ = split.rows(split.seed, np.array([row % (split.count or 1)]))
     with torch.no_grad():
@@ -176,10 +167,9 @@ def _answers(model: TrainedModel, row: int) -> str:
     return "\n".join(lines)
 
 
-def _held_out(model: TrainedModel) -> object:
-    """The test split of the run's corpus, or the validation split if it has none."""
-    splits = model.stored.corpus().splits
-    return splits["test"] if splits["test"].size else splits["validation"]
+def _answered(model: TrainedModel, texts: Mapping[str, str]) -> str:
+    lines = {**texts, "answer": model.generate(texts["source"])}
+    return "\n".join(f"{name:<8}{text}" for name, text in lines.items())
 
 
 def _draw(logits: np.ndarray, temperature: float, top_k: int | None, draws: np.random.Generator) -> int:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from ablate.config.extras import require
 from ablate.config.rules import ConfigError, as_value, flatten
-from ablate.execution.events import Event, Finished, Listener
 from ablate.files import owned
 from ablate.files.atomic import digest
 from ablate.phrases import counted
@@ -27,7 +26,7 @@ from ablate.store.record import ONE_BY_ONE
 from ablate.store.rows import short_id
 from ablate.store.run_files import Damaged, read_config, read_finished, read_metrics, read_started
 from ablate.store.store import Store
-from ablate.training.events import Evaluation
+from ablate.training.events import Evaluation, Listener, News
 
 FACTS = ("run_id", "corpus", "torch", "ablate", "device", "processor")  # known as a run begins
 PART = owned.PART
@@ -59,7 +58,7 @@ def export(target: str, to: str, out: str | None) -> str:
     """
     store, became = Store(), Counter[str]()
     if target in store.study_names():
-        study, ids = target, [row["run_id"] for row in store.study_rows(target)]
+        study, ids = target, [row["run_id"] for row in store.rows(target)]
         directories = [*store.directories(ids).values()]
     else:
         directories = [store.find(target)]
@@ -120,14 +119,14 @@ def tracked(name: str, listener: Listener) -> Listener:
         return listener
     logged = _logged(name, os.environ[TRACK])
 
-    def asked(event: Event | None) -> None:
+    def asked(news: News) -> None:
         with _told(listener), contextlib.suppress(StopIteration):
-            logged.send(event)
+            logged.send(news)
 
-    def heard(event: Event) -> None:
-        if TRACK in os.environ and isinstance(event, Evaluation | Finished):
-            asked(event)
-        listener(event)
+    def heard(news: News) -> None:
+        if TRACK in os.environ and isinstance(news, Evaluation | dict):
+            asked(news)
+        listener(news)
 
     asked(None)  # it loads the tracker, in no time of the run's
     return heard
@@ -144,11 +143,11 @@ def _told(say: Callable[[str], None]) -> Iterator[None]:
         say(f"--track {to}: {_reason(error)}; {AFTERWARDS} --to {to} writes them afterwards")
 
 
-def _logged(name: str, to: str) -> Generator[None, Event | None, None]:
+def _logged(name: str, to: str) -> Generator[None, News, None]:
     """Takes the events of a run, at which its new points are logged; at its end all that an export writes. A
     run that is interrupted, or fails, stays a part, which is begun anew with the run."""
     stored, tracker = Store().run(name), _opened(to, _study_of(short_id(name)))
-    event, done = (yield), 0
+    news, done = (yield), 0
     directory = stored.latest() or stored.directory
     if name in tracker.there:
         return
@@ -156,11 +155,11 @@ def _logged(name: str, to: str) -> Generator[None, Event | None, None]:
         contextlib.suppress(Damaged),
         tracker.open(name, _settings(directory, read_started(directory))) as log,
     ):
-        while not isinstance(event, Finished):
+        while not isinstance(news, dict):
             points = _points(directory)
             for point in points[done:]:
                 log(*point)
-            event, done = (yield), len(points)
+            news, done = (yield), len(points)
         if not (run := _read(stored.directory)):
             raise Damaged(stored.directory, "not done")
         for point in run[1][done:]:

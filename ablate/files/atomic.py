@@ -95,8 +95,9 @@ def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
     or by NAME/NAME, written in this order. Raises OSError."""
     try:
         with owned.scratch(directory.parent) as part:
+            for directory_in in {(part / name).parent for name in files} - {part}:
+                directory_in.mkdir()
             for name, data in files.items():
-                (part / name).parent.mkdir(exist_ok=True)
                 owned.create(part / name, data)
             return owned.rename_onto_free(part, directory)
     except OSError as error:

@@ -25,7 +25,7 @@ from ablate.config.rules import ConfigError
 from ablate.lazy import torch
 
 if TYPE_CHECKING:
-    from ablate.execution.plugins import Plugin
+    from ablate.store.provenance import Plugin
 
 PACKAGE = str(Path(__file__).parents[2])  # where ablate itself is imported from
 WITHOUT_TORCH = ["ablate.launch.pool"]
@@ -33,7 +33,7 @@ PRELOADED = [*WITHOUT_TORCH, "ablate.execution.networks"]
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # a Python that starts does not look into the working directory
 COUNTS_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 LOOK_EVERY_S = 0.2  # time between looks at workers that nothing is heard of
-READY = None  # the message of a worker that waits for an item
+READY = None  # the message of a worker that waits for items
 
 _server = forkserver.ForkServer()
 _server.set_forkserver_preload(PRELOADED)
@@ -41,7 +41,7 @@ _server.set_forkserver_preload(PRELOADED)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# What a worker does with an item: it is given a function to receive the item, and one to send messages.
+# What a worker does with items: it is given a function to receive them, and one to send messages.
 Task = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 
 
@@ -70,20 +70,17 @@ def map_in_workers(
         yield from enumerate(map(function, items))
         return
     staff = [Worker(functools.partial(_answer, function)) for _ in range(workers)]
-    left = [*reversed(range(len(items)))]
+    left = [*reversed([*enumerate(items)])]
     try:
         while left or any(worker.given for worker in staff):
             wait_for(staff)
             for worker in staff:
                 lost = worker.end()
-                for message in worker.messages():
-                    if message is not READY:
-                        yield worker.given[0], message[0]
-                    elif left:
-                        index = left.pop()
-                        worker.give([index], items[index])
+                yield from worker.messages()
                 if lost:
                     raise ConfigError(f"a worker process is lost: {lost}")
+                if worker.idle and left:
+                    worker.give([left.pop()])
     finally:
         for worker in staff:
             worker.stop()
@@ -95,20 +92,20 @@ def wait_for(staff: "Sequence[Worker]") -> None:
 
 
 class Worker:
-    """A worker process, seen from the parent. task: done with each item that it is given."""
+    """A worker process, seen from the parent. task: done with all items that it is given at a time. given:
+    those that have not ended. was_ready: whether it ever took items."""
 
-    def __init__(self, task: Task, *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, task: Task, environment: Mapping[str, str] | None = None) -> None:
         from ablate.execution import plugins
 
         start_server()
-        self.given: list[int] = []  # the indices of what it works on and has not ended
-        self.idle = False
+        self.given: list[Any] = []
+        self.idle = self.was_ready = False
         self._since, self._count = 0.0, 0
         forked = multiprocessing.get_context("forkserver") if _has_server() else None
         context = forked or multiprocessing.get_context("spawn")
-        whole = {**os.environ, **(environment or {})}
         self._pipe, child = context.Pipe()
-        given = (child, task, whole, plugins.used())
+        given = (child, task, {**os.environ, **(environment or {})}, plugins.used())
         self.process = context.Process(target=_work, args=given, daemon=True)
         with _as_workers_begin(), _apart():
             try:
@@ -116,17 +113,13 @@ class Worker:
             except (EOFError, ConnectionError):  # the server was lost while it forked: another one does
                 self.process.start()
         child.close()
+        self.ends = [self._pipe, self.process.sentinel]  # what `wait_for` waits for: a message, or its end
 
-    @property
-    def ends(self) -> list[Any]:
-        """What `wait_for` waits for: a message, or the end of the process."""
-        return [self._pipe, self.process.sentinel]
-
-    def give(self, indices: Sequence[int], item: Any) -> None:
-        self.given, self.idle = [*indices], False
-        self._since, self._count = time.monotonic(), len(indices)
+    def give(self, items: Sequence[Any]) -> None:
+        self.given, self.idle = [*items], False
+        self._since, self._count = time.monotonic(), len(items)
         with contextlib.suppress(OSError):  # it has just died, which `end` will report
-            self._pipe.send(item)
+            self._pipe.send(items)
 
     def messages(self) -> Iterator[Any]:
         """New messages of the worker; ends early if it died while sending one."""
@@ -134,12 +127,13 @@ class Worker:
             while self._pipe.poll():
                 message = self._pipe.recv()
                 if message is READY:
-                    self.given, self.idle = [], True
-                yield message
+                    self.given, self.idle, self.was_ready = [], True, True
+                else:
+                    yield message
 
     def end(self, timeout_s: float | None = None) -> str | None:
         """The reason why the process ended; None if it is alive. Kills one that exceeds the timeout, which is
-        of each of the runs that it was given as one."""
+        of each of the items that it was given."""
         if self.process.is_alive():
             spent = (time.monotonic() - self._since) / max(self._count, 1)
             if not self.given or timeout_s is None or spent < timeout_s:
@@ -185,8 +179,9 @@ def _work(pipe: Connection, task: Task, environment: Mapping[str, str], own: "Se
 
 
 def _answer(function: Callable[[Any], Any], receive: Callable[[], Any], send: Callable[[Any], None]) -> None:
+    ((index, item),) = receive()
     torch.set_num_threads(1)
-    send((function(receive()),))
+    send((index, function(item)))
 
 
 def _end_with_parent() -> None:

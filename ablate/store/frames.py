@@ -271,16 +271,17 @@ def row_in_words(row: Any, columns: Iterable[str]) -> str:
 
 def as_texts(column: pd.Series) -> pd.Series:
     """A column as text, the same for 1, 1.0 and "1", so that rows from any CSV file group together."""
-    codes, values = pd.factorize(column)  # there are few values in many rows
-    texts = np.array([*(as_text(value) for value in values), ""], dtype=object)
-    return pd.Series(texts[codes], index=column.index)
+    return _by_value(column, as_text)
 
 
 def spellings(column: pd.Series) -> pd.Series:
     """A column as text, as it is spelt: 1e5 is not 100000, 2.10 not 2.1. A number has no spelling."""
-    codes, values = pd.factorize(column)
-    texts = np.array([*map(as_written, values), ""], dtype=object)
-    return pd.Series(texts[codes], index=column.index)
+    return _by_value(column, as_written)
+
+
+def _by_value(column: pd.Series, text: Callable[[Any], str]) -> pd.Series:
+    codes, values = pd.factorize(column)  # there are few values in many rows
+    return pd.Series(np.array([*map(text, values), ""], dtype=object)[codes], index=column.index)
 
 
 def _options(text: object, kind: str) -> dict[str, object]:

@@ -13,8 +13,9 @@ import re
 import socket
 import tempfile
 import threading
+import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import NO_FILE, StoreError, is_gone
@@ -37,14 +38,55 @@ HEARTBEAT_S = min(5.0, EXPIRES_S / 4)
 ODD = (ValueError, KeyError, TypeError, OverflowError)  # a lease that ablate has not written
 SAME_S = 2.0  # times that differ by less are of one event: some systems count boots in whole seconds
 
-_mine = set[str]()  # the names of the attempts that this process works on
+_mine: dict[Path, bool] = {}  # the attempts that this process works on: whether another took them away
+_heart: threading.Thread | None = None
+os.register_at_fork(after_in_child=_mine.clear)
 
 
-def take(attempt: Path) -> bytes:
-    """Take the lease of an attempt for this process, until `release`; returns the content of lease.json."""
-    _mine.add(attempt.name)
+def content() -> bytes:
+    """The content of lease.json for this process."""
     pid = os.getpid()
-    return (json.dumps({**_here(), "pid": pid, "started": _started(pid)}) + "\n").encode()
+    return (json.dumps({**_here(), "pid": pid, "started": _began(pid)}) + "\n").encode()
+
+
+def hold(attempt: Path) -> None:
+    """Keep showing, until `release`, that this process works on an attempt, whatever else it computes. Raises
+    StoreError."""
+    global _heart
+    _mine[attempt] = False
+    if _heart and _heart.is_alive():  # in a process that was forked it is not
+        return
+    try:
+        _heart = threading.Thread(target=_beat, daemon=True)
+        _heart.start()
+    except RuntimeError as error:
+        raise StoreError(
+            "this machine starts no further thread; take fewer hydra.launcher.threads or"
+            " hydra.launcher.workers"
+        ) from error
+
+
+def is_lost(attempt: Path) -> bool:
+    """Whether another process took the attempt away."""
+    return _mine.get(attempt, False)
+
+
+def release(attempt: Path, now: Path | None = None) -> None:
+    """Give up this process's lease of an attempt. now: its directory, if it was renamed."""
+    _mine.pop(attempt, None)
+    with contextlib.suppress(OSError):
+        delete((now or attempt) / "lease.json")
+
+
+def _beat() -> None:
+    while True:
+        time.sleep(HEARTBEAT_S)
+        for attempt in [*_mine]:
+            try:
+                os.utime(attempt / "lease.json")
+            except OSError as error:  # a network may be unreachable for a while
+                if is_gone(error) and attempt in _mine:
+                    _mine[attempt] = True
 
 
 def is_live(directory: Path) -> bool:
@@ -55,7 +97,8 @@ def is_live(directory: Path) -> bool:
         pid, started = int(content["pid"]), float(content["started"])
         if _is_of_here(content) and (now := _started(pid)) is not None:
             # If this process has given it up, its lease.json could not be removed.
-            return abs(now - started) < SAME_S and (pid != os.getpid() or directory.name in _mine)
+            is_held = pid != os.getpid() or directory.name in [attempt.name for attempt in _mine]
+            return abs(now - started) < SAME_S and is_held
         return _age(directory) < EXPIRES_S
     except OSError as error:
         # If it can't be read at the moment, leave the attempt alone.
@@ -84,60 +127,12 @@ def count_from_now(directory: Path) -> None:
             os.utime(directory / "lease.json")
 
 
-def release(directory: Path) -> None:
-    """Give up this process's lease of an attempt."""
-    _mine.discard(directory.name)
-    with contextlib.suppress(OSError):
-        delete(directory / "lease.json")
-
-
 def release_ended(directory: Path, pid: int) -> None:
     """Remove the lease of a process of this machine that ended without releasing it."""
     with contextlib.suppress(OSError, *ODD):
         content = parsed(read_bytes(directory / "lease.json"))
         if _is_of_here(content) and content["pid"] == pid:
             release(directory)
-
-
-class Heartbeat:
-    """A thread that keeps showing that this process is alive, whatever else it computes. It does so for all
-    leases that are added, as those of a group, until the block ends."""
-
-    def __init__(self) -> None:
-        self._lost: dict[Path, bool] = {}  # by lease
-        self._ended = threading.Event()
-
-    def __enter__(self) -> Self:
-        try:
-            threading.Thread(target=self._beat, daemon=True).start()
-        except RuntimeError as error:
-            raise StoreError(
-                "this machine starts no further thread; take fewer hydra.launcher.threads or"
-                " hydra.launcher.workers"
-            ) from error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-
-    def add(self, directory: Path) -> None:
-        self._lost[directory / "lease.json"] = False
-
-    def drop(self, directory: Path) -> None:
-        self._lost.pop(directory / "lease.json", None)
-
-    def is_lost(self, directory: Path) -> bool:
-        """Whether another process took the directory away."""
-        return self._lost.get(directory / "lease.json", False)
-
-    def _beat(self) -> None:
-        while not self._ended.wait(HEARTBEAT_S):
-            for lease in [*self._lost]:
-                try:
-                    os.utime(lease)
-                except OSError as error:  # a network may be unreachable for a while
-                    if is_gone(error) and lease in self._lost:
-                        self._lost[lease] = True
 
 
 @functools.cache
@@ -172,26 +167,23 @@ def _clock(directory: Path) -> float:
     return -math.inf
 
 
+@functools.cache
+def _began(pid: int) -> float | None:
+    """As _started, of this process, which is looked up once."""
+    return _started(pid)
+
+
 def _started(pid: int) -> float | None:
     """When a process began, in seconds since 1970, which tells it from a later one with the same pid; 0 if it
     has ended; None if it can't be looked up."""
     import psutil
 
-    try:
-        process = psutil.Process(pid)
-        return 0.0 if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-    except psutil.NoSuchProcess:
-        return None if _is_hidden(pid) else 0.0
-    except psutil.AccessDenied:
-        return None
-
-
-def _is_hidden(pid: int) -> bool:
-    """Whether there is such a process of another user, where /proc shows only a user's own (hidepid)."""
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except ProcessLookupError:
-        return False
-    return False
+    with contextlib.suppress(psutil.AccessDenied, PermissionError):
+        try:
+            process = psutil.Process(pid)
+            return 0.0 if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+        except psutil.NoSuchProcess:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 0)  # where /proc shows only a user's own (hidepid), it may be another user's
+            return 0.0
+    return None

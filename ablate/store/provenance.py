@@ -4,23 +4,42 @@ Results of another version of the numerics, of another torch, or of a plugin tha
 The digest of a plugin is of its file alone, which is named by its name (plugin/mine.py).
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ablate.files.atomic import digest
 from ablate.store.columns import RESULTS, Status
 from ablate.version import NUMERICS, __version__
 
 PACKAGE = Path(__file__).parent.parent
 PLUGIN = "plugin/"  # prefix of the name of a plugin's file
-_plugins: dict[Path, tuple[str, str]] = {}  # name and digest of each plugin, as it was read
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin. path: of its file, absolute. source: its content when it was read, which stays valid even if
+    the file changes. module: the module name of an installed plugin; empty for a file."""
+
+    path: str
+    source: bytes
+    module: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in errors and in runs."""
+        return self.module or Path(self.path).name
+
+
+plugins: dict[str, Plugin] = {}  # those in use, by path
 
 
 @functools.cache
@@ -28,7 +47,7 @@ def code() -> str:
     """12 hex digits over all files of the package. They tell one copy of it from another, and make no result
     stale."""
     files = sorted(PACKAGE.rglob("*.py"))
-    return combined({path.relative_to(PACKAGE).as_posix(): hashed(path.read_bytes()) for path in files})
+    return digest({path.relative_to(PACKAGE).as_posix(): hashed(path.read_bytes()) for path in files})[:12]
 
 
 def parts_code(*files: str) -> Mapping[str, Any]:
@@ -37,9 +56,10 @@ def parts_code(*files: str) -> Mapping[str, Any]:
 
     part_files: the digests of these files by name; parts: 12 hex digits over all of them, None without any.
     """
-    own = {_name(Path(file)) for file in files if not Path(file).is_relative_to(PACKAGE)}
-    digests = {name: part_digest(name) for name in sorted(own)}
-    return {"parts": combined(digests) if digests else None, "part_files": digests}
+    own = [file for file in files if not Path(file).is_relative_to(PACKAGE)]  # a plugin may import others
+    names = {PLUGIN + plugins[file].name if file in plugins else Path(file).as_posix() for file in own}
+    digests = {name: part_digest(name) for name in sorted(names)}
+    return {"parts": digest(digests)[:12] if digests else None, "part_files": digests}
 
 
 def changes(row: Mapping[str, Any]) -> list[str]:
@@ -108,44 +128,29 @@ def machine() -> dict[str, Any]:
     }
 
 
-def register_plugin(path: Path, name: str, source: bytes) -> None:
-    """Register a plugin's file with its name and source, which stay valid even if the file changes."""
-    _plugins[path] = f"{PLUGIN}{name}", hashed(source)
-    part_digest.cache_clear()
-
-
 def plugin_files() -> dict[str, str]:
     """The name of each plugin, by the path of its file."""
-    return {str(path): name.removeprefix(PLUGIN) for path, (name, _) in _plugins.items()}
+    return {path: plugin.name for path, plugin in plugins.items()}
 
 
 def is_of_plugin(name: str) -> bool:
     return name.startswith(PLUGIN)
 
 
-@functools.cache
 def part_digest(name: str) -> str | None:
-    """16 hex digits over a file of methods; None if there is no such file, or no such plugin is loaded.
-
-    Each file is read once per process, since its module is also imported once.
-    """
-    of_plugins = {known: digest for known, digest in _plugins.values()}
-    try:
-        return of_plugins.get(name) or hashed(Path(name).read_bytes())
-    except OSError:
-        return None
+    """16 hex digits over a file of methods; None if there is no such file, or no such plugin is loaded."""
+    sources = {PLUGIN + plugin.name: plugin.source for plugin in plugins.values()}
+    return hashed(sources[name]) if name in sources else _digest_of_file(name)
 
 
-def _name(path: Path) -> str:
-    """Of a plugin its name, of a module that it imports its path."""
-    return _plugins[path][0] if path in _plugins else path.as_posix()
+@functools.cache
+def _digest_of_file(name: str) -> str | None:
+    """The file is read once per process, since its module is also imported once."""
+    with contextlib.suppress(OSError):
+        return hashed(Path(name).read_bytes())
+    return None
 
 
 def hashed(data: bytes) -> str:
     """16 hex digits of SHA-256."""
     return hashlib.sha256(data).hexdigest()[:16]
-
-
-def combined(digests: Mapping[str, str | None]) -> str:
-    """12 hex digits over the digests of several files and their names."""
-    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:12]

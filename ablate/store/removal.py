@@ -1,7 +1,6 @@
 """Remove runs and studies from the store. Loads no torch."""
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,22 +42,19 @@ class RemovalCandidate:
 
 def named(store: Store, runs: Sequence[str]) -> list[RemovalCandidate]:
     """The runs with these prefixes of ids or names, finished or not. Raises StoreError."""
-    names = store.all_runs()
-    wanted = dict.fromkeys(_named(store, run, names) for run in runs)
+    names, wanted = store.all_runs(), dict[str, None]()
+    for run in runs:
+        try:
+            wanted[store.named(run, names)] = None
+        except StoreError:
+            if run not in store.study_names():
+                raise
+            command = advised(["ablate", "runs", "--delete-study", run])
+            raise StoreError(f"{run}: a study; {command} deletes it") from None
     found = [*_candidates(store, wanted)]
     for name in wanted.keys() - {run.name for run in found}:
         raise StoreError(f"{store.root / 'store' / name}: not a run that ablate made, so it is not deleted")
     return found
-
-
-def _named(store: Store, run: str, names: Iterable[str]) -> str:
-    try:
-        return store.named(run, names)
-    except StoreError:
-        if run in store.study_names():
-            command = advised(["ablate", "runs", "--delete-study", run])
-            raise StoreError(f"{run}: a study; {command} deletes it") from None
-        raise
 
 
 def prunable(store: Store) -> list[RemovalCandidate]:
@@ -126,10 +122,9 @@ def _candidates(store: Store, names: Iterable[str]) -> Iterator[RemovalCandidate
 
 
 def _size(directory: Path) -> int:
-    """The bytes of all files below a directory, from which another process may remove some meanwhile."""
+    """The bytes of all files below a directory, as far as another process does not remove some meanwhile."""
     size = 0
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                size += os.lstat(os.path.join(folder, name)).st_size
+    with contextlib.suppress(FileNotFoundError):
+        for path in directory.rglob("*"):
+            size += path.lstat().st_size * path.is_file()
     return size

@@ -15,7 +15,6 @@ import hashlib
 import io
 import json
 import os
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from glob import glob
@@ -135,11 +134,6 @@ def _read_row(path: Path, keys: set[str]) -> Row:
     if fault := fault_of(row):
         raise Damaged(path, fault)
     return row
-
-
-def last_metrics(attempt: Path) -> Row:
-    """The last row of the metrics of an attempt; empty before the first one."""
-    return next(iter(deque(read_metrics(attempt), maxlen=1)), {})
 
 
 def read_metrics(directory: Path) -> Iterator[Row]:

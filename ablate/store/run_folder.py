@@ -11,11 +11,14 @@ byte. Reading moves nothing, and no process removes a directory that another may
 """
 
 import contextlib
+import functools
+import json
 import logging
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import yaml
@@ -34,7 +37,6 @@ from ablate.files.atomic import (
 from ablate.files.owned import Mark
 from ablate.store import lease
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_text
-from ablate.store.lease import Heartbeat
 from ablate.store.run_files import (
     SEALED,
     Checkpoint,
@@ -93,10 +95,11 @@ class RunFolder:
         """Identifies the current result; empty if there is none."""
         return stamp(self.directory)
 
-    def read(self) -> Row | None:
-        """The row of a finished run (done, failed or diverged), or None. Raises Damaged."""
+    def read(self, *, thorough: bool = True) -> Row | None:
+        """The row of a finished run (done, failed or diverged), or None. thorough: as for read_finished.
+        Raises Damaged."""
         try:
-            return read_finished(self.directory, thorough=True) if self.directory.exists() else None
+            return read_finished(self.directory, thorough=thorough) if self.directory.exists() else None
         except Damaged:
             if self.directory.exists():
                 raise
@@ -104,7 +107,7 @@ class RunFolder:
 
     def latest(self) -> Path | None:
         """The attempt with the highest number, which is the one that counts; None without any."""
-        return self._latest_of(self._numbers())
+        return next((path for number in self._numbers() for path in self._attempts_of(number)), None)
 
     def _numbers(self) -> list[int]:
         """The numbers of attempts, highest first."""
@@ -116,9 +119,6 @@ class RunFolder:
         found = [] if directory.is_symlink() else map(directory.joinpath, names(directory))
         return [path for path in found if ATTEMPT.is_on(path) and not path.is_symlink()]
 
-    def _latest_of(self, numbers: list[int]) -> Path | None:
-        return next((path for number in numbers for path in self._attempts_of(number)), None)
-
     # --- begin --------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -126,7 +126,7 @@ class RunFolder:
         self,
         config: Mapping[str, Any],
         row: Row,
-        heartbeat: Heartbeat | None = None,
+        files: Mapping[str, bytes] = MappingProxyType({}),
         *,
         anew: bool = False,
         resumes: bool = True,
@@ -134,50 +134,47 @@ class RunFolder:
         """Begin an attempt, which goes on from an interrupted one that would give the same bytes. If the
         block ends before `finish`, the attempt stays as an interrupted one.
 
-        heartbeat: of the group that it is part of; its own by default. anew: whether a checkpoint that can't
-        be resumed here is dropped. resumes: if not, it begins at the start, and an interrupted attempt stays
-        beside it. Raises Busy if another process is working on the run, OfAnotherKind if an interrupted
-        attempt has a checkpoint that can't be resumed here, Damaged if that or the result can't be trusted.
+        files: what it has besides config and row, by name. anew: whether a checkpoint that can't be resumed
+        here is dropped. resumes: if not, it begins at the start, and an interrupted attempt stays beside it.
+        Raises Busy if another process is working on the run, OfAnotherKind if an interrupted attempt has a
+        checkpoint that can't be resumed here, Damaged if that or the result can't be trusted.
         """
-        with contextlib.nullcontext(heartbeat) if heartbeat else Heartbeat() as self._heartbeat:
-            self._begin(config, row, anew, resumes)
-            self._heartbeat.add(self._begun)
-            try:
-                yield self
-            finally:
-                self._heartbeat.drop(self._begun)
-                lease.release(self.path)
-
-    def _begin(self, config: Mapping[str, Any], row: Row, anew: bool, resumes: bool) -> None:
+        asked_for = "".join(_as_yaml(key, json.dumps(value)) for key, value in config.items())
+        files = {**files, "config.yaml": asked_for.encode(), "result.json": as_json(row)}
         with explained(self.attempts):
-            if self.attempts.is_symlink():
-                raise StoreError(f"{self.attempts}: a link, and attempts lie beside results; move it away")
-            numbers = self._numbers()
-            before = self._latest_of(numbers)
-            start = self._cut_off(before, row, anew) if before else None
-            self.start = start if resumes else None
-            asked_for = yaml.dump(dict(config), Dumper=DUMPER, sort_keys=False, allow_unicode=True)
-            files = {"config.yaml": asked_for.encode(), "result.json": as_json(row)}
-            metrics = self.start.metrics if self.start else []
-            files["metrics.csv"] = csv_text(metrics, METRICS_COLUMNS).encode()
-            files |= dict([checkpoint_file(self.start)]) if self.start else {}
-            files |= _logged(before) if before else {}
-            number = self.attempts / str(max(numbers, default=0) + 1)
-            path = self.path = self._begun = number / secrets.token_hex(4)
-            files["lease.json"] = lease.take(path)  # written last, since its age counts
-            try:
-                made = make_once(number, {f"{path.name}/{name}": data for name, data in files.items()})
-                if not made and not path.exists():  # a network may report failure after success
-                    raise Busy(f"{number}: another process has just begun this run")
-                for earlier in (path for n in numbers for path in self._attempts_of(n) if resumes):
-                    self._discard(earlier)
-                # From here on no other process publishes a result, unless it takes this attempt away first.
-                self.finished, self.seen = self.read(), self.stamp()
-            except BaseException:  # also Ctrl-C
-                lease.release(path)
-                with contextlib.suppress(OSError):
-                    owned.delete(self.attempts)  # if it is empty
-                raise
+            self._begin(files, row, anew, resumes)
+        try:
+            yield self
+        finally:
+            lease.release(self._begun, self.path)
+
+    def _begin(self, files: dict[str, bytes], row: Row, anew: bool, resumes: bool) -> None:
+        if self.attempts.is_symlink():
+            raise StoreError(f"{self.attempts}: a link, and attempts lie beside results; move it away")
+        numbers, before = self._numbers(), self.latest()
+        start = self._cut_off(before, row, anew) if before else None
+        self.start = start if resumes else None
+        files["metrics.csv"] = csv_text(self.start.metrics if self.start else [], METRICS_COLUMNS).encode()
+        files |= dict([checkpoint_file(self.start)]) if self.start else {}
+        with contextlib.suppress(OSError):  # the log goes on, even if the run begins anew
+            files |= {"log.txt": (before / "log.txt").read_bytes()} if before else {}
+        files["lease.json"] = lease.content()  # written last, since its age counts
+        number = self.attempts / str(max(numbers, default=0) + 1)
+        path = self.path = self._begun = number / secrets.token_hex(4)
+        try:
+            made = make_once(number, {f"{path.name}/{name}": data for name, data in files.items()})
+            if not made and not path.exists():  # a network may report failure after success
+                raise Busy(f"{number}: another process has just begun this run")
+            lease.hold(path)
+            for earlier in (path for n in numbers for path in self._attempts_of(n) if resumes):
+                self._discard(earlier)
+            # From here on no other process publishes a result, unless it takes this attempt away first.
+            self.finished, self.seen = self.read(), self.stamp()
+        except BaseException:  # also Ctrl-C
+            lease.release(path)
+            with contextlib.suppress(OSError):
+                owned.delete(self.attempts)  # if it is empty
+            raise
 
     def _cut_off(self, before: Path, row: Row, anew: bool) -> Checkpoint | None:
         """The checkpoint of an interrupted attempt, if resuming it gives the bytes of `row`; None if not."""
@@ -196,26 +193,23 @@ class RunFolder:
                 return None
             checkpoint = read_checkpoint(before)
             if changed and checkpoint and not anew:
-                raise self._of_another_kind(checkpoint.step, changed, began, row)
+                differs = "; ".join(f"{key} was {began.get(key)}, is {row.get(key)}" for key in changed)
+                way_out = "the command that made it goes on from it where it was made"
+                if changed == ["threads"] and (count := began.get("threads")):
+                    way_out = f"hydra.launcher.threads={count} goes on from it"
+                raise OfAnotherKind(
+                    f"{self.directory.name}: its checkpoint after step {checkpoint.step} was made otherwise"
+                    f" ({differs}) and is kept: {way_out}, force=stale begins anew"
+                )
             return None if changed else checkpoint
         except FileNotFoundError:  # its process lives after all, or another one was faster
             return None
-
-    def _of_another_kind(self, step: int, changed: Sequence[str], began: Row, row: Row) -> OfAnotherKind:
-        differs = "; ".join(f"{key} was {began.get(key)}, is {row.get(key)}" for key in changed)
-        way_out = "the command that made it goes on from it where it was made"
-        if changed == ["threads"] and (count := began.get("threads")):
-            way_out = f"hydra.launcher.threads={count} goes on from it"
-        return OfAnotherKind(
-            f"{self.directory.name}: its checkpoint after step {step} was made otherwise ({differs}) and is"
-            f" kept: {way_out}, force=stale begins anew"
-        )
 
     # --- write --------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raises Busy if the run was taken over; cheap enough for every step."""
-        if self._heartbeat.is_lost(self._begun):
+        if lease.is_lost(self._begun):
             raise self._taken_over()
 
     def metrics(self, row: Row) -> None:
@@ -225,18 +219,9 @@ class RunFolder:
     def log(self, text: str) -> None:
         self._append("log.txt", text.rstrip("\n") + "\n")
 
-    def write_json(self, name: str, content: Any) -> None:
-        self.write(name, as_json(content))
-
     def write(self, name: str, content: str | bytes) -> None:
         with self._here():
             owned.replace_file(self.path / name, content)
-
-    def write_weights(self, weights: Mapping[str, Any]) -> None:
-        """weights: NumPy arrays by parameter name."""
-        import safetensors.numpy
-
-        self.write("model.safetensors", safetensors.numpy.save(dict(weights)))
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         """Write this checkpoint, then delete the one before."""
@@ -247,30 +232,25 @@ class RunFolder:
             for other in before:
                 owned.delete(other)
 
-    def go_back(self) -> None:
-        """Let it go on from the last checkpoint that it wrote."""
-        with self._here():
-            self.start = read_checkpoint(self.path)
-            self.write("metrics.csv", csv_text(self.start.metrics if self.start else [], METRICS_COLUMNS))
-
     # --- end ----------------------------------------------------------------------------------------
 
-    def seal(self, row: Row) -> None:
-        """Write the final row with its seal; the run is over."""
+    def seal(self, row: Row, *, lasts: bool = True) -> None:
+        """Write the final row with its seal; the run is over. lasts: whether it survives a power cut."""
         with self._here():
-            written = os.listdir(self.path)
-            dropped = checkpoints(self.path)
-            for name in {*written} - {"lease.json", "result.json", *(path.name for path in dropped)}:
+            written, dropped = os.listdir(self.path), checkpoints(self.path)
+            others = {*written} - {"lease.json", "result.json", *(path.name for path in dropped)}
+            for name in others if lasts else ():
                 sync(self.path / name)
             files = {name: file_digest(self.path / name) for name in SEALED if name in written}
-            self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
-            sync(self.path / "result.json")
+            self.write("result.json", as_json({**row, "files": files, "seal": digest([row, files])}))
+            if lasts:
+                sync(self.path / "result.json")
             for path in dropped:  # only now, as the disk could have been full
                 owned.delete(path)
 
-    def finish(self, row: Row) -> None:
-        """Make the attempt, with this row, the result of the run."""
-        self.seal(row)
+    def finish(self, row: Row, *, lasts: bool = True) -> None:
+        """Make the attempt, with this row, the result of the run. lasts: as for `seal`."""
+        self.seal(row, lasts=lasts)
         with explained(self.directory):
             try:
                 self._publish(self.path)
@@ -284,7 +264,7 @@ class RunFolder:
         number = attempt.parent
         while not owned.rename_onto_free(attempt, self.directory):
             if not self.stamp():  # there is no result in it
-                self.put_aside(self.directory)
+                owned.put_aside(self.directory, self.damaged)
                 continue
             before = owned.take_away(self.directory, number, RESULT)
             if not attempt.exists():  # taken away just now, by the process that made this result
@@ -300,22 +280,28 @@ class RunFolder:
         """Keep the earlier result and move this attempt to damaged/; returns its new path."""
         number = self.path.parent
         with self._here():
-            self.path = self.put_aside(self.path)
+            self.path = owned.put_aside(self.path, self.damaged)
         self._clear(number)
         return self.path
 
-    def put_aside(self, path: Path) -> Path:
-        """Move the result or an attempt to damaged/, where it is never read again; returns its new path.
-        Raises FileNotFoundError if it is gone."""
-        return owned.put_aside(path, self.damaged)
-
     def put_aside_if_damaged(self, path: Path) -> Path | None:
-        """put_aside, if it is damaged; None if it is intact, gone or being written by another process."""
-        damaged = _result_is_damaged if path == self.directory else _attempt_is_damaged
+        """Move the result or an attempt to damaged/, where it is never read again, if it is damaged; returns
+        its new path. None if it is intact, gone or being written by another process."""
+
+        def damaged(at: Path) -> bool:
+            if path == self.directory:  # looked at twice, as it may be replaced while its files are read
+                return all(at.exists() and not is_sealed(at) for _ in range(2))
+            with contextlib.suppress(Damaged):
+                if not lease.is_live(at):
+                    read_started(at)
+                    read_checkpoint(at)
+                return False
+            return True
+
         with explained(path), contextlib.suppress(FileNotFoundError):
             if not damaged(path):
                 return None
-            aside = self.put_aside(path)
+            aside = owned.put_aside(path, self.damaged)
             if damaged(aside) or not owned.rename_onto_free(aside, path):
                 return aside  # otherwise it had just been replaced, and is back in place
         return None
@@ -329,7 +315,7 @@ class RunFolder:
                     read_finished(self.directory)
                     owned.remove_tree(self.directory, RESULT)
                 except Damaged:
-                    aside = self.put_aside(self.directory)
+                    aside = owned.put_aside(self.directory, self.damaged)
                     log.warning("%s: damaged, so it is not deleted; it is in %s", self.directory.name, aside)
             with contextlib.suppress(FileNotFoundError):
                 owned.remove_tree(self.attempts, ATTEMPTS)
@@ -370,36 +356,16 @@ class RunFolder:
         with contextlib.suppress(OSError, StoreError):
             numbers = [self.attempts / str(n) for n in self._numbers() if n <= int(last.name)]
             numbers = [number for number in numbers if not number.is_symlink()]
-            for old in (
-                *self.attempts.glob(f"{owned.PART}*"),
-                *(old for n in numbers for old in n.glob(f"{owned.GONE}*")),
-            ):
-                owned.drop(old)
-            for number in numbers:
-                for path in (number / OVER, number):
-                    with contextlib.suppress(OSError):
-                        owned.delete(path)
+            gone = (path for number in numbers for path in number.glob(f"{owned.GONE}*"))
+            for left in (*self.attempts.glob(f"{owned.PART}*"), *gone):
+                owned.drop(left)
+            for path in (at for number in numbers for at in (number / OVER, number)):
+                with contextlib.suppress(OSError):
+                    owned.delete(path)
             owned.delete(self.attempts)
 
 
-def _logged(attempt: Path) -> dict[str, bytes]:
-    """The log of an earlier attempt, which is continued even if the run starts again from the beginning."""
-    with contextlib.suppress(OSError):
-        return {"log.txt": (attempt / "log.txt").read_bytes()}
-    return {}
-
-
-def _attempt_is_damaged(path: Path) -> bool:
-    if lease.is_live(path):
-        return False
-    try:
-        read_started(path)
-        read_checkpoint(path)
-    except Damaged:
-        return True
-    return False
-
-
-def _result_is_damaged(path: Path) -> bool:
-    """Whether the result is damaged. Checked twice, as it may be replaced while its files are being read."""
-    return all(path.exists() and not is_sealed(path) for _ in range(2))
+@functools.lru_cache(256)
+def _as_yaml(key: str, value: str) -> str:
+    """An entry of config.yaml, from JSON: most are the same in all runs of a process."""
+    return yaml.dump({key: json.loads(value)}, Dumper=DUMPER, sort_keys=False, allow_unicode=True)

@@ -12,7 +12,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ablate.config.rules import did_you_mean
@@ -95,40 +95,43 @@ class Store:
     def named(self, run: str, among: Iterable[str], what: str = "run") -> str:
         """The one of these names that `run` is a prefix of, or of whose id or title. what: they are. Raises
         StoreError."""
-        paths = [self.root / "store" / name for name in sorted(among)]
         if Path(run).resolve().parent == (self.root / "store").resolve():  # a path
             run = Path(run).name
-        matches = [
-            path.name for path in paths if run and (path.name.startswith(run) or _id_begins(path, run))
-        ]
+        names = sorted(among) if run else []
+        matches = [name for name in names if name.startswith(run) or self._id_begins(name, run)]
         if len(matches) == 1:
             return matches[0]
         titles = self.titles()
-        if len(shown_so := [path.name for path in paths if titles.get(path.name) == run]) == 1:
+        shown_so = [name for name in names if titles.get(name) == run]
+        if len(shown_so) == 1:
             return shown_so[0]
-        if run and not matches:
-            known = [path.name for path in paths if path.name in titles]
-            matches = [name for name in known if titles[name].startswith(run)] or [
-                name for name in known if RUN.fullmatch(run) and short_id(run) == short_id(name)
-            ]
-            if len(matches) == 1:
-                return matches[0]
-        if matches:
-            called = [titles.get(name, name) for name in matches]
-            are_apart = len({*map(without_id, called)}) == len(called)
-            shown = called if are_apart else self._apart(matches)
-            raise StoreError(
-                f"{run}: {len(matches)} runs begin with it; give more letters: {first_few(shown)}"
-            )
-        raise StoreError(f"{run or 'RUN'}: no {what} begins with it; ablate runs lists them")
+        matches = (
+            matches
+            or [name for name in names if titles.get(name, "").startswith(run)]
+            or [name for name in names if RUN.fullmatch(run) and short_id(run) == short_id(name)]
+        )
+        if len(matches) == 1:
+            return matches[0]
+        if not matches:
+            raise StoreError(f"{run or 'RUN'}: no {what} begins with it; ablate runs lists them")
+        shown = [titles.get(name, name) for name in matches]
+        if len({*map(without_id, shown)}) < len(shown):  # runs of one title: what tells each from the others
+            rows = [self.by_name().get(name, {}) for name in matches]
+            keys = [key for key in TELLING if len({str(row.get(key)) for row in rows}) > 1][:2]
+            settings = (" ".join(f"{key}={row.get(key)}" for key in keys) for row in rows)
+            shown = [f"{short_id(name)} ({those})" for name, those in zip(matches, settings, strict=True)]
+        raise StoreError(f"{run}: {len(matches)} runs begin with it; give more letters: {first_few(shown)}")
 
-    def _apart(self, names: Sequence[str]) -> list[str]:
-        """Runs of one title by their ids, each with what tells it from the others."""
-        by_name = self.by_name()
-        rows = [by_name.get(name, {}) for name in names]
-        keys = [key for key in TELLING if len({str(row.get(key)) for row in rows}) > 1][:2]
-        settings = (" ".join(f"{key}={row.get(key)}" for key in keys) for row in rows)
-        return [f"{short_id(name)} ({those})" for name, those in zip(names, settings, strict=True)]
+    def _id_begins(self, name: str, run: str) -> bool:
+        """Whether the run's id begins with `run`. The name has the first half of the id, the row all of
+        it."""
+        if not short_id(name).startswith(run[:8]):
+            return False
+        try:
+            path = self.root / "store" / name
+            return len(run) <= 8 or read_finished(path)["run_id"].startswith(run)
+        except StoreError:
+            return not os.path.exists(path)  # it has not finished
 
     def titles(self, rows: Mapping[str, Row] | None = None) -> dict[str, str]:
         """The names of runs as people read them (rows.title), by the names of their directories. rows: of
@@ -147,9 +150,9 @@ class Store:
         found = {row["run_id"]: store / name for name, row in read_rows(store).items()}
         return {run_id: path for run_id, path in found.items() if run_id in wanted}
 
-    def rows(self) -> list[Row]:
-        """The rows of all runs, sorted by run_id."""
-        return [*self.by_name().values()]
+    def rows(self, study: str | None = None) -> list[Row]:
+        """The rows of `by_name`."""
+        return [*self.by_name(study).values()]
 
     def by_name(self, study: str | None = None) -> dict[str, Row]:
         """The rows of all runs, or of a study, by the name of their directories, sorted by run_id. The study
@@ -161,8 +164,15 @@ class Store:
         """
         if study is not None:
             self.require_study(study)
-        studies = self._studies_by_run()
-        rows = dict(self._unfinished_rows())
+        studies: dict[str, dict[str, Row]] = {}  # by run id
+        for one, record in self.studies().items():
+            for run_id, role in _roles(record).items():
+                studies.setdefault(run_id, {})[one] = role
+        rows: dict[str, Row] = {}
+        for name, attempt in self.attempts().items():
+            with leaving_out():
+                status = Status.RUNNING if lease.is_live(attempt) else Status.INTERRUPTED
+                rows[name] = {**read_started(attempt), "status": status}
         for name, row in read_rows(self.root / "store").items():
             if len(row["run_id"]) == len(short_id(name)):  # a damaged one: perhaps a study has the rest of it
                 whole = [run_id for run_id in studies if run_id.startswith(row["run_id"])]
@@ -172,7 +182,9 @@ class Store:
                 rows[name] = row
         for row in rows.values():
             roles = studies.get(row["run_id"], {})
-            row |= _agreed(list(roles.values())) | {"study": " ".join(roles)}
+            first, *others = roles.values() or (_columns(None),)
+            row |= first if all(role == first for role in others) else _columns(None)
+            row |= {"study": " ".join(roles)}
         of_study = rows if study is None else self._members(study, rows)
         by_id = {row["run_id"]: (name, row) for name, row in of_study.items()}  # a copy of one counts once
         return dict(by_id[run_id] for run_id in sorted(by_id))
@@ -190,12 +202,6 @@ class Store:
     def results(self) -> dict[str, Row]:
         """The rows of the finished runs by run_id, with the status that they ended with."""
         return {row["run_id"]: row for row in read_rows(self.root / "store").values()}
-
-    def _unfinished_rows(self) -> Iterator[tuple[str, Row]]:
-        for name, attempt in self.attempts().items():
-            with leaving_out():
-                status = Status.RUNNING if lease.is_live(attempt) else Status.INTERRUPTED
-                yield name, {**read_started(attempt), "status": status}
 
     # --- studies ----------------------------------------------------------------------------
 
@@ -248,19 +254,21 @@ class Store:
             _require_own_table(table)
         runs, known = self._names(), names(self.root / "studies")
         within = {one: names(self.root / "studies" / one) for one in known}
-        own = any(RUN.fullmatch(one.strip(".").removesuffix(PART)) for one in runs) or any(
-            {*OF_A_STUDY} & {*files} for files in within.values()
-        )
         # In a directory without visible files another command is about to write its study.
-        others = [one for one in runs if not one.startswith(".")]
-        others += [
+        found = [one for one in runs if not one.startswith(".")]
+        found += [
             one
             for one, files in within.items()
             if any(not file.startswith(".") for file in files) or not (self.root / "studies" / one).is_dir()
         ]
-        if others and not own and not os.path.exists(self.root / "results.csv"):
+        is_own = (
+            any(RUN.fullmatch(one.strip(".").removesuffix(PART)) for one in runs)
+            or any({*OF_A_STUDY} & {*files} for files in within.values())
+            or os.path.exists(self.root / "results.csv")
+        )
+        if found and not is_own:
             raise StoreError(
-                f"{self.root}: {first_few(others)} in its store/ or studies/, and nothing of ablate; name"
+                f"{self.root}: {first_few(found)} in its store/ or studies/, and nothing of ablate; name"
                 " another directory with --runs"
             )
         alike = [one for one in known if one.casefold() == name.casefold()]
@@ -269,10 +277,6 @@ class Store:
                 f"name={name}: there is a study {alike[0]}, and some systems take both for one; give"
                 f" name={alike[0]}, or another"
             )
-
-    def study_rows(self, name: str) -> list[Row]:
-        """The rows of one study, as of `by_name`. Raises StoreError."""
-        return [*self.by_name(name).values()]
 
     def require_study(self, name: str) -> None:
         """Raises StoreError if there is no study of this name."""
@@ -312,19 +316,10 @@ class Store:
         return {self.root / "results.csv": csv_text(rows.values())} | of_study
 
     def _members(self, study: str, rows: Mapping[str, Row]) -> dict[str, Row]:
+        """The rows of a study, among these."""
         roles = _roles(self.read_study(study))
-        return {
-            name: {**row, **roles[row["run_id"]], "study": study}
-            for name, row in rows.items()
-            if row["run_id"] in roles
-        }
-
-    def _studies_by_run(self) -> dict[str, dict[str, Row]]:
-        members: dict[str, dict[str, Row]] = {}
-        for name, record in self.studies().items():
-            for run_id, role in _roles(record).items():
-                members.setdefault(run_id, {})[name] = role
-        return members
+        of_study = {name: row for name, row in rows.items() if row["run_id"] in roles}
+        return {name: {**row, **roles[row["run_id"]], "study": study} for name, row in of_study.items()}
 
 
 def _require_own_table(path: Path) -> None:
@@ -344,11 +339,6 @@ def _require_own_table(path: Path) -> None:
         )
 
 
-def _agreed(roles: list[Row]) -> Row:
-    """The role of a run if all of its studies agree on it, else no role."""
-    return roles[0] if roles and all(role == roles[0] for role in roles) else _columns(None)
-
-
 def _roles(record: StudyRecord | None) -> dict[str, Row]:
     """The role columns of each run of a study, by run_id."""
     return {run_id: _columns(record.roles.get(run_id)) for run_id in record.runs} if record else {}
@@ -357,16 +347,6 @@ def _roles(record: StudyRecord | None) -> dict[str, Row]:
 def _columns(role: Role | None) -> Row:
     """A role as columns of results.csv."""
     return {column: getattr(role, column, None) for column in ROLE_COLUMNS}
-
-
-def _id_begins(path: Path, run: str) -> bool:
-    """Whether the run's id begins with `run`. The name has the first half of the id, the row all of it."""
-    if not short_id(path.name).startswith(run[:8]):
-        return False
-    try:
-        return len(run) <= 8 or read_finished(path)["run_id"].startswith(run)
-    except StoreError:
-        return not os.path.exists(path)  # it has not finished
 
 
 def _is_there(path: Path) -> bool:

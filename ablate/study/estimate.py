@@ -16,12 +16,11 @@ from ablate.compute.device import with_threads
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError
 from ablate.execution.execute import settled
-from ablate.execution.grouping import kind, that_fit, why_alone
+from ablate.execution.grouping import kind, most_as_one, that_fit
 from ablate.execution.networks import build_group
 from ablate.execution.run import Run
 from ablate.execution.timing import endless_steps, seconds_each
 from ablate.launch.processes import map_in_workers
-from ablate.launch.queue import most_as_one
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 from ablate.study.config import Overrides, Rows
@@ -156,8 +155,7 @@ def _seconds(kinds: Sequence[tuple[Run, int]], threads: int, members: int | None
 
 def as_one(run: Run, kinds: Sequence[tuple[Run, int]], members: int | None) -> int:
     """How many of these runs are trained as one with this one."""
-    most = most_as_one(run, members)
-    if most == 1 or why_alone(run):
+    if (most := most_as_one(run, members)) == 1:
         return 1
     waiting = sum(count for one, count in kinds if kind(one) == kind(run))
     return min(most, waiting, that_fit(run))

@@ -1,19 +1,15 @@
-"""Where the runs of a study are trained. `launcher_of` the settings gives an object with `train`: by worker
-processes of this machine, or by a launcher of Hydra's."""
+"""Where the runs of a study are trained: by worker processes of this machine, or by a launcher of Hydra's."""
 
 import os
 import socket
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ablate.compose.composer import Overrides
-from ablate.compose.launchers import Pool
-from ablate.compose.sweep import HydraLauncher, LauncherFailed
 from ablate.compute import device
 from ablate.compute.ambient import environment
 from ablate.compute.limits import threads_each
@@ -21,13 +17,14 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.data.text_statistics import text_statistics
 from ablate.execution import plugins
-from ablate.execution.plugins import Plugin
-from ablate.execution.run import Run, prepare, require_planned
+from ablate.execution.run import Run, prepare
 from ablate.export.trackers import begin, tracked
-from ablate.launch.pool import train_all, train_or_wait
+from ablate.launch.pool import WorkerPool, train_or_wait
 from ablate.launch.processes import SAFE_PATH
 from ablate.launch.queue import processes
 from ablate.live import Board, Lines, one_by_one
+from ablate.phrases import first_few
+from ablate.store.provenance import Plugin
 from ablate.store.record import StudyRecord
 from ablate.store.rows import swept
 from ablate.store.store import ABLATE_RUNS, Store, StoreError
@@ -54,24 +51,32 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """How runs were trained. refused: why runs could not begin, by name. failed: why the launcher as a whole
-    trains nothing more; empty if it does."""
-
-    refused: Mapping[str, str] = field(default_factory=dict)
-    failed: str = ""
-
-
-@dataclass(frozen=True)
-class Launcher(ABC):
-    """Trains runs. settings: as `hydra.launcher` gives them, with `workers` and `threads`, None where that is
-    left open."""
+class Launcher:
+    """Trains in worker processes of this machine; a single run in this process. settings: as `hydra.launcher`
+    gives them, with `workers` and `threads`, None where that is left open."""
 
     settings: Any
 
-    @abstractmethod
-    def train(self, work: Work) -> Trained:
-        """Train the runs, and those that follow. Raises ConfigError, before any begins."""
+    def train(self, work: Work) -> Mapping[str, str]:
+        """Train the runs, and those that follow; returns why runs could not begin, by name. Raises
+        LauncherFailed if it trains nothing more, and ConfigError before any begins."""
+        runs, threads = _measured(work.runs.values()), work.threads
+        with work.board(None if work.is_one else len(runs)) as board:
+            begin(work.record.name, board.say)
+            if work.is_one and self.settings.timeout is None:  # which only a worker can be held to
+                _train_in_this_process(runs[0], threads, board)
+                return {}
+            pool = WorkerPool(
+                runs,
+                workers=self.at_once(runs, threads),
+                threads=threads,
+                members=self.settings.members,
+                timeout_s=self.settings.timeout,
+                listen=board.listener,
+                evaluations=work.is_one,
+                request_runs=lambda spare: _measured(work.request_runs(spare).values()),
+            )
+            return pool.train()
 
     def threads(self, kept: int | None, runs: Collection[Run]) -> int:
         """The threads of each run, on which its exact results depend: as many as the study began with (kept),
@@ -96,38 +101,6 @@ class Launcher(ABC):
         return self.settings.workers or processes(runs, self.settings.members, threads)
 
 
-def launcher_of(settings: Pool | HydraLauncher) -> Launcher:
-    """What trains runs with these settings."""
-    return ByHydra(settings) if isinstance(settings, HydraLauncher) else ByWorkers(settings)
-
-
-# --- on this machine --------------------------------------------------------------------------------
-
-
-class ByWorkers(Launcher):
-    """Trains in worker processes of this machine; a single run in this process."""
-
-    settings: Pool
-
-    def train(self, work: Work) -> Trained:
-        runs, threads = _measured(work.runs.values()), work.threads
-        with work.board(None if work.is_one else len(runs)) as board:
-            begin(work.record.name, board.say)
-            if work.is_one and self.settings.timeout is None:  # which only a worker can be held to
-                _train_in_this_process(runs[0], threads, board)
-                return Trained()
-            refused = train_all(
-                runs,
-                workers=self.at_once(runs, threads),
-                threads=threads,
-                timeout_s=self.settings.timeout,
-                listen=board.listener,
-                members=self.settings.members,
-                request_runs=lambda spare: _measured(work.request_runs(spare).values()),
-            )
-        return Trained(refused)
-
-
 def _measured(runs: Collection[Run]) -> list[Run]:
     """The runs, their texts measured before workers would all do it."""
     for run, _ in one_of_each(runs):
@@ -148,21 +121,16 @@ def _train_in_this_process(run: Run, threads: int, lines: Lines) -> None:
 class ByHydra(Launcher):
     """Trains by a launcher of Hydra's, each of whose processes composes a run again from its overrides."""
 
-    settings: HydraLauncher
-
-    def train(self, work: Work) -> Trained:
+    def train(self, work: Work) -> Mapping[str, str]:
         total = work.in_all if self.settings.workers == 1 else None
         planned = {run.name: run.corpus.sha256 for run in work.runs.values()}
         where = {"place": Path.cwd(), "root": Store().root}
         own = {"own": plugins.used(), "named_by": swept(work.record), **where}
         task = partial(_job, threads=work.threads, total=total, planned=planned, **own)
-        try:
-            with environment(**SAFE_PATH):
-                refused = self.settings.launch(task, [*work.runs])
-        except LauncherFailed as error:
-            return Trained(failed=str(error))
+        with environment(**SAFE_PATH):
+            refused = self.settings.launch(task, [*work.runs])
         names = [*planned]
-        return Trained({names[index]: why for index, why in refused.items()})
+        return {names[index]: why for index, why in refused.items()}
 
 
 def _job(
@@ -177,8 +145,9 @@ def _job(
     named_by: Collection[str],
 ) -> None:
     """Train a run in this process, which a launcher of Hydra's started. Raises ConfigError. total: of runs in
-    the sweep, if this process trains all of them one after the other. planned: as for `require_planned`. own,
-    place, root: the plugins, the directory and the store of the command. named_by: as Lines.swept."""
+    the sweep, if this process trains all of them one after the other. planned: the fingerprints of the texts,
+    by the names of runs. own, place, root: the plugins, the directory and the store of the command. named_by:
+    as Lines.swept."""
     plugins.install(own)
     try:
         os.chdir(place)  # where the process began elsewhere, as Ray's do
@@ -190,7 +159,12 @@ def _job(
     if Store().root != root:  # nor does it have the command's variables
         os.environ[ABLATE_RUNS] = str(root)
     run = prepare(config)
-    require_planned(run, planned)
+    if run.name not in planned:
+        raise ConfigError(
+            f"{run.name}: not what was planned, which is {first_few([*planned])}: the fingerprint of its text"
+            f" (corpus_sha256) was {first_few(sorted({sha256[:12] for sha256 in planned.values()}))} and is"
+            f" {run.corpus.sha256[:12]}; give the command again"
+        )
     lines = one_by_one(total)
     lines.swept = named_by
     _train_in_this_process(run, threads, lines)

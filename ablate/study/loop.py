@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from ablate.compose.sweep import Sweep
+from ablate.compose.sweep import HydraLauncher, LauncherFailed, Sweep
 from ablate.config.rules import ConfigError
 from ablate.data.corpus import forget
 from ablate.execution.execute import settled
@@ -14,7 +14,7 @@ from ablate.execution.run import Run
 from ablate.execution.simulated import require_met
 from ablate.execution.stored import require_as_begun
 from ablate.live import Board, Lines, one_by_one
-from ablate.phrases import counted, lines_if
+from ablate.phrases import counted
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.record import StudyRecord
@@ -22,7 +22,7 @@ from ablate.store.store import Store
 from ablate.study.beforehand import beforehand
 from ablate.study.config import Absent, Overrides
 from ablate.study.growth import grown, with_looks
-from ablate.study.launchers import Trained, Work, launcher_of
+from ablate.study.launchers import ByHydra, Launcher, Work
 from ablate.study.run import Outcome
 from ablate.study.study import Study
 
@@ -31,7 +31,8 @@ class Loop:
     """One command: from proposed runs to rows in the store. Raises ConfigError."""
 
     def __init__(self, sweep: Sweep) -> None:
-        self.launcher = launcher_of(sweep.launcher)
+        by_hydra = isinstance(sweep.launcher, HydraLauncher)
+        self.launcher = (ByHydra if by_hydra else Launcher)(sweep.launcher)
         self.is_single = sweep.is_single
         forget()
         one_by_one.cache_clear()  # it counts the runs of one command
@@ -49,21 +50,21 @@ class Loop:
         self.passed = 0  # the last look whose line was printed
 
     def run(self, begun: Callable[[], None]) -> Outcome:
-        trained = Trained()
-        while not trained.failed and (runs := self._next()):
+        goes_on = True
+        while goes_on and (runs := self._next()):
             record = self._join(runs)
             begun()
             try:
-                trained = self._train(runs, record)
+                goes_on = self._train(runs, record)
             except BaseException:
                 with contextlib.suppress(ConfigError):  # report the error that ended the runs, not this one
                     self.store.write_results(record.name)
                 raise
             self.store.write_results(record.name)
-            if not trained.failed:
+            if goes_on:
                 self._read(at_end=True)
         assert self.record is not None, "_next gives runs, or raises"
-        if self.study.design.looks and not trained.failed:  # what the last rows decided
+        if self.study.design.looks and goes_on:  # what the last rows decided
             planned = self.study.planned(self.rows)
             self.store.change_existing(self.record.name, partial(with_looks, looks=planned))
         return Outcome(
@@ -98,10 +99,9 @@ class Loop:
         all."""
         is_first = not self.ids
         while proposed := self.study.design.propose(self.rows):
-            ready = self.study.ready(proposed)
-            stamps = {one: self.store.run(run.name).stamp() for one, run in ready.items()}
             # A run may replace the result that it has now; any other is made by another command.
-            runs = {one: replace(run, replaces=stamps[one]) for one, run in ready.items()}
+            ready = self.study.ready(proposed).items()
+            runs = {one: run.replacing(self.store.run(run.name).stamp()) for one, run in ready}
             self.rows |= {one: {"status": Absent.EXCLUDED} for one in proposed if one not in runs}
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
             if runs:
@@ -133,7 +133,7 @@ class Loop:
         for overrides, run in [*self.pending.items()]:
             if results is not None:
                 self.rows[overrides] = results.get(run.run_id, {"status": Absent.MISSING})
-            elif row := settled(run):
+            elif row := settled(run, thorough=False):  # as it has just been made
                 self.rows[overrides] = row
             else:
                 continue
@@ -166,7 +166,7 @@ class Loop:
         return grown(
             before,
             record,
-            has_results=lambda study: any(row["status"] in RESULTS for row in self.store.study_rows(study)),
+            has_results=lambda study: any(row["status"] in RESULTS for row in self.store.rows(study)),
             ended=self.store.results,
         )
 
@@ -198,10 +198,10 @@ class Loop:
                 self.lines.say(self.lines.whereabouts)
         return todo
 
-    def _train(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> Trained:
-        """Have the launcher train what has to be."""
+    def _train(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> bool:
+        """Have the launcher train what has to be; returns whether it goes on."""
         if not (todo := self._todo(runs)):
-            return Trained()
+            return True
         if not self.is_training:
             for line in self._beforehand(todo, record):
                 self.lines.say(line)
@@ -216,12 +216,15 @@ class Loop:
             board=partial(self._board, record.name, todo),
             request_runs=self.request_runs,
         )
-        trained = self.launcher.train(work)
-        self.refused += lines_if(trained.failed, trained.failed)
+        try:
+            refused = self.launcher.train(work)
+        except LauncherFailed as error:
+            self.refused.append(str(error))
+            return False
         for run in self.pending.values():
-            if (why := trained.refused.get(run.name)) and not settled(run):  # by another command, since
+            if (why := refused.get(run.name)) and not settled(run):  # by another command, since
                 self.refused.append(f"{self.typed[run.name]}: {why}")
-        return trained
+        return True
 
     @contextlib.contextmanager
     def _board(self, study: str, runs: Mapping[Overrides, Run], total: int | None) -> Iterator[Board]:

@@ -40,7 +40,7 @@ class Outcome:
         """One row for each run that was asked for and has begun, as in results.csv, in the order asked."""
         from ablate.store.frames import frame
 
-        rows = {row["run_id"]: row for row in Store().study_rows(self.study)}
+        rows = {row["run_id"]: row for row in Store().rows(self.study)}
         return frame([rows[run_id] for run_id in self.run_ids if run_id in rows])
 
 

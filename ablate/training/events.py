@@ -1,15 +1,16 @@
-"""What training tells while it goes on. Loads no torch.
+"""What training tells while it goes on, and what of it is told of a run. Loads no torch.
 
 legend: M members of a group, J all targets of a split.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ablate.config.rules import ConfigError
 from ablate.lazy import Tensor
 from ablate.store.columns import Row
 from ablate.store.run_files import Checkpoint
@@ -139,3 +140,9 @@ class Diverged:
 
 
 Event = Began | Step | Checked | Evaluation | Kept | Final | Diverged
+
+# What is new of a run, for whoever looks, in this process or another: a remark in one line, an evaluation,
+# and at last how it ended: its row; None if it had one already, as when another command has finished it; or
+# why it could not begin (Busy and OfAnotherKind: not now).
+News = str | Evaluation | Row | ConfigError | None
+Listener = Callable[[News], object]

@@ -140,7 +140,9 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     assert f"without W_O one head beats four by {beat.mean():.3f} {within}" in PROSE
     cost, saved = ((gpt2[heads, True] - gpt2[heads, False]).mean() for heads in (1, 4))
     four = (gpt2[1, True] - gpt2[4, True]).mean()
-    assert f"with W_O four beat one by {four:.3f}. W_O costs one head {cost:.3f}, undecided here, and" in PROSE
+    assert (
+        f"with W_O four beat one by {four:.3f}. W_O costs one head {cost:.3f}, undecided here, and" in PROSE
+    )
     helped = gpt2[4, False] - gpt2[4, True]
     bounds = interval(*scipy.stats.t.interval(0.95, len(helped) - 1, helped.mean(), helped.sem()))
     assert f"and saves four {-saved:.3f} {bounds}." in PROSE

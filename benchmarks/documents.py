@@ -34,11 +34,9 @@ def main() -> None:
         left_out[(tables or ["digits" if digits(document) > DIGITS else ""])[0]] += count
     print({name: f"{count / everything:.2%}" for name, count in left_out.items()})
 
-    name_of = dict[str, str]()
-    for document in corpus.recipe.text().documents:
-        for paragraph in paragraphs(document):
-            name_of.setdefault(paragraph, document.name)
-    divided = divide(corpus.recipe.text(), corpus.config.splits)
+    documents = [*corpus.recipe.text().documents]
+    name_of = {text: one.name for one in reversed(documents) for text in paragraphs(one)}  # the first counts
+    divided = divide(documents, corpus.config.splits, split="document", unique="paragraph")
     for number, split in enumerate(SPLITS):
         chunks: dict[str, list[str]] = {}
         for paragraph in divided.chunks(number):

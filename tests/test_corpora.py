@@ -402,7 +402,7 @@ def test_tokenized_once(book: Path, root: Path, monkeypatch: pytest.MonkeyPatch)
     opened("copy.txt")
     assert len(entries(root)) == 1  # by content, not by name
 
-    def fail(*_):
+    def fail(*_, **__):
         raise AssertionError("the text was read again")
 
     monkeypatch.setattr(tokenized, "divide", fail)

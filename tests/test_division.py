@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,13 +13,14 @@ from ablate.config.rules import ConfigError
 from ablate.data import division, matches
 from ablate.data.division import by_document, divide, paragraphs
 from ablate.data.matches import WIDTH, overlap
-from ablate.data.text import Document, Text, of_files
+from ablate.data.text import Document, of_files
 
 SHARES = (0.8, 0.1, 0.1)
 CHUNK = 13
+Dividing = Callable[[Sequence[float]], division.Divided]  # by these shares
 
 
-def text_of(*contents: str, split: str = "auto", unique: str = "none", given: Sequence[str] = ()) -> Text:
+def text_of(*contents: str, split: str = "auto", unique: str = "none", given: Sequence[str] = ()) -> Dividing:
     documents = [
         Document(
             f"{number}.txt",
@@ -28,11 +29,11 @@ def text_of(*contents: str, split: str = "auto", unique: str = "none", given: Se
         )
         for number, (text, of) in enumerate(zip(contents, given or [""] * len(contents), strict=True))
     ]
-    return Text(documents, None, split, unique)
+    return partial(divide, documents, split=split, unique=unique)
 
 
-def split_up(text: Text, shares: Sequence[float] = SHARES) -> list[str]:
-    return ["".join(divided.chunks(split)) for divided in [divide(text, shares)] for split in range(3)]
+def split_up(text: Dividing, shares: Sequence[float] = SHARES) -> list[str]:
+    return ["".join(divided.chunks(split)) for divided in [text(shares)] for split in range(3)]
 
 
 def sentences(count: int, seed: int) -> list[str]:
@@ -82,7 +83,7 @@ def test_few_documents_still_give_each_split_one(sizes):
 @pytest.mark.parametrize("count", [1, 2])
 def test_too_few_documents_are_refused(count):
     with pytest.raises(ConfigError, match=rf"=document: {count} documents? for 3 splits; .*position"):
-        divide(text_of(*["text"] * count, "", split="document"), SHARES)  # one more is empty
+        text_of(*["text"] * count, "", split="document")(SHARES)  # one more is empty
 
 
 def test_splits_of_its_own_are_kept():
@@ -114,11 +115,7 @@ def test_unique_text_keeps_each_paragraph_once_and_no_match_between_splits(block
     text = text_of(*contents, unique="paragraph")
     train, validation, test = split_up(text)
     assert (train + validation + test).lower().count("licence:") == 1
-    assert [overlap([validation], [train]), overlap([test], [train]), overlap([test], [validation])] == [
-        0,
-        0,
-        0,
-    ]
+    assert overlap([validation, test], [train]) == overlap([test], [validation]) == 0
     before = split_up(text_of(*contents))
     assert overlap([before[2]], [before[0]]) > 0
     assert len(train) > 0.6 * len(before[0]) and len(test) > 0.8 * len(before[2])
@@ -139,12 +136,12 @@ def test_a_paragraph_in_training_goes_and_not_the_one_held_out():
 def test_the_fingerprint_is_of_the_text_and_its_division():
     contents = [f"document {number}\n\n" * 9 for number in range(60)]
     made = {
-        divide(text_of(*contents, split=split, unique=unique), SHARES).fingerprint
+        text_of(*contents, split=split, unique=unique)(SHARES).fingerprint
         for split in ("position", "document")
         for unique in ("none", "paragraph")
     }
     assert len(made) == 4
-    assert len({divide(text_of(*contents), shares).fingerprint for shares in (SHARES, (0.6, 0.2, 0.2))}) == 2
+    assert len({text_of(*contents)(shares).fingerprint for shares in (SHARES, (0.6, 0.2, 0.2))}) == 2
 
 
 @pytest.mark.parametrize(
@@ -156,7 +153,7 @@ def test_the_fingerprint_is_of_the_text_and_its_division():
 )
 def test_a_text_of_which_nothing_remains_is_refused(contents, split, words):
     with pytest.raises(ConfigError, match=words):
-        divide(text_of(*contents, split=split, unique="paragraph"), SHARES)
+        text_of(*contents, split=split, unique="paragraph")(SHARES)
 
 
 @pytest.mark.parametrize("is_held", [True, False])
@@ -168,8 +165,9 @@ def test_a_text_that_is_too_long_to_be_held_is_read_again_and_cut_by_position(is
         reads[number] += 1
         return [contents[number]]
 
-    def text(**options) -> Text:
-        return Text([Document(f"{n}.txt", partial(counted, n)) for n in range(60)], None, **options)
+    def text(split: str, unique: str = "none") -> Dividing:
+        documents = [Document(f"{n}.txt", partial(counted, n)) for n in range(60)]
+        return partial(divide, documents, split=split, unique=unique)
 
     assert split_up(text(split="document")) == split_up(text_of(*contents, split="document"))
     assert ({*reads.values()} == {1}) == is_held
@@ -178,7 +176,7 @@ def test_a_text_that_is_too_long_to_be_held_is_read_again_and_cut_by_position(is
     )
     if not is_held:
         with pytest.raises(ConfigError, match=r"unique=paragraph: a text of more than 6,390 characters"):
-            divide(text(unique="paragraph"), SHARES)
+            text("auto", "paragraph")(SHARES)
 
 
 def test_files_are_documents_named_from_the_directory_that_all_are_in(tmp_path: Path):

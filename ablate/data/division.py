@@ -22,7 +22,7 @@ import numpy as np
 
 from ablate.data.corpora import SPLITS
 from ablate.data.matches import WIDTH, Index, stretches
-from ablate.data.text import CorpusError, Document, Text
+from ablate.data.text import CorpusError, Document
 from ablate.data.tokenizers import utf8
 from ablate.files.atomic import digest
 from ablate.phrases import counted
@@ -50,20 +50,20 @@ class Divided:
     documents: int
 
 
-def divide(text: Text, shares: Sequence[float]) -> Divided:
+def divide(documents: Iterable[Document], shares: Sequence[float], *, split: str, unique: str) -> Divided:
     """Read the text and divide it, by these shares of its characters unless it says itself what goes where.
     Raises CorpusError, also if a split that is to have text gets none."""
-    documents, is_held = read(text.documents)
-    unique = text.unique == "paragraph"
-    if unique and not is_held:
+    documents, is_held = read(documents)
+    by_paragraph = unique == "paragraph"
+    if by_paragraph and not is_held:
         raise CorpusError(
             f"corpus.unique=paragraph: a text of more than {HELD:,} characters is not held in memory; use"
             " corpus.unique=none, or give less text"
         )
     many = is_held and len(documents) >= MANY
-    whole = text.split == "document" or (text.split == "auto" and many)
-    if whole or unique or any(document.split for document in documents):
-        chunks = functools.partial(of_split, *_placed(documents, shares, whole=whole, unique=unique))
+    whole = split == "document" or (split == "auto" and many)
+    if whole or by_paragraph or any(document.split for document in documents):
+        chunks = functools.partial(of_split, *_placed(documents, shares, whole=whole, unique=by_paragraph))
         sha256, characters, alphabet = scan(map(chunks, range(3)))
         return Divided(chunks, sha256, digest([sha256, *characters]), alphabet, len(documents))
     sha256, (characters,), alphabet = scan([itertools.chain.from_iterable(documents)])

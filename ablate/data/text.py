@@ -57,12 +57,10 @@ class Document:
 @dataclass(frozen=True)
 class Text:
     """documents: iterated once. stamp: plain data that changes whenever the text does; None if only reading
-    the text can tell. What split and unique mean: ablate.data.division."""
+    the text can tell."""
 
     documents: Iterable[Document]
-    stamp: Any = None
-    split: str = "position"
-    unique: str = "none"
+    stamp: Any
 
 
 def of_files(files: list[Path], encoding: str, errors: str) -> Text:

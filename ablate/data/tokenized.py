@@ -12,7 +12,7 @@ from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import SPLITS, TextRecipe
 from ablate.data.division import Divided, divide
 from ablate.data.splits import Stream
-from ablate.data.text import CorpusError, Text
+from ablate.data.text import CorpusError
 from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
 from ablate.files import cache
 from ablate.files.atomic import digest
@@ -26,7 +26,7 @@ def opened(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, di
     """The fingerprint of a text, its tokenizer, its splits, and how many documents it has, from the cache if
     they are there. Raises CorpusError."""
     try:
-        sha256, (directory, about) = _entry(recipe.text(), config)
+        sha256, (directory, about) = _entry(recipe, config)
     except OSError as error:
         raise CorpusError(
             f"{cache.directory()}: the cache can't be used ({error.strerror or error});"
@@ -40,13 +40,14 @@ def opened(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, di
     return sha256, tokenizer, splits, about["documents"]
 
 
-def _entry(text: Text, config: CorpusConfig) -> tuple[str, tuple[Path, dict]]:
+def _entry(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, tuple[Path, dict]]:
     """(fingerprint, (directory of the cache entry, what `write` returned))."""
-    about = [FORMAT, text.stamp, text.split, text.unique, config.splits]
+    text = recipe.text()
+    about = [FORMAT, text.stamp, recipe.split, recipe.unique, config.splits]
     memo = "" if text.stamp is None else f"fingerprint-{digest(about)}"
     if (memoized := cache.find(memo) if memo else None) and (entry := cache.find(_key(memoized[1], config))):
         return memoized[1], entry
-    divided = divide(text, config.splits)
+    divided = divide(text.documents, config.splits, split=recipe.split, unique=recipe.unique)
     if not divided.alphabet:
         raise CorpusError(f"corpus={config.name}: {config.called} is empty; give text to train on")
     if memo:

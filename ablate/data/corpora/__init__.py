@@ -7,7 +7,6 @@ the values of a key.
 legend: N examples, T positions in each.
 """
 
-import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -48,7 +47,9 @@ register = registry.register
 
 
 class TextRecipe(Recipe):
-    """One text."""
+    """One text. What split and unique mean: ablate.data.division."""
+
+    split, unique = "position", "none"
 
     @abstractmethod
     def text(self) -> Text:
@@ -71,9 +72,6 @@ class OfDocuments:
 
     split: Literal["auto", "document", "position"]
     unique: Literal["none", "paragraph"]
-
-    def divided(self, text: Text) -> Text:
-        return dataclasses.replace(text, split=self.split, unique=self.unique)
 
 
 @dataclass(frozen=True, kw_only=True)

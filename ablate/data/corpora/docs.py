@@ -1,6 +1,7 @@
 """corpus=docs: what Python's standard library says of itself, its help topics and docstrings."""
 
 import ast
+import functools
 import inspect
 import warnings
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ class Docs(OfDocuments, TextRecipe):
                 " distributions leave it out); take corpus=grammar or corpus=file"
             )
         stamp = stamp_of([topics, *files], "docs", VERSION)
-        return self.divided(Text(_documents(topics, files), stamp))
+        return Text(_documents(topics, files), stamp)
 
 
 def _documents(topics: Path, files: list[Path]) -> Iterator[Document]:
@@ -39,23 +40,25 @@ def _documents(topics: Path, files: list[Path]) -> Iterator[Document]:
     for name, topic in ast.literal_eval(table).items():
         yield _document(f"topic {name}", topic)
     for file in files:
-        if docstrings := [*_docstrings(file)]:
+        if docstrings := _docstrings(file):
             name = ".".join(file.relative_to(topics.parents[1]).with_suffix("").parts)
-            yield _document(name, "\n\n".join(docstrings))
+            yield _document(name, docstrings)
 
 
 def _document(name: str, text: str) -> Document:
     return Document(name, [f"{text.strip()}\n\n"].__iter__)
 
 
-def _docstrings(file: Path) -> Iterator[str]:
+@functools.cache
+def _docstrings(file: Path) -> str:
     """The docstrings of a module, its classes and its functions, in their order."""
-    waiting: list[ast.AST] = [_parsed(file)]
+    found, waiting = list[str](), list[ast.AST]([_parsed(file)])
     while waiting:
         node = waiting.pop()
         if isinstance(node, DOCUMENTED) and (docstring := ast.get_docstring(node, clean=False)):
-            yield inspect.cleandoc(docstring)
+            found.append(inspect.cleandoc(docstring))
         waiting += reversed([child for child in ast.iter_child_nodes(node) if isinstance(child, HOLDERS)])
+    return "\n\n".join(found)
 
 
 def _parsed(file: Path) -> ast.Module:

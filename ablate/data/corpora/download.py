@@ -100,7 +100,7 @@ class Download(OfDocuments, Decoded, TextRecipe):
             for file in self.files
             for split, member in file.holds.items()
         ]
-        return self.divided(Text(documents, [stamp, self.encoding, self.errors]))
+        return Text(documents, [stamp, self.encoding, self.errors])
 
     def _chunks(self, file: RemoteFile, member: str | None) -> Iterator[str]:
         path = file.fetch()

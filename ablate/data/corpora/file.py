@@ -33,12 +33,12 @@ class File(OfDocuments, Decoded, TextRecipe):
     def text(self) -> Text:
         assert self.path is not None
         if self.path != "-":
-            return self.divided(of_files(find(self.path), self.encoding, self.errors))
+            return of_files(find(self.path), self.encoding, self.errors)
         file = _spooled()
         # The stamp has the digest, so the tokens are found in the cache even after the file is gone.
         stamp = [NAME, file.parent.name, self.encoding, self.errors]
         chunks = functools.partial(read, file, self.encoding, self.errors, name=NAME)
-        return self.divided(Text([Document("", chunks)], stamp))
+        return Text([Document("", chunks)], stamp)
 
 
 def _spooled() -> Path:

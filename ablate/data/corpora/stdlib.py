@@ -1,4 +1,3 @@
-import dataclasses
 import string
 import sys
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ class Stdlib(OfDocuments, Decoded, TextRecipe):
         text = of_files(files, self.encoding, self.errors)
         read = (document.held() for document in text.documents)
         no_tables = (document for document in read if digits(document) <= DIGITS)
-        return self.divided(dataclasses.replace(text, documents=no_tables))
+        return Text(no_tables, text.stamp)
 
 
 def digits(document: Document) -> float:

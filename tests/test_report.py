@@ -264,7 +264,7 @@ def test_what_is_not_there_is_said(tmp_path):
 @pytest.mark.slow
 def test_charts_in_files_are_as_wide_as_a_column(tmp_path):
     (spec,) = (f.charts["curves"] for f in figures(gather(small(tmp_path, seeds=3))) if f.key == "curves")
-    write_charts({"curves": spec}, tmp_path / "figures", "Doubts: one rate")
+    write_charts({"curves": spec}, tmp_path / "figures", ["one rate"])
     assert "Doubts: one rate" in (tmp_path / "figures" / "curves.svg").read_text("utf-8")
     svg = ElementTree.parse(tmp_path / "figures" / "curves.svg").getroot()
     assert svg.get("width") == "237.6pt" and svg.get("viewBox", "").startswith("0 0 237.6 ")  # 3.3 inches

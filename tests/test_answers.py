@@ -59,7 +59,7 @@ def test_of_many_contrasts_the_best_and_the_worst_are_named_then_verdicts_counte
     record = make_record(primary=PRIMARY)
     short = answer(compared(many, records=[record]), [record]).short
     assert short == (
-        "On book.txt: against concat: best: mean (heads=8, undecided); worst: sum (heads=2, worse by 1.250"
+        "On book.txt: against concat: best is mean (heads=8, undecided), worst sum (heads=2, worse by 1.250"
         " nats); in all 3 worse and 3 undecided."
     )
 
@@ -71,7 +71,7 @@ def test_the_answer_says_how_sure_and_what_would_make_it_surer():
     found = answer(compared(rows(), records=[record]), [record])
     assert found.trust == "4 paired seeds, 95 % confidence for both together."
     (more,) = found.next
-    (need,) = map(int, re.findall(r"About (\d+) seeds would decide this: ask again", more.reason))
+    (need,) = map(int, re.findall(r"About (\d+) seeds would decide this, .*: ask again", more.reason))
     assert more.command == f"ablate run study=mine train.steps=100 'seed=range(4,{4 + need})' name=s-again"
     decided = rows().query("fusion != 'mean'")
     found = answer(compared(decided, records=[record]), [record])

@@ -185,7 +185,7 @@ def test_a_contrast_beside_contrasts_of_contrasts_is_in_one_answer_with_them():
     rows = losses(*({"fusion": f, "layers": n} for f in ("concat", "sum", "mean") for n in (2, 10)))
     rows["val_loss"] += np.random.default_rng(0).normal(0, 0.01, len(rows))
     apart, alone = compared(rows, within="model.layers").tested, compared(rows).tested[:1]
-    assert len(apart) == 2 and "; worst: " in answers._short([*apart, *alone], {})
+    assert len(apart) == 2 and ", worst " in answers._short([*apart, *alone], {})
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,11 @@ def test_readme_says_the_numbers_of_its_picture():
             "wide sum without W_O − concatenation, equal size",
         )
     )
-    assert f"a sum costs {a_sum:.3f} nats, one head {one:.3f}; summed wide heads save {-wide:.3f}." in page
-    assert f"through rows of its own; a sum costs {a_sum:.3f} nats." in page
+    assert (
+        f"a sum costs {a_sum:.3f} nats, one head {one:.3f}; summed wide heads, −{-wide:.3f}, are undecided."
+        in page
+    )
+    assert f"has its own rows of W_O; a sum costs {a_sum:.3f} nats." in page
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md"])

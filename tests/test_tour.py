@@ -45,6 +45,7 @@ SEEN = {
     "ablate run": (),
     "ablate compare docs/results/later": (),
     "ablate run -m fusion=concat,sum": ("12 runs in runs/studies/first/results.csv",),
+    "ablate compare first --format latex": ("booktabs", "Exploratory"),
     "ablate compare first": ("6 paired seeds, 95 % confidence", "difference [low, high]", "verdict"),
     "ablate compare table.csv": ("ours", "too few for a verdict"),
     "ablate new fusion mine": ("mine.py",),

@@ -163,7 +163,7 @@ def test_an_example_is_a_function_of_the_seed_and_its_number_modulo_examples():
 def counting(count: int | None) -> tuple[Drawn, list[tuple[int, int]]]:
     """Examples whose blocks are numbers, and the blocks that are drawn: seed and number."""
     blocks, examples = list[tuple[int, int]](), drawn(made(Copy, 10, 7), count)
-    examples.block = lambda *place: blocks.append(place) or [place] * BLOCK
+    examples.block = lambda seed, number: blocks.append((seed, number)) or [(seed, number)] * BLOCK
     return examples, blocks
 
 

@@ -117,9 +117,9 @@ def _typed(words: list[str], cwd) -> subprocess.CompletedProcess:
     if has_model:
         rest = [word for word in rest if not word.startswith("train.steps=")]
     text = () if any(word.startswith("corpus=") for word in rest) else SHORT_TEXT
-    words = (command, *rest, *(QUICK if has_model else SIMULATED), *text)
-    if "--rehearse" not in words:
-        return call_cli(*words, cwd=cwd)
-    if words not in REHEARSED:  # both pages show the same one
-        REHEARSED[words] = call_cli(*words, cwd=cwd)
-    return REHEARSED[words]
+    made = (command, *rest, *(QUICK if has_model else SIMULATED), *text)
+    if "--rehearse" not in made:
+        return call_cli(*made, cwd=cwd)
+    if made not in REHEARSED:  # both pages show the same one
+        REHEARSED[made] = call_cli(*made, cwd=cwd)
+    return REHEARSED[made]

@@ -64,7 +64,6 @@ REFUSED = [
     # Keys that other programs have.
     (["+train=nanogpt"], "+train=nanogpt: keys can't be added; to set one that exists, write train=nanogpt"),
     (["n_embd=4"], "n_embd: no such key; did you mean model.d_model?"),
-    (["n_head=4"], "n_head: no such key; did you mean heads?"),
     # What makes no variants.
     (["-m", "name=x,y"], "name=x,y: it makes no variants; give one value"),
     # What Hydra asserts.

@@ -13,7 +13,6 @@ from ablate.analysis.load import load
 from ablate.config.rules import ConfigError
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
-from ablate.execution.stored import config_without_gone
 from ablate.execution.trained import load_model
 from ablate.files.atomic import file_digest
 from ablate.files.reading import left_out
@@ -117,13 +116,6 @@ def test_a_study_of_before_is_read_without_what_is_gone():
     assert record == read_record(now | {"fixed": {"kv_rank": 8}}) and record.typed == ["-m", "seed=0,1"]
     with pytest.raises(ConfigError, match=r"^study\.kind=ladder is gone; "):
         read_record(of_before | {"kind": "ladder", "rungs": []})
-
-
-def test_a_config_keeps_what_is_not_gone():
-    plain = {"heads": 4, "train": {"lr": 0.1}, "fusion": {"name": "sum"}}
-    assert config_without_gone(plain | {"train": {"lr": 0.1, "translate": False}, "value_scale": 1}) == plain
-    with pytest.raises(ConfigError, match=r"train\.translate=true: train\.translate is gone; "):
-        config_without_gone({"train": {"translate": True}})
 
 
 @pytest.mark.slow

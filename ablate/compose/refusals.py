@@ -26,7 +26,7 @@ from ablate.compose.keys import ELSEWHERE, Key, sections
 from ablate.compose.launchers import KEY, Pool
 from ablate.compose.texts import as_written
 from ablate.config.read import OF_A_RUN, PRESETS, hints, of_a_group
-from ablate.config.rules import ConfigError, did_you_mean, flatten, line_on
+from ablate.config.rules import ConfigError, as_value, did_you_mean, flatten, line_on
 from ablate.config.schema import PARTS, read_value
 from ablate.phrases import first_few
 from ablate.version import DISTRIBUTION
@@ -229,8 +229,7 @@ def _unreadable(argument: str, groups: Sequence[str]) -> ConfigError:
 def _quoted(argument: str) -> str:
     """The override quoted for the shell and for Hydra: 'key="value"'."""
     key, _, value = argument.partition("=")
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return shlex.quote(f'{key}="{escaped}"')
+    return shlex.quote(f"{key}={as_value(value)}")
 
 
 # --- Hydra's own errors ---------------------------------------------------------------------------
@@ -350,6 +349,5 @@ def _keys() -> list[Key]:
 def plain(config: DictConfig) -> dict[str, Any]:
     """All keys but Hydra's as plain values, with interpolations unresolved."""
     others = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    values = OmegaConf.to_container(others, resolve=False)
-    assert isinstance(values, dict)
+    values: Any = OmegaConf.to_container(others)
     return {str(key): value for key, value in values.items()}

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -145,8 +145,7 @@ def compose(args: Sequence[str]) -> Sweep | None:
     with explained(overrides), _hydra(parsed) as hydra:
         if parsed.cfg or parsed.info or parsed.hydra_help:
             return _show(hydra, parsed)
-        # What a swept choice brings, as fusion.per=channel with fusion=gated,weighted_sum: Hydra would
-        # apply them to the default choice.
+        # What a swept choice brings, as fusion.per with fusion=gated,weighted_sum: Hydra asks concat.
         swept = {override.key_or_group for override in overrides if override.is_sweep_override()}
         below = [one for one in overrides if "." in one.key_or_group]
         brought = [str(one.input_line) for one in below if one.key_or_group.partition(".")[0] in swept]
@@ -209,21 +208,21 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
     if wanted != mode:  # set by a user's config or by hydra.mode=
         config = hydra.compose_config(name, overrides, run_mode=wanted)
     is_single, chosen = wanted != RunMode.MULTIRUN, config.hydra.runtime.choices.get("study")
-    common: dict[str, Any] = {
-        "configs": Composer(config, hydra.config_loader, parsed.overrides, is_whole=is_single),
-        "is_single": is_single,
-        "launcher": _launcher(hydra, config, is_single=is_single),
-        "name": config.name,
-        "config_dir": parsed.config_dir,
-        "typed": (*_typed(parsed), *parsed.typed),
-    }
+    sweep = Sweep(
+        configs=Composer(config, hydra.config_loader, parsed.overrides, is_whole=is_single),
+        is_single=is_single,
+        launcher=_launcher(hydra, config, is_single=is_single),
+        name=config.name,
+        config_dir=parsed.config_dir,
+        typed=(*_typed(parsed), *parsed.typed),
+    )
+    if is_single and chosen:
+        raise ConfigError(f"study={chosen}: a study is a sweep, so add -m")
     if is_single:
-        ignored = [word for word in parsed.overrides if word.lstrip("+").startswith("hydra.sweeper.")]
-        if chosen or ignored:
-            why = "a single run sweeps over nothing; add -m, or leave it out"
-            a_study = f"study={chosen}: a study is a sweep, so add -m"
-            raise ConfigError(a_study if chosen else f"{ignored[0]}: {why}")
-        return Sweep(**common)
+        for word in parsed.overrides:
+            if word.lstrip("+").startswith("hydra.sweeper."):
+                raise ConfigError(f"{word}: a single run sweeps over nothing; add -m, or leave it out")
+        return sweep
     # That of a config comes first, so that the command line has the last word.
     of_config = (as_written(f"{key}={of}") for key, of in _plain(config.hydra.sweeper.params or {}).items())
     arguments = (*of_config, *_plain(config.hydra.overrides.task), *of_choices)
@@ -237,9 +236,8 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
     if study:
         assert isinstance(hydra.config_loader, Loader)
         declaring = hydra.config_loader.repository.load_config(f"study/{chosen}" if chosen else name)
-        assert declaring, "it was composed"
-        digest = hashlib.sha256(Path(declaring.path).read_bytes()).hexdigest()
-    return Sweep(**common, arguments=arguments, study=study, chosen=chosen, digest=digest)
+        digest = hashlib.sha256(Path(declaring.path).read_bytes()).hexdigest() if declaring else ""
+    return replace(sweep, arguments=arguments, study=study, chosen=chosen, digest=digest)
 
 
 def _overrides(parsed: argparse.Namespace) -> list[str]:

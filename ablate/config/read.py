@@ -7,7 +7,7 @@ import re
 import sys
 import types
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ablate.config.rules import ConfigError, Rule, UnknownKey, as_override, did_you_mean, line_on
 
@@ -122,12 +122,11 @@ def _converted(hint: Any, value: Any, path: str) -> Any:
         return read(hint, value, path)  # pyright: ignore[reportArgumentType]
     plain = _plain(hint, value)
     if type(plain) is not hint:
-        whole = hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15
-        ends = re.fullmatch(r"(\d+)(?:\.\.|-|:)(\d+)", str(value)) if hint is int else None
-        several = (
-            f"; several are written '{path}=range({ends[1]},{int(ends[2]) + 1})', with -m" if ends else ""
-        )
-        way_out = f"; write {int(value)}" if whole else several
+        way_out = ""
+        if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+            way_out = f"; write {int(value)}"
+        elif hint is int and (ends := re.fullmatch(r"(\d+)(?:\.\.|-|:)(\d+)", str(value))):
+            way_out = f"; several are written '{path}=range({ends[1]},{int(ends[2]) + 1})', with -m"
         raise ConfigError(f"{shown}: expected {_expected(hint)}{way_out}")
     return plain
 
@@ -138,10 +137,13 @@ def _plain(hint: Any, value: Any) -> Any:
     if isinstance(value, str) and hint in (int, float, bool):
         with contextlib.suppress(KeyError, ValueError):
             value = {"true": True, "false": False}[value] if hint is bool else hint(value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is float and is_number:
+    if hint is float and _is_number(value):
         return float(value) if abs(value) <= sys.float_info.max else None
-    return str(value) if hint is str and is_number else value  # `corpus.path=1984` is a path
+    return str(value) if hint is str and _is_number(value) else value  # `corpus.path=1984` is a path
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _ruled(hint: Any, rules: list[Rule], value: Any, path: str) -> Any:
@@ -170,8 +172,7 @@ def _of_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
                 return _converted(hint, value, path)
         except ConfigError as error:
             reasons.append(error)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    out_of_range = is_number and "number" in _expected(hints[0])  # say so, rather than list the words
+    out_of_range = _is_number(value) and "number" in _expected(hints[0])  # say so, rather than list the words
     if out_of_range or not str(reasons[0]).startswith(f"{path}="):  # about a key within it
         raise reasons[0]
     raise ConfigError(f"{path}={as_override(value)}: expected {' or '.join(map(_expected, hints))}")

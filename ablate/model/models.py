@@ -149,13 +149,7 @@ class Model(nn.Module):
         source_BS: Tensor | None = None,
     ) -> Tensor:
         """Mean cross-entropy in nats over the target positions, at least in float32; 0 without any."""
-        logits, targets = self(tokens_BT, target_positions_K, source_BS), targets_BT.flatten()
-        if target_positions_K is not None:
-            targets = targets[target_positions_K]
-        if not len(targets):
-            return logits.sum()
-        dtype = torch.promote_types(logits.dtype, torch.float32)
-        return F.cross_entropy(logits.flatten(0, -2).to(dtype), targets)
+        return mean_nats(self(tokens_BT, target_positions_K, source_BS), targets_BT, target_positions_K)
 
     def use(self, *, product: Callable[..., Tensor] | None = None, attend: Attend | None = None) -> None:
         """Replace the implementation of every matrix product, or of every softmax attention.
@@ -167,6 +161,17 @@ class Model(nn.Module):
                 module.product = product
             if attend is not None and isinstance(module, Scores):
                 module.attend = attend
+
+
+def mean_nats(logits: Tensor, targets_BT: Tensor, target_positions_K: Tensor | None) -> Tensor:
+    """Model.loss, of these logits."""
+    targets = targets_BT.flatten()
+    if target_positions_K is not None:
+        targets = targets[target_positions_K]
+    if not len(targets):
+        return logits.sum()
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    return F.cross_entropy(logits.flatten(0, -2).to(dtype), targets)
 
 
 def inputs_of_attention(

@@ -17,7 +17,7 @@ from torch.func import functional_call, vmap
 
 from ablate.data.splits import Batch
 from ablate.model.mapped import MAPPED
-from ablate.model.models import Model, decayed
+from ablate.model.models import Model, decayed, mean_nats
 from ablate.model.parts import Part
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -117,39 +117,25 @@ class Mapped(Group):
         self._leaves = {
             name: view.detach().requires_grad_() for name, view in self._views(self.computed).items()
         }
-        self._called = _Called(self.model)
 
     @property
     def buffers(self) -> Mapping[str, Tensor]:
         return self._buffers
 
     def _losses(self, batch: Batch) -> Tensor:
-        return self._map("loss", 0, *batch)
+        def of_one(params: dict[str, Tensor], buffers: dict[str, Tensor], *batch: Tensor | None) -> Tensor:
+            inputs, targets, positions, source = Batch._make(batch)
+            return mean_nats(self._logits(params, buffers, inputs, positions, source), targets, positions)
+
+        in_dims = (0, 0, *(None if part is None else 0 for part in batch))
+        return vmap(of_one, in_dims=in_dims)(self._leaves, self._buffers, *batch)
 
     def logits(self, inputs: Tensor, positions: Tensor | None, source: Tensor | None) -> Tensor:
-        return self._map("forward", None, inputs, positions, source)
+        of_all = vmap(self._logits, in_dims=(0, 0, None, None, None))
+        return of_all(self._leaves, self._buffers, inputs, positions, source)
 
-    def _map(self, method: str, in_dim: int | None, *inputs: Tensor | None) -> Tensor:
-        """The model's method for all members. in_dim: the dimension of the inputs that is a member's; None
-        where all have the same."""
-
-        def of_one(params: dict[str, Tensor], buffers: dict[str, Tensor], *inputs: Tensor | None) -> Any:
-            state = {f"model.{name}": value for name, value in {**params, **buffers}.items()}
-            return functional_call(self._called, state, (method, *inputs))
-
-        in_dims = (0, 0, *(None if part is None else in_dim for part in inputs))
-        return vmap(of_one, in_dims=in_dims)(self._leaves, self._buffers, *inputs)
-
-
-class _Called(nn.Module):
-    """Calls a method of a model by name: functional_call knows only `forward`."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, method: str, *inputs: Any) -> Tensor:
-        return getattr(self.model, method)(*inputs)
+    def _logits(self, params: dict[str, Tensor], buffers: dict[str, Tensor], *inputs: Tensor | None) -> Any:
+        return functional_call(self.model, {**params, **buffers}, inputs)
 
 
 def _kept(model: nn.Module) -> list[str]:

@@ -124,6 +124,12 @@ def escaped(text: str) -> str:
     return re.sub(r"(?<![\w.])-(?=\d)", r"$-$", safe)
 
 
+_SIGNS = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ√·≤≥≠≈∞→∈"
+_NAMES = (
+    "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon"
+    " varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega surd cdot leq geq neq"
+    " approx infty to in"
+)
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
@@ -138,7 +144,8 @@ _LATEX = {
         "†": r"\textdagger{}",
         "‡": r"\textdaggerdbl{}",
     },
-    **{"β": r"$\beta$", "ε": r"$\varepsilon$", "√": r"$\surd$", "·": r"$\cdot$", "…": r"\dots{}"},
+    "…": r"\dots{}",
+    **{sign: f"$\\{name}$" for sign, name in zip(_SIGNS, _NAMES.split(), strict=True)},
 }
 
 

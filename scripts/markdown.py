@@ -11,7 +11,7 @@ from ablate.compose.keys import Key
 
 def table(title: str, keys: Sequence[Key]) -> list[str]:
     rows = [f"| `{key.name}` | {key.default and f'`{key.default}`'} | {plain(key.about)} |" for key in keys]
-    return ["", f"| {title} | default | |", "| --- | --- | --- |", *rows] if rows else []
+    return ["", f"| {title} | default | what it is |", "| --- | --- | --- |", *rows] if rows else []
 
 
 def plain(text: str) -> str:

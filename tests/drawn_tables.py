@@ -24,9 +24,8 @@ from scipy import stats as scipy_stats
 import ablate
 
 reference: Any = scipy_stats  # its results have no types
-NAMES = ["base", "ours", "1e5", "100000", "007", "7", "none", "NA", "null", "nan", "true", "True"]
-NAMES += ["on", "off", "a,b", "a=b", "it's", '"q"', "12e4567", "0.10", "0.1"]
-NAMES += ["2024-01-01", "x y", "m[1]", "é", "1_000", "-"]
+SPELT = """base|ours|1e5|100000|007|7|none|NA|null|nan|true|True|on|off|a,b|a=b|it's|"q"|12e4567|0.10|0.1"""
+NAMES = f"{SPELT}|2024-01-01|x y|m[1]|é|1_000|-".split("|")
 FINISHED = ["finished", "FINISHED", "Done", "ok", "success", "completed", "COMPLETE", "RunStatus.FINISHED"]
 LOST = ["crashed", "FAILED", "killed", "running"]
 SUMS = ["mean", "std", "avg", "Mean", "average", "mean±std"]

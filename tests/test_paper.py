@@ -2,10 +2,13 @@
 
 import json
 import re
+import shutil
+import subprocess
 
 import pandas as pd
 import pytest
 
+import ablate
 from ablate import tables
 from ablate.config.rules import ConfigError
 from ablate.reporting import paper
@@ -140,6 +143,36 @@ def test_the_command(tmp_path):
     }
     refused = pivot("--cost")
     assert refused.returncode == 2 and "--cost" in refused.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="pdflatex compiles it")
+def test_its_latex_compiles(tmp_path):
+    names = [
+        "base_line",
+        "50%",
+        "R&D",
+        "α=Δ",
+        "é",
+        "x^2~y",
+        "[3] a",
+        "C#",
+        "{b}",
+        "a\\b",
+        "<3>",
+        "“q”",
+        "≤1…",
+    ]
+    cells = [(name, at, s, s + len(name)) for name in names for at in ("s_1", "big") for s in range(2)]
+    asked = {"by": ["my_method", "size"], "metric": "my_loss", "baseline": {"my_method": "base_line"}}
+    found = ablate.compare(pd.DataFrame(cells, columns=["my_method", "size", "seed", "my_loss"]), **asked)
+    made = [paper.by_variant(found), paper.pivot(found, ["my_method", "size"])]
+    assert "my method & big & s\\_1" in paper.latex(made[1])
+    head, end = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}", "\\end{document}"
+    (tmp_path / "t.tex").write_text("\n".join([head, *map(paper.latex, made), end]), encoding="utf-8")
+    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, errors="replace")
+    assert done.returncode == 0, done.stdout
 
 
 def test_greek_letters_are_latex_too():

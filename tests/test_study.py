@@ -285,7 +285,7 @@ def test_a_dry_run_says_what_its_seeds_can_show(planned):
     """By hand: of a t-test with that many pairs, at the level of the last look and of all contrasts."""
 
     def shows(*overrides: str) -> float | None:
-        return planned(*overrides, "name=mine").estimate.difference
+        return planned(*overrides, "train.steps=1000", "name=mine").estimate.difference
 
     def least(seeds: int, level: float) -> float:
         return float(stats.least_difference(seeds, 0.0147, level))

@@ -1,7 +1,6 @@
 """No wrong number from anybody's table: what a row is, how a name is spelt, and what is refused in a line."""
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -20,12 +19,8 @@ from ablate.config.rules import ConfigError
 from tests.drawn_tables import FORMATS, NULLS, draw, verdicts, written
 from tests.helpers import ROOT
 
-ASKED: dict[str, Any] = {
-    "by": "method",
-    "metric": "loss",
-    "baseline": "method=base",
-    "higher_is_better": False,
-}
+ASKED: dict[str, Any] = {"by": "method", "metric": "loss", "baseline": "method=base"}
+ASKED["higher_is_better"] = False
 SHELL = ("--by", "method", "--metric", "loss", "--lower-is-better", "--baseline", "method=base")
 RNG = np.random.default_rng(0)
 VALUES = {"base": [3.2139, 3.2094, 3.2207, 3.2112, 3.2063, 3.2171]}
@@ -52,14 +47,11 @@ def test_no_table_ends_with_another_n_mean_or_verdict(part, tmp_path):
     for seed in range(30) if part == 0 else range(30, 300):
         drawn = draw(seed)
         found = ablate.compare(written(drawn.rows, FORMATS[seed % len(FORMATS)], tmp_path), **drawn.asked)
-        table = found.table.set_index("method")
+        (one,), table = found.findings, found.summary.set_index("method")
         for name, of in drawn.runs.items():
-            assert (table["n"][name], table["mean"][name]) == (
-                len(of),
-                pytest.approx(np.mean([*of.values()])),
-            ), seed
-        _, ours = drawn.runs
-        assert table["verdict"][ours] == drawn.verdict(), (seed, str(found))
+            mean = pytest.approx(np.mean([*of.values()]))
+            assert (table["n"][name], table["mean"][name]) == (len(of), mean), seed
+        assert one.verdict == drawn.verdict(), (seed, str(found))
 
 
 @pytest.mark.slow
@@ -75,8 +67,7 @@ def test_an_honest_table_loses_no_run(values):
         rng = np.random.default_rng(seed)
         drawn = {"ten": rng.binomial(10, 0.7, 16) / 10, "integers": np.round(rng.normal(200, 20, 16))}
         drawn["sevenths"] = (rng.integers(2, 7, 16) / 7).round(4)
-        sure_CS, _ = replicas.copies([drawn[values].reshape(2, 8)])
-        assert not sure_CS.any()
+        assert not replicas.copies([drawn[values].reshape(2, 8)])[0].any()
     many = np.random.default_rng(0).normal(3, 0.3, (2, 3000))
     assert not replicas.copies([many.round(9)])[0].any()  # without an overflow
 
@@ -106,6 +97,14 @@ def test_pairs_are_read_to_the_next_name():
     assert pairs('"x,y"="a=b",n=2') == {"x,y": '"a=b"', "n": "2"} and pairs("method") is None
 
 
+def test_a_preset_in_a_folder_is_found_as_it_was_typed():
+    table = rows().replace({"method": {"ours": "r4"}}).rename(columns={"method": "model"})
+    asked = {**ASKED, "by": "model", "baseline": None}
+    assert ablate.compare(table, where="model=rung/r4", **asked).summary["n"].tolist() == [6]
+    typed = table.replace({"model": {"r4": "org/r4", "base": "r4"}})
+    assert [*ablate.compare(typed, where="model=org/r4", **asked).variants] == ["model=org/r4"]
+
+
 def test_blank_alone_is_missing(tmp_path):
     table = rows().assign(method=lambda made: made["method"].where(made["method"] != "base"))
     assert ablate.compare(table, **{**ASKED, "baseline": "method=None"}).tested[0].pairs == 6
@@ -129,6 +128,13 @@ def test_a_word_among_numbers_is_a_sum_of_others(tmp_path):
         dict(zip("012345", ["arc", "sum", "max", "rte", "piqa", "average"], strict=True))
     )
     assert ablate.compare(tasks, pair_by="task", **ASKED).summary["n"].tolist() == [5, 5]
+
+
+def test_a_column_called_fusion_makes_no_run_of_ours():
+    mean = pd.DataFrame({"method": ["ours"], "seed": ["mean"], "loss": [3.2]})
+    table = pd.concat([rows(), mean]).rename(columns={"method": "fusion"})
+    found = ablate.compare(table, **ASKED | {"by": "fusion", "baseline": "base"})
+    assert found.summary["n"].tolist() == [6, 6] and "1 row of seed=mean" in str(found)
 
 
 def test_a_row_that_is_the_mean_of_the_others_is_a_doubt():
@@ -195,9 +201,7 @@ def test_a_pipe_is_read_once(tmp_path):
     command = f"{sys.executable} -m ablate compare {{}} {' '.join(SHELL)}"
     whole = ablate.compare(tmp_path / "t.csv", **ASKED)
     for words in (command.format("<(grep -v crash t.csv)"), f"cat t.csv | {command.format('-')}"):
-        done = subprocess.run(
-            ["bash", "-c", words], cwd=tmp_path, env={**os.environ}, capture_output=True, text=True
-        )
+        done = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "") and str(whole).partition("\n")[0] in done.stdout
 
 
@@ -218,8 +222,8 @@ def test_json_of_any_kind_keeps_its_spelling(tmp_path):
         assert found.tested[0].verdict == "better" and '"cfg.method"=ours' in found.variants
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, nested))[:-9])
     assert "line 12 is no JSON: cut off?" in refused(tmp_path / "t.jsonl")
-    (tmp_path / "t.xlsx").write_bytes(b"PK\x03\x04")
-    assert "a spreadsheet or an archive; save its table as CSV" in refused(tmp_path / "t.xlsx")
+    (tmp_path / "t.xlsx").write_bytes(b"PK\x03\x04\x14\0")
+    assert "line 1 is not UTF-8 text; save its table as CSV" in refused(tmp_path / "t.xlsx")
 
 
 def test_a_column_for_each_variant(tmp_path):
@@ -242,14 +246,7 @@ def test_a_column_that_no_comparison_needs_refuses_nothing(command):
 
 @pytest.mark.parametrize(
     ("cells", "mean"),
-    [
-        ("−{:.3f}", -3.2),
-        ("{:.3f} %", 3.2),
-        ("{:.3f}", 3.2),
-        ("+{:.3f}", 3.2),
-        (" {:.3f} ", 3.2),
-        ("{:_.3f}", 3.2),
-    ],
+    [("−{:.3f}", -3.2), *((shown, 3.2) for shown in ("{:.3f} %", "{}", "+{:.3f}", " {:.3f} ", "{:_.3f}"))],
 )
 def test_numbers_as_they_are_shown(cells, mean):
     shown = rows(loss=[cells.format(value) for value in rows()["loss"]])
@@ -261,7 +258,7 @@ def test_the_status_says_which_variant_lost_how_many():
     found = ablate.compare(rows(state=word), **ASKED)
     assert "left out: 1 crashed, 1 running of method=base; 1 crashed, 1 running of method=ours" in str(found)
     assert found.summary[["n", "diverged"]].to_numpy().tolist() == [[3, 1]] * 2
-    assert "state: fertig is no status that is known" in (line := refused(rows(state="fertig")))
+    assert "state: fertig: no status that is known" in (line := refused(rows(state="fertig")))
     assert "--finished fertig" in line
     assert ablate.compare(rows(state="fertig"), finished="fertig", **ASKED).tested[0].pairs == 6
 

@@ -66,8 +66,8 @@ def test_values_are_chosen_at_one_level_for_all():
     rows = run(design, parabolas(concat=0.002, sum=0.0025))
     where = {(at(one)["train.steps"], int(at(one)["seed"]) < 100) for one in rows}
     assert where == {("40", True), ("10", False), ("20", False)}
-    own = {at(arm)["fusion"]: choice.value for arm, choice in design.choices(rows).items()}
-    assert own == {"concat": "0.002", "sum": "0.0025"} and len(design.choices(rows)) == 4
+    own = [(at(arm)["fusion"], of.value) for arm, of in design.choices(design.found(rows)).items()]
+    assert dict(own) == {"concat": "0.002", "sum": "0.0025"} and len(own) == 4
     assert len(rows) == 2 * 3 * 2 + 2 * 2 * 2  # arms × rates × seeds, then arms × steps × seeds
     assert design.later == {"report": [*design.arms]}
 

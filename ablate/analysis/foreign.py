@@ -7,7 +7,6 @@ of ablate's own each column has its type. What was taken for what is said. It lo
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,14 +14,14 @@ import pandas as pd
 from ablate.analysis.own_table import of_ours
 from ablate.analysis.table_file import read_cells, require_columns
 from ablate.config.rules import ConfigError, as_text
-from ablate.phrases import Note, first_few, lines_if
+from ablate.phrases import Note, first_few, lines_if, option
 from ablate.store.columns import RESULTS, SEED_COLUMNS, TABLE, Status
-from ablate.store.frames import SEEDS, as_kind, as_texts, spellings
+from ablate.store.frames import SEEDS, as_kind, as_texts, is_ours, spellings
 
-# What other programs call the status of a run: W&B, MLflow, Optuna, Ray, SLURM, autoresearch, and people.
+# What other programs call the status of a run: W&B, MLflow, Optuna, Ray, SLURM, and people.
 WORDS = {
     Status.DONE: "done finished finish complete completed terminated success successful succeeded ok okay"
-    " passed pass keep kept discard discarded true",
+    " passed pass true",
     Status.RUNNING: "running pending queued scheduled waiting starting started in_progress completing active",
     Status.INTERRUPTED: "interrupted preempted preempting paused suspended stopped",
     Status.FAILED: "failed failure fail crashed crash killed error errored aborted cancelled canceled timeout"
@@ -55,8 +54,7 @@ def as_results(
     table = table.rename(columns=lambda key: str(key).strip())
     table = table.loc[:, [not re.fullmatch(r"(Unnamed: \d+)?", key) for key in table.columns]]
     require_columns([*table.columns], name)
-    is_ours = "fusion" in table and table["fusion"].notna().any()
-    rows, lines = (of_ours(table, name), []) if is_ours else _of_others(table, name, finished)
+    rows, lines = (of_ours(table, name), []) if is_ours(table) else _of_others(table, name, finished)
     nothing = pd.Series([None] * len(rows), rows.index, dtype=object)
     empty = {kind: as_kind(nothing, one) for kind, one in {one.kind: one for one in TABLE}.items()}
     filled = {one.name: rows[one.name] if one.name in rows else empty[one.kind] for one in TABLE}
@@ -82,10 +80,11 @@ def _of_others(table: pd.DataFrame, name: str, finished: Sequence[str]) -> tuple
     words = spellings(rows[status])
     own = {word.lower() for word in finished}
     known = {word: Status.DONE if word.lower() in own else STATUS.get(_bare(word)) for word in words.unique()}
-    if strange := [word or "a blank" for word, of in known.items() if of is None]:
+    if strange := [word for word, of in known.items() if of is None]:
+        named, told = first_few([word or "a blank" for word in strange]), option("--finished", *strange)
         raise ConfigError(
-            f"{name}: {status}: {first_few(strange)} is no status that is known; if such runs count, say so:"
-            f" --finished {strange[0] if ' ' not in strange[0] else 'WORD'}; if not, leave the rows out"
+            f"{name}: {status}: {named}: no status that is known; if such runs count, say so: {told};"
+            " if not, leave the rows out"
         )
     ours = words.map({word: str(of) for word, of in known.items()})
     gone = {"error": words.where(~ours.isin(RESULTS), None)} if "error" not in rows else {}
@@ -103,16 +102,12 @@ def _bare(word: str) -> str:
 
 def _plain(cells: pd.Series, name: str) -> pd.Series:
     """A column without lists and objects, which stand as text, and with None for what is missing."""
-    if cells.dtype != object:
-        return (
-            cells.astype(object).where(cells.notna(), None)
-            if str(cells.dtype) in ("str", "category")
-            else cells
-        )
-    if {list, dict, set, np.ndarray} & {*map(type, cells)}:
-        try:
-            texts: list[Any] = [as_text(sorted(one) if isinstance(one, set) else one) for one in cells]
-        except TypeError as error:
-            raise ConfigError(f"{name}: {cells.name}: {error}; write its values as text") from error
-        cells = pd.Series(texts, cells.index, dtype=object)
-    return cells.where(cells.notna(), None)
+    if str(cells.dtype) not in ("object", "str", "category"):
+        return cells
+    cells = cells.astype(object).where(cells.notna(), None)
+    if {list, dict, set, np.ndarray}.isdisjoint(map(type, cells)):
+        return cells
+    try:
+        return cells.map(lambda one: as_text(sorted(one) if isinstance(one, set) else one), "ignore")
+    except TypeError as error:
+        raise ConfigError(f"{name}: {cells.name}: {error}; write its values as text") from error

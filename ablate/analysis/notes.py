@@ -244,14 +244,14 @@ def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] =
         yield doubt(f"{stale}: {of}; force=stale makes new attempts", stale)
     unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
     lost = rows[~(rows["status"].isin(USABLE) & rows[metric].notna())]
-    if is_foreign(rows):  # how many runs each variant lost that have not ended well
-        gone = rows[~rows["status"].isin(RESULTS)]
-        for name, words in gone["error"].astype(str).groupby(names(gone, shown), sort=False):
+    if foreign := is_foreign(rows):  # how many runs each variant lost that have not ended well
+        gone, lost = rows[~rows["status"].isin(RESULTS)], lost[lost["status"].isin(RESULTS)]
+        of = gone["error"].astype(str).groupby(names(gone, shown), sort=False) if len(gone) else ()
+        for name, words in of:
             counts = ", ".join(f"{count} {word}" for word, count in words.value_counts(sort=False).items())
             yield Note(f"{counts} of {name}", "left out")
-        lost = lost[lost["status"].isin(RESULTS)]
     of_status = lost["status"].value_counts()
-    for row in lost.to_dict("records"):
+    for row in lost.to_dict("records") if len(lost) else ():
         why = unfinished.get(row["status"], f"no {metric}")
         reason = row["error"] if isinstance(row["error"], str) else why
         what = row_in_words(row, dict.fromkeys([*FACTORS, *shown, "seed"]))
@@ -260,10 +260,10 @@ def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] =
         runs = counted(int(of_status[row["status"]]), "run")
         brief = f"{runs} {row['status']}" if row["status"] not in USABLE else f"{runs} without {metric}"
         yield doubt(f"{row['status']}: {which}: {reason}", brief)
-    learning = ["val_loss", "vocab", "lr"] if not is_foreign(rows) else []
-    cells = rows[learning].reindex(columns=["val_loss", "vocab", "lr"]).apply(pd.to_numeric, errors="coerce")
+    usable = rows[rows["status"].isin(USABLE) & (not foreign)]
+    cells = usable.reindex(columns=["val_loss", "vocab", "lr"]).apply(pd.to_numeric, errors="coerce")
     cells = cells.astype(float).assign(guessing=lambda numbers: np.log(numbers["vocab"]))
-    lost = cells[rows["status"].isin(USABLE) & (cells["val_loss"] > UNTRAINED * cells["guessing"])]
+    lost = cells[cells["val_loss"] > UNTRAINED * cells["guessing"]]
     if len(lost):
         worst, brief = lost.sort_values("val_loss").iloc[-1], f"{counted(len(lost), 'run')} learned nothing"
         line = (

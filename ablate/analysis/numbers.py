@@ -66,33 +66,29 @@ def _shown(texts: pd.Series, decimal_commas: bool) -> tuple[pd.Series, str | Non
     percent = plain.str.endswith("%")
     plain = plain.str.removesuffix("%").str.strip()
     plain = plain.str.replace(r"(?<=\d)( (?=\d{3}(\D|$))|_(?=\d))", "", regex=True)
-
-    def refused(cells: pd.Series, reason: str) -> tuple[pd.Series, str]:
-        return cells.iloc[:1], reason
-
-    if (of_runs := plain.str.fullmatch(_MEAN)).any():
-        return refused(texts[of_runs], "is a mean over runs, and a comparison needs the runs: a row for each")
-    if percent.any() and not percent.all():
-        return refused(texts[~percent], "has no %, and others have; write all alike")
+    of_runs = plain.str.fullmatch(_MEAN)
     comma, point = (plain.str.contains(sign, regex=False) for sign in ",.")
-    both = plain[comma & point]
+    both, doubtful = plain[comma & point], plain.isna()
     decimal = "," if (both.str.rfind(",") > both.str.rfind(".")).any() else "."
-    doubtful = "may mean a decimal or thousands; write decimal points and no thousands"
     if both.empty and comma.any() and not point.any():
-        grouped = plain[comma].str.fullmatch(_GROUPS % ",")
-        if grouped.all() and not plain[comma].str.count(",").gt(1).any() and not decimal_commas:
-            return refused(texts[comma], doubtful)
-        decimal = "." if grouped.all() and not decimal_commas else ","
+        grouped = _are_thousands(plain, ",") and not decimal_commas
+        decimal = "." if grouped else ","
+        doubtful |= comma & (grouped and not plain.str.count(",").gt(1).any())
     elif decimal_commas and not comma.any() and _are_thousands(plain, "."):
-        return refused(texts[point], doubtful)
+        doubtful |= point
     thousands = "," if decimal == "." else "."
     grouped = plain.str.contains(thousands, regex=False)
     right = plain.str.fullmatch(_GROUPS % re.escape(thousands) + rf"(?:{re.escape(decimal)}\d+)?")
     plain = plain.where(~(grouped & right), plain.str.replace(thousands, ""))
     numbers = pd.to_numeric(plain.str.replace(decimal, "."), errors="coerce").astype(float)
-    wrong = numbers.isna() | (grouped & ~right)
-    if wrong.any():
-        return refused(texts[wrong], "is no usable number; correct the row or leave it out")
+    for wrong, reason in (
+        (of_runs, "is a mean over runs, and a comparison needs the runs: a row for each"),
+        (~percent & bool(percent.any()), "has no %, and others have; write all alike"),
+        (doubtful, "may mean a decimal or thousands; write decimal points and no thousands"),
+        (numbers.isna() | (grouped & ~right), "is no usable number; correct the row or leave it out"),
+    ):
+        if wrong.any():
+            return texts[wrong].iloc[:1], reason
     return numbers, None
 
 

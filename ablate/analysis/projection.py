@@ -122,6 +122,7 @@ def project(
         else distinguishing(table, settings, shown) or settings[:1],
         options=options_of(rows),
         table=table,
+        is_foreign=foreign,
         free=[]
         if foreign
         else sorted({column_of(key, settings, "tune") for key in {*table["tuned"]} - {""}}),

@@ -59,7 +59,7 @@ def _choices(rows: pd.DataFrame) -> str:
 
 def no_result(rows: pd.DataFrame, metric: str) -> str:
     none = f"{metric}: no finished run has it"
-    if rows.empty or rows["fusion"].notna().any():
+    if rows.empty or not is_foreign(rows):
         return f"{none}; ablate runs lists the runs"
     counts = ", ".join(f"{count} {status}" for status, count in rows["status"].value_counts().items())
     choices = sorted({*metrics_of(rows)} - {metric})

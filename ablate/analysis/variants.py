@@ -13,7 +13,7 @@ from ablate.analysis.variant import Variant, variants_of, varying
 from ablate.config.schema import PARTS
 from ablate.phrases import Note
 from ablate.store.columns import CONFIG_COLUMNS, RESULTS, Status, config_about
-from ablate.store.frames import FOLDS, STEPS, as_texts, option_names, with_options
+from ablate.store.frames import FOLDS, STEPS, as_texts, is_foreign, option_names, with_options
 
 USABLE = (Status.DONE, Status.STALE)
 TEXT_COLUMNS = config_about("text")
@@ -32,18 +32,15 @@ CARRIED = (
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """C variants by what they set. table: C rows of text, with the `columns` that define a variant, and with
-    others. options: the option columns of each kind of part. free: columns in which what is compared may
-    differ, as in a learning rate that each variant has its own value of."""
+    others. options: the option columns of each kind of part. is_foreign: whether another program made them.
+    free: columns in which what is compared may differ, as in a learning rate that each variant has its own
+    value of."""
 
     columns: list[str]
     options: dict[str, list[str]]
     table: pd.DataFrame
+    is_foreign: bool
     free: Sequence[str] = ()
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether another program made them."""
-        return not self.table["fusion"].any()
 
     def known(self, column: str) -> pd.Series:
         """(C,) a carried column; empty if another program made them, whose words for it mean something
@@ -179,7 +176,8 @@ def settings_of(rows: pd.DataFrame) -> Settings:
     rows = with_options(rows)
     columns = setting_columns(rows)
     table = rows.assign(**{column: as_texts(rows[column]) for column in columns}).drop_duplicates(columns)
-    return Settings(columns=columns, options=options_of(rows), table=table.reset_index(drop=True))
+    table = table.reset_index(drop=True)
+    return Settings(columns=columns, options=options_of(rows), table=table, is_foreign=is_foreign(rows))
 
 
 def options_of(rows: pd.DataFrame) -> dict[str, list[str]]:

@@ -118,12 +118,14 @@ class Condition:
 
     def among(self, spellings: Mapping[str, Collection[str]]) -> "Condition":
         """The condition on a table that has these spellings, by key: what stands there as it is written
-        means no other spelling of a number, and as a whole no list."""
+        means no other spelling of a number, and as a whole no list; model=rung/r4 stands there as r4."""
 
         def exact(key: str | None, readings: list[list[Any]]) -> list[list[Any]]:
             there = spellings.get(key or "", ())
             whole = [one for one in readings[0] if isinstance(one, str) and one in there]
             of_list = [Exactly(text) if (text := as_written(one)) in there else one for one in readings[-1]]
+            if key == "model" and not {*map(str, of_list)} & {*there}:
+                of_list = [str(one).rpartition("/")[2] for one in of_list]
             return [[Exactly(whole[0])]] if whole else [readings[0], of_list]
 
         found = copy.copy(self)

@@ -94,8 +94,9 @@ def latex(table: PaperTable) -> str:
         [re.sub(r"^\*\*(.*)\*\*$", r"\\textbf{\1}", escaped(text)) for text in row]
         for row in table.frame.itertuples(index=False, name=None)
     ]
-    headings = [escaped(name.replace("_", " ")) for name in (*table.frame.columns, table.over)]
-    align = "l" * table.stub + "r" * cells
+    names, levels = [*table.frame.columns[: table.stub], table.over], table.frame.columns[table.stub :]
+    *stubs, over = (escaped(name.replace("_", " ")) for name in names)
+    headings, align = [*stubs, *map(escaped, levels), over], "l" * table.stub + "r" * cells
     text = tables.latex(headings[:-1], align, rows, over=headings[-1], caption=escaped(table.caption))
     return text.replace("\\centering\n", "\\centering\n\\small\n\\setlength{\\tabcolsep}{3pt}\n", 1)
 

@@ -72,16 +72,23 @@ def as_kind(cells: pd.Series, column: Column) -> pd.Series:
     return last(cells)
 
 
+def is_ours(rows: pd.DataFrame) -> bool:
+    """Whether rows are of ablate's own: they say how heads are fused, and what follows it or the ids of its
+    runs."""
+    if "fusion" not in rows or rows["fusion"].isna().all():
+        return False
+    return bool("out_proj" in rows and rows["out_proj"].notna().any()) or is_exempt(rows)
+
+
 def is_foreign(rows: pd.DataFrame) -> bool:
-    """Whether rows come from another program: some have results, and none says how heads are fused."""
-    return bool(rows["fusion"].isna().all() and rows.get("status", rows["fusion"]).isin(RESULTS).any())
+    """Whether rows come from another program: they are not ablate's, and some have results."""
+    return not is_ours(rows) and not {*RESULTS}.isdisjoint(rows["status"])
 
 
 def is_exempt(rows: pd.DataFrame) -> bool:
     """Whether rows are known by their ids to be runs of ablate's own."""
-    return bool(
-        rows["fusion"].notna().any() and rows["run_id"].astype(str).str.fullmatch("[0-9a-f]{16}").all()
-    )
+    both = {"fusion", "run_id"} <= {*rows} and rows["fusion"].notna().any()
+    return bool(both and rows["run_id"].astype(str).str.fullmatch("[0-9a-f]{16}").all())
 
 
 def is_numeric(cells: pd.Series) -> bool:

@@ -3,7 +3,7 @@
 import json
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from ablate.analysis.variant import distinguishing
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.execution.execute import execute
-from ablate.execution.run import Run, prepare
+from ablate.execution.run import prepare
 from ablate.execution.timing import step_seconds
+from ablate.launch.pool import WorkerPool
 from ablate.phrases import texts
 from ablate.store.columns import RESOURCE_COLUMNS, Row
 from ablate.store.record import Choice, StudyRecord
@@ -427,14 +428,14 @@ def test_a_tuned_study_that_was_interrupted(tmp_path, monkeypatch):
     assert set(rows["phase"]) == {"develop", "report"} and set(rows["tuned"]) == {"train.lr"}
     assert rows[rows["phase"] == "report"]["role"].tolist() == ["tuned"] * 4
 
-    def four(runs: Sequence[Run], **_: Any) -> None:
-        for run in runs[:4]:
-            execute(run, ignore)
+    def four(pool: WorkerPool) -> None:
+        for _ in range(4):
+            execute(pool._queue.next()[0], ignore)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.chdir(cut)
-        patch.setattr("ablate.study.launchers.train_all", four)
+        patch.setattr(WorkerPool, "train", four)
         asked = compose(SIMULATED[1:])
         assert asked is not None
         running.run(asked)

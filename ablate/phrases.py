@@ -1,7 +1,6 @@
 """Small helpers for the text of messages and tables."""
 
 import json
-import math
 import re
 import shlex
 import traceback
@@ -59,13 +58,11 @@ def duration(seconds: float) -> str:
 
 def _unit(seconds: float) -> tuple[int, int, str]:
     """The seconds of the unit in which this time is told, its digits behind the point, and its name."""
-    units = (
-        (90, 1, 0, "s"),
-        (90 * 60, 60, 0, "min"),
-        (48 * 3600, 3600, 1, "h"),
-        (math.inf, 86400, 0, "days"),
-    )
-    return next(unit for end, *unit in units if seconds < end)
+    if seconds < 90:
+        return 1, 0, "s"
+    if seconds < 90 * 60:
+        return 60, 0, "min"
+    return (3600, 1, "h") if seconds < 48 * 3600 else (86400, 0, "days")
 
 
 NEAR = 1.25  # times too long or too short, as an estimated time may be (benchmarks/estimates.py)

@@ -302,7 +302,7 @@ def test_numbers_are_compared_as_numbers():
 @pytest.mark.slow
 def test_words_for_a_status_in_any_case(command):
     column = "State"
-    words = ["finished", "COMPLETED", "Success", "keep", "Crashed", "RUNNING", "ok", "killed"]
+    words = ["finished", "COMPLETED", "Success", "Done", "Crashed", "RUNNING", "ok", "killed"]
     rows = frame(**{column: words})
     rows.loc[4, "loss"] = 0.0  # as a crash is logged
     rows.to_csv("t.csv", index=False)

@@ -75,7 +75,7 @@ def test_undecided_differences_are_no_numbers_to_quote_and_verdicts_name_who():
     assert len(undecided) and undecided[DIGITS].str.fullmatch(r"~ \[-?\d\.\d{4}, -?\d\.\d{4}\]").all()
     above, _ = around(result, [])
     assert f"{len(undecided)} undecided" in above[-1]
-    named = re.findall(r"(best|worst): (\w+)", above[-1])
+    named = re.findall(r"(best|worst)(?: is)? (\w+)", above[-1])
     others = shown[shown["verdict"] != "baseline"].sort_values("mean")["variant"].tolist()
     assert named == [("best", others[0]), ("worst", others[-1])]
     assert "95 % confidence for" in above[-1]

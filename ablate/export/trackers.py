@@ -106,7 +106,7 @@ def track(to: str) -> str:
     return ""
 
 
-def begin(study: str, say: Callable[[str], None]) -> None:
+def begin(study: str, say: Callable[[str], object]) -> None:
     """Before processes log the runs of a study: see that the tracker of this command, if any, takes them."""
     if TRACK in os.environ:
         with _told(say):
@@ -133,7 +133,7 @@ def tracked(name: str, listener: Listener) -> Listener:
 
 
 @contextlib.contextmanager
-def _told(say: Callable[[str], None]) -> Iterator[None]:
+def _told(say: Callable[[str], object]) -> Iterator[None]:
     """A tracker that fails in the block is told of, and asked no more by this process."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):

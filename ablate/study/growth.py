@@ -52,7 +52,9 @@ def grown(
             refuse(f"{key} was {was.get(key)} when the study began, and there are results since", again)
     is_kept = old.declaration == new.declaration
     levels = {} if new.metric and not has_results(name) else old.factors
-    settings = {variant: [word.split("=", 1) for word in variant.split(" ")] for variant in old.left_out}
+    settings = {
+        variant: [word.partition("=")[::2] for word in variant.split(" ")] for variant in old.left_out
+    }
     untried = {  # what can't be built, but for what is asked for again, which says so itself
         variant: old.left_out[variant]
         for variant, words in settings.items()

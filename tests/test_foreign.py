@@ -312,7 +312,7 @@ def test_words_for_a_status_in_any_case(command):
     assert load(["t.csv"]).rows["status"].tolist() == [*["done"] * 4, "failed", "running", "done", "failed"]
     rows.assign(**{column: ["finished"] * 7 + ["odd"]}).to_csv("t.csv", index=False)
     code, out, err = command(*asked)
-    assert (code, out) == (2, "") and f"t.csv: {column}: odd is no status that is known" in err
+    assert (code, out) == (2, "") and f"t.csv: {column}: odd: no status that is known" in err
     assert "--finished odd; if not, leave the rows out" in err
     code, out, _ = command(*asked, "--finished", "ODD")
     assert code == 0 and "method=ours  4" in out

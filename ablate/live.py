@@ -24,7 +24,7 @@ from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.rows import swept, title, without_id
 from ablate.store.run_files import read_metrics
 from ablate.store.run_folder import Busy, OfAnotherKind
-from ablate.store.store import Store
+from ablate.store.store import REHEARSALS, Store
 from ablate.training.events import Evaluation, Listener, News
 
 T = TypeVar("T")
@@ -140,11 +140,11 @@ class Board(Lines):
         record = Store().read_study(study)
         self.swept = swept(record) if record else ()
         self._seen, self._due = "", 0.0  # what was seen last; when to look again
-        self.quiet = self.console.is_terminal
+        self.quiet = self.console.is_terminal or REHEARSALS in Store().root.parts
         self._live = contextlib.ExitStack()
 
     def __enter__(self) -> "Board":
-        if self.quiet:
+        if self.console.is_terminal:
             frequency: dict[str, Any] = {"refresh_per_second": 1 / EVERY_S, "transient": True}
             self._live.enter_context(Live(console=self.console, get_renderable=self._progress, **frequency))
         return self

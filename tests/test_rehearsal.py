@@ -28,7 +28,8 @@ def rehearsed(tmp_path_factory) -> tuple[str, Path]:
     """What a rehearsal with an effect prints, and the only store that it made."""
     cwd = tmp_path_factory.mktemp("rehearsed")
     effect = "train.simulated.effects=[fusion=sum:0.1]"
-    done = call_cli("run", *STUDY, effect, "--rehearse", "20", "--quiet", cwd=cwd)
+    done = call_cli("run", *STUDY, effect, "--rehearse", "20", cwd=cwd)
+    assert "8 seeds: fusion=sum - fusion=concat" in done.stderr and ": done" not in done.stderr, done.stderr
     assert done.returncode == 0, done.stderr
     (store,) = (cwd / "runs/rehearsals").iterdir()
     assert [path.name for path in (cwd / "runs").iterdir()] == ["rehearsals"]

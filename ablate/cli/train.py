@@ -154,12 +154,12 @@ def _rehearsal(words: Sequence[str], *, dry_run: bool) -> tuple[list[str], int]:
 def _keep_apart(sweep: "Sweep") -> None:
     """Keep a rehearsal in a store of its own, in which nothing else is assumed."""
     from ablate.files.atomic import digest
-    from ablate.store.store import Store
+    from ablate.store.store import REHEARSALS, Store
 
     if sweep.is_single:
         raise ConfigError("--rehearse: a single run decides nothing; add -m with seeds, or study=NAME")
     name = sweep.name or sweep.chosen or "grid"
-    keep_results_in(str(Store().root / "rehearsals" / f"{name}-{digest([*sweep.typed])[:8]}"))
+    keep_results_in(str(Store().root / REHEARSALS / f"{name}-{digest([*sweep.typed])[:8]}"))
 
 
 def _show_rehearsal(sweep: "Sweep", study: str, count: int) -> None:

@@ -33,6 +33,8 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     variants = len(summary.drop_duplicates(factors))
     split = column_named(comparison.metric).split or "validation"
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
+    warms_up = of["warmup"] not in ("", "0", "0.0")
+    warmup = f"linear warm-up over {of['warmup']} of the steps, then " if warms_up else ""
     one_text = of["architecture"] in ("", "decoder")
     encoder = f" of the decoder and {of['encoder_layers']} of the encoder" if of["encoder_layers"] else ""
     layers = f"{of['layers']} layers{encoder}"
@@ -46,8 +48,8 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
             f" {of['corpus']} ({of['tokenizer']} tokens,"
             f" vocabulary {of['vocab']}, fingerprint {of['corpus_sha256'][:12]}) by AdamW (β1 ="
             f" {of['beta1']}, β2 = {of['beta2']}, ε = {of['eps']}, weight decay {of['weight_decay']}) at a"
-            f" peak learning rate of {of['lr']}: linear warm-up over {of['warmup']} of the steps, then a"
-            f" cosine down to {of['min_lr_ratio']} of the peak{clip}, in {of['precision']}.",
+            f" peak learning rate of {of['lr']}: {warmup}a cosine down to {of['min_lr_ratio']} of the"
+            f" peak{clip}, in {of['precision']}.",
             f"Seeds ({of['seed']}) are paired: at equal seeds, variants see the same batches and start from"
             " the same values in every tensor of equal name and shape.",
         ]

@@ -40,6 +40,7 @@ FIRST_COLUMNS = ",".join(COLUMNS[:3]).encode()
 # What tells two runs apart, what people read first.
 FIRST_TOLD = ("corpus", "model", "device", "processor", "steps", "seed")
 TELLING = (*dict.fromkeys((*FIRST_TOLD, *CONFIG_COLUMNS, "run_id")),)
+REHEARSALS = "rehearsals"  # the directory of their stores, in that of results
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
 
 

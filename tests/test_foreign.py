@@ -318,6 +318,17 @@ def test_words_for_a_status_in_any_case(command):
     assert code == 0 and "method=ours  4" in out
 
 
+@pytest.mark.parametrize("words", [("0", "1"), ("no", "yes")])
+def test_a_table_of_fusions_by_another_program_is_its_own(command, words):
+    cells = [(fusion, word, seed) for fusion in ("concat", "sum") for word in words for seed in range(6)]
+    rows = pd.DataFrame(cells, columns=["fusion", "out_proj", "seed"])
+    rows.assign(loss=np.random.default_rng(0).normal(3, 0.1, len(rows))).to_csv("t.csv", index=False)
+    baseline = f"fusion=concat,out_proj={words[1]}"
+    asked = ("--by", "fusion,out_proj", "--metric", "loss", "--baseline", baseline, "--lower-is-better")
+    code, out, err = command("compare", "t.csv", *asked, "--format", "csv")
+    assert code == 0 and out.count("\n") == 5 and f"fusion=sum out_proj={words[0]}" in out, err
+
+
 def test_our_own_words_for_a_status_are_not_remarked_on():
     rows, lines = as_results(grid().assign(status="stale"), "rows")
     assert lines == [] and {*rows["status"]} == {str(Status.STALE)}

@@ -73,11 +73,11 @@ def as_kind(cells: pd.Series, column: Column) -> pd.Series:
 
 
 def is_ours(rows: pd.DataFrame) -> bool:
-    """Whether rows are of ablate's own: they say how heads are fused, and what follows it or the ids of its
-    runs."""
-    if "fusion" not in rows or rows["fusion"].isna().all():
-        return False
-    return bool("out_proj" in rows and rows["out_proj"].notna().any()) or is_exempt(rows)
+    """Whether rows are of ablate's own: by the ids of its runs or, without, by its names and its words."""
+    if is_exempt(rows) or not {"fusion", "heads", "out_proj"} <= {*rows}:
+        return is_exempt(rows)
+    words = as_texts(rows["out_proj"]).str.lower()
+    return bool(rows["fusion"].notna().any() and words.isin(["true", "false"]).sum() > len(words) / 2)
 
 
 def is_foreign(rows: pd.DataFrame) -> bool:

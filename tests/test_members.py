@@ -155,6 +155,12 @@ def test_a_group_whose_process_died_is_halved_before_all_others(queued):
     assert waits.groups == 3 and picked(waits) == [[0, 1], [2, 3], [4]]
 
 
+def test_of_a_kind_of_which_fewer_fit_so_many_are_given_from_then_on(queued):
+    waits = queued(*"aaaaabb", members=5)
+    waits.put_back(waits.next()[2:], fit=2)
+    assert waits.groups == 3 and picked(waits) == [[2, 3], [4], [5, 6]]
+
+
 @pytest.mark.slow
 def test_a_worker_trains_as_many_at_a_time_as_fit(tmp_path, monkeypatch):
     from tests.test_group import MEMBERS, runs_of
@@ -165,9 +171,10 @@ def test_a_worker_trains_as_many_at_a_time_as_fit(tmp_path, monkeypatch):
     with contextlib.ExitStack() as others:
         others.enter_context(Store().run(runs[0].name).attempt({}, {}))
         train_given(1, False, lambda: runs, heard.append)
+    assert heard.pop(0) == (None, 2)
     ended = {name: news for name, news in heard if not isinstance(news, str)}
-    assert [type(ended[run.name]) for run in runs] == [Busy, dict, dict, dict]
-    assert [ended[run.name]["members"] for run in runs[1:]] == [1, 2, 2]
+    assert [type(ended.get(run.name)) for run in runs] == [Busy, dict, type(None), type(None)]
+    assert ended[runs[1].name]["members"] == 1
 
 
 def test_how_many_fit_follows_from_the_card_and_the_first_step(monkeypatch):

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from ablate.execution.execute import execute, record_failure
@@ -129,6 +130,13 @@ def lives_by_its_heartbeat(directory: Path) -> None:
 def test_any_other_lives_by_its_heartbeat(tmp_path, elsewhere):
     """The name of a host may be that of many: another container of it can't be looked into."""
     lives_by_its_heartbeat(leased(tmp_path / "a", pid=2**22 + 1, **elsewhere))
+
+
+def test_after_a_clock_was_set_a_process_of_this_machine_lives_by_its_heartbeat(tmp_path, monkeypatch):
+    lease.hold(mine := leased(tmp_path / "mine"))
+    monkeypatch.setattr(psutil, "boot_time", lambda at=psutil.boot_time() + 10: at)
+    lives_by_its_heartbeat(mine)
+    lease.release(mine)
 
 
 @LINUX

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ablate.compute import device
+from ablate.config.rules import ConfigError
 from ablate.execution.attempt import Attempt
 from ablate.execution.grouping import kind, why_alone
 from ablate.execution.run import Run
@@ -44,6 +45,8 @@ def execute_group(
         for group, remark in _grouped([attempt for attempt in attempts if attempt.trains]):
             with device.deterministic(group[0].run.device):
                 _train(group, remark)
+            if len(runs) > 1 and device.is_lost(runs[0].device):
+                raise RuntimeError("the device is lost")
     return [attempt.error or attempt.row for attempt in attempts]
 
 
@@ -75,6 +78,8 @@ def _train(attempts: Sequence[Attempt], remark: str) -> None:
     except StoreError:
         raise
     except Exception as error:
+        if len(attempts) > 1 and isinstance(error, ConfigError):  # of one of them, so none is refused yet
+            raise RuntimeError(str(error)) from error
         if len(attempts) > 1:
             raise
         attempts[0].failed(reason_of(error, attempts[0].run), traceback.format_exc())

@@ -94,12 +94,13 @@ class WorkerPool:
                     self._attend(worker)
                     if reason := worker.end(self.timeout_s):
                         self._attend(worker)  # its last messages
+                        given = worker.given
                         self._lost(place, worker, reason)
-                        self._stop(worker)
+                        self._stop(worker, given)
                         self._staff[place] = self._hired(place)
         finally:
             for worker in self._staff:
-                self._stop(worker)
+                self._stop(worker, worker.given)
         return self.refused
 
     @property
@@ -122,6 +123,9 @@ class WorkerPool:
 
     def _attend(self, worker: Worker) -> None:
         for name, news in worker.messages():
+            if isinstance(news, int):
+                self._queue.put_back(worker.keep(news), fit=news)
+                continue
             if name is None and isinstance(news, str) and worker.given:
                 self._halve(worker, news)
                 worker.given = []
@@ -172,11 +176,12 @@ class WorkerPool:
         self.listen(first)(line)
         self._queue.halve(worker.given)
 
-    def _stop(self, worker: Worker) -> None:
-        """Kill a worker and release its leases, so that no other machine has to wait for them to expire."""
+    def _stop(self, worker: Worker, given: Sequence[Run]) -> None:
+        """Kill a worker and release its leases of what it was given, so that no other machine has to wait for
+        them to expire."""
         worker.stop()
         if pid := worker.process.pid:
-            for run in worker.given:
+            for run in given:
                 Store().run(run.name).release(pid)
 
 
@@ -184,10 +189,10 @@ def train_given(
     threads: int,
     evaluations: bool,
     receive: Callable[[], Sequence[Run]],
-    send: Callable[[tuple[str | None, News]], None],
+    send: Callable[[tuple[str | None, News | int]], None],
 ) -> None:
-    """Train the next runs, as many at a time as fit. The messages are news with the name of their run, None
-    for all that have not ended; a text of these is why they fail as one.
+    """Train the next runs. The messages are news with the name of their run, None for all that have not
+    ended: how many of these are trained, as no more fit, or as a text why they fail as one.
 
     threads: of PyTorch. evaluations: whether they are sent. receive: gives the runs; it may raise
     ConfigError, as it opens the corpus in this process.
@@ -197,28 +202,30 @@ def train_given(
         if evaluations or not isinstance(news, Evaluation):
             send((run.name, _plain(news)))
 
-    runs, group = list[Run](), list[Run]()
+    runs = list[Run]()
     try:
-        rest = runs = [*receive()]
+        runs = [*receive()]
         device.use_threads(runs[0].device, threads)
-        while rest:
-            fit = grouping.that_fit(runs[0]) if len(rest) > 1 else 1
-            group, rest = rest[:fit], rest[fit:]
-            outcomes = execute_group(group, lambda run: tracked(run.name, partial(tell, run)))
-            for run, outcome in zip(group, outcomes, strict=True):
-                if isinstance(outcome, ConfigError):
-                    tell(run, outcome)
+        fit = grouping.that_fit(runs[0]) if len(runs) > 1 else 1
+        if fit < len(runs):
+            send((None, fit))
+            runs = runs[:fit]
+        outcomes = execute_group(runs, lambda run: tracked(run.name, partial(tell, run)))
+        for run, outcome in zip(runs, outcomes, strict=True):
+            if isinstance(outcome, ConfigError):
+                tell(run, outcome)
     except ConfigError as error:
         send((None, _plain(error)))
     except Exception as error:  # of a group, or what the machine refuses, outside of training
         if not runs:
             send((None, ConfigError(error_line(error, {}))))
+        elif len(runs) > 1:
+            send((None, reason_of(error, runs[0])))
         elif not device.is_lost(runs[0].device):
-            line = reason_of(error, runs[0])
-            send((None, line if len(group) > 1 else ConfigError(line)))
+            send((None, ConfigError(reason_of(error, runs[0]))))
     # Outside of the block, whose error keeps the group and its memory.
     if runs and device.is_lost(runs[0].device):
-        sys.exit(1)  # another worker takes this one's place, and tries each half of a group
+        sys.exit(1)  # another worker takes this one's place
     if runs:
         device.release_memory(runs[0].device)
 

@@ -121,6 +121,12 @@ class Worker:
         with contextlib.suppress(OSError):  # it has just died, which `end` will report
             self._pipe.send(items)
 
+    def keep(self, count: int) -> list[Any]:
+        """The worker does the first of what it was given; returns the others."""
+        self.given, others = self.given[:count], self.given[count:]
+        self._count = count
+        return others
+
     def messages(self) -> Iterator[Any]:
         """New messages of the worker; ends early if it died while sending one."""
         with contextlib.suppress(EOFError, OSError):

@@ -56,6 +56,7 @@ class Queue:
         at one moment are not at the same runs."""
         self._store, self._made, self._members, self._apart = store, made, members, apart
         self._later: list[tuple[float, Run]] = []  # (time to try again, run)
+        self._fit: dict[str, int] = {}  # by kind, of those of which fewer fit than are asked for
         self._looked = -math.inf
         self._before = store.finished()  # to be trained again, or damaged: `execute` decides
         self._finished: set[str] = set()
@@ -111,6 +112,11 @@ class Queue:
         middle = (len(runs) + 1) // 2
         self._waiting[:0] = [deque(runs[:middle]), deque(runs[middle:])]
 
+    def put_back(self, runs: Sequence[Run], *, fit: int) -> None:
+        """Runs are to be tried next, as no more of their kind than `fit` can be trained as one."""
+        self._fit[grouping.kind(runs[0])] = fit
+        self._waiting.insert(0, deque(runs))
+
     def _alike(self, runs: Iterable[Run], key: Callable[[Run], Any] = lambda _: None) -> list[deque[Run]]:
         """Runs of equal kinds and keys, in the order of the first of each."""
         alike: dict[Any, list[Run]] = {}
@@ -137,7 +143,8 @@ class Queue:
         return group
 
     def _most(self, run: Run) -> int:
-        return grouping.most_as_one(run, self._members)
+        most = grouping.most_as_one(run, self._members)
+        return min(most, self._fit.get(grouping.kind(run), most)) if self._fit and most > 1 else most
 
     def _groups(self, alike: deque[Run]) -> int:
         return math.ceil(len(alike) / self._most(alike[0]))

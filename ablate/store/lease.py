@@ -97,7 +97,7 @@ def is_live(directory: Path) -> bool:
         pid, started = int(content["pid"]), float(content["started"])
         if _is_of_here(content) and (now := _started(pid)) is not None:
             # If this process has given it up, its lease.json could not be removed.
-            is_held = pid != os.getpid() or directory.name in [attempt.name for attempt in _mine]
+            is_held = pid != os.getpid() or directory.name in [attempt.name for attempt in [*_mine]]
             return abs(now - started) < SAME_S and is_held
         return _age(directory) < EXPIRES_S
     except OSError as error:
@@ -149,9 +149,10 @@ def _here() -> dict[str, Any]:
 def _is_of_here(content: dict[str, Any]) -> bool:
     """Whether the pid of a lease is one of this machine. Not if its clock was set since: then the times at
     which it was booted and at which the process began can't be compared."""
-    here = _here()
-    same_place = all(content[key] == here[key] for key in ("host", "pids"))
-    return same_place and abs(float(content["boot"]) - here["boot"]) < SAME_S
+    import psutil
+
+    same_place = all(content[key] == _here()[key] for key in ("host", "pids"))
+    return same_place and abs(float(content["boot"]) - psutil.boot_time()) < SAME_S  # by the clock as it is
 
 
 def _age(directory: Path) -> float:

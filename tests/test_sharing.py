@@ -134,7 +134,8 @@ def test_any_other_lives_by_its_heartbeat(tmp_path, elsewhere):
 
 def test_after_a_clock_was_set_a_process_of_this_machine_lives_by_its_heartbeat(tmp_path, monkeypatch):
     lease.hold(mine := leased(tmp_path / "mine"))
-    monkeypatch.setattr(psutil, "boot_time", lambda at=psutil.boot_time() + 10: at)
+    booted = psutil.boot_time()
+    monkeypatch.setattr(psutil, "boot_time", lambda: booted + 10)
     lives_by_its_heartbeat(mine)
     lease.release(mine)
 

@@ -47,7 +47,7 @@ DAMAGED = {
     ),
     "only a header": (HEADER + "\n", "only a header"),
     "nothing": ("", "empty"),
-    "a null character": (TABLE.replace("2.2", "2\0"), "line 4 is not UTF-8 text"),
+    "a null character": (TABLE.replace("2.2", "2\0"), "line 4 holds a null character"),
     "latin-1": (TABLE.replace("sum", "été", 1).encode("latin-1"), "line 4 is not UTF-8 text"),
     "a column twice": (TABLE.replace("seed", "heads"), "two columns are called heads"),
     "a word": (TABLE.replace("sum,4,true,1", "sum,four,true,1"), "line 5: heads 'four' is no usable number"),

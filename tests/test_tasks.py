@@ -274,12 +274,15 @@ def test_each_task_is_a_corpus(name: str):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (("corpus=mqar", "corpus.pairs=17"), r"corpus.length=64: .* corpus.pairs=17 .*takes 68 at least"),
+        (
+            ("corpus=mqar", "corpus.pairs=17"),
+            r"corpus.length=64: .* corpus.pairs=17 takes 68 at least; .*or lower corpus.pairs",
+        ),
         (
             ("corpus=votes", "corpus.voters=5"),
             "corpus.vocabulary=14: .*corpus.voters=5 takes 17 at least; give as many",
         ),
-        (("corpus=votes", "model.context=1"), "corpus.length=1: a row of corpus=votes .*takes 2 at least"),
+        (("corpus=votes", "model.context=1"), "corpus.length=1: corpus=votes .*takes 2 at least"),
         (("corpus=mqar", "corpus.filler=noise"), "corpus.filler=noise"),
         (("corpus=copy", "corpus.vocabulary=2"), "corpus.vocabulary=2: .*takes 3 at least"),
         (("corpus=reverse", "model.context=7"), "corpus.length=7: .* as 6"),

@@ -81,10 +81,11 @@ def _of_others(table: pd.DataFrame, name: str, finished: Sequence[str]) -> tuple
     own = {word.lower() for word in finished}
     known = {word: Status.DONE if word.lower() in own else STATUS.get(_bare(word)) for word in words.unique()}
     if strange := [word for word, of in known.items() if of is None]:
-        named, told = first_few([word or "a blank" for word in strange]), option("--finished", *strange)
+        named = first_few([word or "a blank" for word in strange])
+        told = f"; if such runs count, say so: {option('--finished', *filter(None, strange))}" * any(strange)
+        blanks = ", or fill blanks in" * (not all(strange))
         raise ConfigError(
-            f"{name}: {status}: {named}: no status that is known; if such runs count, say so: {told};"
-            " if not, leave the rows out"
+            f"{name}: {status}: {named}: no status that is known{told}; if not, leave the rows out{blanks}"
         )
     ours = words.map({word: str(of) for word, of in known.items()})
     gone = {"error": words.where(~ours.isin(RESULTS), None)} if "error" not in rows else {}

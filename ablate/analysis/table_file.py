@@ -66,7 +66,8 @@ def _of_json(text: str, path: Path) -> pd.DataFrame:
     at, rows = 0, dict[int, Any]()
     try:
         whole = parsed(text)
-        rows = dict(enumerate(whole.get("rows", [whole]) if isinstance(whole, dict) else whole, 1))
+        named = whole.get("rows") if isinstance(whole, dict) else whole
+        rows = dict(enumerate(named if isinstance(named, list) else [whole], 1))
     except (ValueError, RecursionError):
         try:
             for at, line in enumerate(text.splitlines(), 1):
@@ -88,10 +89,9 @@ def _decoded(data: bytes, path: Path) -> str:
     except UnicodeDecodeError as error:
         text, wrong = "", error.start
     if wrong >= 0:
+        what = "holds a null character" if text else f"is not {encoding.upper()} text"
         line = data.count(b"\n", 0, wrong) + 1
-        raise ConfigError(
-            f"{path}: line {line} is not {encoding.upper()} text; save its table as CSV in UTF-8"
-        )
+        raise ConfigError(f"{path}: line {line} {what}; save its table as CSV in UTF-8")
     return text.replace("\ufeff", "")  # byte order marks, also inside of concatenated files
 
 

@@ -289,7 +289,8 @@ def _explain_unknown(key: str, overrides: list[Override], name_values: bool) -> 
         if key.removeprefix(f"{KEY}.") in hints(Pool):
             return only_of_the_pool(key, (chosen or ["the launcher chosen here"])[-1])
         return f"{key}: no such key; see ablate run --cfg hydra"
-    group, of_groups = key.partition(".")[0], [o for o in overrides if o.key_or_group in _groups()]
+    group = key.partition(".")[0]
+    of_groups = [o for o in overrides if (configs_dir() / o.key_or_group).is_dir()]
     swept = [o for o in of_groups if o.key_or_group == group and o.is_discrete_sweep()]
     levels = [f"{group}={name}" for o in swept for name in o.sweep_string_iterator()]
     levels = levels if all(map(_known_keys, levels)) else []

@@ -125,7 +125,8 @@ def _converted(hint: Any, value: Any, path: str) -> Any:
         way_out = ""
         if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
             way_out = f"; write {int(value)}"
-        elif hint is int and (ends := re.fullmatch(r"(\d+)(?:\.\.|-|:)(\d+)", str(value))):
+        ends = re.fullmatch(r"(\d{1,9})(?:\.\.|-|:)(\d{1,9})", str(value)) if hint is int else None
+        if ends and int(ends[1]) < int(ends[2]):
             way_out = f"; several are written '{path}=range({ends[1]},{int(ends[2]) + 1})', with -m"
         raise ConfigError(f"{shown}: expected {_expected(hint)}{way_out}")
     return plain

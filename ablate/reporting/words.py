@@ -10,7 +10,7 @@ from ablate.phrases import counted_between, lines_if
 from ablate.store.columns import column_named
 
 Terms = Mapping[str, str] | None  # what a study calls its arms or levels
-TRAINING = "; both represent the same functions, so what differs is training"
+TRAINING = "; {} represent the same functions, so what differs is training"
 # By whether more is better, or that is not known: what a variant does that is better, or worse.
 VERBS = {False: ("saves", "costs"), True: ("gains", "loses"), None: ("is higher by", "is lower by")}
 
@@ -32,7 +32,7 @@ def sentence(one: Finding, terms: Terms = None, at: str | None = None, *, long: 
     if long and one.look is not None:
         when = "so far" if one.is_undecided else "decided at"
         look = f"; {when} {one.look} of at most {one.last_look} seeds"
-    training = TRAINING if long and one.same_class and second else ""
+    training = TRAINING.format("both" if second else "all") if long and one.same_class else ""
     if one.verdict == stats.EQUIVALENT:
         found = f": {number(one.diff)} ({number(one.low)} to {number(one.high)})" if long else ""
         return f"{apart} by less than {one.margin:g}{of}{where}{found}{training}{look}"

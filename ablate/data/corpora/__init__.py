@@ -85,6 +85,7 @@ class Task(Recipe):
     """
 
     tokenizers = ("number",)
+    grows: ClassVar[str] = ""  # the size with which the least length or vocabulary grows
     seed: int
     examples: Count | None
     held_out: Count
@@ -94,10 +95,11 @@ class Task(Recipe):
     def __post_init__(self) -> None:
         for key, least in self.least.items():
             if (given := self.sizes[key]) < least:
-                others = " ".join(f"corpus.{name}={size}" for name, size in self.sizes.items() if name != key)
+                grown = f" with corpus.{self.grows}={self.sizes[self.grows]}" if self.grows else ""
+                lower = f", or lower corpus.{self.grows}" if self.grows else ""
                 raise ConfigError(
-                    f"corpus.{key}={given}: a row of corpus={self.name} with {others} takes {least} at least;"
-                    " give as many, or change these (corpus.length follows model.context)"
+                    f"corpus.{key}={given}: corpus={self.name}{grown} takes {least} at least; give as many"
+                    f"{lower} (corpus.length follows model.context)"
                 )
 
     @property

@@ -28,6 +28,7 @@ class Votes(Task):
     2510.06662.
     """
 
+    grows = "voters"
     voters: Count
 
     @property

@@ -133,7 +133,7 @@ def test_a_word_among_numbers_is_a_sum_of_others(tmp_path):
 def test_a_column_called_fusion_makes_no_run_of_ours():
     mean = pd.DataFrame({"method": ["ours"], "seed": ["mean"], "loss": [3.2]})
     table = pd.concat([rows(), mean]).rename(columns={"method": "fusion"})
-    found = ablate.compare(table, **ASKED | {"by": "fusion", "baseline": "base"})
+    found = ablate.compare(table, **{**ASKED, "by": "fusion", "baseline": "base"})
     assert found.summary["n"].tolist() == [6, 6] and "1 row of seed=mean" in str(found)
 
 
@@ -223,7 +223,7 @@ def test_json_of_any_kind_keeps_its_spelling(tmp_path):
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, nested))[:-9])
     assert "line 12 is no JSON: cut off?" in refused(tmp_path / "t.jsonl")
     (tmp_path / "t.xlsx").write_bytes(b"PK\x03\x04\x14\0")
-    assert "line 1 is not UTF-8 text; save its table as CSV" in refused(tmp_path / "t.xlsx")
+    assert "line 1 holds a null character; save its table as CSV" in refused(tmp_path / "t.xlsx")
 
 
 def test_a_column_for_each_variant(tmp_path):

@@ -140,7 +140,7 @@ class Board(Lines):
         record = Store().read_study(study)
         self.swept = swept(record) if record else ()
         self._seen, self._due = "", 0.0  # what was seen last; when to look again
-        self.quiet = self.console.is_terminal or REHEARSALS in Store().root.parts
+        self.quiet = self.console.is_terminal or Store().root.parent.name == REHEARSALS
         self._live = contextlib.ExitStack()
 
     def __enter__(self) -> "Board":

@@ -78,9 +78,9 @@ def _train(attempts: Sequence[Attempt], remark: str) -> None:
     except StoreError:
         raise
     except Exception as error:
-        if len(attempts) > 1 and isinstance(error, ConfigError):  # of one of them, so none is refused yet
-            raise RuntimeError(str(error)) from error
         if len(attempts) > 1:
+            if isinstance(error, ConfigError):  # of one of them, so none is refused yet
+                raise RuntimeError(str(error)) from error
             raise
         attempts[0].failed(reason_of(error, attempts[0].run), traceback.format_exc())
     finally:

@@ -74,8 +74,10 @@ def as_kind(cells: pd.Series, column: Column) -> pd.Series:
 
 def is_ours(rows: pd.DataFrame) -> bool:
     """Whether rows are of ablate's own: by the ids of its runs or, without, by its names and its words."""
-    if is_exempt(rows) or not {"fusion", "heads", "out_proj"} <= {*rows}:
-        return is_exempt(rows)
+    if is_exempt(rows):
+        return True
+    if not {"fusion", "heads", "out_proj"} <= {*rows}:
+        return False
     words = as_texts(rows["out_proj"]).str.lower()
     return bool(rows["fusion"].notna().any() and words.isin(["true", "false"]).sum() > len(words) / 2)
 

@@ -28,10 +28,7 @@ PAGE, COSTS = ROOT / "docs" / "methods.md", ROOT / "docs" / "methods.csv"
 SAME = "so both can learn the same functions."
 RELATED = {  # a fusion: its baselines, the identity of `ablate verify` between the two, and what that means
     "sum": [("concat", "2", "All heads have the same rows of W_O: they write into the same directions.")],
-    "mean": [
-        ("concat", "2 mean", "All heads have the same rows of W_O, divided by their number."),
-        ("sum", "13", "It trains as a sum would with another scale of W_O and another rate for it."),
-    ],
+    "mean": [("concat", "2 mean", "All heads have the same rows of W_O, divided by their number.")],
     "weighted_sum": [
         ("concat", "3", "Heads have rows of W_O that differ by a factor only."),
         ("sum", "19", f"Weights of heads fold into the values, {SAME}"),

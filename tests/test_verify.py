@@ -11,7 +11,7 @@ import torch
 from ablate.config.rules import ConfigError
 from ablate.model import fusion, scores
 from ablate.model.attention import Attention
-from ablate.model.layers import Linear, Rotary
+from ablate.model.layers import Linear
 from ablate.verify.attentions import Bench
 from ablate.verify.classes import same_class
 from ablate.verify.identities import IDENTITIES
@@ -21,10 +21,7 @@ from tests.helpers import call_cli
 
 @pytest.mark.slow
 def test_all_hold():
-    verdicts = verify()
-    assert {verdict.verdict for verdict in verdicts} == {PASS}
-    numbers = {verdict.name.partition(" ")[0] for verdict in verdicts}
-    assert numbers >= {str(number) for number in range(1, 30)}
+    assert {verdict.verdict for verdict in verify()} == {PASS}
 
 
 @pytest.mark.parametrize(
@@ -46,45 +43,35 @@ def broken_ways() -> list[tuple[type, str, Any]]:
     def changed(change):
         return lambda old: lambda self, *given: change(old(self, *given))
 
-    softmax, differential = (scores.methods()[name] for name in ("softmax", "differential"))
-    zero = changed(torch.zeros_like)
-    louder, quieter = changed(lambda y: 1.01 * y), changed(lambda y: 0.99 * y)
-    of_equations = ("concat", "sum", "mean", "weighted_sum", "grouped", "gated", "exclusive", "head_scale")
-    of_equations += ("softmax", "talking", "differential", "uniform")
     known = {name: m for kind in (fusion, scores) for name, m in kind.methods().items()}
-    methods = [known[name] for name in of_equations]
+    softmax, zero, louder = known["softmax"], changed(torch.zeros_like), changed(lambda y: 1.01 * y)
     return [
-        *((method, "forward", change) for method in methods for change in (louder, quieter)),
-        *((fusion.methods()[name], "forward", zero) for name in ("concat", "sum")),
-        (softmax, "forward", zero),
-        (softmax, "forward", changed(lambda z: z + z.flip(-2))),
-        (scores.methods()["talking"], "forward", lambda old: softmax.forward),
+        *(
+            (known[name], "forward", louder)
+            for name in ("concat", "sum", "mean", "weighted_sum", "head_scale")
+        ),
+        *((known[name], "forward", zero) for name in ("concat", "sum", "softmax")),
+        (softmax, "forward", louder),
+        (softmax, "forward", lambda old: lambda self, q, k, v, *more: old(self, q, k, v.flip(1), *more)),
+        (known["talking"], "forward", lambda old: softmax.forward),
+        (known["differential"], "_difference", lambda old: lambda self, z: z.chunk(2, 1)[0]),
         (softmax, "probabilities", changed(lambda A: A**1.01)),
         (softmax, "probabilities", changed(torch.ones_like)),
         (Linear, "forward", louder),
         (Linear, "forward", changed(lambda y: y.roll(1, -1))),
-        (Attention, "_read", lambda old: lambda self, *x: (*(r := old(self, *x))[:3], r[3] / self.spec.gain)),
-        (Rotary, "forward", changed(torch.tanh)),
-        (differential, "_difference", lambda old: lambda self, z: 0.8 * z.chunk(2, 1)[0]),
-        (differential, "_difference", lambda old: lambda self, z: z.chunk(2, 1)[0]),
-        (Rotary, "forward", lambda old: lambda self, x, first=0: x),
-        (softmax, "forward", lambda old: lambda self, q, k, v, *more: old(self, q, k, v.flip(1), *more)),
         (Attention, "_read", changed(lambda r: (r[0].flip(1), *r[1:]))),
-        (softmax, "forward", lambda old: lambda self, q, *more: old(self, q.flip(1), *more)),
-        (Attention, "_read", changed(lambda r: (*r[:3], r[3].sum(2, keepdim=True).expand_as(r[3])))),
-        (fusion.methods()["sum"], "_turned", lambda old: lambda self, z: z),
     ]
 
 
 @pytest.mark.slow
 def test_every_equation_fails_where_the_code_under_it_is_broken(monkeypatch):
-    left, failed = [identity.name for identity in IDENTITIES], list[str]()
+    left = [identity.name for identity in IDENTITIES]
     for owner, name, change in broken_ways():
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, change(getattr(owner, name)))
-            new = [one for one in names_of_failed(*left) if one in left] if left else []
-            assert new or any(map(names_of_failed, failed)), (owner, name)  # the latest first
-        left, failed = [one for one in left if one not in new], [*new, *failed]
+            failed = names_of_failed(*left)
+            assert failed, (owner, name)
+        left = [one for one in left if one not in failed]
     assert not left
 
 
@@ -95,7 +82,7 @@ def test_no_two_identities_share_a_number():
     assert len({*names}) == len(names) and len({*numbers}) == len(numbers)
 
 
-@pytest.mark.parametrize("name", ["18", "18 not", "4 not", "7 not, no softmax"])
+@pytest.mark.parametrize("name", ["18", "18 not", "4 not"])
 def test_a_check_that_crashes_fails_with_its_error(monkeypatch, name):
     def forward(self, z_BTHV, x_BTC):
         raise RuntimeError("by its own fault")
@@ -114,11 +101,11 @@ def test_a_method_that_returns_nonsense_fails_and_does_not_crash(monkeypatch):
     assert {"2", "4", "18", "21"} <= failed and "1" not in failed
     monkeypatch.setattr(method, "forward", lambda self, z_BTHV, x_BTC: z_BTHV.sum(-2) * torch.nan)
     failed = names_of_failed()
-    assert {"2", "9 not", "18 not", "23 not"} <= failed  # not a number is neither equal nor different
+    assert {"2", "9 not", "18 not"} <= failed  # not a number is neither equal nor different
 
 
 def test_only_some():
-    assert [verdict.name for verdict in verify(["8", "grouped"])] == ["8", "8 not", "grouped"]
+    assert [verdict.name for verdict in verify(["6", "alt"])] == ["6", "6 not", "alt"]
     assert {verdict.question for verdict in verify(["Q1"])} == {"Q1"}
     with pytest.raises(ConfigError, match=r"--only 99: no such identity; choices: 1, 2, 3"):
         verify(["99"])
@@ -131,7 +118,7 @@ def test_the_command(tmp_path):
     )
     assert "Q2: Does the output projection matter?" in shown.stderr
     plain = json.loads(call_cli("verify", "--format", "json", cwd=tmp_path).stdout)
-    assert {*plain} == {"schema", "identities"} and len(plain["identities"]) > 30
+    assert {*plain} == {"schema", "identities"} and len(plain["identities"]) > 25
     refused = call_cli("verify", "--only", "99", cwd=tmp_path)
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1
     assert not [*tmp_path.iterdir()]

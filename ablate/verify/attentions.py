@@ -25,8 +25,7 @@ from ablate.model.attend import CAUSAL, Mask
 from ablate.model.attention import Attention
 from ablate.model.layers import Linear
 from ablate.model.models import Model, build_model, draw_weights
-from ablate.model.parts import Options, Part
-from ablate.model.scores import Scores
+from ablate.model.parts import Part
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
 
 SEEDS = {"backbone": 3, "fusion": 3, "data": 3}
@@ -132,16 +131,6 @@ def relative_error(result: Tensor, expected: Tensor) -> float:
 # --- of given sizes ---------------------------------------------------------------------------------------
 
 
-class ScoresAlone(Scores):
-    """Attention without softmax: A = scale·QKᵀ, 0 where the mask hides a position."""
-
-    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Mask, dropout: float) -> Tensor:
-        return self.probabilities(q_BHTK, k_BHSK, mask) @ v_BHSV
-
-    def probabilities(self, q_BHTK: Tensor, k_BHSK: Tensor, mask: Mask) -> Tensor:
-        return self.shape.scale * q_BHTK @ k_BHSK.mT * mask.visible(q_BHTK.shape[-2], k_BHSK.shape[-2])
-
-
 class Bench:
     """Builds attentions with the same input and the same weights: those of equal name and shape are equal.
 
@@ -169,12 +158,9 @@ class Bench:
                 given[kind] = PartConfig(name=name, options={**options, **chosen})
         return attention_spec(**{**sizes, **given})
 
-    def attention(self, mask: Mask = CAUSAL, *, softmax: bool = True, **given: Any) -> Attention:
-        """An attention with drawn weights. softmax: false to read the values with the scores themselves.
-        given: as for `spec`."""
+    def attention(self, mask: Mask = CAUSAL, **given: Any) -> Attention:
+        """An attention with drawn weights. given: as for `spec`."""
         built = Attention(self.spec(**given), mask).double()
-        if not softmax:
-            built.scores = ScoresAlone(built.scores.shape, Options())
         with torch.no_grad():
             for name, module in built.named_modules():
                 if isinstance(module, Linear):

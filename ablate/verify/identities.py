@@ -4,13 +4,11 @@ against plain formulas, in float64.
 The numbers follow the project's notes on head fusion. legend: as in ablate.verify.attentions.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ablate.model.attend import EVERYTHING
@@ -20,7 +18,6 @@ from ablate.verify.fold import fold, operators
 
 Sides = tuple[Tensor, Tensor]
 Compute = Callable[[Bench], Sides]
-BASE = 10_000.0  # of rotary positions
 QUESTIONS = {
     "Q0": "Why concatenate heads rather than sum, weigh or average them? Is information lost?",
     "Q1": "Why not a symmetric attention with a fourth matrix?",
@@ -130,18 +127,9 @@ def concat_has_no_order(b: Bench) -> Sides:
     return b.out(other), b.out(b.concat)
 
 
-def _also_without(name: str, words: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """(name, words, settings) of an identity, and of the same with a part of attention left out."""
-    left_out = {"mask": {"mask": EVERYTHING}, "scale": {"scale": "none"}, "softmax": {"softmax": False}}
-    others = [(f"{name}, no {part}", f"also without {part}", given) for part, given in left_out.items()]
-    return [(name, words, {}), *others]
-
-
-for _name, _words, _given in _also_without("4 not", "with the same projection, order counts"):
-
-    @identity(_name, "cat(Z_π) W_O ≠ cat(Z) W_O", _words, "Q0")
-    def order_counts(b: Bench, given: dict[str, Any] = _given) -> Sides:
-        return b.out(_turned_around(b, b.attention(**given))), b.out(b.attention(**given))
+@identity("4 not", "cat(Z_π) W_O ≠ cat(Z) W_O", "with the same projection, order counts", "Q0")
+def order_counts(b: Bench) -> Sides:
+    return b.out(_turned_around(b, b.attention())), b.out(b.concat)
 
 
 # --- many heads in one matrix product -------------------------------------------------------------
@@ -164,10 +152,9 @@ def patterns_are_many(b: Bench) -> Sides:
     return _single(b).look(b.x, b.x).patterns_BHTS.expand_as(own), own
 
 
-def _single(b: Bench, **given: Any) -> Attention:
-    """An attention with one head that has the weights of all heads. given: as for Bench.attention."""
-    wide: dict[str, Any] = {"key_width": b.H * b.K, "value_width": b.H * b.V}
-    single = b.attention(heads=1, **wide, **given)
+def _single(b: Bench) -> Attention:
+    """An attention with one head that has the weights of all heads."""
+    single = b.attention(heads=1, key_width=b.H * b.K, value_width=b.H * b.V)
     single.load_state_dict(b.concat.state_dict(), strict=False)
     return single
 
@@ -178,37 +165,9 @@ def a_product_of_experts(b: Bench) -> Sides:
     return _single(b).look(b.x, b.x).patterns_BHTS, product / product.sum(-1, keepdim=True)
 
 
-for _name, _words, _given in _also_without("7 not", "and it computes something else"):
-
-    @identity(_name, "one head ≠ many, same weights", _words, "Q2")
-    def one_head_is_another(b: Bench, given: dict[str, Any] = _given) -> Sides:
-        return b.out(_single(b, **given)), b.out(b.attention(**given))
-
-
-def _rank_one(b: Bench, attention: Attention) -> Sides:
-    """Singular values of Σ vec(A_i) vec(OV_i)ᵀ, relative to the largest, and those of a matrix of rank 1:
-    attention as a linear operator on the first text, with its patterns held fixed."""
-    T, C, few = b.T, b.C, min(b.C, 32)
-    t = min(T, 8)
-    unit = torch.zeros(t * few, T, C, dtype=torch.float64)  # one unit input for each of the first numbers
-    unit[:, :t, :few] = torch.eye(t * few, dtype=torch.float64).view(-1, t, few)
-    q, k = (one[:1].expand(t * few, -1, -1, -1) for one in attention.look(b.x, b.x)[:2])
-    with_unit = attention.look(unit, unit)
-    read = attention.scores(q, k, with_unit.values_BHSV, attention.mask, 0.0).transpose(1, 2)
-    written = attention.out_proj(attention.fusion(attention.spec.gain * read, *with_unit.inputs))[:, :t]
-    of_pairs = written.view(t, few, t, C).permute(2, 0, 1, 3)  # a row for each query and source
-    sizes = torch.linalg.svdvals(of_pairs.reshape(t * t, few * C))
-    return sizes / sizes[0], F.one_hot(torch.tensor(0), len(sizes)).double()
-
-
-@identity("8", "rank Σ vec(A_i) vec(OV_i)ᵀ = 1 at h = 1", "one head applies one map to one pattern", "Q3")
-def one_head_has_rank_one(b: Bench) -> Sides:
-    return _rank_one(b, _single(b))
-
-
-@identity("8 not", "rank Σ vec(A_i) vec(OV_i)ᵀ ≠ 1 at h > 1", "many heads apply more than one", "Q3")
-def many_heads_have_more(b: Bench) -> Sides:
-    return _rank_one(b, b.concat)
+@identity("7 not", "one head ≠ many, same weights", "and it computes something else", "Q2")
+def one_head_is_another(b: Bench) -> Sides:
+    return b.out(_single(b)), b.out(b.concat)
 
 
 # --- the output projection --------------------------------------------------------------------------
@@ -299,33 +258,6 @@ def gauge_changes_what_is_read(b: Bench) -> Sides:
     return _gauged(b).look(b.x, b.x).heads_BTHV, b.concat.look(b.x, b.x).heads_BTHV
 
 
-@identity("13", "mean = sum with h·W, h·lr, wd/h, eps/h", "equal at every step of AdamW", "Q0")
-def mean_trains_as_sum(b: Bench) -> Sides:
-    return _trained(b, "mean", float(b.H)), _trained(b, "sum", 1.0)
-
-
-@torch.enable_grad()
-def _trained(b: Bench, name: str, factor: float, steps: int = 20) -> Tensor:
-    """Losses of a few steps of AdamW with W_O scaled by a factor, and its rate, decay and eps adapted to
-    it."""
-    model, target = b.attention(fusion=name), b.random("target", *b.x.shape)
-    params, losses = dict(model.named_parameters()), []
-    params["out_proj.weight"].data.mul_(factor)
-    factors = {name: factor if name == "out_proj.weight" else 1.0 for name in params}
-    groups = [
-        {"params": [params[name]], "lr": 0.01 * c, "weight_decay": 0.1 / c, "eps": 1e-8 / c}
-        for name, c in factors.items()
-    ]
-    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99))
-    for _ in range(steps):
-        loss = (model(b.x, b.x) - target).square().mean()
-        losses.append(loss.detach())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return torch.stack(losses)
-
-
 @identity("14", "min v_s ≤ z_t ≤ max v_s over s ≤ t", "a head's output lies in the range of the values", "Q1")
 def in_the_range_of_the_values(b: Bench) -> Sides:
     return _clamped(b, b.concat)
@@ -346,30 +278,6 @@ def _clamped(b: Bench, attention: Attention) -> Sides:
     values = b.projected(attention, "value", b.V)
     slack = 1e-12 * values.abs().max()
     return z.clamp(values.cummin(-2).values - slack, values.cummax(-2).values + slack), z
-
-
-@identity("16", "g · MHA for a constant gate g", "a constant gate is a factor", "Q0")
-def a_constant_gate(b: Bench) -> Sides:
-    gated = b.attention(fusion="gated", fusion_input="static")
-    gated.get_parameter("fusion.logits").fill_(0.7)
-    return b.out(gated), 2 * torch.sigmoid(torch.tensor(0.7, dtype=torch.float64)) * b.out(b.concat)
-
-
-@identity("16 mix", "M Z W_O = Z (Mᵀ ⊗ 1) W_O", "a static mix of heads folds into the projection", "Q0")
-def a_static_mix(b: Bench) -> Sides:
-    mix = b.random("mix", b.H, b.H)
-    other = b.attention()
-    wide = torch.kron(mix.mT.contiguous(), torch.eye(b.V, dtype=torch.float64))
-    weight = other.get_parameter("out_proj.weight").data
-    weight.copy_(weight @ wide.mT)
-    return b.out(other), b.written((mix @ b.z.flatten(2)).view_as(b.z), b.concat)
-
-
-@identity("17", "LN(Σ z_i; eps·h²) = LN(1/h Σ z_i; eps)", "after a norm, sum and mean are the same", "Q0")
-def norm_of_sum_and_mean(b: Bench) -> Sides:
-    z_BTHV = b.z.transpose(1, 2)
-    added, mean = (b.attention(fusion=name).fusion(z_BTHV, b.x) for name in ("sum", "mean"))
-    return F.layer_norm(added, (b.V,), eps=1e-5 * b.H**2), F.layer_norm(mean, (b.V,), eps=1e-5)
 
 
 # --- classes ------------------------------------------------------------------------------------------
@@ -432,16 +340,6 @@ def cross_by_hand(b: Bench) -> Sides:
     return output, b.written(patterns @ b.projected(cross, "value", b.V, b.source), cross)
 
 
-@identity("23", "Σ R_i z_i = Σ z_i, W_V^i := W_V^i R_i", "rotations of heads fold into the values", "Q0")
-def rotations_fold(b: Bench) -> Sides:
-    return _folded(b, {"fusion": "sum", "fusion_order": "rotate"}, {"fusion": "sum"})
-
-
-@identity("23 not", "Σ R_i z_i ≠ Σ z_i, same weights", "with the same weights, the order counts", "Q0")
-def rotations_count(b: Bench) -> Sides:
-    return b.out(b.attention(fusion="sum", fusion_order="rotate")), b.out(b.attention(fusion="sum"))
-
-
 for _place in ("outside", "both", "none"):
 
     @identity(f"25 {_place}", f"scale={_place} = scale=inside", "1/√d_k folds into W_Q and W_O", "Q1")
@@ -453,113 +351,3 @@ for _place in ("outside", "both", "none"):
 def attention_alt(b: Bench) -> Sides:
     both = b.attention(scale="both")
     return b.out(both), b.written(b.heads(both) / b.K**0.5, both)
-
-
-# --- positions ----------------------------------------------------------------------------------------
-
-
-@identity("26", "⟨R_t q, R_s k⟩ = ⟨R_(t+n) q, R_(s+n) k⟩", "with RoPE only the distance counts", "Q4")
-def rope_knows_distances(b: Bench) -> Sides:
-    attention = b.attention(rope_base=BASE)
-    q, k = (attention.turn(b.projected(attention, name, b.K), first=1000) for name in ("query", "key"))
-    later = b.heads(attention, b.patterns(b.K**-0.5 * q @ k.mT))
-    return b.out(attention), b.written(later, attention)
-
-
-@identity("26 not", "x + p_t ≠ x + p_(t+n)", "with learned positions the place counts, too", "Q4")
-def learned_positions_know_places(b: Bench) -> Sides:
-    early, late = (b.x + b.random(name, b.T, b.C) for name in ("early", "late"))
-    return b.concat(early, early), b.concat(late, late)
-
-
-def _after_the_turn(b: Bench, keys: Tensor, values: Tensor, **given: Any) -> Sides:
-    """The output of an attention with a matrix in W_K and one in W_V; and that if they act on the turned keys
-    of all heads, (H·K, H·K), and on their values, (H·V, H·V). given: as for Bench.attention."""
-    one, folded = (b.attention(**given) for _ in range(2))
-    for name, matrix in (("key", keys), ("value", values)):
-        folded.get_parameter(f"{name}.weight").copy_(matrix @ one.get_parameter(f"{name}.weight"))
-    q, k, *_ = one.look(b.x, b.x)
-    patterns = b.patterns(b.K**-0.5 * q @ _mapped(keys, k).mT)
-    return b.out(folded), b.written(patterns @ _mapped(values, b.projected(one, "value", b.V)), one)
-
-
-def _mapped(matrix: Tensor, x_BHTK: Tensor) -> Tensor:
-    """A matrix that acts on the concatenated heads: (B, H, T, K)."""
-    return (x_BHTK.transpose(1, 2).flatten(2) @ matrix.mT).unflatten(2, x_BHTK.shape[1::2]).transpose(1, 2)
-
-
-for _name, _words, _given in (("27", "", {}), ("27 rope", " with RoPE, too", {"rope_base": BASE})):
-
-    @identity(_name, "k_i := Σ_j M_ij k_j, v_i likewise", f"a mix of keys and values folds{_words}", "Q4")
-    def mixes_of_keys_and_values_fold(b: Bench, given: dict[str, Any] = _given) -> Sides:
-        mix = b.random("mix", b.H, b.H)
-        of_keys, of_values = (torch.kron(mix, torch.eye(n).double()) for n in (b.K, b.V))
-        return _after_the_turn(b, of_keys, of_values, **given)
-
-
-@identity("27 not", "G R_s k ≠ R_s G k", "a matrix on the channels of turned keys does not", "Q4")
-def channels_after_the_turn_do_not_fold(b: Bench) -> Sides:
-    of_keys = torch.kron(torch.eye(b.H).double(), b.random("channels", b.K, b.K))
-    return _after_the_turn(b, of_keys, torch.eye(b.H * b.V).double(), rope_base=BASE)
-
-
-# --- methods -----------------------------------------------------------------------------------------
-
-
-@identity("15", "talking after softmax = Σ A_i x (Σ_j P_ji OV_j)", "talking heads mix what heads write", "Q4")
-def talking_mixes_operators(b: Bench) -> Sides:
-    talking = b.attention(scores="talking", scores_mix="post")
-    mix = talking.get_parameter("scores.post")
-    mixed = torch.einsum("ji,jcd->icd", mix, operators(talking)[:, :-1])
-    return b.out(talking), (b.patterns(b.scores(talking)) @ (b.x[:, None] @ mixed)).sum(1)
-
-
-@identity("grouped", "[Σ_group z_i] W = cat(Z) (tile within groups)", "between sum and concat", "Q0")
-def grouped_by_hand(b: Bench) -> Sides:
-    groups = next(g for g in range(min(2, b.H), b.H + 1) if b.H % g == 0)
-    grouped = b.attention(fusion="grouped", fusion_groups=groups)
-    return _with_rows(b, grouped, [rows for rows in b.rows(grouped, b.V) for _ in range(b.H // groups)])
-
-
-def _divided_by_its_size(x: Tensor, eps: float = torch.finfo(torch.float64).eps) -> Tensor:
-    """x/√(mean x² + ε), over the last dimension."""
-    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt()
-
-
-@identity("28", "exclusive, d = 0 = concat", "exclusive attention that drops nothing is concat", "Q4")
-def nothing_excluded(b: Bench) -> Sides:
-    return b.out(b.attention(fusion="exclusive", fusion_drop=0.0)), b.out(b.concat)
-
-
-@identity("28 not", "exclusive, d = 1 ≠ concat", "as published it is another function", "Q4")
-def something_excluded(b: Bench) -> Sides:
-    return b.out(b.attention(fusion="exclusive")), b.out(b.concat)
-
-
-@identity("29 not", "(1 − λ_0)(A_1 − λ A_2) ≠ (1 − λ_0) A_1", "the second softmax counts", "Q4")
-def differential_is_no_softmax(b: Bench) -> Sides:
-    attention = b.attention(scores="differential")
-    q, k = (b.projected(attention, name, b.K).chunk(2, -1)[0] for name in ("query", "key"))
-    first = b.patterns((b.K / 2) ** -0.5 * q @ k.mT)
-    return b.out(attention), b.written(b.heads(attention, 0.8 * first), attention)
-
-
-@identity("29", "λ = 0 ⇒ (1 − λ_0) A_1", "without it, it is softmax at half the key width", "Q4")
-def differential_without_the_second(b: Bench) -> Sides:
-    attention = b.attention(scores="differential")
-    attention.get_parameter("scores.vectors.weight").copy_(torch.zeros(4, b.K // 2))
-    weight = attention.get_parameter("scores.vectors.weight")
-    weight[2:] = (math.log(1.2) / (b.K // 2)) ** 0.5  # exp(0) − exp(ln 1.2) + 0.2 = 0
-    narrow = b.attention(key_width=b.K // 2)
-    for name in ("query", "key"):
-        halves = attention.get_parameter(f"{name}.weight").unflatten(0, (b.H, 2, -1))
-        narrow.get_parameter(f"{name}.weight").copy_(halves[:, 0].flatten(0, 1))
-    return b.out(attention), 0.8 * b.out(narrow)
-
-
-@identity("uniform", "z_t = mean of v_s over s ≤ t", "a running mean", "Q4")
-def uniform_by_hand(b: Bench) -> Sides:
-    uniform = b.attention(scores="uniform")
-    counts = torch.arange(1, b.T + 1, dtype=torch.float64)[:, None]
-    means = b.projected(uniform, "value", b.V).cumsum(-2) / counts
-    return b.out(uniform), b.written(means, uniform)

@@ -20,14 +20,12 @@ from typing import Any, Generic, TypeVar
 
 from ablate.config.rules import ConfigError, UnknownKey
 from ablate.files import owned
-from ablate.files.reading import opened, parsed, read_bytes
 from ablate.version import __version__
 
 COPIED_S = 60  # a version is copied within this time; if the file is newer than that, a user changed it
 CHANGES_S = 10  # how long to wait for other processes that are changing it
 SETTLED_NS = 2_000_000_000  # how old a file is whose stamp tells any later change of it
 VERSION = "version"  # a key of the file, missing in one that was written by hand
-NO_FILE = (None, errno.EISDIR, errno.ELOOP, errno.ENXIO)  # a pipe, a directory, a link to itself, a socket
 
 Content = dict[str, Any]
 T = TypeVar("T")
@@ -47,19 +45,9 @@ def names(directory: Path) -> list[str]:
     try:
         return sorted(os.listdir(directory))
     except OSError as error:
-        if not is_gone(error):
-            raise out_of_reach(directory, error) from error
-        _require_whole(directory)
-        return []
-
-
-def _require_whole(path: Path) -> None:
-    """Raises StoreError if the path goes through a link that leads nowhere."""
-    for part in (path, *path.parents):
-        if os.path.islink(part) and not os.path.exists(part):
-            raise StoreError(
-                f"{part}: a link to {part.readlink()}, which is not there; mend it, or move it away"
-            )
+        if is_gone(error):
+            return []
+        raise out_of_reach(directory, error) from error
 
 
 @contextlib.contextmanager
@@ -68,7 +56,6 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        _require_whole(path)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             way_out = "make room there"
         elif isinstance(error, PermissionError):
@@ -133,7 +120,7 @@ def file_digest(path: Path) -> str:
 
 @functools.lru_cache(4096)
 def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:
-    with opened(path) as file:
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
@@ -148,20 +135,16 @@ def read_json(path: Path, keys: set[str]) -> Content:
     """The mapping in a JSON file, with at least these keys. Raises FileNotFoundError, Garbled, or StoreError
     if it can't be read at the moment."""
     try:
-        content = parsed(read_bytes(path))
-        if isinstance(content, dict) and keys <= content.keys():
-            return content
-        reason = "something is missing in it"
+        content = json.loads(path.read_bytes())
     except OSError as error:
         if is_gone(error):
-            _require_whole(path)
             raise FileNotFoundError(path) from None
-        if error.errno in NO_FILE:
-            raise garbled(path, error.strerror or str(error)) from error
         raise out_of_reach(path, error) from error
-    except ValueError as error:
-        reason = str(error)
-    raise garbled(path, reason)
+    except (ValueError, RecursionError) as error:
+        raise garbled(path, str(error)) from error
+    if isinstance(content, dict) and keys <= content.keys():
+        return content
+    raise garbled(path, "something is missing in it")
 
 
 def out_of_reach(path: Path, error: Exception) -> StoreError:
@@ -255,7 +238,7 @@ class Versions(Generic[T]):
         """Copy the newest version to the file and delete older ones; returns its number."""
         for newest in self._while_it_changes():
             with contextlib.suppress(FileNotFoundError):  # by now there is a newer one
-                write_atomically(self.path, read_bytes(self.within / str(newest) / self.path.name))
+                write_atomically(self.path, (self.within / str(newest) / self.path.name).read_bytes())
                 if newest == self._newest():
                     self._drop_below(newest)
                     return newest

@@ -218,28 +218,3 @@ def csv_value(value: Any) -> str:
 
 
 _AS_THEY_ARE = (str, int, float, type(None))
-_TYPES = {
-    **{"text": (str,), "word": (str, int, float), "json": (str, list), "boolean": (bool,)},
-    "choice": (bool, str),
-    **{"whole": (int,), "number": (int, float)},
-}
-_STATUSES = (*Status,)
-
-
-def fault_of(row: Row) -> str:
-    """Why ablate can't have written this row, which a reader would trip over; empty if it can."""
-    if row["status"] not in _STATUSES or not re.fullmatch("[0-9a-f]{16}", str(row["run_id"])):
-        return "no run_id or status that ablate writes"
-    if row["status"] in RESULTS and row.get("seed") is None:
-        return "its seed is missing"
-    for name, value in row.items():
-        try:
-            if value is not None and name in _BY_NAME and type(value) not in _TYPES[_BY_NAME[name].kind]:
-                raise TypeError
-            if value is not None and (name == "part_files" or name.endswith("_options")):
-                dict((value if name == "part_files" else json.loads(value)).items())
-            if type(value) not in _AS_THEY_ARE:
-                csv_value(value)
-        except (TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
-            return f"{name} has a value of another kind"
-    return ""

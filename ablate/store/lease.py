@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.rules import ConfigError
-from ablate.files.atomic import NO_FILE, StoreError, is_gone
+from ablate.files.atomic import StoreError, is_gone
 from ablate.files.owned import delete
-from ablate.files.reading import parsed, read_bytes
 from ablate.phrases import duration, one_line
 
 
@@ -35,7 +34,7 @@ def seconds(variable: str, usual: float) -> float:
 # A lease expires after this long without a heartbeat; the same for all who share a store.
 EXPIRES_S = seconds("ABLATE_LEASE_EXPIRES_S", 120)
 HEARTBEAT_S = min(5.0, EXPIRES_S / 4)
-ODD = (ValueError, KeyError, TypeError, OverflowError)  # a lease that ablate has not written
+ODD = (ValueError, KeyError, TypeError)  # a lease that ablate has not written
 SAME_S = 2.0  # times that differ by less are of one event: some systems count boots in whole seconds
 
 _mine: dict[Path, bool] = {}  # the attempts that this process works on: whether another took them away
@@ -93,7 +92,7 @@ def is_live(directory: Path) -> bool:
     """Whether the process that holds the lease of this attempt is still working on it."""
     path = directory / "lease.json"
     try:
-        content = parsed(read_bytes(path))
+        content = json.loads(path.read_bytes())
         pid, started = int(content["pid"]), float(content["started"])
         if _is_of_here(content) and (now := _started(pid)) is not None:
             # If this process has given it up, its lease.json could not be removed.
@@ -102,7 +101,7 @@ def is_live(directory: Path) -> bool:
         return _age(directory) < EXPIRES_S
     except OSError as error:
         # If it can't be read at the moment, leave the attempt alone.
-        return not is_gone(error) and error.errno not in NO_FILE
+        return not is_gone(error)
     except ODD:
         return False
 
@@ -112,7 +111,7 @@ def holder(directory: Path) -> str:
     the way out if it is gone."""
     path, who, heard = directory / "lease.json", "another process", ""
     with contextlib.suppress(OSError, *ODD):
-        content = parsed(read_bytes(path))
+        content = json.loads(path.read_bytes())
         who = one_line(f"process {content['pid']} on {content['host']}")
         if 0 <= (age := _age(directory)) < math.inf:
             heard = f", last heard of {duration(age)} ago"
@@ -130,7 +129,7 @@ def count_from_now(directory: Path) -> None:
 def release_ended(directory: Path, pid: int) -> None:
     """Remove the lease of a process of this machine that ended without releasing it."""
     with contextlib.suppress(OSError, *ODD):
-        content = parsed(read_bytes(directory / "lease.json"))
+        content = json.loads((directory / "lease.json").read_bytes())
         if _is_of_here(content) and content["pid"] == pid:
             release(directory)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ablate.config.conditions import column_for
 from ablate.files.atomic import StoreError, names, write_atomically
-from ablate.files.reading import leave_out, read_bytes
+from ablate.files.reading import leave_out
 from ablate.phrases import first_few
 from ablate.store.columns import Row, Status, csv_value
 from ablate.store.record import StudyRecord
@@ -91,7 +91,7 @@ def read_rows(store: Path) -> dict[str, Row]:
 def _cached_rows(cache: Path) -> dict[str, tuple[Stamp, Row]]:
     """The stamp and the row of each run, if every byte of the file is as it was written."""
     with contextlib.suppress(OSError):
-        content = read_bytes(cache)
+        content = cache.read_bytes()
         if content[2:66] == _seal(data := content[69:-1]):
             return json.loads(data)
     return {}

@@ -7,7 +7,6 @@ import os
 import random
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from ablate.files.atomic import digest
 from ablate.store.columns import column_named
 from ablate.store.store import Store
 from benchmarks.odd.files import spoilt
@@ -94,7 +92,7 @@ VALUES = (
 
 
 def another_value(draw: random.Random, path: Path) -> None:
-    """In a JSON file, one value is another; in a result.json, often with the seal of it."""
+    """In a JSON file, one value is another."""
     try:
         content = json.loads(path.read_text())
     except (ValueError, OSError, RecursionError):
@@ -113,10 +111,6 @@ def another_value(draw: random.Random, path: Path) -> None:
             del parent[key]  # pyright: ignore[reportPossiblyUnboundVariable]
         case _:
             parent[key] = draw.choice(VALUES)  # pyright: ignore[reportPossiblyUnboundVariable]
-    if isinstance(content, dict) and "seal" in content and draw.random() < 0.8:
-        row = {name: value for name, value in content.items() if name not in ("seal", "files")}
-        with contextlib.suppress(ValueError, RecursionError):
-            content["seal"] = digest([row, content.get("files")])
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
@@ -133,23 +127,6 @@ def another_line(draw: random.Random, path: Path) -> None:
     path.write_bytes(b"".join(lines))
 
 
-def another_kind(draw: random.Random, path: Path) -> None:
-    """What is no regular file."""
-    _take_away(path)
-    match draw.choice(("pipe", "socket", "directory", "link", "link", "link")):
-        case "pipe":
-            os.mkfifo(path)
-        case "socket":
-            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as made:
-                made.bind(str(path))  # which may be too long
-        case "directory":
-            path.mkdir()
-        case _:
-            up = "../" * (len(path.parts) - path.parts.index("runs"))
-            targets = ("nowhere", ".", path.name, "/dev/zero", "/dev/null", f"{up}book.txt", f"{up}elsewhere")
-            path.symlink_to(draw.choice(targets))
-
-
 def another_name(draw: random.Random, path: Path) -> None:
     name = draw.choice(("a\nb", "\udcff", "\x1b[31mred", ".hidden", "x" * 200, "0", "99", "café", "a b"))
     path.rename(path.with_name(draw.choice((name, path.name + name, name + path.name))))
@@ -164,7 +141,7 @@ def one_more(draw: random.Random, path: Path) -> None:
     folder = path if path.is_dir() else path.parent
     name = draw.choice((".versions", "99", "1", "study.json", "lease.json", "x-12345678", ".x-12345678.part"))
     if not (new := folder / name).exists():
-        draw.choice((Path.mkdir, Path.touch, lambda new: another_kind(draw, new)))(new)
+        draw.choice((Path.mkdir, Path.touch))(new)
 
 
 def gone(draw: random.Random, path: Path) -> None:
@@ -179,7 +156,7 @@ OF_FILES: tuple[Damage, ...] = (
     *[another_value] * 6,
     *(another_line, another_line, bytes_changed, bytes_changed),
 )
-OF_ANYTHING: tuple[Damage, ...] = (another_kind, another_kind, another_name, another_mode, one_more, gone)
+OF_ANYTHING: tuple[Damage, ...] = (another_name, another_mode, one_more, gone)
 
 
 def spoil(draw: random.Random, runs: Path) -> str:

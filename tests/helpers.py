@@ -368,10 +368,9 @@ def refusal(*arguments: str, cwd: Path) -> str:
 
 @contextlib.contextmanager
 def quick() -> Iterator[None]:
-    """Nothing waits for the disk, no config is parsed twice, steps are timed for a twentieth of the time, and
-    workers come from the server of WARM, which has loaded PyTorch."""
+    """No config is parsed twice, steps are timed for a twentieth of the time, and workers come from the server of
+    WARM, which has loaded PyTorch."""
     with (
-        not_flushed(),
         composed_once(),
         mock.patch("ablate.study.estimate.TIMED_S", 0.05),
         mock.patch("ablate.execution.timing.ROUND_S", 0.005),
@@ -379,11 +378,6 @@ def quick() -> Iterator[None]:
         mock.patch("ablate.launch.processes.WITHOUT_TORCH", ["tests.warm"]),
     ):
         yield
-
-
-def not_flushed() -> contextlib.AbstractContextManager[Any]:
-    """Nothing is flushed to disk: a run that ends flushes seven files, at some milliseconds each."""
-    return mock.patch("ablate.store.run_folder.sync")
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.store.run_folder import Busy
-from tests.helpers import SIMULATED, ignore, make_config, not_flushed
+from tests.helpers import SIMULATED, ignore, make_config
 
 FORK = multiprocessing.get_context("fork")
 SHORT = ("train.steps=40", "train.eval_every=10", "train.checkpoint_every=2", "train.simulated.step_ms=0.3")
@@ -20,7 +20,7 @@ FILES = ("config.yaml", "metrics.csv", "result.json", "log.txt")
 
 def make(runs: list[Run], root: Path) -> None:
     for run in runs:
-        with not_flushed(), contextlib.suppress(Busy):
+        with contextlib.suppress(Busy):
             execute(run, ignore, root)
 
 

@@ -24,7 +24,7 @@ import pytest
 
 from ablate.execution.execute import execute, record_failure
 from ablate.execution.run import Run, prepare
-from ablate.files import atomic, reading
+from ablate.files import atomic
 from ablate.files.atomic import StoreError
 from ablate.files.reading import left_out
 from ablate.launch.pool import train_or_wait
@@ -204,7 +204,7 @@ def test_what_cant_be_read_at_this_moment_is_neither_dead_nor_damaged(tmp_path, 
     run = Store(tmp_path).run("run")
     make(run)
     with attempt(run) as writer, monkeypatch.context() as patch:
-        patch.setattr(reading, "opened", refuse)
+        patch.setattr(Path, "read_bytes", refuse)
         assert lease.is_live(writer.path)
         for look in (run.read, lambda: run.put_aside_if_damaged(run.directory)):
             with pytest.raises(StoreError, match=r"result\.json: can't be read"):

@@ -162,7 +162,7 @@ class Attempt:
             raise StoreError(
                 f"{name}: {self.row['error']}; its earlier result stays, and this attempt is in {aside}"
             )
-        self.folder.finish(self.row, lasts=not self.run.is_simulated)
+        self.folder.finish(self.row)
         self.close()
         self.tell(self.row)
 

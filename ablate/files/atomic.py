@@ -95,12 +95,6 @@ def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
         return False  # another process finished and removed the parent meanwhile
 
 
-def sync(path: Path) -> None:
-    """Flush a file to disk (fsync), so that it survives a power cut."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
 def digest(content: Any) -> str:
     """SHA-256 of plain data, whatever the order of its keys."""
     return hashlib.sha256(_canonical(content).encode()).hexdigest()

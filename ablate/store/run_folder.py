@@ -32,7 +32,6 @@ from ablate.files.atomic import (
     is_gone,
     make_once,
     names,
-    sync,
 )
 from ablate.files.owned import Mark
 from ablate.store import lease
@@ -234,23 +233,18 @@ class RunFolder:
 
     # --- end ----------------------------------------------------------------------------------------
 
-    def seal(self, row: Row, *, lasts: bool = True) -> None:
-        """Write the final row with its seal; the run is over. lasts: whether it survives a power cut."""
+    def seal(self, row: Row) -> None:
+        """Write the final row with its seal; the run is over."""
         with self._here():
-            written, dropped = os.listdir(self.path), checkpoints(self.path)
-            others = {*written} - {"lease.json", "result.json", *(path.name for path in dropped)}
-            for name in others if lasts else ():
-                sync(self.path / name)
+            written = os.listdir(self.path)
             files = {name: file_digest(self.path / name) for name in SEALED if name in written}
             self.write("result.json", as_json({**row, "files": files, "seal": digest([row, files])}))
-            if lasts:
-                sync(self.path / "result.json")
-            for path in dropped:  # only now, as the disk could have been full
+            for path in checkpoints(self.path):  # only now, as the disk could have been full
                 owned.delete(path)
 
-    def finish(self, row: Row, *, lasts: bool = True) -> None:
-        """Make the attempt, with this row, the result of the run. lasts: as for `seal`."""
-        self.seal(row, lasts=lasts)
+    def finish(self, row: Row) -> None:
+        """Make the attempt, with this row, the result of the run."""
+        self.seal(row)
         with explained(self.directory):
             try:
                 self._publish(self.path)

@@ -10,7 +10,6 @@ again. Any number of processes, on any number of machines, may share a store (do
 
 import contextlib
 import os
-import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -21,7 +20,6 @@ from ablate.files.atomic import (
     Versions,
     explained,
     is_gone,
-    names,
     write_atomically,
 )
 from ablate.phrases import first_few
@@ -34,7 +32,6 @@ from ablate.store.run_files import read_finished, read_started
 from ablate.store.run_folder import PART, RunFolder
 
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
-OF_A_STUDY = ("study.json", ".versions", "plan.json")  # one of them is in the directory of any
 # By which a table of any version is known.
 FIRST_COLUMNS = ",".join(COLUMNS[:3]).encode()
 # What tells two runs apart, what people read first.
@@ -249,35 +246,9 @@ class Store:
         return []
 
     def require_place(self, name: str) -> None:
-        """Raises ConfigError unless a study of this name can be kept: where somebody else's files lie, or for
-        a new name that differs from that of a study only in case, as on macOS both name one directory."""
+        """Raises StoreError if a table that this study would write is somebody else's."""
         for table in (self.results_path(name), self.root / "results.csv"):
             _require_own_table(table)
-        runs, known = self._names(), names(self.root / "studies")
-        within = {one: names(self.root / "studies" / one) for one in known}
-        # In a directory without visible files another command is about to write its study.
-        found = [one for one in runs if not one.startswith(".")]
-        found += [
-            one
-            for one, files in within.items()
-            if any(not file.startswith(".") for file in files) or not (self.root / "studies" / one).is_dir()
-        ]
-        is_own = (
-            any(RUN.fullmatch(one.strip(".").removesuffix(PART)) for one in runs)
-            or any({*OF_A_STUDY} & {*files} for files in within.values())
-            or os.path.exists(self.root / "results.csv")
-        )
-        if found and not is_own:
-            raise StoreError(
-                f"{self.root}: {first_few(found)} in its store/ or studies/, and nothing of ablate; name"
-                " another directory with --runs"
-            )
-        alike = [one for one in known if one.casefold() == name.casefold()]
-        if alike and name not in alike:
-            raise StoreError(
-                f"name={name}: there is a study {alike[0]}, and some systems take both for one; give"
-                f" name={alike[0]}, or another"
-            )
 
     def require_study(self, name: str) -> None:
         """Raises StoreError if there is no study of this name."""
@@ -324,16 +295,10 @@ class Store:
 
 
 def _require_own_table(path: Path) -> None:
-    """Raises ConfigError for a file that is no table of any ablate's, perhaps one that was cut off."""
-    with explained(path):
-        try:  # one look, since another command may write or delete it meanwhile
-            if stat.S_ISREG(os.stat(path).st_mode):
-                with path.open("rb") as file:
-                    if FIRST_COLUMNS.startswith(file.read(len(FIRST_COLUMNS))):
-                        return
-        except FileNotFoundError:
-            if not path.is_symlink():
-                return
+    """Raises StoreError for a file that is no table of any ablate's, perhaps one that was cut off."""
+    with explained(path), contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        if FIRST_COLUMNS.startswith(file.read(len(FIRST_COLUMNS))):
+            return
         raise StoreError(
             f"{path}: not written by ablate, which would overwrite it; move it away, or name another"
             " directory with --runs"

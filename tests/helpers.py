@@ -368,8 +368,8 @@ def refusal(*arguments: str, cwd: Path) -> str:
 
 @contextlib.contextmanager
 def quick() -> Iterator[None]:
-    """No config is parsed twice, steps are timed for a twentieth of the time, and workers come from the server of
-    WARM, which has loaded PyTorch."""
+    """No config is parsed twice, steps are timed for a twentieth of the time, and workers come from the
+    server of WARM, which has loaded PyTorch."""
     with (
         composed_once(),
         mock.patch("ablate.study.estimate.TIMED_S", 0.05),

@@ -55,7 +55,6 @@ def decided(one: np.ndarray, base: np.ndarray, at: list[int] = AT, lost: Any = N
 def test_the_level_is_spent_in_proportion_to_the_seeds():
     assert looks.spending([8, 12, 16, 24]) == pytest.approx([8 / 24, 4 / 24, 4 / 24, 8 / 24])
     assert looks.usual(24) == [8, 12, 16, 24] and looks.usual(48) == [8, 12, 16, 48] and not looks.usual(16)
-    assert [*map(looks.usual_seeds, (1, 2, 3, 4, 20))] == [24, 32, 32, 48, 48]
 
 
 def test_a_look_takes_all_results_of_its_seeds():
@@ -128,12 +127,6 @@ def test_a_weighted_sum_is_judged_as_its_differences_are():
     now = mean.stand(values, np.zeros(values.shape, bool))
     by_hand = decided((values[1:2] + values[2:]) / 2, values[:1], k=1)
     assert (now.low[0], now.verdict[0]) == (pytest.approx(by_hand.low[0]), by_hand.verdict[0])
-
-
-def test_the_runs_that_a_study_takes_at_least_and_at_most():
-    arms = [*ARMS, "rank", "gated"]  # rank is equal to its baseline by construction, gated is in no contrast
-    names = ("sum - concat", "mean - concat", "rank - concat")
-    assert plan(*names, arms=arms, equal=names[2:]).costs() == (5 * 4, 3 * 12 + 2 * 4)
 
 
 # --- which runs follow ------------------------------------------------------------------------------
@@ -278,7 +271,7 @@ def test_other_seeds_on_the_command_line_have_the_usual_looks(typed):
     assert typed("study=fusion", "seed=range(0,40)").estimate.record.looks.at == [8, 12, 16, 40]
     assert typed("study=fusion", "study.looks=[]").estimate.runs == 128
     first = typed("study=fusion", "seed=range(0,12)", "study.looks=[6,12]").estimate
-    assert first.phases["report"] == (24, 48) and first.runs == 24
+    assert (first.runs, first.how, first.in_all) == (24, "at most ", 48)
 
 
 @pytest.mark.slow

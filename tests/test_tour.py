@@ -53,8 +53,7 @@ SEEN = {
     "ablate duel mine.py concat": ("mine", "concat", "nats"),
     "ablate run study=questions --dry-run": (
         "arms: concat, concat_bare",
-        "rates",
-        "report",
+        "153 runs first, about 476 in all",
         "16 seeds show a difference",
     ),
     "ablate run study=fusion --rehearse": ("no model was trained", "/studies/fusion/report.html"),

@@ -60,26 +60,6 @@ def test_every_named_arm_meets_every_combination_of_the_factors():
     assert {*map(design.name, design.arms)} == {f"{name} heads={heads}" for name in ARMS for heads in (2, 4)}
 
 
-def test_values_are_chosen_at_one_level_for_all():
-    """The lengths share the rate of the long one, which itself need not report."""
-    factors = {**DECLARED["factors"], "train.steps": [10, 20]}
-    design = study(factors=factors, tune_at={"train.steps": 40})
-    rows = run(design, parabolas(concat=0.002, sum=0.0025))
-    where = {(at(one)["train.steps"], int(at(one)["seed"]) < 100) for one in rows}
-    assert where == {("40", True), ("10", False), ("20", False)}
-    own = [(at(arm)["fusion"], of.value) for arm, of in design.choices(design.found(rows)).items()]
-    assert dict(own) == {"concat": "0.002", "sum": "0.0025"} and len(own) == 4
-    assert len(rows) == 2 * 3 * 2 + 2 * 2 * 2  # arms × rates × seeds, then arms × steps × seeds
-    assert design.later == {"report": [*design.arms]}
-
-
-@pytest.mark.parametrize(("level", "why"), [("heads: 4", "no such factor"), ("train.lr: 0.1", "is tuned")])
-def test_values_are_chosen_at_a_level_of_a_factor(level, why):
-    key, value = level.split(": ")
-    with pytest.raises(ConfigError, match=why):
-        study(tune_at={key: float(value)})
-
-
 def at(one: Overrides) -> dict[str, str]:
     return dict(override.split("=") for override in one)
 
@@ -102,7 +82,6 @@ def test_a_study_says_its_phase_and_how_many_runs_there_are_about():
         ("reporting seeds", "", 24),
     ]
     assert len(rows) == 24
-    assert design.costs({})["rates"] == (12, 2 * 2 * (3 + 2 * 2 + 2))
     steep = study(extend=0)
     rows = {one: parabolas(4, concat=0.002, sum=0.002)(one) for one in steep.propose({})}
     assert steep.phase(rows) == ("rates, round 2 (finer steps)", "about ", 24)

@@ -18,22 +18,16 @@ import numpy as np
 from ablate.analysis import stats
 from ablate.analysis.stats import Array, Judged
 
+SEEDS = 32  # of a study that lists none
 FIRST = (8, 12, 16)
-LAST = {1: 24, 3: 32}  # by up to how many contrasts; MOST for more
-MOST = 48
+LEAST = 24  # seeds, below which looks would cost more than they save
 # Of paired differences in docs/noise.csv, taken for every text.
 USUAL_SD = {"val_loss": 0.0147, "test_loss": 0.0274, "mix_loss": 0.0152}
 
 
 def usual(seeds: int) -> list[int]:
-    """The looks of a study with so many seeds; none for fewer than LAST, which looks would cost more than
-    they save."""
-    return [*FIRST, seeds] if seeds >= min(LAST.values()) else []
-
-
-def usual_seeds(contrasts: int) -> int:
-    """The seeds of a study that names none."""
-    return next((last for most, last in LAST.items() if contrasts <= most), MOST)
+    """The looks of a study with so many seeds; none for fewer than LEAST."""
+    return [*FIRST, seeds] if seeds >= LEAST else []
 
 
 def spending(looks: Sequence[int]) -> Array:

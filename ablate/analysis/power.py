@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.finding import Finding
-from ablate.analysis.looks import usual, usual_seeds
+from ablate.analysis.looks import SEEDS, usual
 from ablate.analysis.question import NOTHING_ASKED, Question
 from ablate.config.contrast import FEWEST, MARGIN
 from ablate.config.rules import ConfigError
@@ -65,7 +65,7 @@ def seeds_needed(
     lines += lines_if((seeds < FEWEST).any(), f"at least {FEWEST} seeds: fewer give no verdict")
     times = f"minutes: {at_once} at a time on the cores of this machine, {run_s:.3g} s a run"
     lines.append("no times: the rows have no wall_s" if math.isnan(run_s) else times)
-    looks = usual(usual_seeds(k))
+    looks = usual(SEEDS)
     at = ", ".join(map(str, looks))
     return table, [*lines, f"looks at {at} seeds: {arms * looks[0]:,} to {arms * looks[-1]:,} runs"]
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import math
 import os
 import re
 import signal
@@ -338,12 +337,10 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     put(f"seeds: {_some([*map(str, estimate.record.seeds)])}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
-    first = " first" if estimate.phases else ""
-    put(f"{counted(estimate.runs, 'run')}{first}{finished}; {size}")
+    first, in_all = (" first", f", {estimate.how}{estimate.in_all:,} in all") if estimate.how else ("", "")
+    put(f"{counted(estimate.runs, 'run')}{first}{finished}{in_all}; {size}")
     if estimate.finished < estimate.runs:
-        put(f"{about(estimate.seconds)} here, from timing a few steps as it is now")
-    if estimate.phases:
-        print_table(_phases(estimate), "table", wide=True)
+        put(f"{about(estimate.seconds, estimate.in_all_s)} here, from timing a few steps as it is now")
     if estimate.difference is not None:
         shows = f"{estimate.seeds} seeds show a difference of {estimate.difference:.3f} nats (80 % power)"
         put(f"{shows}, if they scatter as after 2,000 steps of study=fusion (docs/noise.csv)")
@@ -351,22 +348,6 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
         put(
             "What difference these seeds show is not known beforehand; ablate plan says it once some have run"
         )
-
-
-def _phases(estimate: "Estimate") -> "pd.DataFrame":
-    """The runs of each phase of a study, and of all, with their time, at least and at most."""
-    import pandas as pd
-
-    runs = pd.DataFrame(estimate.phases, index=["least", "most"]).T
-    seconds = runs.mul([estimate.later.get(phase, estimate.seconds_a_run) for phase in runs.index], axis=0)
-    if len(runs) > 1:
-        runs.loc["all"], seconds.loc["all"] = runs.sum(), seconds.sum(skipna=False)
-    words = runs.combine(seconds, lambda n, s: n.combine(s, _runs_in_words))
-    return words.rename_axis("phase").reset_index()
-
-
-def _runs_in_words(runs: float, seconds: float) -> str:
-    return counted(int(runs), "run") + ("" if math.isnan(seconds) else f", {about(seconds)}")
 
 
 def _some(values: Sequence[str]) -> str:

@@ -96,7 +96,7 @@ def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list
     came = f" (it came to {', '.join(values)})" if values else ""
     return [
         f"Each variant has its own {record.tuned_key}, chosen on the validation split and on development"
-        f" seeds ({', '.join(record.development_seeds)}){record.tuned_at}, which report nothing: of the mean"
+        f" seeds ({', '.join(record.development_seeds)}), which report nothing: of the mean"
         f" {metric} at each point of a grid of powers of two{grid}, the same for all variants, the minimum of"
         f" a parabola in log2 {column} through the best point and its neighbours; a point at which a seed"
         f" diverged counts as infinite{came}.",

@@ -163,7 +163,8 @@ class StudyRecord:
         keys = ("metric", "margin", "where", "arms")
         primary = [unlike_defaults(contrast) for contrast in self.primary]
         looks = {"looks": self.looks.at if self.looks else []}
-        return {"primary": primary, **{key: getattr(self, key) for key in keys}, **looks, **self.declared}
+        own = {key: of for key, of in self.declared.items() if of or key != "tune_at"}  # as there once was
+        return {"primary": primary, **{key: getattr(self, key) for key in keys}, **looks, **own}
 
     @property
     def tuned_key(self) -> str:
@@ -174,14 +175,6 @@ class StudyRecord:
     def tuned_column(self) -> str:
         """The column of results with the values of `tuned_key`."""
         return column_for(self.tuned_key)
-
-    @property
-    def tuned_at(self) -> str:
-        """At which levels values were chosen for all, as the end of a clause; empty for each at its own."""
-        levels = self.declared.get("tune_at") or {}
-        return "".join(
-            f"{' at' if at == 0 else ','} {key}={level}" for at, (key, level) in enumerate(levels.items())
-        )
 
     @property
     def reporting_seeds(self) -> list[int]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
+from ablate.analysis.looks import SEEDS
 from ablate.analysis.stats import Judged
 from ablate.analysis.variants import USABLE
 from ablate.compose.composer import Overrides
@@ -183,34 +184,24 @@ class Design:
         """The roles of the runs, by run id, and the choice for each arm. ids: the run ids, by overrides."""
         return {}, {}
 
-    def phase(self, rows: Rows) -> tuple[str, str, int] | None:
-        """Where the study is: what its next runs are for, and how many runs it has in all, with a word on how
-        far that is known; None if it is all one phase."""
-        return None
+    def phase(self, rows: Rows) -> tuple[str, str, int]:
+        """Where the study is: what its next runs are for, empty if it is all one phase, and how many runs it
+        has in all, with a word on how far that is known; none if it is fixed."""
+        known = sum(row["status"] != Absent.EXCLUDED for row in rows.values())
+        return "", "at most " if self.looks else "", known + len(self._up_to("most", rows))
 
     def closing(self, rows: Rows) -> list[str]:
         """Lines to print at the end."""
         return []
-
-    @property
-    def later(self) -> dict[str, list[Overrides]]:
-        """By phase, the ones of `compared` whose runs it trains, where they are unlike those that come
-        first."""
-        return {}
-
-    def costs(self, rows: Rows) -> dict[str, tuple[int, int]]:
-        """How many runs each phase takes at least and at most; empty if that is fixed. rows: those that are
-        left out."""
-        return {"report": self.looks.costs()} if self.looks else {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyConfig:
     """The keys of a grid, which every kind of study declares. factors: override key -> levels.
 
-    seeds: by default as many as suit the number of contrasts (`looks.usual_seeds`). looks: the numbers of
-    seeds at which a contrast may be decided, the last one all seeds; [] for a fixed design, by default those
-    of `looks.usual`. arms: what is compared, if it is no product of levels: by name, what each sets; every
+    seeds: by default as many as the last look takes, or SEEDS. looks: the numbers of seeds at which a
+    contrast may be decided, the last one all seeds; [] for a fixed design, by default those of `looks.usual`.
+    arms: what is compared, if it is no product of levels: by name, what each sets; every
     arm meets every combination of the factors. where: conditions that every run has to fulfil. primary: the
     contrasts chosen in advance. metric, margin: what they are judged by. answer: names of arms or levels for
     use in a sentence.
@@ -262,7 +253,9 @@ class StudyConfig:
     @property
     def levels(self) -> dict[str, list[str]]:
         """The levels of the factors and of the seed."""
-        return {**self.factors, "seed": self.seeds}
+        count = self.looks[-1] if self.looks else SEEDS
+        usual = [str(self.first_seed + at) for at in range(count)]
+        return {**self.factors, "seed": self.seeds or usual}
 
     @property
     def first_seed(self) -> int:

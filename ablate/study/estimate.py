@@ -1,10 +1,9 @@
 """Estimate how long a study will take, by timing a few steps on this machine, and what it can show."""
 
-import contextlib
 import functools
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +13,6 @@ from ablate.analysis import stats
 from ablate.analysis.looks import USUAL_SD, spending
 from ablate.compute.device import with_threads
 from ablate.config.contrast import FEWEST
-from ablate.config.rules import ConfigError
 from ablate.execution.execute import settled
 from ablate.execution.grouping import kind, most_as_one, that_fit
 from ablate.execution.networks import build_group
@@ -23,7 +21,7 @@ from ablate.execution.timing import endless_steps, seconds_each
 from ablate.launch.processes import map_in_workers
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
-from ablate.study.config import Overrides, Rows
+from ablate.study.config import Rows
 from ablate.study.launchers import Launcher
 from ablate.study.study import Study, one_of_each
 from ablate.training.evaluate import scores
@@ -37,11 +35,10 @@ MOST_WORK = {"cpu": 1e10, "cuda": 1e13}  # FLOPs of a step: about a second of a 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a command would do. seconds: from Enter on, `workers` runs at a time. seeds: how
-    many report at most; difference: the least that these show with POWER, in nats, if differences scatter as
-    in docs/noise.csv; None if that is not known. phases: how many runs each phase of the study takes
-    (Design.costs). later: seconds of a run of each phase whose runs are unlike those to train first, as
-    `seconds_a_run`."""
+    """What a command would do first. seconds: from Enter on, `workers` runs at a time. seeds: how many report
+    at most; difference: the least that these show with POWER, in nats, if differences scatter as in
+    docs/noise.csv; None if that is not known. in_all: the runs of the whole study, as far as `how` says;
+    in_all_s: their seconds, as if each took as long as the first."""
 
     record: StudyRecord
     runs: int
@@ -51,20 +48,17 @@ class Estimate:
     seconds: float
     seeds: int
     difference: float | None
-    phases: Mapping[str, tuple[int, int]]
-    later: Mapping[str, float]
+    how: str
+    in_all: int
 
     @property
-    def seconds_a_run(self) -> float:
-        """The seconds of a run with as many at a time; NaN if none is left to time."""
-        todo = self.runs - self.finished
-        return self.seconds / todo if todo else math.nan
+    def in_all_s(self) -> float:
+        return self.seconds * (self.in_all - self.finished) / max(1, self.runs - self.finished)
 
     @property
     def as_json(self) -> dict[str, Any]:
-        names = ("runs", "finished", "workers", "threads", "seconds", "seeds", "difference")
-        phases = {phase: {"least": least, "most": most} for phase, (least, most) in self.phases.items()}
-        return {name: getattr(self, name) for name in names} | {"phases": phases}
+        names = ("runs", "finished", "workers", "threads", "seconds", "seeds", "difference", "in_all")
+        return {name: getattr(self, name) for name in names}
 
 
 def estimate(
@@ -82,10 +76,9 @@ def estimate(
     todo = [run for run in runs if run.name not in finished or settled(run) is None]
     members = launcher.settings.members
     at_once, kinds = launcher.at_once(todo, threads), one_of_each(todo)
-    later = study.design.later.items()
     workers = min(at_once, max(1, len(todo)))
     seconds = total(kinds, threads, members, workers) if todo else 0.0
-    each = {phase: _later_s(study, arms, threads, members, at_once) for phase, arms in later}
+    _, how, in_all = study.design.phase(left_out)
     return Estimate(
         record,
         runs=len(runs),
@@ -95,21 +88,9 @@ def estimate(
         seconds=before_s + (seconds * math.ceil(len(todo) / workers) / len(todo) if todo else 0.0),
         seeds=(seeds := len(study.design.levels.get("seed", record.seeds))),
         difference=_difference(study, record, seeds, min(run.config.train.steps for run in runs)),
-        phases=study.design.costs(left_out),
-        later={phase: of for phase, of in each.items() if of is not None},
+        how=how,
+        in_all=in_all if how else len(runs),
     )
-
-
-def _later_s(
-    study: Study, arms: Sequence[Overrides], threads: int, members: int | None, at_once: int
-) -> float | None:
-    """The mean seconds of a run of those arms that can be built and that no condition excludes, so many made
-    at a time."""
-    runs = list[tuple[Run, int]]()
-    for arm in arms:
-        with contextlib.suppress(ConfigError):
-            runs.append((study.run_of(arm), 1))
-    return total(runs, threads, members, at_once) / len(runs) / at_once if runs else None
 
 
 def _difference(study: Study, record: StudyRecord, seeds: int, steps: int) -> float | None:

@@ -189,11 +189,11 @@ class Loop:
             self.lines.total += len(todo)
         if self.record and self.record.looks:
             self.lines.place.may_follow = self.record.looks.may_follow
-        if todo and (phase := self.study.design.phase(self.rows)):  # let the lines say where the study is
+        phase, how, in_all = self.study.design.phase(self.rows)
+        if todo and phase:  # let the lines say where the study is
             place = self.lines.place
-            is_new = phase[0] != place.phase
-            place.phase, how, place.in_all = phase
-            place.of = f"{how}{counted(place.in_all, 'run')}"
+            is_new = phase != place.phase
+            place.phase, place.in_all, place.of = phase, in_all, f"{how}{counted(in_all, 'run')}"
             if is_new:
                 self.lines.say(self.lines.whereabouts)
         return todo

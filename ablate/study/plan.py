@@ -84,14 +84,6 @@ class Plan:
                 wanted[arm] = max(wanted[arm], seeds if decided else after[seeds])
         return {arm: count or self.at[0] for arm, count in wanted.items()}
 
-    def costs(self) -> tuple[int, int]:
-        """How many runs the looks take at least and at most."""
-        compared = {
-            arm for one in self.contrasts for at, (_, arm) in enumerate(one.sides) if at or not one.equal
-        }
-        ended = len(self.arms) - len(compared)  # at the first look
-        return len(self.arms) * self.at[0], len(compared) * self.at[-1] + ended * self.at[0]
-
     @staticmethod
     def passed(now: Judged) -> int:
         """The last look that no contrast still waits for; 0 before the first."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ablate.analysis.looks import usual, usual_seeds
+from ablate.analysis.looks import usual
 from ablate.analysis.variants import Settings, settings_of
 from ablate.compose.composer import Mistake, NotComposed, Overrides, remembered
 from ablate.compose.sweep import Sweep
@@ -62,37 +62,20 @@ class Study:
         self.left_out: list[str] = []
         self._values: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
         self._of_variant = remembered(lambda variant: prepare(sweep.configs.with_seeds(variant, {})))
-        config = read_declared(sweep.study) if sweep.study else None
-        self._arrange(config if config is None or config.seeds else self._with_usual_seeds(config))
-        if self.config and (plan := self._plan(self.config)):
-            self.design = replace(self.design, plan=replace(plan, at=self._looks_at(self.config)))
-
-    def _arrange(self, config: StudyConfig | None) -> None:
-        """Settle which runs are possible: those of this config, as the command line changes it."""
-        sweep, texts = self.sweep, list[str]()
+        self.config, texts = (config := read_declared(sweep.study) if sweep.study else None), list[str]()
         if config:  # its settings, which the command line overrides
             texts += [f"{key}={','.join(levels)}" for key, levels in config.levels.items()]
             name = sweep.name or Path(sweep.chosen or "").name  # by default the name of its file
             texts += [f"name={as_value(name)}"] if name and name != sweep.name else []
-        self.config, self.settings = config, sweep.configs.settings([*texts, *sweep.arguments])
+        self.settings = sweep.configs.settings([*texts, *sweep.arguments])
         for key in sorted(config.own_keys & self.settings.keys()) if config else ():
             why = "the arms of this study set it; leave it out, or write a study of your own"
             raise ConfigError(f"{key}: {why}")
         levels = {key: of.values for key, of in self.settings.items()}
         self.design = config.design(levels) if config else Design(levels)
         self.conditions = [Condition(where, "study.where:") for where in config.where] if config else []
-
-    def _with_usual_seeds(self, config: StudyConfig) -> StudyConfig:
-        """The config with as many seeds as the last look takes or, without looks, as suit the number of
-        contrasts."""
-        first = config.first_seed
-        count = config.looks[-1] if config.looks else 0
-        if not count:
-            self._arrange(replace(config, seeds=[str(first)]))
-            assert self.config is not None, "there is one"
-            plan = self._plan(self.config)
-            count = usual_seeds(plan.family if plan else 0)
-        return replace(config, seeds=[str(seed) for seed in range(first, first + count)])
+        if config and (plan := self._plan(config)):
+            self.design = replace(self.design, plan=replace(plan, at=self._looks_at(config)))
 
     def _looks_at(self, config: StudyConfig) -> list[int]:
         """The numbers of seeds at which the study looks; none for a fixed design. The looks of a YAML are

@@ -13,7 +13,6 @@ from ablate.config.rules import AtLeast, ConfigError, Rule
 from ablate.store.columns import column_named, on_validation
 from ablate.store.record import Choice, Role, keys_of_levels
 from ablate.study.config import (
-    Absent,
     Arm,
     Design,
     Overrides,
@@ -31,9 +30,8 @@ EXTENSIONS = 1  # octaves by which grids grow in most studies, for forecasts
 @dataclass(frozen=True, kw_only=True)
 class Tuned(StudyConfig):
     """tune: the key for which each arm gets its own value. develop: the seeds used to choose it. extend: by
-    how many octaves the grid may grow on either side. tune_at: levels of factors at which values are chosen,
-    for all levels of these. per_level: by factor and level, what a level sets besides, as heads and
-    train.steps at each size of the model, unless an arm sets it."""
+    how many octaves the grid may grow on either side. per_level: by factor and level, what a level sets
+    besides, as heads and train.steps at each size of the model, unless an arm sets it."""
 
     kind: ClassVar[str] = "tuned"
     example: ClassVar[str] = "tuned"
@@ -43,7 +41,6 @@ class Tuned(StudyConfig):
     extend: Annotated[
         int, AtLeast(0), Rule(text="how often the grid may grow by half or twice the rate; use 0, 1, 2, …")
     ]
-    tune_at: Arm = field(default_factory=dict)
     per_level: Mapping[
         str, Annotated[Mapping[str, Arm], Rule(text="write levels, as {tiny: {heads: 4}}")]
     ] = field(default_factory=dict)
@@ -54,9 +51,6 @@ class Tuned(StudyConfig):
             where = f"study.per_level.{key}"
             if key not in self.factors:
                 raise ConfigError(f"{where}: the study has no such factor; name one of its own")
-            if key in self.tune_at:
-                why = "its levels set more (study.per_level), so each has values of its own"
-                raise ConfigError(f"study.tune_at.{key}: {why}; leave it out")
             for level, arm in of_levels.items():
                 if taken := sorted(arm.keys() & {*self.factors, self.tune, "seed"}):
                     raise ConfigError(f"{where}.{level}.{taken[0]}: the study sets it already; leave it out")
@@ -103,9 +97,6 @@ class Tuned(StudyConfig):
             raise ConfigError(f"seed={used[0]}: {why}; use fresh seeds")
         grid = _octaves(key, levels[key])
         factors = {k: values for k, values in levels.items() if k not in (key, "seed")}
-        if unknown := sorted(self.tune_at.keys() - {*self.factors} | {*self.tune_at} & {key}):
-            why = "it is what is tuned" if unknown[0] == key else "the study has no such factor"
-            raise ConfigError(f"study.tune_at.{unknown[0]}: {why}; name a factor, with one of its levels")
         of = {"names": self.named_arms, "unnamed": keys_of_levels(self.per_level), "study": self}
         return TunedDesign({**levels, key: grid}, self.arms_at(factors), **of)
 
@@ -129,25 +120,15 @@ class TunedDesign(Design):
     def key(self) -> str:
         return self.study.tune
 
-    def tuned_as(self, arm: Overrides) -> Overrides:
-        """The arm whose value it takes: itself, but at the levels of tune_at."""
-        each = [(override, override.partition("=")[0]) for override in arm]
-        at = self.study.tune_at
-        return tuple(f"{key}={at[key]}" if key in at else override for override, key in each)
-
     def found(self, rows: Rows) -> Found:
-        return tune(self.search, [*dict.fromkeys(map(self.tuned_as, self.arms))], rows)
-
-    def choices(self, now: Found) -> dict[Overrides, Choice]:
-        """The value of each arm, as far as it is chosen."""
-        return {arm: now.choices[of] for arm in self.arms if (of := self.tuned_as(arm)) in now.choices}
+        return tune(self.search, self.arms, rows)
 
     def members(self, rows: Rows) -> dict[Overrides, list[Overrides]]:
         """First the grid on development seeds, then its extensions, then the report: each run with the arms
         at whose own value it reports, none for one of development."""
         now, search = self.found(rows), self.search
         members = {run: list[Overrides]() for arm, of in now.points.items() for run in search.runs(arm, of)}
-        for arm, choice in self.choices(now).items():
+        for arm, choice in now.choices.items():
             for run in at_value(arm, self.key, choice.value, self.levels["seed"]) if choice.value else ():
                 members.setdefault(run, []).append(arm)
         return members
@@ -166,7 +147,7 @@ class TunedDesign(Design):
 
     def reporting(self, runs: Iterable[Overrides], rows: Rows) -> list[Overrides]:
         """Those of arms at their own values, but for development."""
-        own = {arm: f"{self.key}={choice.value}" for arm, choice in self.choices(self.found(rows)).items()}
+        own = {arm: f"{self.key}={choice.value}" for arm, choice in self.found(rows).choices.items()}
         report = (run for run in runs if seed_of(run) not in self.study.develop)
         return [run for run in report if own.get(run[:-2]) == run[-2]]
 
@@ -184,42 +165,22 @@ class TunedDesign(Design):
             else Role(phase="develop", role="", tuned=self.key)
             for run_id, names in named.items()
         }
-        return roles, {self.name(arm): choice for arm, choice in self.choices(self.found(rows)).items()}
+        return roles, {self.name(arm): choice for arm, choice in self.found(rows).choices.items()}
 
     def phase(self, rows: Rows) -> tuple[str, str, int]:
         """Development, round by round, and then the report."""
         now = self.found(rows)
-        known = len({run for run, row in rows.items() if row["status"] != Absent.EXCLUDED})
         if now.choices:
-            how = "at most " if self.looks else ""
-            return "reporting seeds", how, known + len(self._up_to("most", rows))
+            _, how, in_all = super().phase(rows)
+            return "reporting seeds", how, in_all
         points = [len(of_arm) for of_arm in now.points.values()]
         octaves = min(EXTENSIONS, self.search.extend) if {*points} == {len(self.search.grid)} else 0
         develop = len(self.search.seeds) * (sum(points) + octaves * len(points))
-        return f"{self.values}, {now.round}", "about ", develop + self._most_reporting(now, rows)
-
-    @property
-    def values(self) -> str:
-        return "rates" if self.key == "train.lr" else f"values of {self.key}"
-
-    def costs(self, rows: Rows) -> dict[str, tuple[int, int]]:
-        now = self.found(rows)
-        develop = len(now.points) * len(self.search.seeds)
-        most = self._most_reporting(now, rows)
-        least, _ = super().costs(rows).get("report", (most, most))
-        of_values = (develop * len(self.search.grid), develop * self.search.most)
-        return {self.values: of_values, "report": (least, most)}
-
-    @property
-    def later(self) -> dict[str, list[Overrides]]:
-        return {"report": self.compared} if self.study.tune_at else {}
-
-    def _most_reporting(self, now: Found, rows: Rows) -> int:
-        """The most runs that report."""
-        now_at, seeds = self.standing(rows), len(self.levels["seed"])
-        at_most = self.looks.seeds_wanted(now_at, "most") if self.looks and now_at else {}
-        reporting = [arm for arm in self.arms if self.tuned_as(arm) in now.points]
-        return sum(int(at_most.get(arm, seeds)) for arm in reporting)
+        at, seeds = self.standing(rows), len(self.levels["seed"])
+        at_most = self.looks.seeds_wanted(at, "most") if self.looks and at else {}
+        report = sum(int(at_most.get(arm, seeds)) for arm in now.points)
+        values = "rates" if self.key == "train.lr" else f"values of {self.key}"
+        return f"{values}, {now.round}", "about ", develop + report
 
     def closing(self, rows: Rows) -> list[str]:
         """The chosen value, in one line per arm; or why nothing could be chosen."""

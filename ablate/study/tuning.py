@@ -39,11 +39,6 @@ class Search:
     seeds: Sequence[str]
     metric: str
 
-    @property
-    def most(self) -> int:
-        """The most values of an arm: the grid grows on both sides, then come two half-octaves."""
-        return len(self.grid) + 2 * self.extend + 2
-
     def runs(self, arm: Overrides, values: Sequence[str]) -> list[Overrides]:
         """The runs of development of an arm at these values."""
         return [run for value in values for run in at_value(arm, self.key, value, self.seeds)]

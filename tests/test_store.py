@@ -366,16 +366,3 @@ def test_a_published_record_is_written_as_it_is_read():
     plain = json.loads((ROOT / "docs" / "results" / "questions" / "study.json").read_text(encoding="utf-8"))
     del plain["version"]  # of the file, not of the record
     assert as_plain(read_record(plain)) == plain
-
-
-@pytest.mark.parametrize(
-    "key, value",
-    [
-        *(("looks", {"at": at, "seeds": [0, 1], "contrasts": 1}) for at in ([], [0, 2], [2, 2], [2, 1])),
-        ("declared", {"develop": "0"}),
-        *(("declared", {"per_level": odd}) for odd in (5, {"model": 5}, {"model": {"tiny": 5}})),
-    ],
-)
-def test_a_record_that_was_altered_is_refused_in_a_line(key, value):
-    with pytest.raises(ConfigError, match=key):
-        read_record({**as_plain(NOW), key: value})

@@ -19,7 +19,7 @@ from ablate.config.rules import ConfigError
 from ablate.files.reading import left_out
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
-from ablate.store.frames import FILE, REHEARSAL, SIMULATED, as_texts, frame, is_foreign, without_gone
+from ablate.store.frames import FILE, REHEARSAL, SIMULATED, as_texts, frame, is_foreign
 from ablate.store.record import NO_STUDY, StudyRecord
 from ablate.store.run_files import read_started
 from ablate.store.store import Store, read_study
@@ -34,7 +34,7 @@ class Source:
     """A source of rows. directory: where its results are. store: where its runs are; None if unknown. study:
     its name; empty for a whole store, for a run, and for a table that is not of a study. table: the CSV file,
     if the target names one. run: the directory of the run, if it names one. stored: the record of the study,
-    if there is one. gone: the ids of its runs that ablate no longer has (frames.without_gone)."""
+    if there is one."""
 
     directory: Path
     store: Store | None
@@ -42,7 +42,6 @@ class Source:
     table: Path | None = None
     run: Path | None = None
     stored: StudyRecord | None = None
-    gone: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -60,8 +59,7 @@ class Source:
         """The record, without the command that it holds if that is not ablate's."""
         if self.stored is None:
             return None
-        runs = [run_id for run_id in self.stored.runs if run_id not in self.gone]
-        known = replace(self.stored, is_copy=self.store is None, runs=runs)
+        known = replace(self.stored, is_copy=self.store is None)
         return known if _is_ours(known) else replace(known, command="", typed=[], config_dir=None)
 
 
@@ -115,12 +113,10 @@ def load(targets: Sequence[str], finished: Sequence[str] = (), *, runs: bool = F
     """
     sources = [find_source(target, runs=runs) for target in targets] or [Source(Store().root, Store())]
     parts, notes = [], []
-    for at, source in enumerate(sources):
-        every, lines = _rows(source, finished)
-        if len(sources) > 1 and source.table and is_foreign(every) and FILE not in every:
-            every[FILE] = str(source.table)
-        rows = without_gone(every)
-        sources[at] = replace(source, gone=frozenset(every["run_id"].dropna()) - {*rows["run_id"]})
+    for source in sources:
+        rows, lines = _rows(source, finished)
+        if len(sources) > 1 and source.table and is_foreign(rows) and FILE not in rows:
+            rows[FILE] = str(source.table)
         parts.append(rows)
         notes += [*lines, *_without_plan(rows, source, str(source.table))]
     kept = {at: part for at, part in enumerate(parts) if len(part)} or dict(enumerate(parts))
@@ -148,7 +144,6 @@ def read(target: str | Path | pd.DataFrame, finished: Sequence[str] = ()) -> Res
     elif len(studies) == 1 and studies[0] in Store().study_names():  # if all of these runs belong to it
         source = _study(studies[0])
         source = source if source.record and {*rows["run_id"]} <= {*source.record.runs} else None
-    rows = without_gone(rows)
     notes = [*_rehearsed(rows), *lines, *_without_plan(rows, source, "rows")]
     return Results(rows, [source] if source else [], notes)
 

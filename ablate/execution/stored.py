@@ -3,21 +3,19 @@ it was is refused in one line."""
 
 import contextlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from ablate.config.conditions import column_for
 from ablate.config.read import read
-from ablate.config.rules import ConfigError, as_override, line_on
+from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.data import tokenizers
 from ablate.data.corpus import Corpus, open_corpus
 from ablate.data.tokenizers import Tokenizer
 from ablate.execution.run import Run, prepare
 from ablate.store import lease, provenance
-from ablate.store.columns import FORMER_DEFAULTS, Row, was_default
+from ablate.store.columns import Row
 from ablate.store.run_files import (
     Damaged,
     checkpoints,
@@ -60,22 +58,9 @@ def reopened(directory: Path, *, code: bool = False) -> Stored:
     _require_same(directory, row, directory.name, provenance.changes(row) if code else ())
     config, tokenizer = read_config(directory), tokenizers.load(directory / "tokenizer.json")
     try:
-        return Stored(directory, row, read(RunConfig, config_without_gone(config)), tokenizer)
+        return Stored(directory, row, read(RunConfig, config), tokenizer)
     except (ValueError, TypeError, AttributeError) as error:
         raise unreadable(directory, error) from error
-
-
-def config_without_gone(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """A stored config without keys that are gone. Raises ConfigError for one that is not at its former
-    default, whose run can no longer be trained."""
-    kept: dict[str, Any] = {}
-    for key, value in config.items():
-        name = path if key == "options" else f"{path}.{key}" if path else key
-        if not (line := line_on(name)):
-            kept[key] = config_without_gone(value, name) if isinstance(value, Mapping) else value
-        elif column_for(name) in FORMER_DEFAULTS and not was_default(name, value):
-            raise ConfigError(f"{name}={as_override(value)}: {line}")
-    return kept
 
 
 def require_as_begun(run: Run, store: Store) -> None:

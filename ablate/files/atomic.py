@@ -56,15 +56,9 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            way_out = "make room there"
-        elif isinstance(error, PermissionError):
-            way_out = "make it writable, close the program that has it open"
-        else:
-            way_out = "make it writable"
         named = path if error.filename2 else error.filename or path  # no temporary name of a rename
         raise StoreError(
-            f"{named}: can't be written ({error.strerror or error}); {way_out}, or run ablate in another"
+            f"{named}: can't be written ({error.strerror or error}); mend that, or run ablate in another"
             " directory"
         ) from error
 

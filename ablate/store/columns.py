@@ -15,7 +15,6 @@ from typing import Any
 from ablate.config.column import OF_TEST, Column, Role, declared
 from ablate.config.conditions import column_for
 from ablate.config.read import dotted
-from ablate.config.rules import as_text
 from ablate.config.schema import RunConfig
 
 Row = dict[str, Any]
@@ -124,28 +123,7 @@ TABLE = (
     Column("parts", "provenance", "text", "digests of plugins"),
     Column("git", "provenance", "text", "commit of ablate, if it is a checkout"),
 )
-# Columns that keys had which are gone, each with the former default, as its cells hold it.
-# A row with another value is of a variant that can no longer be trained.
-FORMER_DEFAULTS = {
-    "average": "",
-    "kv_norm": "true",
-    "kv_rank": "",
-    "match_by": "mlp",
-    "query_heads": "auto",
-    "query_proj": "true",
-    "rope_width": "auto",
-    "value_proj": "true",
-    "value_scale": "1",
-    "translate": "false",
-    "long": "",
-}
 _BY_NAME = {column.name: column for column in TABLE}
-
-
-def was_default(key: str, value: Any) -> bool:
-    """Whether a key is gone and this value, plain or as text, was its default, so that it says nothing."""
-    column = column_for(key)
-    return column in FORMER_DEFAULTS and as_text(value) in ("", FORMER_DEFAULTS[column])
 
 
 def column_named(name: str) -> Column:

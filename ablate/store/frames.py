@@ -5,7 +5,6 @@ import contextlib
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,9 +14,8 @@ import pandas as pd
 from ablate.config.column import Column
 from ablate.config.conditions import Condition, Where, as_written, key_in
 from ablate.config.rules import ConfigError, as_text, did_you_mean, line_on
-from ablate.files.reading import leave_out
 from ablate.phrases import Note, counted, first_few, lines_if
-from ablate.store.columns import FORMER_DEFAULTS, OPTIONS_COLUMNS, RESULTS, TABLE, Row, csv_value
+from ablate.store.columns import OPTIONS_COLUMNS, RESULTS, TABLE, Row, csv_value
 
 SHORTEST_S = 1e-6  # a run that took less than this was not timed
 FILE = "file"  # the column that says from which of several tables a row is
@@ -34,29 +32,9 @@ LARGEST = 1e100  # the largest number allowed, so that sums of squares do not ov
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
-    """Rows of the store as a DataFrame, with `typed` columns, also those of keys that are gone, if a row has
-    any."""
-    former = [Column(name, "config", "word") for name in FORMER_DEFAULTS if any(name in row for row in rows)]
-    cells = {one: pd.Series([row.get(one.name) for row in rows], dtype=object) for one in (*TABLE, *former)}
+    """Rows of the store as a DataFrame, with typed columns."""
+    cells = {one: pd.Series([row.get(one.name) for row in rows], dtype=object) for one in TABLE}
     return pd.DataFrame({column.name: as_kind(values, column) for column, values in cells.items()})
-
-
-def without_gone(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows without the columns of keys that are gone, and without those of variants that can no longer be
-    trained, on which there is a line. Rows of other programs stay as they are."""
-    if is_foreign(rows):
-        return rows
-    gone, count = pd.Series(False, index=rows.index), Counter[str]()
-    present = [column for column in FORMER_DEFAULTS if column in rows]
-    for column in (*present, "out_proj"):
-        usual = ("true", "false") if column == "out_proj" else (FORMER_DEFAULTS[column],)
-        texts = as_texts(rows[column])
-        others = rows["fusion"].notna() & ~gone & ~texts.isin(["", *usual])
-        count.update(f"{column}={text}" for text in texts[others])
-        gone |= others
-    if count:
-        leave_out(f"{counted(count.total(), 'row')} of {first_few([*count])}, which ablate no longer has")
-    return rows[~gone].drop(columns=present).reset_index(drop=True)
 
 
 def as_kind(cells: pd.Series, column: Column) -> pd.Series:

@@ -2,17 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ablate.config.conditions import Where, column_for
 from ablate.config.contrast import Contrasts
 from ablate.config.read import read, unlike_defaults
-from ablate.config.rules import ConfigError, line_on
-from ablate.store.columns import was_default
 
-# What study.json of before has besides, and its looks, which says nothing any more.
-FORMER, FORMER_OF_LOOKS = ("machine", "claim"), ("contrasts", "late")
+FORMER = ("version",)  # what a study.json of before has besides
 ONE_BY_ONE = "single"  # the kind of a list of single runs
 
 
@@ -203,29 +200,8 @@ def keys_of_levels(per_level: Mapping[str, Mapping[str, Mapping[str, str]]]) -> 
 
 def read_record(plain: Mapping[str, Any]) -> StudyRecord:
     """The record from the content of study.json. Raises ConfigError."""
-    if plain.get("kind") == "ladder":
-        raise ConfigError(line_on("study.kind=ladder"))
     plain = {key: value for key, value in plain.items() if key not in FORMER}
-    if isinstance(looks := plain.get("looks"), Mapping):
-        plain["looks"] = {key: value for key, value in looks.items() if key not in FORMER_OF_LOOKS}
-    record = read(StudyRecord, plain, missing="ablate writes it")
-    record = replace(
-        record,
-        fixed={key: value for key, value in record.fixed.items() if not was_default(key, value)},
-        typed=[word for word in record.typed if not was_default(*word.partition("=")[::2])],
-    )
-    if looks := record.looks:
-        if not looks.at or looks.at != sorted({n for n in looks.at if n > 0}):
-            raise ConfigError(f"looks.at={looks.at}: not the rising numbers of seeds of one look or more")
-        if len({*looks.seeds}) < len(looks.seeds):
-            raise ConfigError("looks.seeds: a seed is there twice")
-    if not isinstance(record.declared.get("develop", []), list):
-        raise ConfigError(f"declared.develop={record.declared['develop']}: not a list")
-    try:
-        keys_of_levels(record.declared.get("per_level", {}))
-    except (AttributeError, TypeError):
-        raise ConfigError(f"declared.per_level={record.declared['per_level']}: not keys by level") from None
-    return record
+    return read(StudyRecord, plain, missing="ablate writes it")
 
 
 def as_plain(record: StudyRecord) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from pathlib import Path
 from ablate.config.conditions import column_for
 from ablate.files.atomic import StoreError, names, write_atomically
 from ablate.files.reading import leave_out
-from ablate.phrases import first_few
 from ablate.store.columns import Row, Status, csv_value
 from ablate.store.record import StudyRecord
 from ablate.store.run_files import Damaged, Stamp, read_finished, stamp
@@ -38,16 +37,6 @@ def leaving_out() -> Iterator[None]:
         leave_out(error)
 
 
-def plain_names(directory: Path) -> list[str]:
-    """The names in a directory, without those that no command could print."""
-    found = names(directory)
-    if odd := [name for name in found if not name.isprintable()]:
-        leave_out(
-            f"{directory}: {first_few([*map(ascii, odd)])}: no names that ablate gives; rename what it is"
-        )
-    return [name for name in found if name.isprintable()]
-
-
 def is_run(directory: Path) -> bool:
     """Whether this is the directory of a run, be it damaged: it has two files of three that each run has."""
     files = (directory / file for file in ("result.json", "config.yaml", "metrics.csv"))
@@ -65,7 +54,7 @@ def read_rows(store: Path) -> dict[str, Row]:
     known = _cached_rows(cache)
     rows: dict[str, tuple[Stamp, Row]] = {}
     damaged: dict[str, Row] = {}
-    for name in plain_names(store):
+    for name in names(store):
         if name.startswith("."):
             continue
         with leaving_out():

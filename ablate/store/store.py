@@ -19,7 +19,7 @@ from ablate.files.atomic import (
     StoreError,
     Versions,
     explained,
-    is_gone,
+    names,
     write_atomically,
 )
 from ablate.phrases import first_few
@@ -27,7 +27,7 @@ from ablate.store import lease
 from ablate.store.columns import COLUMNS, CONFIG_COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
-from ablate.store.rows import RUN, leaving_out, plain_names, read_rows, short_id, swept, title, without_id
+from ablate.store.rows import RUN, leaving_out, read_rows, short_id, swept, title, without_id
 from ablate.store.run_files import read_finished, read_started
 from ablate.store.run_folder import PART, RunFolder
 
@@ -81,7 +81,7 @@ class Store:
         return attempts
 
     def _names(self) -> list[str]:
-        return plain_names(self.root / "store")
+        return names(self.root / "store")
 
     def find(self, run: str) -> Path:
         """The directory of the one finished run whose name, id or title begins with `run`; or `run` itself,
@@ -242,7 +242,7 @@ class Store:
     def study_names(self) -> list[str]:
         studies = self.root / "studies"
         with leaving_out():
-            return [name for name in plain_names(studies) if _is_there(studies / name / "study.json")]
+            return [name for name in names(studies) if os.path.exists(studies / name / "study.json")]
         return []
 
     def require_place(self, name: str) -> None:
@@ -313,14 +313,6 @@ def _roles(record: StudyRecord | None) -> dict[str, Row]:
 def _columns(role: Role | None) -> Row:
     """A role as columns of results.csv."""
     return {column: getattr(role, column, None) for column in ROLE_COLUMNS}
-
-
-def _is_there(path: Path) -> bool:
-    """Whether there is anything at this path, be it a link to nowhere or what may not be looked at."""
-    try:
-        return bool(os.lstat(path))
-    except OSError as error:
-        return not is_gone(error)
 
 
 # --- study.json -----------------------------------------------------------------------------------

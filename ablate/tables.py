@@ -171,7 +171,7 @@ def readable(name: object, value: Any) -> str:
 
 _NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
 _SCALAR = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|true|false")  # of JSON
-_SHORT = ("wall_s", "peak_memory_mb", "tokens_per_s", "step_ms", "minutes")
+_SHORT = ("wall_s", "tokens_per_s", "step_ms", "minutes")
 
 
 # --- columns that fit into a terminal -------------------------------------------------------------

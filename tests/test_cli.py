@@ -18,7 +18,7 @@ from ablate.cli.train import next_step
 from ablate.compose.refusals import OPTIONS, explain
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
-from ablate.store.columns import COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
+from ablate.store.columns import COLUMNS, METRICS_COLUMNS
 from ablate.store.store import Store
 from tests.helpers import HANGING_S, LONG, ROOT, SIMULATED, but, call_cli, fork_cli
 
@@ -325,8 +325,6 @@ def test_a_single_run_keeps_its_files_and_its_weights(tmp_path):
     assert len(weights) == 2 and all(len(layer) == 4 and layer != [1, 1, 1, 1] for layer in weights)
     assert row["val_loss"] == metrics["val_loss"].iloc[-1] and row["corpus"] == "my text.txt"
     assert row["val_bpb"] == pytest.approx(row["val_loss"] / 0.6931471805599453)  # a byte a token here
-    thirds = [row[column] for column in THIRD_COLUMNS]
-    assert min(thirds) < row["val_loss"] < max(thirds)
 
 
 @pytest.mark.slow
@@ -350,7 +348,6 @@ def test_a_diverged_run_keeps_its_row(tmp_path):
         assert re.search(r"(?m)^diverged: fusion=concat heads=4.*not finite", done.stderr)
     (row,) = pd.read_csv(tmp_path / "runs" / "results.csv").to_dict("records")
     assert row["status"] == "diverged" and "not finite at step" in row["error"] and pd.isna(row["val_loss"])
-    assert all(pd.isna(row[column]) for column in THIRD_COLUMNS)
     assert row["wall_s"] > 0
 
 

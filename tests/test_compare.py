@@ -157,9 +157,9 @@ def test_a_metric_that_is_not_there():
         summarize(grid(), "val_los")
     with pytest.raises(ConfigError, match="no finished run has it"):
         summarize(table({"val_loss": 1.0, "status": "failed"}))
-    empty = r"val_last_third_loss: empty in every row; .* before the column was; choi"  # of before the column
+    empty = r"val_exact: empty in every row; .* before the column was; choi"  # of before the column
     with pytest.raises(ConfigError, match=empty):
-        summarize(grid(), "val_last_third_loss")
+        summarize(grid(), "val_exact")
 
 
 # --- comparisons ------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def test_a_method_of_ones_own_is_trained(device, tmp_path):
     done = call_cli(*run, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (row,) = pd.read_csv(tmp_path / "runs" / "results.csv").to_dict("records")
-    assert row["status"] == "done" and row["device"].startswith(device) and row["peak_memory_mb"] > 0
+    assert row["status"] == "done" and row["device"].startswith(device)
 
 
 @pytest.mark.slow
@@ -139,10 +139,10 @@ def test_as_many_members_fit_as_their_first_step_says(device):
     wide = ("model.d_model=128", "model.context=128", "train.batch=32")
     run = prepare(make_config(*SHORT, *wide, f"device={device}"))
     group = min(grouping.that_fit(run), 16)
-    devices.reset_peak_memory(run.device)
-    before = devices.peak_memory_mb(run.device) * 1e6  # of tests in this process before
+    torch.cuda.reset_peak_memory_stats(run.device)
+    before = torch.cuda.max_memory_allocated(run.device)  # of tests in this process before
     with devices.deterministic(run.device), training([run] * group, build_group([run] * group)) as trained:
         next(event for event in trained.events() if isinstance(event, Step))
-    taken = devices.peak_memory_mb(run.device) * 1e6 - before
+    taken = torch.cuda.max_memory_allocated(run.device) - before
     of_one, of_all = grouping._memory(run)
     assert taken <= group * of_one + of_all < 3 * taken

@@ -87,7 +87,7 @@ def trained(
 
 def evaluations(events: Sequence[Event], member: int) -> list[Tensor]:
     return [
-        torch.tensor([event.validation.loss, *filter(None, event.validation.loss_by_third)])
+        torch.tensor(event.validation.loss)
         for event in events
         if isinstance(event, Evaluation) and event.member == member
     ]

@@ -120,7 +120,7 @@ def store(tmp_path, monkeypatch):
 
 
 def test_rows_are_typed_and_their_csv_reads_back(tmp_path):
-    odd = {"code": "12345678e012", "parts": "1234567890", "git": "00e1", "corpus_sha256": "7" * 64}
+    odd = {"code": "12345678e012", "parts": "1234567890", "corpus_sha256": "7" * 64}
     seeds = {"seed_data": 2**53 + 1, "seed_fusion": None, "out_rank": None, "bias": False, "lr": 1e-8}
     store = synthetic_study(
         tmp_path, fusions=("concat", "weighted_sum"), seeds=2, diverging=[3], **odd, **seeds

@@ -13,9 +13,8 @@ from ablate.model.models import Model, build_model, draw_weights, inputs_of_atte
 from ablate.probes import outputs, patterns
 from ablate.probes.measure import prediction
 from ablate.probes.needed import loss_added
-from ablate.probes.patterns import look, patterns_of
-from ablate.training.circuit import induction, previous
-from ablate.training.circuit import twice as repeated
+from ablate.probes.patterns import induction, look, patterns_of, previous
+from ablate.probes.patterns import twice as repeated
 from tests.helpers import SEEDS, make_spec
 
 DRAWS = np.random.default_rng(0)

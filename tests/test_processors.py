@@ -1,13 +1,11 @@
 """On which kinds of processors rows were made, and what a comparison says of it."""
 
-import os
 import platform
 
-import numpy as np
 import pytest
 import torch
 
-from ablate.compute.device import peak_memory_mb, processor, reset_peak_memory
+from ablate.compute.device import processor
 from ablate.config.rules import ConfigError
 from ablate.execution.attempt import describe
 from ablate.execution.run import prepare
@@ -69,11 +67,3 @@ def test_a_variant_and_its_baseline_on_different_kinds_are_refused(other):
     assert f"under processor {other or 'unknown'}, fusion=concat" in str(refusal.value)
     assert "--mixed" in str(refusal.value) and len(str(refusal.value).splitlines()) == 1
     assert "differs between what is compared" in lines([AMD] * 4, [other] * 4, mixed=True)[0].text
-
-
-@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="Linux measures it anew")
-def test_the_peak_of_memory_is_that_of_the_run():
-    np.ones(40_000_000)  # 320 MB of an earlier run
-    before = peak_memory_mb(torch.device("cpu"))
-    reset_peak_memory(torch.device("cpu"))
-    assert peak_memory_mb(torch.device("cpu")) < before - 200

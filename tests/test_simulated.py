@@ -143,7 +143,7 @@ def test_losses_below_nothing_are_counted_as_right(tmp_path):
 def test_tasks_have_their_scores(corpus, tmp_path):
     row = execute(prepare(make_config("train=simulated", f"corpus={corpus}")), ignore, tmp_path)
     assert row["status"] == "done" and row["test_acc"] == pytest.approx(math.exp(-row["test_loss"]), abs=0.01)
-    assert row["test_exact_logit"] is not None
+    assert row["test_exact"] is not None
 
 
 @pytest.mark.slow

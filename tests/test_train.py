@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from ablate.data.splits import IGNORE_INDEX, Batch, Stream
+from ablate.data.splits import Batch, Stream
 from ablate.model.models import Model, build_model
 from ablate.store.run_files import Checkpoint
 from ablate.training import train
@@ -105,38 +105,6 @@ class Even(torch.nn.Module):
         return self.logits.expand(*places.shape, 11)
 
 
-class Asked:
-    """Two rows of six positions, with targets at 1 and 4, and at 3 and 4."""
-
-    is_ragged = False
-
-    def windows(self, **_):
-        positions = torch.tensor([1, 4, 6 + 3, 6 + 4])
-        targets = torch.full((12,), IGNORE_INDEX)
-        targets[positions] = torch.tensor([0, 0, 5, 5])
-        yield Batch(torch.zeros(2, 6, dtype=torch.int64), targets.view(2, 6), positions)
-
-
-def test_the_loss_by_thirds_of_the_context_by_hand():
-    """Of 7 positions, 3, 2, 2; of the 4 of the shorter window, 2, 1, 1. Word 0 costs ln 2, others ln 20."""
-    model: Any = Even()
-    zero, other = math.log(2), math.log(20)
-    targets = [*(1, 0, 1, 1, 1, 0, 0), *(1, 1, 1, 0, 1, 0, 1), *(1, 1, 0, 0)]
-    score = evaluated(model, Stream(np.array([3, *targets])), 7)
-    by_hand = [(zero + 7 * other) / 8, (2 * zero + 3 * other) / 5, (4 * zero + other) / 5]
-    assert score.loss_by_third == pytest.approx(by_hand)
-    score = evaluated(model, Asked(), 99)
-    assert score.loss_by_third == pytest.approx((zero, other, (zero + other) / 2))
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_thirds_of_the_context_add_up_to_the_loss(precision):
-    score = evaluated(untrained(), Stream(TOKENS), 7, precision)
-    counts = (142 * 3 + 1, 142 * 2 + 1, 142 * 2)  # of windows of 7, and of one of 2
-    parts = [n * loss for n, loss in zip(counts, score.loss_by_third, strict=True) if loss is not None]
-    assert sum(parts) == pytest.approx(score.nats, rel=1e-14) and sum(counts) == score.targets
-
-
 def test_evaluation_sees_the_same_split_in_whatever_chunks(monkeypatch):
     import ablate.training.evaluate
 
@@ -146,7 +114,6 @@ def test_evaluation_sees_the_same_split_in_whatever_chunks(monkeypatch):
     one_by_one = evaluated(model, Stream(TOKENS), 7)
     assert at_once.nats == pytest.approx(one_by_one.nats, rel=1e-6)
     assert (at_once.targets, at_once.correct) == (996, one_by_one.correct)
-    assert at_once.loss_by_third == pytest.approx(one_by_one.loss_by_third, rel=1e-6)
 
 
 def test_a_loss_that_is_not_a_number_ends_the_run_and_names_the_step():

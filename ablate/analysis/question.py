@@ -25,7 +25,7 @@ from ablate.store.columns import (
 from ablate.store.frames import FILE, LARGEST, REPLICATE, SEEDS, STEPS, is_foreign, row_in_words
 from ablate.store.record import StudyRecord
 
-NOT_VARIED = (*of_role("identity", "seed", "metric", "resource"), "git", "code", "parts")
+NOT_VARIED = (*of_role("identity", "seed", "metric", "resource"), "code", "parts")
 WIDE = "column"  # what is varied in a table with a column for each variant
 
 

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import os
 import platform
-import resource
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,21 +166,3 @@ def memory_of(device: "torch.device") -> float:
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return psutil.virtual_memory().total + psutil.swap_memory().total
-
-
-def reset_peak_memory(device: "torch.device") -> None:
-    """Begin to measure peak_memory_mb anew, where that can be."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    else:
-        with contextlib.suppress(OSError):  # of Linux, and not in every container
-            os.write(refs := os.open("/proc/self/clear_refs", os.O_WRONLY), b"5")  # See: man 5 proc
-            os.close(refs)
-
-
-def peak_memory_mb(device: "torch.device") -> float:
-    """Peak memory in MB of 10⁶ bytes: of the device for CUDA, else of the process."""
-    if device.type == "cuda":
-        return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
-    unit = 1 if platform.system() == "Darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)

@@ -49,8 +49,7 @@ class Attempt:
         self._lease = contextlib.ExitStack()
         self._metrics: list[Row] = []
         self._last: Evaluation | None = None
-        # The size of its group, and that of the largest it was part of.
-        self._together, self._members = 1, 1
+        self._members = 1  # of the largest group that it was part of
 
     @_unless_lost
     def open(self, *, anew: bool, resumes: bool = True) -> None:
@@ -94,7 +93,6 @@ class Attempt:
     def begin(self, members: int, remark: str = "") -> None:
         """It is trained from here on in a group of so many. remark: for its log."""
         start = self.folder.start
-        self._together = members
         self._metrics = list(start.metrics) if start else []
         self._members = max(members, start.members if start else 1)
         lines = [f"going on after step {start.step}" if start else "begun"]
@@ -139,8 +137,6 @@ class Attempt:
 
             self.folder.write("model.safetensors", safetensors.numpy.save(dict(final.weights)))
         row |= {"status": Status.DONE}
-        if not self.run.is_simulated:
-            row["peak_memory_mb"] = round(device.peak_memory_mb(self.run.device) / self._together, 1)
         if lost := [column for column, value in row.items() if not _is_finite(value)]:  # of averages
             error = f"{' and '.join(lost)} not finite after the last step"
             row |= {**dict.fromkeys(lost), "status": Status.DIVERGED, "error": error}

@@ -98,7 +98,6 @@ def reason_of(error: Exception, run: Run) -> str:
 def _compute(attempts: Sequence[Attempt]) -> None:
     """Train and evaluate. Each attempt takes what is of its run."""
     runs = [attempt.run for attempt in attempts]
-    device.reset_peak_memory(runs[0].device)
     if runs[0].is_simulated:
         from ablate.execution.simulated import simulated as trained
     else:

@@ -11,7 +11,7 @@ from ablate.data.text_statistics import text_statistics
 from ablate.execution.run import Run
 from ablate.model.costs import attention_params, flops_per_token, relative_cost, total_params
 from ablate.model.function_class import function_class
-from ablate.store.columns import KEYS, THIRD_COLUMNS, Row
+from ablate.store.columns import KEYS, Row
 from ablate.training.events import Diverged, Evaluation, Final, Score
 
 
@@ -67,8 +67,6 @@ def at_end(run: Run, last: Evaluation, metrics: list[Row], final: Final) -> Row:
         "val_bpb": validation.nats / math.log(2) / split.predicted_bytes if split.predicted_bytes else None,
         "val_acc": validation.accuracy,
         "val_exact": validation.exact_match,
-        "val_exact_logit": validation.exact_logit,
-        **dict(zip(THIRD_COLUMNS, validation.loss_by_third, strict=True)),
         **(_of_test(test) if test.targets else {}),
         **_beside_counting(run, validation, test),
         **_best(metrics),
@@ -92,7 +90,6 @@ def _of_test(test: Score) -> Row:
         "test_loss": test.loss,
         "test_acc": test.accuracy,
         "test_exact": test.exact_match,
-        "test_exact_logit": test.exact_logit,
     }
 
 

@@ -73,7 +73,7 @@ def _memory(run: Run) -> tuple[float, float]:
     return of_two / 2 + 6 * weights, of_all
 
 
-def _of_two(run: Run) -> tuple[float, int, float]:
+def _of_two(run: Run) -> tuple[int, int, int]:
     """The bytes that a step of two takes at its peak, those of the weights of one, and those of the text."""
     from ablate.execution.networks import build_group
 
@@ -84,14 +84,14 @@ def _of_two(run: Run) -> tuple[float, int, float]:
     with device.deterministic(run.device):
         group = build_group([run, run])
         group.losses_and_gradients(batch)
-    of_two = device.peak_memory_mb(run.device) * 1e6 - with_text
+    of_two = torch.cuda.max_memory_allocated(run.device) - with_text
     return of_two, group.weights.element_size() * group.weights.shape[1], with_text - at_first
 
 
-def _now(where: "torch.device") -> float:
+def _now(where: "torch.device") -> int:
     """The bytes in use on the device, from which its peak is measured from now on."""
-    device.reset_peak_memory(where)
-    return device.peak_memory_mb(where) * 1e6
+    torch.cuda.reset_peak_memory_stats(where)
+    return torch.cuda.max_memory_allocated(where)
 
 
 _fit: dict[str, int] = {}  # by kind

@@ -1,7 +1,6 @@
 """The models of runs of one kind: built, and trained by gradient descent as one."""
 
 import contextlib
-import math
 from collections.abc import Generator, Iterator, Sequence
 
 from ablate import rng
@@ -11,7 +10,6 @@ from ablate.model.attend import FORMULATIONS
 from ablate.model.models import Model, build_model
 from ablate.store.columns import Row
 from ablate.store.run_files import Checkpoint
-from ablate.training.circuit import circuit
 from ablate.training.evaluate import scores
 from ablate.training.events import Event, Final, Score
 from ablate.training.group import Group, Mapped
@@ -75,14 +73,8 @@ def finals(runs: Sequence[Run], steps: Training) -> Iterator[Final]:
 
 
 def of_model(run: Run, model: Model) -> Row:
-    """The columns that are read from a model: the scores of the induction circuit, none of an
-    encoder-decoder; and the learned weights of the heads, layers × heads (× channels), with one kind of
-    attention after the other, None if the method has none."""
-    split, spec, found = run.corpus.splits["validation"], run.spec, dict[str, float]()
-    with contextlib.suppress(Exception):  # a method of one's own may have no patterns to look at
-        if not run.config.model.two_texts:
-            found = circuit(model, split, context=spec.context, vocab=spec.vocab)
-    finite = {column: value for column, value in found.items() if math.isfinite(value)}
-    sites = [site for site in model.sites() if spec.at in ("all", site.kind)]
+    """The column that is read from a model: the learned weights of the heads, layers × heads (× channels),
+    with one kind of attention after the other, None if the method has none."""
+    sites = [site for site in model.sites() if run.spec.at in ("all", site.kind)]
     weights = [site.attention.fusion.head_weights() for site in sites]
-    return {**finite, "fusion_weights": [one.tolist() for one in weights if one is not None] or None}
+    return {"fusion_weights": [one.tolist() for one in weights if one is not None] or None}

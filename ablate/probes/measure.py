@@ -19,7 +19,6 @@ from ablate.probes import outputs, patterns
 from ablate.probes.needed import loss_added
 from ablate.probes.patterns import Heads, look, patterns_of
 from ablate.rng import generator
-from ablate.training.circuit import induction, previous, twice
 
 TOKENS = 16_384  # tokens of the validation split for probes that predict one thing from another
 ROWS = 32  # rows for patterns, and for probes that compute the loss once per head
@@ -29,7 +28,7 @@ TWINS = 20  # untrained models, whose largest heads give the range to compare wi
 OF_PATTERNS: dict[str, Callable[[Tensor], list[float]]] = {
     "entropy": patterns.entropies,
     "distance": patterns.distances,
-    "previous": previous,
+    "previous": patterns.previous,
     "jsd": patterns.divergences,
 }
 
@@ -127,7 +126,7 @@ def _scores(model: Model, text: Batch, again: Batch) -> dict[str, list[list[floa
     """The probes of patterns, by probe and layer: one value per head."""
     seen = patterns_of(model, text)
     scores = {probe: [of(layer) for layer in seen] for probe, of in OF_PATTERNS.items()}
-    scores["induction"] = [induction(layer) for layer in patterns_of(model, again)]
+    scores["induction"] = [patterns.induction(layer) for layer in patterns_of(model, again)]
     return scores
 
 
@@ -135,7 +134,7 @@ def _texts(run: Run) -> tuple[Batch, Batch]:
     """Rows of the validation split, and rows of random tokens repeated once."""
     context = run.spec.context
     text = _rows(run.corpus.splits["validation"], context, ROWS * context)
-    again = twice(run.spec.vocab, context, ROWS, generator(0, "probe", "twice"))
+    again = patterns.twice(run.spec.vocab, context, ROWS, generator(0, "probe", "twice"))
     return text, Batch(again, again)
 
 

@@ -13,13 +13,14 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ablate.data.corpora import distinct
 from ablate.data.splits import Batch
 from ablate.model.attention import Attention
 from ablate.model.models import Model, Site, inputs_of_attention
-from ablate.training.circuit import over_positions
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,32 @@ def without_bias(out_proj: torch.nn.Module, x: Tensor) -> Tensor:
 
 
 # --- probes of patterns ----------------------------------------------------------------------------
+
+
+def previous(patterns_BHTS: Tensor) -> list[float]:
+    """For each head, the mean weight on the position before."""
+    return over_positions(patterns_BHTS.diagonal(-1, 2, 3))
+
+
+def induction(patterns_BHTS: Tensor) -> list[float]:
+    """For each head, the mean weight in the second half on the token that followed the same token in the
+    first half. The rows have to be a random text of T/2 tokens twice (`twice`)."""
+    half = patterns_BHTS.shape[-1] // 2
+    second = patterns_BHTS[:, :, half:, :]
+    return over_positions(second.diagonal(1, 2, 3))
+
+
+def twice(vocab: int, context: int, rows: int, draws: np.random.Generator) -> Tensor:
+    """Rows for `induction`, (rows, 2·(context // 2)): random tokens, distinct if there are enough, twice."""
+    half = context // 2
+    once = draws.integers(vocab, size=(rows, half)) if vocab < half else distinct(draws, rows, vocab, half)
+    once = torch.from_numpy(once)
+    return torch.cat([once, once], 1)
+
+
+def over_positions(x_BHT: Tensor) -> list[float]:
+    """The mean of each head."""
+    return x_BHT.mean((0, 2)).tolist()
 
 
 def entropies(patterns_BHTS: Tensor) -> list[float]:

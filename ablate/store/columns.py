@@ -80,38 +80,11 @@ TABLE = (
     Column("mix_weight", "metric", "number", "Weight of the model in the mixture", higher_is_better=True),
     Column("val_exact", "metric", "number", "Validation rows without an error", higher_is_better=True),
     Column("test_exact", "metric", "number", "Test rows without an error", higher_is_better=True),
-    # Its log-odds, ln(k + ½) − ln(n − k + ½) for k of n rows, so that shares near 0 and 1 count like others.
-    Column(
-        "val_exact_logit",
-        "metric",
-        "number",
-        "Validation rows without an error (log-odds)",
-        unit="log-odds",
-        higher_is_better=True,
-    ),
-    Column(
-        "test_exact_logit",
-        "metric",
-        "number",
-        "Test rows without an error (log-odds)",
-        unit="log-odds",
-        higher_is_better=True,
-    ),
-    # Losses of the targets in each third of the context: predicted from little of it, and from much.
-    Column("val_first_third_loss", "metric", "number", "Validation loss, first third", unit="nats"),
-    Column("val_middle_third_loss", "metric", "number", "Validation loss, middle third", unit="nats"),
-    Column("val_last_third_loss", "metric", "number", "Validation loss, last third", unit="nats"),
-    # Of the head that has most of it: the induction circuit (training/circuit.py).
-    Column("previous_token", "metric", "number", "Weight on the token before", higher_is_better=None),
-    Column(
-        "induction", "metric", "number", "Weight behind the token's last occurrence", higher_is_better=None
-    ),
-    Column("best_val_loss", "metric", "number", "Lowest validation loss", unit="nats", by_evaluation=True),
-    Column("best_step", "metric", "whole", "Step of the lowest validation loss", by_evaluation=True),
+    Column("best_val_loss", "metric", "number", "Lowest validation loss", unit="nats"),
+    Column("best_step", "metric", "whole", "Step of the lowest validation loss"),
     Column("fusion_weights", "metric", "json", "Weights of heads that the fusion learned"),
     Column("tokens_per_s", "resource", "number", "Tokens a second", unit="tokens/s", higher_is_better=True),
-    Column("wall_s", "resource", "number", "Time, or its share of a group's", unit="s", by_evaluation=True),
-    Column("peak_memory_mb", "resource", "number", "Memory at most", unit="MB"),
+    Column("wall_s", "resource", "number", "Time, or its share of a group's", unit="s"),
     Column("device", "provenance", "word", "cpu, cuda or mps"),
     Column("processor", "provenance", "text", "processor"),
     Column("threads", "provenance", "whole", "threads"),
@@ -121,7 +94,6 @@ TABLE = (
     Column("numerics", "provenance", "whole", "version of the arithmetic"),
     Column("code", "provenance", "text", "digest of ablate's code"),
     Column("parts", "provenance", "text", "digests of plugins"),
-    Column("git", "provenance", "text", "commit of ablate, if it is a checkout"),
 )
 _BY_NAME = {column.name: column for column in TABLE}
 
@@ -162,7 +134,6 @@ METRICS = tuple(
     for column in TABLE
     if column.role in ("metric", "derived", "resource") and column.kind in ("whole", "number")
 )
-THIRD_COLUMNS = tuple(name for name in METRICS if name.endswith("_third_loss"))
 FORMULA = re.compile(r"\s*[=+@＝＋－＠-]|[\t\r\n]")  # how a text begins that a spreadsheet would run
 METRICS_COLUMNS = ("step", "tokens", "lr", "train_loss", "val_loss", "grad_norm", "seconds")
 

@@ -10,7 +10,6 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,19 +90,6 @@ def torch_version() -> str:
     return importlib.metadata.version("torch")
 
 
-@functools.cache
-def git_state() -> str:
-    """The commit of ablate's own checkout, with `-dirty` if it was changed; empty if it is not a checkout."""
-    checkout = PACKAGE.parent
-    if not (checkout / ".git").exists():
-        return ""
-    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-
-
 def provenance() -> dict[str, Any]:
     """The columns that say which version of the program made a row."""
     return {
@@ -111,7 +97,6 @@ def provenance() -> dict[str, Any]:
         "ablate": __version__,
         "numerics": NUMERICS,
         "code": code(),
-        "git": git_state(),
     }
 
 

@@ -23,17 +23,12 @@ EVALUATION_NUMBERS = {"cpu": 2**19, "cuda": 2**26}
 @torch.no_grad()
 def scores(group: Group, split: Split, *, context: int, most: int | None = None) -> list[Score]:
     """Evaluate each member without dropout on a whole split or on `most` of its positions (Split.windows).
-    What a method draws or keeps meanwhile leaves no trace.
-
-    Position p of a row of length T is in third ⌊3p/T⌋; in a shorter window, T is that window's length. If
-    rows differ in length, there are no losses by third.
-    """
+    What a method draws or keeps meanwhile leaves no trace."""
     model, members = group.model, len(group.models)
     device, dtype = (getattr(next(model.parameters()), of) for of in ("device", "dtype"))
     widest = max(len(weight) for weight in model.parameters() if weight.dim() == 2)
     windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest * members))
-    nats_M3, count_3, correct_M = np.zeros((members, 3)), np.zeros(3, int), np.zeros(members, int)
-    rows, exact_M = 0, np.zeros(members, int)
+    rows, correct_M, exact_M = 0, np.zeros(members, int), np.zeros(members, int)
     nats = [np.empty((members, 0), np.float32)]
     wide = torch.promote_types(dtype, torch.float32)
     with in_eval_mode(model, lambda: group.buffers):
@@ -42,38 +37,27 @@ def scores(group: Group, split: Split, *, context: int, most: int | None = None)
             wanted_K = targets.flatten() if positions is None else targets.flatten()[positions]
             wanted_MK = wanted_K.expand(members, -1)
             logits_MKN = group.logits(inputs, positions, source).reshape(members, len(wanted_K), -1)
-            width = inputs.shape[1]
-            place_K = torch.arange(len(wanted_K), device=device) if positions is None else positions
-            in_third_3K = (
-                place_K % width * 3 // width == torch.arange(3, device=device)[:, None]
-            )  # of its row
             right_MK = logits_MKN.argmax(-1) == wanted_MK
             nats_MK = nn.functional.cross_entropy(
                 logits_MKN.flatten(0, 1).to(wide), wanted_MK.flatten(), reduction="none"
             ).view(members, -1)
             nats.append(nats_MK.cpu().numpy())
-            nats_M3 += torch.where(in_third_3K, nats_MK[:, None], 0).sum(2).cpu().numpy()
-            count_3 += in_third_3K.sum(1).cpu().numpy()
             correct_M += right_MK.sum(1).cpu().numpy()
             if positions is not None:
-                row_K = (positions // width).cpu()
+                row_K = (positions // inputs.shape[1]).cpu()
                 rows += len(row_K.unique())
                 exact_M += [len(row_K.unique()) - len(row_K[~right_K].unique()) for right_K in right_MK.cpu()]
     nats_MJ = np.concatenate(nats, 1)
     return [
         Score(
-            float(nats_M3[member].sum()),
-            int(correct_M[member]),
-            int(count_3.sum()),
+            float(nats_J.sum(dtype=np.float64)),
+            int(correct),
+            len(nats_J),
             rows,
-            int(exact_M[member]),
-            tuple(
-                nats / n if n and not split.is_ragged else None
-                for nats, n in zip(nats_M3[member].tolist(), count_3.tolist(), strict=True)
-            ),
-            nats_MJ[member],
+            int(exact),
+            nats_J,
         )
-        for member in range(members)
+        for nats_J, correct, exact in zip(nats_MJ, correct_M, exact_M, strict=True)
     ]
 
 

@@ -3,7 +3,6 @@
 legend: M members of a group, J all targets of a split.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,9 +18,8 @@ from ablate.store.run_files import Checkpoint
 @dataclass(frozen=True)
 class Score:
     """The score on a split or a part of it. nats: cross-entropy summed over the targets. rows: for examples,
-    the number of rows with targets; exact: how many of them are right at every target. loss_by_third: mean
-    loss in nats of the targets in the first, middle and last third of their rows; None without targets there.
-    nats_J: the cross-entropy of each target, in order, float32.
+    the number of rows with targets; exact: how many of them are right at every target. nats_J: the
+    cross-entropy of each target, in order, float32.
     """
 
     nats: float
@@ -29,13 +27,11 @@ class Score:
     targets: int
     rows: int = 0
     exact: int = 0
-    loss_by_third: tuple[float | None, ...] = (None, None, None)
     nats_J: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32), repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled, it is without nats_J: another process only shows it."""
-        own = (self.nats, self.correct, self.targets, self.rows, self.exact, self.loss_by_third)
-        return Score, own
+        return Score, (self.nats, self.correct, self.targets, self.rows, self.exact)
 
     @property
     def loss(self) -> float:
@@ -48,11 +44,6 @@ class Score:
     @property
     def exact_match(self) -> float | None:
         return self.exact / self.rows if self.rows else None
-
-    @property
-    def exact_logit(self) -> float | None:
-        """The log-odds of `exact_match`, with half a row more on either side, so that they are finite."""
-        return math.log((self.exact + 0.5) / (self.rows - self.exact + 0.5)) if self.rows else None
 
 
 # --- of the whole group ---------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from rich.console import Console, Group, RenderableType
@@ -21,7 +22,7 @@ from ablate.config.rules import ConfigError
 from ablate.phrases import duration, lines_if, one_line, visible
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
-from ablate.store.rows import swept, title, without_id
+from ablate.store.rows import without_id
 from ablate.store.run_files import read_metrics
 from ablate.store.run_folder import Busy, OfAnotherKind
 from ablate.store.store import REHEARSALS, Store
@@ -61,7 +62,7 @@ class Lines:
     runs; None for a single one."""
 
     quiet = False  # whether runs that are done get no line
-    swept: Collection[str] = ()  # the keys that runs are named by beyond what every name has
+    typed: Mapping[str, str] = MappingProxyType({})  # what tells a run from others, by its name
 
     def __init__(self, console: Console, total: int | None) -> None:
         self.console = console
@@ -99,7 +100,7 @@ class Lines:
         if not (self.quiet and row["status"] == Status.DONE):
             figures = f"val_loss {row['val_loss']:.4f}" if row["status"] == Status.DONE else row["error"]
             seconds = f", {row['wall_s']:.1f} s" if row.get("wall_s") else ""
-            self.say(f"{self.numbered(title(name, row, self.swept))}: {row['status']}, {figures}{seconds}")
+            self.say(f"{self.numbered(name)}: {row['status']}, {figures}{seconds}")
 
     @property
     def whereabouts(self) -> str:
@@ -107,6 +108,7 @@ class Lines:
         return f"{self.place.phase} · {self.place.before + self.count} of {self.place.of}"
 
     def numbered(self, name: str) -> str:
+        name = self.typed.get(name, name)
         if self.place.phase:
             return f"[{self.place.before + self.count} of {self.place.of}] {name}"
         may_follow = self.place.may_follow
@@ -137,8 +139,6 @@ class Board(Lines):
     def __init__(self, study: str, total: int | None, only: Collection[str] | None = None) -> None:
         super().__init__(console(), total)
         self.study, self.only = study, only
-        record = Store().read_study(study)
-        self.swept = swept(record) if record else ()
         self._seen, self._due = "", 0.0  # what was seen last; when to look again
         self.quiet = self.console.is_terminal or Store().root.parent.name == REHEARSALS
         self._live = contextlib.ExitStack()
@@ -209,9 +209,9 @@ def look(store: Store, study: str | None, only: Collection[str] | None = None, i
         wanted &= {*only}
     rows = [*named.values()]
     to_begin = len(wanted - {row["run_id"] for row in rows})
-    attempts, titles = store.attempts(), store.titles(named)
+    attempts = store.attempts()
     going_on = [
-        _pace(without_id(titles[name]), row, attempts.get(name))
+        _pace(without_id(name), row, attempts.get(name))
         for name, row in named.items()
         if row["status"] == Status.RUNNING
     ]
@@ -223,7 +223,7 @@ def look(store: Store, study: str | None, only: Collection[str] | None = None, i
 
 @dataclass(frozen=True)
 class Pace:
-    """A run that goes on. name: as people read it. step: of its last evaluation; took_s: how long it had
+    """A run that goes on. step: of its last evaluation; took_s: how long it had
     taken until then, its share where several are trained as one; losses: at that step."""
 
     name: str

@@ -161,29 +161,6 @@ def test_runs_whose_study_is_gone_are_pruned(four: Path):
 
 
 @pytest.mark.slow
-def test_runs_are_named_by_what_is_swept_wherever_they_are_shown(tmp_path: Path):
-    words = ("-m", "name=rates", "hydra/launcher=basic", "train.lr=0.003,1e-2", "fusion=sum,gated", *QUICK)
-    assert call_cli("run", *words, "seed=10215827", cwd=tmp_path).returncode == 0
-    store, size = Store(tmp_path / "runs"), "h2-d8x2"
-    names = [f"{f}-{size}-lr{lr}-s10215827" for f in ("sum", "gated") for lr in ("0.003", "0.01")]
-    table = call_cli("runs", cwd=tmp_path)
-    assert all(name in table.stdout for name in names) and "10,215,827" not in table.stdout
-    assert sorted(listed(tmp_path, "rates")["run"]) == sorted(names)
-    run = names[0]
-    found = store.find(run)
-    row = next(row for row in store.rows() if row["run_id"].startswith(found.name[-8:]))
-    assert (row["lr"], row["fusion"]) == (0.003, "sum")
-    assert found.name == f"sum-{size}-s10215827-{row['run_id'][:8]}"  # as ever, so no run is trained again
-    assert found == store.find(f"{run}-{row['run_id'][:8]}") == store.find(found.name)
-    text = call_cli("sample", run, "--tokens", "3", cwd=tmp_path)
-    assert text.returncode == 0 and len(text.stdout.strip("\n")) >= 1
-    vague = call_cli("sample", f"sum-{size}", cwd=tmp_path)
-    assert f"2 runs begin with it; give more letters: sum-{size}-lr0.0" in vague.stderr
-    shown = call_cli("runs", "rates", "--columns", "seed", cwd=tmp_path).stdout
-    assert shown.split() == ["seed", *["10215827"] * 4]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["environment", "option"])
 def test_results_lie_where_one_says(place: str, four: Path):
     os.rename(four / "runs", four / "kept")

@@ -139,9 +139,9 @@ def _table(
     from ablate.store.frames import frame, select, with_options
 
     changed, now = store.changed(), time.time()
-    table, titles = with_options(frame([*rows.values()])), store.titles(rows)
+    table = with_options(frame([*rows.values()]))
     table["age"] = [now - changed.get(name, now) for name in rows]
-    table["run"] = [without_id(titles[name]) for name in rows]
+    table["run"] = [*map(without_id, rows)]
     table = select(table, where)
     if sort:
         column = column_of(sort.removeprefix("-"), table, f"--sort {sort}")
@@ -212,10 +212,8 @@ def _listed(store: "Store", candidates: "Sequence[RemovalCandidate]", format: Fo
     """Print the runs; returns how many they are, and their size."""
     import pandas as pd
 
-    titles = store.titles()
     rows = [
-        (titles.get(run.name, run.name), run.row["status"], " ".join(run.studies), f"{run.size / 1e6:.1f}")
-        for run in candidates
+        (run.name, run.row["status"], " ".join(run.studies), f"{run.size / 1e6:.1f}") for run in candidates
     ]
     if rows:
         print_table(pd.DataFrame(rows, columns=["run", "status", "study", "MB"]), format)

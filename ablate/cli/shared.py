@@ -246,9 +246,7 @@ def known_runs() -> list[str]:
     """The names of the finished runs."""
     from ablate.store.store import Store
 
-    store = Store()
-    titles = store.titles()
-    return sorted(titles.get(name, name) for name in store.finished())
+    return sorted(Store().finished())
 
 
 def known_studies_and_runs() -> list[str]:

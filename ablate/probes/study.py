@@ -25,7 +25,6 @@ from ablate.probes.measure import Value, layer_names, measure
 from ablate.probes.patterns import patterns_of
 from ablate.store.frames import select, with_options
 from ablate.store.run_files import read_started
-from ablate.store.store import Store
 
 MOST_TOKENS = 32  # of a text in which heads look: as many as an axis names
 
@@ -73,7 +72,7 @@ def probe_runs(directories: Mapping[str, Path], path: Path, *, report: Callable[
     report: called with a line for each run, also for one that can't be probed: it is stale, kept no weights,
     or has too little text. Raises ConfigError if none can.
     """
-    titles, run_ids, parts = Store().titles(), [*directories], list[pd.DataFrame]()
+    run_ids, parts = [*directories], list[pd.DataFrame]()
     probed = map_in_workers(_values_of_run, [*directories.values()], min(len(directories), available_cores()))
     for number, (index, table) in enumerate(probed, 1):
         run_id, progress = run_ids[index], f"[{number}/{len(directories)}]"
@@ -82,7 +81,7 @@ def probe_runs(directories: Mapping[str, Path], path: Path, *, report: Callable[
             continue
         parts.append(table.assign(run_id=run_id)[[*COLUMNS]])
         directory = directories[run_id]
-        report(f"{progress} {titles.get(directory.name, directory.name)}{_abstaining(directory)}")
+        report(f"{progress} {directory.name}{_abstaining(directory)}")
         _write(path, pd.concat(parts, ignore_index=True))
     if not parts:
         raise ConfigError("none of the runs could be probed, for the reasons above")

@@ -27,8 +27,8 @@ from ablate.store import lease
 from ablate.store.columns import COLUMNS, CONFIG_COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
-from ablate.store.rows import RUN, leaving_out, read_rows, short_id, swept, title, without_id
-from ablate.store.run_files import read_finished, read_started
+from ablate.store.rows import leaving_out, read_rows, short_id
+from ablate.store.run_files import read_started
 from ablate.store.run_folder import PART, RunFolder
 
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
@@ -84,63 +84,32 @@ class Store:
         return names(self.root / "store")
 
     def find(self, run: str) -> Path:
-        """The directory of the one finished run whose name, id or title begins with `run`; or `run` itself,
+        """The directory of the one finished run whose name or id begins with `run`; or `run` itself,
         if it is the directory of one, in any store. Raises StoreError."""
         if os.path.isfile(Path(run) / "result.json"):
             return Path(run).resolve()
         return self.root / "store" / self.named(run, self.finished(), "finished run")
 
     def named(self, run: str, among: Iterable[str], what: str = "run") -> str:
-        """The one of these names that `run` is a prefix of, or of whose id or title. what: they are. Raises
+        """The one of these names that `run` is a prefix of, or of whose id. what: they are. Raises
         StoreError."""
         if Path(run).resolve().parent == (self.root / "store").resolve():  # a path
             run = Path(run).name
         names = sorted(among) if run else []
-        matches = [name for name in names if name.startswith(run) or self._id_begins(name, run)]
-        if len(matches) == 1:
-            return matches[0]
-        titles = self.titles()
-        shown_so = [name for name in names if titles.get(name) == run]
-        if len(shown_so) == 1:
-            return shown_so[0]
-        matches = (
-            matches
-            or [name for name in names if titles.get(name, "").startswith(run)]
-            or [name for name in names if RUN.fullmatch(run) and short_id(run) == short_id(name)]
-        )
+        matches, rows = [name for name in names if name.startswith(run)], dict[str, Row]()
+        if len(matches) != 1:
+            rows = self.by_name()
+            ids = {name: rows[name]["run_id"] if name in rows else short_id(name) for name in names}
+            matches = matches or [name for name in names if ids[name].startswith(run)]
         if len(matches) == 1:
             return matches[0]
         if not matches:
             raise StoreError(f"{run or 'RUN'}: no {what} begins with it; ablate runs lists them")
-        shown = [titles.get(name, name) for name in matches]
-        if len({*map(without_id, shown)}) < len(shown):  # runs of one title: what tells each from the others
-            rows = [self.by_name().get(name, {}) for name in matches]
-            keys = [key for key in TELLING if len({str(row.get(key)) for row in rows}) > 1][:2]
-            settings = (" ".join(f"{key}={row.get(key)}" for key in keys) for row in rows)
-            shown = [f"{short_id(name)} ({those})" for name, those in zip(matches, settings, strict=True)]
+        found = [rows.get(name, {}) for name in matches]
+        keys = [key for key in TELLING if len({str(row.get(key)) for row in found}) > 1][:2]
+        settings = (" ".join(f"{key}={row.get(key)}" for key in keys) for row in found)
+        shown = [f"{name} ({those})" for name, those in zip(matches, settings, strict=True)]
         raise StoreError(f"{run}: {len(matches)} runs begin with it; give more letters: {first_few(shown)}")
-
-    def _id_begins(self, name: str, run: str) -> bool:
-        """Whether the run's id begins with `run`. The name has the first half of the id, the row all of
-        it."""
-        if not short_id(name).startswith(run[:8]):
-            return False
-        try:
-            path = self.root / "store" / name
-            return len(run) <= 8 or read_finished(path)["run_id"].startswith(run)
-        except StoreError:
-            return not os.path.exists(path)  # it has not finished
-
-    def titles(self, rows: Mapping[str, Row] | None = None) -> dict[str, str]:
-        """The names of runs as people read them (rows.title), by the names of their directories. rows: of
-        those runs, by these names; of all by default. Without a row a run has the name of its directory."""
-        keys: dict[str, set[str]] = {}
-        for record in self.studies().values():
-            for run_id in record.runs:
-                keys.setdefault(run_id, set()).update(swept(record))
-        empty: dict[str, Row] = {name: {} for name in self.all_runs()}
-        named = empty | {**(self.by_name() if rows is None else rows)}
-        return {name: title(name, row, keys.get(row.get("run_id", ""), ())) for name, row in named.items()}
 
     def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
         """The directories of those of these runs that are finished, by run_id."""

@@ -26,7 +26,6 @@ from ablate.live import Board, Lines, one_by_one
 from ablate.phrases import first_few
 from ablate.store.provenance import Plugin
 from ablate.store.record import StudyRecord
-from ablate.store.rows import swept
 from ablate.store.store import ABLATE_RUNS, Store, StoreError
 from ablate.study.study import one_of_each
 
@@ -125,8 +124,7 @@ class ByHydra(Launcher):
         total = work.in_all if self.settings.workers == 1 else None
         planned = {run.name: run.corpus.sha256 for run in work.runs.values()}
         where = {"place": Path.cwd(), "root": Store().root}
-        own = {"own": plugins.used(), "named_by": swept(work.record), **where}
-        task = partial(_job, threads=work.threads, total=total, planned=planned, **own)
+        task = partial(_job, threads=work.threads, total=total, planned=planned, own=plugins.used(), **where)
         with environment(**SAFE_PATH):
             refused = self.settings.launch(task, [*work.runs])
         names = [*planned]
@@ -142,12 +140,10 @@ def _job(
     own: Sequence[Plugin],
     place: Path,
     root: Path,
-    named_by: Collection[str],
 ) -> None:
     """Train a run in this process, which a launcher of Hydra's started. Raises ConfigError. total: of runs in
     the sweep, if this process trains all of them one after the other. planned: the fingerprints of the texts,
-    by the names of runs. own, place, root: the plugins, the directory and the store of the command. named_by:
-    as Lines.swept."""
+    by the names of runs. own, place, root: the plugins, the directory and the store of the command."""
     plugins.install(own)
     try:
         os.chdir(place)  # where the process began elsewhere, as Ray's do
@@ -165,6 +161,4 @@ def _job(
             f" (corpus_sha256) was {first_few(sorted({sha256[:12] for sha256 in planned.values()}))} and is"
             f" {run.corpus.sha256[:12]}; give the command again"
         )
-    lines = one_by_one(total)
-    lines.swept = named_by
-    _train_in_this_process(run, threads, lines)
+    _train_in_this_process(run, threads, one_by_one(total))

@@ -46,7 +46,7 @@ class Loop:
         self.is_training = False
         self.finished_before = 0
         self.lines = Lines(console(), None)  # the board, while there is one
-        self.typed: dict[str, str] = {}  # the overrides of each run, by its name
+        self.typed: dict[str, str] = {}  # the overrides that tell a run from others, by its name
         self.passed = 0  # the last look whose line was printed
 
     def run(self, begun: Callable[[], None]) -> Outcome:
@@ -123,7 +123,9 @@ class Loop:
             require_as_begun(run, self.store)
         self.pending |= runs
         self.rows |= {overrides: {"status": Status.RUNNING} for overrides in runs}
-        self.typed |= {run.name: " ".join(overrides) for overrides, run in runs.items()}
+        same = set[str].intersection(*map(set, self.ids))
+        for overrides, run in runs.items():
+            self.typed[run.name] = " ".join(one for one in overrides if one not in same) or run.name
         self.record = self.store.change_study(record.name, partial(self._grown, record=record, runs=runs))
         return self.record
 
@@ -231,7 +233,7 @@ class Loop:
         """The board of these runs, which has all lines of the command meanwhile."""
         before, only = self.lines, {run.run_id for run in runs.values()} if self.is_single else None
         with Board(study, total, only) as board:
-            self.lines, board.place = board, before.place
+            self.lines, board.place, board.typed = board, before.place, self.typed
             try:
                 yield board
             finally:

@@ -93,35 +93,6 @@ def test_crossed_seeds_are_no_replicates():
     assert any(str(why).startswith("its seeds are crossed") for why in result.table["why"])
 
 
-def test_how_often_one_looks_makes_no_variant():
-    """Save for what a look decides: the best of them."""
-    rows = table(
-        {"val_loss": 2.0, "best_val_loss": 1.9, "eval_every": 100},
-        {"val_loss": 2.2, "best_val_loss": 2.1, "eval_every": 50, "seed": 1},
-        {"val_loss": 1.5, "best_val_loss": 1.4, "eval_every": 50, "fusion": "sum"},
-        {"val_loss": 1.6, "best_val_loss": 1.6, "eval_every": 50, "fusion": "sum", "seed": 1},
-    )
-    result = compared(rows).table.set_index("fusion")
-    assert result["n"].to_dict() == {"sum": 2, "concat": 2}
-    assert (result.loc["sum", "pairs"], result.loc["sum", "diff"]) == (2, pytest.approx(-0.55))
-    assert not [line for line in texts(compared(rows).notes) if line.startswith("missing")]
-    assert len(summarize(rows, "best_val_loss")) == 3
-
-
-@pytest.mark.slow
-def test_a_run_that_was_looked_at_twice_counts_once():
-    once = {"val_loss": 2.0, "eval_every": 100}
-    cut_off = {"val_loss": None, "status": "interrupted", "eval_every": 7}
-    again = {"val_loss": 2.0, "eval_every": 50}
-    for rows in itertools.permutations([once, cut_off, again]):
-        summary = summarize(table(*rows))
-        assert (summary["n"].tolist(), summary["mean"].tolist()) == ([1], [2.0])
-    with pytest.raises(
-        ConfigError, match=r"two rows of one variant.*; tell them apart with --where eval_every=100"
-    ):
-        summarize(table(once, {**again, "val_loss": 2.1}))
-
-
 @pytest.mark.slow
 def test_bimodal_seeds_are_named(tmp_path):
     """As 500 steps of `tiny` at 0.006 gave: seven seeds of 1.80 to 1.89, and one of 2.24."""

@@ -253,8 +253,6 @@ def test_two_arms_that_agree_to_the_last_digit_are_identical(command):
     code, out, err = command("compare", *asked)
     assert code == 0 and out.startswith(f"{words}\n") and not err
     assert "Doubt" not in out and "more seed" not in out and "identical at all 4 seeds\n" in out
-    without = rows.drop(columns="seed").sample(frac=1, random_state=1)
-    assert contrast(without, by="clip", baseline="clip=1e6")["why"].startswith("identical in every run: clip")
 
 
 def test_our_own_option_without_effect_needs_no_perhaps():
@@ -267,9 +265,7 @@ def test_our_own_option_without_effect_needs_no_perhaps():
         "",
         "identical at all 4 seeds: clip changes nothing here",
     )
-    # Equal accuracies of runs that learned other things are no identity; nor is what never varies.
-    rows["val_acc"] = rows["val_loss"].round(1)
-    rows.loc[4:, "val_loss"] += 1e-6
+    rows["val_acc"] = 1.0  # what never varies is no identity
     (one,) = compared(rows, baseline={"clip": "1e6"}, metric="val_acc").findings
     assert (one.verdict, one.why) == ("undecided", "no difference at every seed")
 

@@ -50,10 +50,10 @@ def recomputed(
                 decided[at] = of | {"pairs": len(d)}
     for at, of in decided.items():
         variant, _ = two_sides(contrasts[at])
-        last = max(stands[i] for i, one in enumerate(contrasts) if {*variant} & {*one})
-        whole = values[:last].dropna(subset=[*contrasts[at]] if len(variant) > 1 else [*variant][:1])
+        last = stands[at] if len(variant) > 1 else len(values)
+        whole = values[:last].dropna(subset=[*contrasts[at]] if len(variant) > 1 else [*variant])
         own = (whole[[*variant]] * pd.Series(variant)).sum(axis=1)
-        gone = lost[next(iter(variant))][:last].sum() if len(variant) == 1 else 0
+        gone = lost[next(iter(variant))].sum() if len(variant) == 1 else 0
         of |= {"n": len(own), "mean": own.mean(), "sd": own.std(), "diverged": gone}
         of["verdict"] = of["verdict"] if of["pairs"] >= FEWEST else "undecided"
     return [decided[at] for at in range(len(contrasts))]

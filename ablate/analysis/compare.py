@@ -19,7 +19,7 @@ from ablate.analysis.contrasts import (
     why_nothing,
 )
 from ablate.analysis.finding import Finding
-from ablate.analysis.findings import findings_of, that_count
+from ablate.analysis.findings import findings_of
 from ablate.analysis.projection import project
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of, settled
 from ablate.analysis.variant import Variant, varying
@@ -150,27 +150,26 @@ def compare(
         with contextlib.suppress(ConfigError):
             before = len(pair_up(settings_of(every), baseline))
     findings = findings_of(variants, contrasts, records, before)
-    counted_ones = that_count(variants, contrasts, findings, records)
     nothing = "" if contrasts else why_nothing(variants, baseline)
-    each, summary = dict(zip(variants.names, variants.each, strict=True)), counted_ones.best_first()
+    each, summary = dict(zip(variants.names, variants.each, strict=True)), variants.best_first()
     if crossed_ones := [one for one in findings if one.variant.difference]:
         each = {} if question.within else each
         each |= {side.name: side for one in crossed_ones for side in one.both}
         apart = rows_of_differences(crossed_ones, summary)
         summary = apart if question.within else pd.concat([summary, apart], ignore_index=True)
     sides = [[at for _, at in one.sides] for one in contrasts]
-    compared, seeds = sorted({at for of in sides for at in of}), int(counted_ones.ran.sum(1).max())
+    compared, seeds = sorted({at for of in sides for at in of}), int(variants.ran.sum(1).max())
     lines = [
-        *notes.foreseen(counted_ones, compared, seeds, records),
-        *notes.weak_models(counted_ones, sorted({one.baseline for one in contrasts})),
+        *notes.foreseen(variants, compared, seeds, records),
+        *notes.weak_models(variants, sorted({one.baseline for one in contrasts})),
         *notes.chosen_rows(question.where, chosen, metric),
         *taken,
         *left_out,
         *notes.of_studies(records, missing, every),
-        *notes.mixed_marks(counted_ones, sides, mixed=question.mixed),
+        *notes.mixed_marks(variants, sides, mixed=question.mixed),
         *variants.notes,
-        *notes.of_units(counted_ones, findings, nothing),
-        *notes.of_values(counted_ones),
+        *notes.of_units(variants, findings, nothing),
+        *notes.of_values(variants),
         *notes.of_rows(chosen, metric, variants.shown),
         *([] if any(record.looks for record in records) else notes.missing_units(variants)),
     ]

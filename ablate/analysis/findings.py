@@ -70,9 +70,8 @@ def findings_of(
             k = sum(one.family for one in records) + max(len(tested), before)
         only = record or (records[0] if len(records) == 1 else NO_STUDY)
         looks = only.looks if "seed" in variants.seeds and not variants.crossed else None
-        compared = {run_id for one in only.contrasts for run_id in one.runs}
         if of_family:
-            findings += _family(variants, of_family, looks, compared, k)
+            findings += _family(variants, of_family, looks, k)
     return findings
 
 
@@ -80,19 +79,17 @@ def _family(
     variants: Variants,
     contrasts: Sequence[Weighed],
     looks: PlannedLooks | None,
-    compared: set[str],
     k: int,
 ) -> list[Finding]:
     """The contrasts judged at the looks of their study or, without any, on all their values at once; there,
-    values that do not pair are judged as groups. compared: the runs of its arms that are in a contrast."""
+    values that do not pair are judged as groups."""
     S = variants.values.shape[1]
     how: dict[str, Any] = {name: getattr(variants, name) for name in ("margin", "higher_is_better")}
-    order, at, once = np.arange(S), [S], [False] * len(contrasts)
+    order, at = np.arange(S), [S]
     if looks:
         places = {seed: place for place, seed in enumerate(variants.seeds["seed"])}
         order = np.array([places.get(str(seed), -1) for seed in looks.seeds[: looks.at[-1]]], int)
-        alone = {c for c, ids in enumerate(variants.run_ids) if compared and not compared & {*ids}}
-        at, once = looks.at, [any(c in alone for _, c in one.sides) for one in contrasts]
+        at = looks.at
     cases = [_case(variants, one, order) for one in contrasts]
     difference_KS, more_KS = np.array([of.difference for of in cases]), np.array([of.more for of in cases])
     ended_KS = np.array([(np.isfinite(of.values) | of.lost).all(0) for of in cases])
@@ -105,7 +102,6 @@ def _family(
         **how,
         scale=np.array([np.nanmax(np.abs(of.values), initial=0) for of in cases]),
         untested=np.array([one.equal is not None for one in contrasts]),
-        once=np.array(once),
     )
     pairs = [(one.variant, one.baseline) for one in contrasts]
     apart, alike = differing(variants, pairs), same_classes(variants, pairs)
@@ -125,8 +121,8 @@ def _family(
             judged={name: one[i] for name, one in vars(judged).items()},
         )
     findings = [
-        _finding(variants, one, looks, differs, same, at[0] if first else at[-1])
-        for one, differs, same, first in zip(cases, apart, alike, once, strict=True)
+        _finding(variants, one, looks, differs, same)
+        for one, differs, same in zip(cases, apart, alike, strict=True)
     ]
     open_ = [
         i
@@ -169,7 +165,6 @@ def _finding(
     looks: PlannedLooks | None,
     differs: str,
     same_class: bool,
-    last_look: int,
 ) -> Finding:
     contrast, judged = one.contrast, one.judged
     verdict, why = _verdict(variants, one, looks, differs)
@@ -193,7 +188,7 @@ def _finding(
         differs=differs,
         same_class=same_class,
         look=int(judged["seeds"]) if looks else None,
-        last_look=last_look if looks else None,
+        last_look=looks.at[-1] if looks else None,
         more_seeds=None,
         unit=variants.unit,
         weights=one.weights,
@@ -252,43 +247,14 @@ def _verdict(variants: Variants, one: Case, looks: PlannedLooks | None, differs:
 
 
 def _identical(variants: Variants, one: Case, differs: str) -> str:
-    """The words for two variants that agree to the last digit, in every metric; empty if they do not. Values
+    """The words for two variants that agree to the last digit at every unit; empty if they do not. Values
     that are all one agree by themselves, as where both solve a task wholly."""
-    if len(one.values) != 2 or one.more.sum():
+    paired_PS = one.values[:, np.isfinite(one.values).all(0)]
+    if len(paired_PS) != 2 or one.is_grouped or one.more.any() or len({*paired_PS[0]}) < 2:
         return ""
-    v, b = (np.sort(of[np.isfinite(of)]) for of in one.values) if one.is_grouped else one.values
-    both = np.isfinite(v) & np.isfinite(b) if len(v) == len(b) else np.zeros(len(v), bool)
-    if both.sum() < 2 or not np.array_equal(v[both], b[both]) or len({*v[both]}) < 2:
+    if (paired_PS[0] != paired_PS[1]).any():
         return ""
-    c, base = one.contrast.variant, one.contrast.baseline
-    of = variants.ran[c] & variants.ran[base]
-    if not one.is_grouped and any(
-        not np.array_equal(other[c][of], other[base][of], equal_nan=True) for other in variants.measures
-    ):
-        return ""
-    runs = f"at all {both.sum()} {variants.unit}s" if not one.is_grouped else "in every run"
     perhaps = "; perhaps the option never reached the program" if variants.is_foreign else ""
     changes = "change" if " " in differs else "changes"
+    runs = f"at all {paired_PS.shape[1]} {variants.unit}s"
     return f"identical {runs}: {differs} {changes} nothing here{perhaps}"
-
-
-def that_count(
-    variants: Variants,
-    contrasts: Sequence[Weighed],
-    findings: Sequence[Finding],
-    records: Sequence[StudyRecord],
-) -> Variants:
-    """The variants without results beyond the last look at which a contrast of each stands or, of one without
-    a contrast, at which any does; before the first look, beyond that one."""
-    looks = records[0].looks if len(records) == 1 else None
-    if looks is None or all(one.look is None for one in findings):
-        return variants
-    reach = np.zeros(len(variants.table), int)
-    for contrast, one in zip(contrasts, findings, strict=True):
-        for _, c in contrast.sides:
-            reach[c] = max(reach[c], one.look or 0, looks.at[0])
-    places = {str(seed): at for at, seed in enumerate(looks.seeds)}
-    place_S = np.array([places.get(seed, looks.at[-1]) for seed in variants.seeds["seed"]])
-    counts_CS = place_S < np.where(reach, reach, reach.max(initial=looks.at[0]))[:, None]
-    values, lost = np.where(counts_CS, variants.values, np.nan), variants.diverged & counts_CS
-    return replace(variants, values=values, diverged=lost)

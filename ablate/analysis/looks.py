@@ -46,7 +46,6 @@ def stand(
     higher_is_better: bool | None = False,
     scale: float | Array = 0.0,
     untested: Array | None = None,
-    once: Array | None = None,
 ) -> Judged:
     """Judge each contrast at the first look that decides it, each look taking the seeds up to it. Of what is
     judged, seeds is the look that decided or, if none did, the last one with all its runs, 0 before the
@@ -55,11 +54,9 @@ def stand(
     ended_KS: which seeds have all their results; a look takes all results of its seeds. more_KS: on how many
     more arms of the variant's side than of its baseline's a seed diverged. k: the size of the family. scale:
     as of `stats.paired`. untested: (K,) what is one function by construction: it stands at its first look.
-    once: (K,) contrasts of arms that end at the first look, at which these spend all of their level.
     """
     K, S = differences_KS.shape
-    never, first = np.zeros(K, bool), np.zeros(K, bool)
-    never, first = (untested if untested is not None else never), (once if once is not None else first)
+    never = np.zeros(K, bool) if untested is None else untested
     numbers = ("diff", "sd", "level", "low", "high", "p", "p_adjusted")
     now = Judged(
         np.zeros(K, int),
@@ -77,15 +74,15 @@ def stand(
         by_itself = stats.paired(differences_KS[here, :n], 0.0, scale_K[here])
         own[here] = np.where(np.isnan(by_itself.se) | never[here], np.nan, by_itself.sd)
         median = 0.0 if np.isnan(own).all() else np.nanmedian(own)
-        least = np.where(first[here] | (n == at[-1]), 0.0, median)
+        least = 0.0 if n == at[-1] else median
         estimate = stats.paired(differences_KS[here, :n], least, scale_K[here])
-        level = 1 - stats.ALPHA * np.where(first[here], 1.0, spent) / max(k, 1)
+        level = 1 - stats.ALPHA * spent / max(k, 1)
         judged = stats.judge(estimate, level, margin, higher_is_better)
         for name in ("n", *numbers):
             getattr(now, name)[here] = getattr(judged, name)
         now.seeds[here], now.sd[here] = n, np.where(least > judged.sd, least, judged.sd)
         now.verdict[here] = stats.withheld(judged.verdict, more_KS[here, :n].sum(1))
         constant = np.isnan(estimate.se) & (estimate.n >= 2)
-        now.decided[here] = first[here] | never[here] | constant | (now.verdict[here] != stats.UNDECIDED)
+        now.decided[here] = never[here] | constant | (now.verdict[here] != stats.UNDECIDED)
         open_ = open_ & ~now.decided
     return now

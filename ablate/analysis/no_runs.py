@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import replicas
-from ablate.analysis.numbers import as_floats, as_numbers, can_be_numbers
+from ablate.analysis.numbers import as_numbers, can_be_numbers
 from ablate.analysis.stats import Array, moments
 from ablate.analysis.variants import Variants
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, first_few, joined
 from ablate.store.columns import of_role
-from ablate.store.frames import FILE, REPLICATE, is_foreign, matching
+from ablate.store.frames import FILE, REPLICATE, matching
 
 PLACES = ("value", "variant_", "unit_", "usable", "lost")
 # Words that stand where a seed or a task does, in rows that sum up the others: the first may name a task.
@@ -67,23 +67,20 @@ def once(keyed: pd.DataFrame, place: Sequence[str]) -> tuple[pd.DataFrame, list[
     return keyed[~again], [Note(line, "left out")] if count else []
 
 
-def measures_of(keyed: pd.DataFrame, placed: set[str], *, exempt: bool) -> list[Array]:
+def measures_of(keyed: pd.DataFrame, placed: set[str]) -> list[Array]:
     """(N,) each of what else was measured, of which copies have the same."""
-    if is_foreign(keyed):
-        free = keyed.columns[keyed.notna().any()].difference([*placed, *of_role("identity"), FILE])
-        names = [key for key in map(str, free) if not (OF_TIME.fullmatch(key) or ORDINAL.fullmatch(key))]
-        names = [key for key in names if not REPLICATE.fullmatch(key) and can_be_numbers(keyed[key])]
-        return [as_numbers(keyed, key, str).to_numpy(float) for key in names]
-    numbers = keyed.filter([*of_role("metric")]).select_dtypes("number")
-    return [as_floats(numbers[key]) for key in numbers]
+    free = keyed.columns[keyed.notna().any()].difference([*placed, *PLACES, *of_role("identity"), FILE])
+    names = [key for key in map(str, free) if not (OF_TIME.fullmatch(key) or ORDINAL.fullmatch(key))]
+    names = [key for key in names if not REPLICATE.fullmatch(key) and can_be_numbers(keyed[key])]
+    return [as_numbers(keyed, key, str).to_numpy(float) for key in names]
 
 
-def checked(variants: Variants, fixed: Mapping[str, str] | None) -> Variants:
+def checked(variants: Variants, measures: Sequence[Array], fixed: Mapping[str, str] | None) -> Variants:
     """The variants without copies, with what is known beforehand (fixed) and what never varies, and notes on
-    them. Raises ConfigError."""
+    them. measures: (C, S) each, what else was measured. Raises ConfigError."""
     if variants.sampled:
         return replace(variants, fixed=_known(variants, variants.values, fixed))
-    sure_CS, perhaps_CS = replicas.copies([variants.values, *variants.measures])
+    sure_CS, perhaps_CS = replicas.copies([variants.values, *measures])
     said = [*variants.notes]
     if sure_CS.any():
         line = f"{counted(int(sure_CS.sum()), 'run')} that {_copied(variants, sure_CS)}"

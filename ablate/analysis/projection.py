@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.no_runs import PLACES, checked, measures_of, once, without_summaries
+from ablate.analysis.no_runs import checked, measures_of, once, without_summaries
 from ablate.analysis.numbers import as_floats, can_be_numbers
 from ablate.analysis.question import NOTHING_ASKED, Question
 from ablate.analysis.refusals import (
@@ -29,7 +29,6 @@ from ablate.analysis.stats import Array
 from ablate.analysis.variant import distinguishing
 from ablate.analysis.variants import (
     CARRIED,
-    OF_EVALUATION,
     PROGRAM,
     USABLE,
     Variants,
@@ -40,7 +39,7 @@ from ablate.analysis.variants import (
 from ablate.config.conditions import key_in
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, counted_between, lines_if
-from ablate.store.columns import SEED_COLUMNS, Status, column_named, of_role, on_validation
+from ablate.store.columns import SEED_COLUMNS, Status, of_role, on_validation
 from ablate.store.frames import (
     FILE,
     LARGEST,
@@ -79,7 +78,6 @@ def project(
         refuse_unplaced(keyed, variant, {*settings, metric})
     unit = keyed.groupby(trained).ngroup() if trained else variant.groupby(variant).cumcount()
     keyed = keyed.assign(variant_=variant, unit_=unit)
-    keyed = keyed[~_evaluated_again(keyed, metric)]
     place = ["variant_", "unit_", *items]
     if not exempt:
         keyed, lines = once(keyed, place)
@@ -107,9 +105,6 @@ def project(
     kept = np.flatnonzero((~np.isnan(values) | lost).any(1))
     table = _table(keyed, settings).take(kept).reset_index(drop=True)
     refuse_pooling(table, by, differing)
-    measures = (
-        [] if items else measures_of(keyed, {*settings, *pair_by, *seeds, metric, *PLACES}, exempt=exempt)
-    )
     marks = _left_over(rows, {*settings, *pair_by, metric}) if foreign else PROGRAM
     twin = on_validation(metric)
     has_twin = not foreign and not items and twin != metric and rows[twin].notna().any()
@@ -127,7 +122,6 @@ def project(
         if foreign
         else sorted({column_of(key, settings, "tune") for key in {*table["tuned"]} - {""}}),
         values=values[kept],
-        measures=[array(of, np.nan)[kept] for of in measures],
         diverged=lost[kept],
         run_ids=array(_as_they_are(keyed["run_id"]), "")[kept],
         seeds=keyed[trained or ["seed"]].groupby(keyed["unit_"]).first(),
@@ -141,7 +135,10 @@ def project(
         copied=np.zeros((len(table), S), bool),
         notes=said,
     )
-    return variants if exempt else checked(variants, question.fixed)
+    if exempt:
+        return variants
+    measures = [] if items else measures_of(keyed, {*settings, *pair_by, *seeds, metric})
+    return checked(variants, [array(of, np.nan)[kept] for of in measures], question.fixed)
 
 
 # --- where a row belongs -----------------------------------------------------------------------------------
@@ -164,8 +161,7 @@ def _columns(
         for names in ([*filter(None, [question.within]), *question.shown], [*(question.baseline or {})])
     )
     shown += lines_if(not (foreign or by or shown) and rows["model"].nunique() > 1, "model")
-    apart = OF_EVALUATION if column_named(metric).by_evaluation else ()
-    settings = [*(by if foreign and by else [*setting_columns(rows), *apart, *by]), *shown, *own]
+    settings = [*(by if foreign and by else [*setting_columns(rows), *by]), *shown, *own]
     return by, pair_by, shown, [key for key in dict.fromkeys(settings) if key != metric]
 
 
@@ -175,7 +171,7 @@ def _as_keys(
     """The rows with these columns as text: of another program as it is spelt, but for seeds. Raises
     ConfigError for a row without a seed, or without what pairs it, if others have one."""
     read = spellings if is_foreign(rows) else as_texts
-    keyed = rows.assign(**{key: read(rows[key]) for key in {*settings, *pair_by, *OF_EVALUATION} - {*seeds}})
+    keyed = rows.assign(**{key: read(rows[key]) for key in {*settings, *pair_by} - {*seeds}})
     keyed = keyed.assign(**{key: as_texts(rows[key]) for key in seeds})
     for column in (*pair_by, *(seeds if is_foreign(rows) else ())):
         if lacking := int((keyed[column] == "").sum()):
@@ -243,17 +239,6 @@ def _numbers(rows: pd.DataFrame, metric: str, named: Sequence[str]) -> Array:
         why = f"{str(row[metric])!r} is no usable number ({row_in_words(row, named)})"
         raise ConfigError(f"{metric}: {why}; correct the row or leave it out")
     return value
-
-
-def _evaluated_again(keyed: pd.DataFrame, metric: str) -> Array:
-    """Which rows repeat a run that another row, evaluated differently, reports as well or better."""
-    if is_foreign(keyed):
-        return np.zeros(len(keyed), bool)
-    place = ["variant_", "unit_"]
-    agree = keyed.groupby(place)[metric].transform("nunique") < 2
-    rows = keyed[[*OF_EVALUATION, *place]].iloc[np.argsort(keyed[metric].isna(), kind="stable")]
-    again = rows.duplicated(place) & ~rows.duplicated()
-    return (agree & again.reindex(keyed.index)).to_numpy()
 
 
 def _table(keyed: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:

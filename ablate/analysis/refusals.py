@@ -6,7 +6,7 @@ import pandas as pd
 
 from ablate.analysis.question import Question, measured_columns, metrics_of
 from ablate.analysis.variant import as_pairs, distinguishing, variants_of
-from ablate.analysis.variants import OF_EVALUATION, identified
+from ablate.analysis.variants import identified
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import joined, option
 from ablate.store.columns import COLUMNS, METRICS, RESULTS
@@ -110,8 +110,6 @@ def refuse_duplicates(
             ways.insert(0, option("--by", *by, column))
     if not ways and pair_by and same["seed"].nunique() > 1:
         ways.append(option("--pair-by", *pair_by, "seed"))
-    if looked := [column for column in OF_EVALUATION if same[column].nunique() > 1]:
-        ways = [option("--where", f"{looked[0]}={row[looked[0]]}")]
     ids = " and ".join(map(str, same["run_id"].dropna()[:2]))
     values = " and ".join(f"{value:.10g}" for value in same["value"][:2])
     way_out = "leave one out, or give them a column that differs, for --pair-by or --where"

@@ -17,9 +17,6 @@ from ablate.store.frames import FOLDS, STEPS, as_texts, is_foreign, option_names
 
 USABLE = (Status.DONE, Status.STALE)
 TEXT_COLUMNS = config_about("text")
-# How often a run is evaluated does not change what it learns, so these columns define no variants, except for
-# metrics that depend on them.
-OF_EVALUATION = config_about("evaluation")
 COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
 PROGRAM = ("numerics", "torch", "processor")  # a run has other losses under each
 CARRIED = (
@@ -55,14 +52,14 @@ class Variants(Settings):
     table: also with the CARRIED columns, each from the first run that has a value, finished runs first.
     shown: the columns that suffice to tell the variants apart. values: (C, S), the metric; NaN without a
     finished run. fixed: (C,), NaN but for a value that has no scatter. constant: (C,), which have one value
-    at every seed. copied: (C, S), which repeat another. measures: (C, S) each, what else was measured.
-    diverged: (C, S), also true for infinite results. run_ids: (C, S), text. seeds: S rows, what a unit is
-    called, as text in each of its columns. paired: whether equal places in S are equal units; else they mean
-    nothing. items: what a value is a mean over, as in `100 documents`; empty for single rows. sampled: the
-    column whose values were sampled, where each variant is one run. twin: (C, S), the same metric of the
-    validation split, if it has one. marks: (C, S) each, columns that say how a row came about: PROGRAM and
-    what is left over. notes: on rows that are no runs. arms: by run id, what a study calls the variant.
-    margin: of the question. waiting: of each study that is not finished, how many of its runs have ended.
+    at every seed. copied: (C, S), which repeat another. diverged: (C, S), also true for infinite results.
+    run_ids: (C, S), text. seeds: S rows, what a unit is called, as text in each of its columns. paired:
+    whether equal places in S are equal units; else they mean nothing. items: what a value is a mean over, as
+    in `100 documents`; empty for single rows. sampled: the column whose values were sampled, where each
+    variant is one run. twin: (C, S), the same metric of the validation split, if it has one. marks: (C, S)
+    each, columns that say how a row came about: PROGRAM and what is left over. notes: on rows that are no
+    runs. arms: by run id, what a study calls the variant. margin: of the question. waiting: of each study
+    that is not finished, how many of its runs have ended.
     """
 
     metric: str
@@ -72,7 +69,6 @@ class Variants(Settings):
     fixed: Array
     constant: Array
     copied: Array
-    measures: list[Array]
     diverged: Array
     run_ids: Array
     seeds: pd.DataFrame
@@ -188,7 +184,7 @@ def setting_columns(rows: pd.DataFrame) -> list[str]:
     """The columns that define a variant: those of the config, with a column for each option of its parts. A
     text is known by its name, where this says as much as its fingerprint."""
     options = {f"{kind}_options": names for kind, names in options_of(rows).items()}
-    config = (options.get(column, [column]) for column in CONFIG_COLUMNS if column not in OF_EVALUATION)
+    config = (options.get(column, [column]) for column in CONFIG_COLUMNS)
     columns = [*dict.fromkeys(itertools.chain.from_iterable(config))]
     texts = rows[["corpus", *TEXT_COLUMNS]].drop_duplicates().astype(str).drop_duplicates()
     if len(texts) > 1 and texts["corpus"].is_unique:

@@ -17,25 +17,22 @@ class Column:
     """A column of results.csv. name: empty for that of a key, which is named by it.
 
     role: identity (which run, of which study), config (defines a variant), seed (differs between the
-    replicates of a variant), derived (follows from the config), metric (what was learned), resource (time
-    and memory, which differ between two executions of a run), provenance (program and machine). kind: of
-    its values; text is never a number, although a hash of digits looks like one; words may stand beside
-    numbers (auto, 4); a choice is true or false, and rows of before may have a name. about: what a config
-    column sets: the model around attention, the text, the training, or the evaluation, which does not
-    change what is learned. label: what it is, in words. unit: of its numbers.
-    higher_is_better: of a metric; None if that is not known. by_evaluation: whether a metric depends on
-    how often a run is evaluated. brings: other columns and options that may change with it. by_auto: whether
-    it may change with any other, by `auto` and `match`.
+    replicates of a variant), derived (follows from the config), metric (what was learned), resource (time and
+    memory, which differ between two executions of a run), provenance (program and machine). kind: of its
+    values; text is never a number, although a hash of digits looks like one; words may stand beside numbers
+    (auto, 4); a choice is true or false, and rows of before may have a name. about: what a config column
+    sets: the model around attention, the text, or the training. label: what it is, in words. unit: of its
+    numbers. higher_is_better: of a metric; None if that is not known. brings: other columns and options that
+    may change with it. by_auto: whether it may change with any other, by `auto` and `match`.
     """
 
     name: str
     role: Role
     kind: Kind
     label: str = ""
-    about: Literal["model", "text", "training", "evaluation", ""] = ""
+    about: Literal["model", "text", "training", ""] = ""
     unit: str = ""
     higher_is_better: bool | None = False
-    by_evaluation: bool = False
     brings: tuple[str, ...] = ()
     by_auto: bool = False
 

@@ -127,9 +127,9 @@ class TrainConfig:
     beta2: Annotated[Share, config_column("number", "AdamW β2", "training")]
     eps: Annotated[Positive, config_column("number", "AdamW ε", "training")]
     clip: Annotated[Positive | None, config_column("number", "gradient norm clipped at", "training")]
-    eval_every: Annotated[Count, config_column("whole", "steps between evaluations", "evaluation")]
+    eval_every: Annotated[Count, config_column("whole", "steps between evaluations", "training")]
     eval_tokens: Annotated[
-        Count | None, config_column("whole", "tokens of an evaluation in training", "evaluation")
+        Count | None, config_column("whole", "tokens of an evaluation in training", "training")
     ]
     precision: Annotated[Literal["float32", "bfloat16"], config_column("word", "precision", "training")]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]

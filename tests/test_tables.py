@@ -16,7 +16,7 @@ import ablate
 from ablate.analysis import replicas
 from ablate.config.conditions import pairs
 from ablate.config.rules import ConfigError
-from tests.drawn_tables import FORMATS, NULLS, draw, verdicts, written
+from benchmarks.drawn_tables import NULLS, compared, covering, try_table
 from tests.helpers import ROOT
 
 ASKED: dict[str, Any] = {"by": "method", "metric": "loss", "baseline": "method=base"}
@@ -42,23 +42,20 @@ def refused(table: Any, **asked: Any) -> str:
 # --- the truth is known -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("part", [0, *(pytest.param(of, marks=pytest.mark.slow) for of in (1, 2))])
 def test_no_table_ends_with_another_n_mean_or_verdict(part, tmp_path):
-    for seed in range(30) if part == 0 else range(30, 300):
-        drawn = draw(seed)
-        found = ablate.compare(written(drawn.rows, FORMATS[seed % len(FORMATS)], tmp_path), **drawn.asked)
-        (one,), table = found.findings, found.summary.set_index("method")
-        for name, of in drawn.runs.items():
-            mean = pytest.approx(np.mean([*of.values()]))
-            assert (table["n"][name], table["mean"][name]) == (len(of), mean), seed
-        assert one.verdict == drawn.verdict(), (seed, str(found))
+    """python -m benchmarks.drawn_tables tries 300."""
+    for seed in covering()[part::3]:
+        try_table(seed, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", NULLS)
 def test_tables_without_a_difference_have_seldom_a_verdict(kind):
-    """python -m tests.drawn_tables draws 1,000 of each, of which at most 64 may."""
-    assert 60 - verdicts(kind, 60)["undecided"] <= 9
+    """python -m benchmarks.drawn_tables draws 1,000 of each, of which at most 64 may."""
+    found = [*compared(kind, 12)]
+    assert all(one.pairs == runs for runs, one in found)
+    assert sum(one.verdict != "undecided" for _, one in found) <= 3
 
 
 @pytest.mark.parametrize("values", ["ten", "integers", "sevenths"])
@@ -79,30 +76,22 @@ SPELT = [("1e5", "100000"), ("007", "7"), ("0.10", "0.1"), ("true", "True"), ("n
 SPELT += [("12e4567", "12e4568"), ("a,b", "a=b"), ("it's", '"q"'), ("x and y", "x"), ("1_000", "1000")]
 
 
-@pytest.mark.parametrize("names", SPELT, ids=str)
-def test_what_is_printed_can_be_pasted(names, tmp_path):
+@pytest.mark.parametrize("at, names", [*enumerate(SPELT)])
+def test_what_is_printed_can_be_pasted(at, names, tmp_path):
+    """From frames and files in turn."""
     table = rows().replace({"method": dict(zip(("base", "ours"), names, strict=True))})
-    table.to_csv(tmp_path / "t.csv", index=False)
-    for at, source in enumerate((table, tmp_path / "t.csv")):
-        for one in ablate.compare(source, by="method", metric="loss", baseline={"method": names[0]}).variants:
-            found = ablate.compare(source, **{**ASKED, "baseline": one})
-            (tested,) = found.tested
-            assert tested.baseline.name == one and tested.pairs == 6, at
-            assert ablate.compare(source, by="method", metric="loss", where=one).summary["n"].tolist() == [6]
+    table.to_csv(file := tmp_path / "t.csv", index=False)
+    source = (table, file)[at % 2]
+    for one in ablate.compare(source, by="method", metric="loss", baseline={"method": names[0]}).variants:
+        (tested,) = ablate.compare(source, **{**ASKED, "baseline": one}).tested
+        assert tested.baseline.name == one and tested.pairs == 6
+    assert ablate.compare(source, by="method", metric="loss", where=one).summary["n"].tolist() == [6]
 
 
 def test_pairs_are_read_to_the_next_name():
     assert pairs("method=a,b=c") == {"method": "a", "b": "c"} and pairs("method=a,b") == {"method": "a,b"}
     assert pairs("method=ours v2 lr=0.1") == {"method": "ours v2", "lr": "0.1"}
     assert pairs('"x,y"="a=b",n=2') == {"x,y": '"a=b"', "n": "2"} and pairs("method") is None
-
-
-def test_a_preset_in_a_folder_is_found_as_it_was_typed():
-    table = rows().replace({"method": {"ours": "r4"}}).rename(columns={"method": "model"})
-    asked = {**ASKED, "by": "model", "baseline": None}
-    assert ablate.compare(table, where="model=rung/r4", **asked).summary["n"].tolist() == [6]
-    typed = table.replace({"model": {"r4": "org/r4", "base": "r4"}})
-    assert [*ablate.compare(typed, where="model=org/r4", **asked).variants] == ["model=org/r4"]
 
 
 def test_blank_alone_is_missing(tmp_path):
@@ -205,14 +194,6 @@ def test_a_pipe_is_read_once(tmp_path):
         assert (done.returncode, done.stderr) == (0, "") and str(whole).partition("\n")[0] in done.stdout
 
 
-@pytest.mark.slow
-def test_the_report_of_a_pipe_lies_here(tmp_path):
-    rows().to_csv(tmp_path / "t.csv", index=False)
-    command = f"{sys.executable} -m ablate report <(cat t.csv) {' '.join(SHELL)}"
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "report.html").is_file()
-
-
 def test_json_of_any_kind_keeps_its_spelling(tmp_path):
     nested = [{"cfg": {"method": row.pop("method")}, **row} for row in rows().to_dict("records")]
     (tmp_path / "t.json").write_text(json.dumps(nested))
@@ -261,13 +242,6 @@ def test_the_status_says_which_variant_lost_how_many():
     assert "state: fertig: no status that is known" in (line := refused(rows(state="fertig")))
     assert "--finished fertig" in line
     assert ablate.compare(rows(state="fertig"), finished="fertig", **ASKED).tested[0].pairs == 6
-
-
-@pytest.mark.slow
-def test_refusals_are_short(tmp_path):
-    twice = pd.concat([rows(), rows(loss=3.0)])
-    assert re.search(r"two rows of one variant and seed \(.*\); leave one out", line := refused(twice))
-    assert len(line) < 240 and not Path("t").exists()
 
 
 def test_the_page_shows_what_is_printed(command):

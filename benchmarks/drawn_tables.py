@@ -1,18 +1,22 @@
 """Tables of other programs whose truth is known: of each variant its runs and their values, of others which
 rows are no runs; and tables without any difference.
 
-python -m tests.drawn_tables [COUNT]: COUNT null tables of each kind, 1,000 by default, and how many have a
-verdict.
+    python -m benchmarks.drawn_tables [COUNT]
+
+All 300 drawn tables are compared, and then COUNT of each kind without a difference, 1,000 by default: how
+many have a verdict. The tests draw fewer.
 """
 
 import csv
 import gzip
 import io
+import itertools
 import json
 import random
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ import pandas as pd
 from scipy import stats as scipy_stats
 
 import ablate
+from ablate.analysis.finding import Finding
 
 reference: Any = scipy_stats  # its results have no types
 SPELT = """base|ours|1e5|100000|007|7|none|NA|null|nan|true|True|on|off|a,b|a=b|it's|"q"|12e4567|0.10|0.1"""
@@ -30,14 +35,17 @@ FINISHED = ["finished", "FINISHED", "Done", "ok", "success", "completed", "COMPL
 LOST = ["crashed", "FAILED", "killed", "running"]
 SUMS = ["mean", "std", "avg", "Mean", "average", "mean±std"]
 FORMATS = ["csv", "tsv", "semicolons", "commas", "minus", "jsonl", "json", "gz", "frame"]
+TABLES = 300
 Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Drawn:
     """rows: of a table. runs: the value of each run of each variant, by what it is paired by. asked: the
-    question. pairs: whether its runs pair."""
+    question. pairs: whether its runs pair. oddity: what rows there are beside those of runs."""
 
+    kind: str
+    oddity: str
     rows: Rows
     runs: dict[str, dict[int, float]]
     asked: dict[str, Any]
@@ -77,17 +85,20 @@ def draw(seed: int) -> Drawn:
             ]
             runs[name][s] = float(np.mean(values))
     single = kind in ("runs", "tasks", "unequal")
-    match pick.choice(["", "sums", "lost", "twice", "columns"]):
-        case "sums" if single:
+    oddity = pick.choice(["", "sums", "lost", "twice", "columns"])
+    if (oddity in ("sums", "lost") and not single) or (oddity == "twice" and kind == "no seed"):
+        oddity = ""
+    match oddity:
+        case "sums":
             rows += [
                 {"method": name, key: word, "loss": 3.0} for name in names for word in pick.sample(SUMS, 2)
             ]
-        case "lost" if single:
+        case "lost":
             rows = [row | {"status": pick.choice(FINISHED)} for row in rows]
             rows.append(
                 rows[0] | {key: "t99" if kind == "tasks" else 99, "loss": 9.9, "status": pick.choice(LOST)}
             )
-        case "twice" if kind != "no seed":
+        case "twice":
             rows += rows[:2]
         case "columns":
             rows = [row | {"steps": "10k", "params": "12M"} for row in rows]
@@ -97,7 +108,35 @@ def draw(seed: int) -> Drawn:
     typed = f"method={json.dumps(base) if quoted else base}"
     baseline = pick.choice([typed, {"method": base}])
     asked = {"by": "method", "metric": "loss", "higher_is_better": False}
-    return Drawn(rows, runs, {**asked, "pair_by": pair_by, "baseline": baseline}, kind != "no seed")
+    asked |= {"pair_by": pair_by, "baseline": baseline}
+    return Drawn(kind, oddity, rows, runs, asked, kind != "no seed")
+
+
+def try_table(seed: int, directory: Path) -> None:
+    """Its comparison has the runs, means and verdict that it was drawn with."""
+    drawn = draw(seed)
+    found = ablate.compare(written(drawn.rows, format_of(seed), directory), **drawn.asked)
+    (one,), table = found.findings, found.summary.set_index("method")
+    for name, of in drawn.runs.items():
+        is_near = np.isclose(table["mean"][name], np.mean([*of.values()]), rtol=1e-6)
+        assert is_near and table["n"][name] == len(of), (seed, str(found))
+    assert one.verdict == drawn.verdict(), (seed, str(found))
+
+
+def format_of(seed: int) -> str:
+    return FORMATS[seed % len(FORMATS)]
+
+
+def covering() -> list[int]:
+    """The seeds of few tables that show each kind with each oddity, and both in each format."""
+    shown, seeds = set[tuple[str, str]](), []
+    for seed in range(TABLES):
+        drawn = draw(seed)
+        pairs = {*itertools.combinations((drawn.kind, drawn.oddity, format_of(seed)), 2)}
+        if not pairs <= shown:
+            seeds.append(seed)
+            shown |= pairs
+    return seeds
 
 
 def written(rows: Rows, format: str, directory: Path) -> Path | pd.DataFrame:
@@ -164,18 +203,25 @@ NULLS: dict[str, Callable[[np.random.Generator], pd.DataFrame]] = {
 }
 
 
-def verdicts(kind: str, count: int) -> Counter[str]:
-    """How often which verdict stands in so many tables without any difference."""
-    found = Counter[str]()
+def compared(kind: str, count: int) -> Iterator[tuple[int, Finding]]:
+    """Of so many tables without any difference: how many runs pair, and what was found."""
     for seed in range(count):
         rows = NULLS[kind](np.random.default_rng([seed, len(kind)]))
         pair_by = "doc" if "doc" in rows else ()
         asked: dict[str, Any] = {"by": "method", "metric": "loss", "baseline": "method=base"}
         (one,) = ablate.compare(rows, pair_by=pair_by, higher_is_better=False, **asked).findings
-        found[one.verdict] += 1
-    return found
+        yield rows.drop_duplicates(["method", "loss"]).groupby("method")["seed"].nunique().min(), one
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        for seed in range(TABLES):
+            try_table(seed, Path(directory))
+    print(f"{TABLES} tables: each with its runs, means and verdict", flush=True)
+    for kind in NULLS:
+        found = Counter(one.verdict for _, one in compared(kind, int((sys.argv[1:] or ["1000"])[0])))
+        print(kind, dict(found), flush=True)
 
 
 if __name__ == "__main__":
-    for name in NULLS:
-        print(name, dict(verdicts(name, int((sys.argv[1:] or ["1000"])[0]))), flush=True)
+    main()

@@ -5,9 +5,7 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
-from unittest import mock
 
 import pandas as pd
 import pytest
@@ -282,20 +280,3 @@ def test_two_plugins_of_one_name_are_refused(tmp_path):
 def test_a_config_names_no_code(tmp_path):
     write(tmp_path)
     assert_refused(call_cli("run", "plugin=mine.py", *QUICK, cwd=tmp_path), "plugin: no such key")
-
-
-@pytest.mark.slow
-def test_an_installed_package_is_found_by_its_entry_point(tmp_path):
-    site = tmp_path / "site"
-    (site / "heads_extra").mkdir(parents=True)
-    (site / "heads_extra" / "__init__.py").write_text(SUM.format(name="extra", factor=1))
-    about = site / "heads_extra-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: heads-extra\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[ablate.fusions]\nextra = heads_extra\n")
-    with mock.patch.object(sys, "path", [str(site), *sys.path]):
-        done = call_cli("run", "fusion=extra", *QUICK, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        (row,) = rows(tmp_path)
-        assert (row["fusion"], row["status"]) == ("extra", "done")
-    del sys.modules["heads_extra"]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ablate.cli.shared import RunsOption, Tracker, known_studies_and_runs, say_loading, use_plugins
+from ablate.cli.shared import RunsOption, Tracker, known_studies_and_runs, say_loading
 from ablate.printing import put
 
 
@@ -40,7 +40,6 @@ def export(
         say_loading()
         from ablate.export import hf
 
-        use_plugins(None)
         put(hf.export(target, out))
     else:
         from ablate.export import trackers

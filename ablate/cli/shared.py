@@ -1,7 +1,6 @@
 """What commands share: options, plugins, and how they print. Tables go to stdout, remarks to stderr."""
 
 import contextlib
-import importlib.metadata
 import json
 import math
 import os
@@ -142,16 +141,13 @@ PluginOption = Annotated[
 
 
 def use_plugins(files: Sequence[str] | None) -> "list[Method]":
-    """Register the methods in these files and in installed packages; returns those from the files. Raises
-    ConfigError."""
-    from ablate.config.schema import PARTS
-
-    if not files and importlib.metadata.entry_points().groups.isdisjoint(PARTS.values()):
+    """Register the methods in these files, and return them. Raises ConfigError."""
+    if not files:
         return []
     from ablate.study import run
 
     say_loading()
-    return run.use_plugins(files or [])
+    return run.use_plugins(files)
 
 
 def separated(text: str | None) -> list[str]:

@@ -34,8 +34,7 @@ ENCODER_DECODER = "encoder-decoder"
 EFFECT = r".*[^:]:\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,2})?"  # a condition, and nats
 # The options of corpora that take any text.
 TEXTS_OF_CORPORA = ("corpus.path", "corpus.target", "corpus.encoding")
-# The exchangeable parts of attention, each with the entry point group in which packages name their methods.
-PARTS = {"fusion": "ablate.fusions", "scores": "ablate.scores"}
+PARTS = ("fusion", "scores")  # of attention, which can be exchanged
 
 
 @dataclass(frozen=True, kw_only=True)

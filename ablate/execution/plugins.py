@@ -1,25 +1,21 @@
-"""Methods of one's own: a Python file named on the command line, or an installed package with an entry point.
+"""Methods of one's own: a Python file named on the command line.
 
 Their code is read once, when the command begins; every worker executes what was read then, and each run keeps
 a copy. No code is ever executed because a config or a run names it.
 """
 
 import dataclasses
-import importlib
-import importlib.metadata
-import importlib.util
 import inspect
 import re
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ablate.config.read import require_text
 from ablate.config.rules import ConfigError
-from ablate.config.schema import PARTS
 from ablate.model import fusion, scores
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line, first_few
@@ -50,19 +46,6 @@ def read(path: Path) -> Plugin:
         raise ConfigError(f"{path}: {error.strerror or error}; name a Python file") from error
 
 
-def installed() -> Iterator[Plugin]:
-    """The plugins that installed packages name as entry points. Raises ConfigError."""
-    for group in PARTS.values():
-        for point in importlib.metadata.entry_points(group=group):
-            spec = importlib.util.find_spec(point.module)
-            if spec is None or not spec.origin:
-                raise ConfigError(
-                    f"{point.module}: no such module, which the entry point {point.name} of {group} names;"
-                    " install it, or remove that package"
-                )
-            yield Plugin(spec.origin, Path(spec.origin).read_bytes(), point.module)
-
-
 def methods(plugins: Iterable[Plugin]) -> list[Method]:
     """The methods that these plugins registered."""
     return [method for plugin in plugins for method in _methods[plugin.path]]
@@ -75,8 +58,7 @@ def used() -> tuple[Plugin, ...]:
 
 def words() -> list[str]:
     """The options that name the files in use, as they would be typed here again."""
-    files = [Path(plugin.path) for plugin in provenance.plugins.values() if not plugin.module]
-    here = Path.cwd()
+    files, here = map(Path, provenance.plugins), Path.cwd()
     near = [str(file.relative_to(here) if file.is_relative_to(here) else file) for file in files]
     return [word for file in near for word in ("--plugin", file)]
 
@@ -126,11 +108,8 @@ def _registered(plugin: Plugin) -> list[Method]:
 def _execute(plugin: Plugin) -> None:
     """Raises ConfigError. A file may import what lies beside it."""
     folder = str(Path(plugin.path).parent)
-    is_new = not plugin.module and folder not in sys.path
+    is_new = folder not in sys.path
     try:
-        if plugin.module:
-            importlib.import_module(plugin.module)
-            return
         module = types.ModuleType(f"ablate_plugin_{Path(plugin.path).stem}")
         module.__file__ = plugin.path
         if is_new:

@@ -26,16 +26,15 @@ PLUGIN = "plugin/"  # prefix of the name of a plugin's file
 @dataclass(frozen=True)
 class Plugin:
     """A plugin. path: of its file, absolute. source: its content when it was read, which stays valid even if
-    the file changes. module: the module name of an installed plugin; empty for a file."""
+    the file changes."""
 
     path: str
     source: bytes
-    module: str = ""
 
     @property
     def name(self) -> str:
         """Its name in errors and in runs."""
-        return self.module or Path(self.path).name
+        return Path(self.path).name
 
 
 plugins: dict[str, Plugin] = {}  # those in use, by path

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ablate.compose.configs import offer
 from ablate.compose.launchers import Pool
 from ablate.compose.sweep import Sweep, compose
-from ablate.config.schema import PARTS
 from ablate.launch.processes import start_server
 from ablate.store.store import Store
 
@@ -71,13 +70,12 @@ def declared_here(block: Mapping[str, Any], arguments: Sequence[str], *, command
 
 
 def use_plugins(files: str | Path | Iterable[str | Path] = ()) -> "list[Method]":
-    """Register the methods in this file, or in these, and in installed packages, for models and for configs;
-    returns those from the files. Raises ConfigError."""
-    from ablate.execution.plugins import install, installed, methods, read, used
+    """Register the methods in this file, or in these, for models and for configs, and return them. Raises
+    ConfigError."""
+    from ablate.execution.plugins import install, methods, read
 
     named = [read(Path(file)) for file in ([files] if isinstance(files, str | Path) else files)]
-    everything = [*installed(), *named]
-    install(everything)
-    for method in (one for one in methods(used()) if one.kind in PARTS):
+    install(named)
+    for method in methods(named):
         offer(method.kind, method.name, method.defaults)
     return methods(named)

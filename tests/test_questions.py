@@ -38,7 +38,7 @@ NAMES = {
     "both - concat": "**Q1** the proposal − the usual scale =",
     "tied - concat": "one matrix for queries and keys − two, 5 % fewer parameters",
     **ONE_MAP,
-    MEAN: "mean of these five =",
+    MEAN: "mean of the five above =",
     "concat_bare - concat": "four heads: no W_O − W_O, 5 % fewer parameters",
     "one_bare - concat_bare": "no W_O: one head − four",
     "one - concat": "**Q3** one head − four, equal size",

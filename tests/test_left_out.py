@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,7 @@ WHOLE = {"name": "other", "kind": "grid", "factors": {}, "fixed": {}, "seeds": [
 CONTENTS = {
     "cut": b'{"name": "oth',
     "null": json.dumps(WHOLE | {"runs": None}).encode(),
-    "of a newer ablate": json.dumps(WHOLE | {"budget": 3}).encode(),
+    "a key of a newer ablate": json.dumps(WHOLE | {"budget": 3}).encode(),
     "deep": b"[" * 100_000,
     "not UTF-8": b'{"name": "\xff"}',
 }
@@ -59,11 +58,10 @@ CONTENTS = {
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 def test_a_study_that_is_damaged_stops_only_who_asks_for_it(store, tmp_path, content):
     before, none = listed("runs", "mine", "--format", "csv", "--columns", "run_id,val_loss", cwd=tmp_path)
-    shutil.rmtree(store.study_directory("other") / ".versions")  # else it could be the copy that is late
     study_json(store).write_bytes(content)
     after, lines = listed("runs", "mine", "--format", "csv", "--columns", "run_id,val_loss", cwd=tmp_path)
     assert after == before and none == []
-    reason = "knows no key budget" if b"budget" in content else "can't be read ("
+    reason = "can't be read ("
     assert len(lines) == 1 and "studies/other/study.json: " in lines[0] and reason in lines[0], lines
     assert reason in refusal("runs", "other", cwd=tmp_path)
 

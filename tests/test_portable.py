@@ -9,17 +9,9 @@ import pytest
 
 from ablate.launch import processes
 from ablate.store.store import Store
-from tests.helpers import QUICK, call_cli, make_record, write_study
+from tests.helpers import QUICK
 
 # --- names ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("more", [(), ("--dry-run",)])
-def test_a_new_study_differs_from_others_in_more_than_case(tmp_path, more):
-    write_study(Store(tmp_path / "runs"), make_record(name="Heads"))
-    done = call_cli("run", "-m", "seed=0,1", *QUICK, "name=heads", *more, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("ablate: name=heads: there is a study Heads, and some systems take both")
 
 
 # --- workers that are spawned ---------------------------------------------------------------------

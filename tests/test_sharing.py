@@ -24,7 +24,6 @@ import pytest
 
 from ablate.execution.execute import execute, record_failure
 from ablate.execution.run import Run, prepare
-from ablate.files import atomic
 from ablate.files.atomic import StoreError
 from ablate.files.reading import left_out
 from ablate.launch.pool import train_or_wait
@@ -550,43 +549,12 @@ def test_commands_that_change_a_study_at_once_never_undo_each_other(tmp_path):
     record = Store(tmp_path).read_study("mine")
     expected = sorted(f"{part}{run[1:]}" for run in added for part in "abc")
     assert record and record.runs == expected
-    path = tmp_path / "studies" / "mine"
-    assert json.loads((path / "study.json").read_text())["version"] == 48
-    assert [version.name for version in (path / ".versions").iterdir()] == ["48"]
 
 
-@pytest.fixture
-def mine(tmp_path) -> Path:
-    """The study.json of a study."""
-    write_study(Store(tmp_path), make_record(name="mine", seeds=[0]))
-    return tmp_path / "studies" / "mine" / "study.json"
-
-
-def read_mine(tmp_path: Path) -> tuple[list[int], float | None]:
-    """Its seeds and its margin."""
-    record = Store(tmp_path).read_study("mine")
-    assert record
-    return record.seeds, record.margin
-
-
-def test_a_change_counts_before_study_json_has_it_and_an_edit_by_hand_holds(tmp_path, mine):
-    store, before = Store(tmp_path), mine.read_bytes()
-    write_study(store, make_record(name="mine", seeds=[0, 1]))
-    mine.write_bytes(before)  # as one that was stopped before it copied the next version leaves it
-    assert read_mine(tmp_path) == ([0, 1], None)
-    mine.unlink()
-    assert read_mine(tmp_path) == ([0, 1], None)
-    store.change_study("mine", lambda record: replace(record or make_record(), seeds=[0, 1, 2]))
+def test_an_edit_of_study_json_by_hand_counts(tmp_path):
+    store, mine = Store(tmp_path), tmp_path / "studies" / "mine" / "study.json"
+    write_study(store, make_record(name="mine", seeds=[0]))
     mine.write_text(json.dumps({**json.loads(mine.read_text()), "margin": 0.5}))
-    assert read_mine(tmp_path) == ([0, 1, 2], 0.5)
-
-
-def test_a_study_json_that_was_put_back_holds(tmp_path, mine, monkeypatch):
-    store, before = Store(tmp_path), mine.read_bytes()
-    for seed in (1, 2):
-        write_study(store, make_record(name="mine", seeds=[0, seed]))
-    mine.write_bytes(before)
-    monkeypatch.setattr(atomic, "COPIED_S", -1)  # long ago
-    assert read_mine(tmp_path) == ([0], None)
-    store.change_study("mine", lambda record: replace(record or make_record(), margin=0.5))
-    assert read_mine(tmp_path) == ([0], 0.5)
+    store.change_existing("mine", lambda record: replace(record, seeds=[0, 1]))
+    record = store.read_study("mine")
+    assert record and (record.seeds, record.margin) == ([0, 1], 0.5)

@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ablate.config.rules import ConfigError, Rule, UnknownKey, as_override, did_you_mean, line_on
+from ablate.config.rules import ConfigError, Rule, as_override, did_you_mean, line_on
 
 T = TypeVar("T")
 OF_A_RUN = "a config of your own has to begin with ablate's, as defaults: [config, _self_]"
@@ -48,7 +48,7 @@ def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: s
     known = hints(cls)
     if unknown := [_within(path, key) for key in mapping if key not in known]:
         near = did_you_mean(unknown[0], [_within(path, name) for name in known])
-        raise UnknownKey(line_on(unknown[0]) or f"{', '.join(unknown)}: no such key{near}")
+        raise ConfigError(line_on(unknown[0]) or f"{', '.join(unknown)}: no such key{near}")
     require_keys(cls, mapping, path, missing=missing)
     given = {key: convert(known[key], value, _within(path, key)) for key, value in mapping.items()}
     return cls(**given)

@@ -26,10 +26,6 @@ class ConfigError(ValueError):
         super().__init__(" ".join(message.splitlines()))  # what it repeats may have line ends
 
 
-class UnknownKey(ConfigError):
-    """A key that is none; a newer version may know it."""
-
-
 MANY = 20  # choices, of which a message names only the one that is meant
 
 

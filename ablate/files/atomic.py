@@ -8,27 +8,22 @@ Loads no torch.
 
 import contextlib
 import errno
+import fcntl
 import functools
 import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from ablate.config.rules import ConfigError, UnknownKey
+from ablate.config.rules import ConfigError
 from ablate.files import owned
-from ablate.version import __version__
 
-COPIED_S = 60  # a version is copied within this time; if the file is newer than that, a user changed it
-CHANGES_S = 10  # how long to wait for other processes that are changing it
 SETTLED_NS = 2_000_000_000  # how old a file is whose stamp tells any later change of it
-VERSION = "version"  # a key of the file, missing in one that was written by hand
 
 Content = dict[str, Any]
-T = TypeVar("T")
 
 
 class StoreError(ConfigError):
@@ -61,6 +56,19 @@ def explained(path: Path) -> Iterator[None]:
             f"{named}: can't be written ({error.strerror or error}); mend that, or run ablate in another"
             " directory"
         ) from error
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Have other processes that ask for this lock wait meanwhile. Where the file system has no locks, nobody
+    waits. Raises StoreError if there can be no such file."""
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("ab")
+    with lock:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -144,116 +152,3 @@ def out_of_reach(path: Path, error: Exception) -> StoreError:
 def garbled(path: Path, reason: str) -> Garbled:
     """The error for a file of ablate's that is damaged or was edited."""
     return Garbled(f"{path}: can't be read ({reason}); restore it, or move {path.parent} away to begin anew")
-
-
-@dataclass(frozen=True)
-class Versions(Generic[T]):
-    """A JSON file that several processes change, none of which ever undoes another's change.
-
-    A change turns one version into the next, such as .versions/8/study.json, whose directory only one process
-    can create: one that comes second applies its change to the result of the first. The file itself is a copy
-    of the last version, for people and for copying a store; if a user edits or restores it, that counts.
-    within: the directory of the versions. parse: its value, from its content; plain: the content of a value;
-    empty: the value while there is no such file.
-    """
-
-    path: Path
-    within: Path
-    parse: Callable[[Content], T]
-    plain: Callable[[Any], Content]
-    empty: T
-
-    def read(self) -> T:
-        """The value of the last version. Raises StoreError if it can't be read."""
-        return self._current()[1]
-
-    def change(self, change: Callable[[T], T]) -> T:
-        """Replace the value by change(value), which is called again if another process was faster, perhaps
-        on a value that has the change already: so it does nothing else, and applied twice it does what it
-        does once. Raises StoreError, and whatever `change` raises to refuse."""
-        while True:
-            taken = self._numbers()
-            version, before = self._current()
-            number = max([version, *taken]) + 1
-            after = change(before)
-            if after == before:
-                return after
-            with explained(self.path.parent):
-                content = {**self.plain(after), VERSION: number}
-                text = json.dumps(content, indent=2, sort_keys=True) + "\n"
-                made = make_once(self.within / str(number), {self.path.name: text.encode()})
-                # A number below the newest does not count: it was free again, and the change would be lost.
-                if self._publish() == number and made:
-                    return after
-
-    def _current(self) -> tuple[int, T]:
-        """The number of the last version, and its value."""
-        content, newest = None, 0
-        for newest in self._while_it_changes():
-            with contextlib.suppress(FileNotFoundError):  # by now there is a newer one
-                content = self._read_copy(newest)
-                break
-        version = max(newest, content.pop(VERSION, 0)) if content else newest
-        try:
-            return version, self.empty if content is None else self.parse(content)
-        except UnknownKey as error:
-            keys, _, _ = str(error).partition(":")
-            raise StoreError(
-                f"{self.path}: ablate {__version__} knows no key {keys}; if a newer one wrote it, install"
-                " that; else correct it, or move it away"
-            ) from error
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise garbled(self.path, str(error)) from error
-
-    def _read_copy(self, newest: int) -> Content | None:
-        """The content of the file, or of the newest version if it is not copied yet; None if there is
-        neither. Raises FileNotFoundError if there is a newer version by now."""
-        version = self.within / str(newest)
-        try:
-            plain = read_json(self.path, set())
-            if not isinstance(at := plain.get(VERSION, 0), int):
-                raise garbled(self.path, f"{VERSION} is no number")
-            if at >= newest:
-                return plain
-            if self.path.stat().st_ctime > version.stat().st_ctime + COPIED_S:
-                return plain
-        except FileNotFoundError:
-            if not newest:
-                return None
-        return read_json(version / self.path.name, set())
-
-    def _publish(self) -> int:
-        """Copy the newest version to the file and delete older ones; returns its number."""
-        for newest in self._while_it_changes():
-            with contextlib.suppress(FileNotFoundError):  # by now there is a newer one
-                write_atomically(self.path, (self.within / str(newest) / self.path.name).read_bytes())
-                if newest == self._newest():
-                    self._drop_below(newest)
-                    return newest
-        raise AssertionError
-
-    def _drop_below(self, newest: int) -> None:
-        for version in (self.within / str(number) for number in self._numbers() if number < newest):
-            on_the_way = (version, self.within, self.path.parent)
-            if not any(path.is_symlink() for path in on_the_way):  # what lies beyond a link is not ours
-                with contextlib.suppress(OSError):
-                    owned.delete(version / self.path.name)
-                    owned.delete(version)
-
-    def _while_it_changes(self) -> Iterator[int]:
-        """Yield the newest version again and again, for retries. Raises StoreError when CHANGES_S have
-        passed, so that no concurrent change can be the reason."""
-        until = time.monotonic() + CHANGES_S
-        while time.monotonic() < until:
-            yield self._newest()
-            time.sleep(0.01)
-        raise garbled(self.within, f"its newest, {self._newest()}, holds no {self.path.name}")
-
-    def _newest(self) -> int:
-        """The newest version, 0 without any: anything else of such a name lacks the file."""
-        versions = (n for n in self._numbers() if os.path.lexists(self.within / str(n) / self.path.name))
-        return max(versions, default=0)
-
-    def _numbers(self) -> list[int]:
-        """The numbers that are taken."""
-        return [int(name) for name in names(self.within) if name.isdecimal()]

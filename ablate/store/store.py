@@ -9,17 +9,19 @@ again. Any number of processes, on any number of machines, may share a store (do
 """
 
 import contextlib
+import json
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ablate.config.rules import did_you_mean
+from ablate.config.rules import ConfigError, did_you_mean
 from ablate.files.atomic import (
     StoreError,
-    Versions,
     explained,
+    garbled,
+    locked,
     names,
+    read_json,
     write_atomically,
 )
 from ablate.phrases import first_few
@@ -31,7 +33,6 @@ from ablate.store.rows import leaving_out, read_rows, short_id
 from ablate.store.run_files import read_started
 from ablate.store.run_folder import PART, RunFolder
 
-TABLES_S = 5  # the most time to spend on updating tables while other commands write
 # By which a table of any version is known.
 FIRST_COLUMNS = ",".join(COLUMNS[:3]).encode()
 # What tells two runs apart, what people read first.
@@ -46,6 +47,7 @@ class Store:
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or Path(os.path.expanduser(os.environ.get(ABLATE_RUNS) or "runs"))
+        self.lock = self.root / "store" / ".lock"  # while study.json or a table is written
 
     # --- runs -------------------------------------------------------------------------------
 
@@ -186,17 +188,15 @@ class Store:
         return records
 
     def change_study(self, name: str, change: Callable[[StudyRecord | None], StudyRecord]) -> StudyRecord:
-        """Replace the record by change(record); `change` is called again if another command was faster.
-
-        Raises StoreError, also if the directory of the runs can't be created, and whatever `change` raises to
-        refuse.
-        """
-        runs = self.root / "store"
-        with explained(runs):
-            runs.mkdir(parents=True, exist_ok=True)
-        after = _record_in(self.study_directory(name)).change(change)
-        assert after is not None, "change never takes a record away"
-        return after
+        """Replace the record by change(record), while no other process changes one. Raises StoreError, and
+        whatever `change` raises to refuse."""
+        with locked(self.lock):
+            before = self.read_study(name)
+            after = change(before)
+            if after != before:
+                text = json.dumps(as_plain(after), indent=2, sort_keys=True)
+                write_atomically(self.study_directory(name) / "study.json", f"{text}\n")
+            return after
 
     def change_existing(self, name: str, change: Callable[[StudyRecord], StudyRecord]) -> StudyRecord:
         """As change_study, of a study that is there. Raises StoreError if it was deleted meanwhile, too."""
@@ -232,29 +232,17 @@ class Store:
         return self.study_directory(study) / "results.csv"
 
     def write_results(self, study: str | None = None) -> Path:
-        """Update runs/results.csv and the study's results.csv, if one is given; returns the path of the last.
-
-        After writing, the rows are read once more: so of two commands that end together, the last to write
-        has the results of both.
-        """
-        until = time.monotonic() + TABLES_S
-        tables = self._tables(study)
-        *_, path = tables
-        while True:
-            for place, text in tables.items():
-                _require_own_table(place)
-                write_atomically(place, text)
-            if time.monotonic() > until:  # the commands that are still running write them again
-                return path
-            before, tables = tables, self._tables(study)
-            if tables == before:
-                return path
-
-    def _tables(self, study: str | None) -> dict[Path, str]:
-        rows = self.by_name()
-        members = self._members(study, rows).values() if study else ()
-        of_study = {self.results_path(study): csv_text(members)} if study else {}
-        return {self.root / "results.csv": csv_text(rows.values())} | of_study
+        """Update results.csv of the store and, if one is given, of a study; returns the path of the last."""
+        with locked(self.lock):  # so that the last to write has the results of all
+            path, rows = self.root / "results.csv", self.by_name()
+            tables = {path: rows}
+            if study:
+                path = self.results_path(study)
+                tables[path] = self._members(study, rows)
+            for table, of in tables.items():
+                _require_own_table(table)
+                write_atomically(table, csv_text(of.values()))
+        return path
 
     def _members(self, study: str, rows: Mapping[str, Row]) -> dict[str, Row]:
         """The rows of a study, among these."""
@@ -284,14 +272,15 @@ def _columns(role: Role | None) -> Row:
     return {column: getattr(role, column, None) for column in ROLE_COLUMNS}
 
 
-# --- study.json -----------------------------------------------------------------------------------
-
-
 def read_study(directory: Path) -> StudyRecord | None:
     """The record of the study in this directory; None if there is none. Raises StoreError if it can't be
     read."""
-    return _record_in(directory).read()
-
-
-def _record_in(directory: Path) -> Versions[StudyRecord | None]:
-    return Versions(directory / "study.json", directory / ".versions", read_record, as_plain, None)
+    path = directory / "study.json"
+    try:
+        plain = read_json(path, set())
+    except FileNotFoundError:
+        return None
+    try:
+        return read_record(plain)
+    except ConfigError as error:
+        raise garbled(path, str(error)) from error

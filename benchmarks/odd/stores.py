@@ -139,7 +139,7 @@ def another_mode(draw: random.Random, path: Path) -> None:
 def one_more(draw: random.Random, path: Path) -> None:
     """What lies there that nobody has put there."""
     folder = path if path.is_dir() else path.parent
-    name = draw.choice((".versions", "99", "1", "study.json", "lease.json", "x-12345678", ".x-12345678.part"))
+    name = draw.choice(("99", "1", "study.json", "lease.json", "x-12345678", ".x-12345678.part"))
     if not (new := folder / name).exists():
         draw.choice((Path.mkdir, Path.touch))(new)
 

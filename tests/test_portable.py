@@ -11,9 +11,6 @@ from ablate.launch import processes
 from ablate.store.store import Store
 from tests.helpers import QUICK
 
-# --- names ----------------------------------------------------------------------------------------
-
-
 # --- workers that are spawned ---------------------------------------------------------------------
 
 PROGRAM = """

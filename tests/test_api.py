@@ -218,14 +218,5 @@ def test_what_a_model_is_asked_for_is_checked_like_the_options_of_sample(tmp_pat
     ):
         with pytest.raises(ConfigError, match=f"^{re.escape(line)}$"):
             model.generate(**given)
-    last = model.tokenizer.vocab_size - 1
-    with pytest.raises(ConfigError, match=f"^ids: -1 is no token; they are numbers from 0 to {last}$"):
-        model.decode([-1])
-    with pytest.raises(ConfigError, match=r"^tokens_BT: an id is no token; they are"):
-        model(torch.tensor([[last + 1]]))
-    with pytest.raises(ConfigError, match=r"^tokens_BT: \d+ tokens a row; give at most model\."):
-        model(torch.zeros(1, model.config.model.context + 1).long())
-    with pytest.raises(TypeError, match=r"^tokens_BT: expected token ids in rows, a tensor \(B, T\)"):
-        model(torch.zeros(1, 3))
     code, _, said = command("sample", run, "--temperature", "nan")
     assert code == 2 and said.startswith("ablate: --temperature nan: ")

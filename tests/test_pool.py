@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import math
 import os
 import signal
 import subprocess
@@ -189,19 +188,15 @@ def test_wrong_settings_are_one_line(tmp_path, setting):
 
 
 def test_cores_are_those_given_to_this_process(tmp_path, monkeypatch):
-    (tmp_path / "self").write_text("0::/a/b\n")
-    (tmp_path / "root" / "a" / "b").mkdir(parents=True)
-    assert limits.granted_cores(tmp_path / "self", tmp_path / "root") == float("inf")
-    (tmp_path / "root" / "a" / "cpu.max").write_text("250000 100000\n")
-    (tmp_path / "root" / "a" / "b" / "cpu.max").write_text("max 100000\n")
-    assert limits.granted_cores(tmp_path / "self", tmp_path / "root") == 2.5
-    (tmp_path / "old").write_text("5:memory:/x\n4:cpu,cpuacct:/x\n")
-    (tmp_path / "root" / "cpu" / "x").mkdir(parents=True)
-    (tmp_path / "root" / "cpu" / "x" / "cpu.cfs_quota_us").write_text("150000\n")
-    (tmp_path / "root" / "cpu" / "x" / "cpu.cfs_period_us").write_text("100000\n")
-    assert limits.granted_cores(tmp_path / "old", tmp_path / "root") == 1.5
-    monkeypatch.setattr(limits, "granted_cores", lambda *_: 2.5)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16), raising=False)
+    monkeypatch.setattr(limits, "QUOTA", quota := tmp_path / "cpu.max")
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    assert limits.available_cores() == 8
+    quota.write_text("max 100000\n")
+    assert limits.available_cores() == 8
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
+    assert limits.available_cores() == 3
+    quota.write_text("250000 100000\n")
     monkeypatch.delenv("OMP_NUM_THREADS")
     each = limits.threads_each
     assert limits.available_cores() == 2
@@ -209,7 +204,7 @@ def test_cores_are_those_given_to_this_process(tmp_path, monkeypatch):
     assert [limits.side_by_side(threads) for threads in (1, 2, 3)] == [2, 1, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert each(5, 1e9) == 7
-    monkeypatch.setattr(limits, "granted_cores", lambda *_: 0.4)
+    quota.write_text("40000 100000\n")
     assert limits.available_cores() == 1
 
 
@@ -220,12 +215,3 @@ def test_a_script_without_a_main_guard_may_sweep(tmp_path):
     command = [sys.executable, "script.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.stdout == "['done', 'done']\n", done.stderr
-
-
-@pytest.mark.parametrize(("quota", "given", "there"), [(math.inf, "1", 1), (math.inf, "", 8), (3.0, "1", 3)])
-def test_slurm_says_how_many_cores_where_no_cgroup_does(monkeypatch, quota, given, there):
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
-    monkeypatch.setattr(limits, "granted_cores", lambda: quota)
-    monkeypatch.setenv("SLURM_CPUS_PER_TASK", given)
-    assert limits.available_cores() == there

@@ -160,47 +160,32 @@ def test_at_80_columns_the_error_stays_and_the_question_goes(tmp_path, monkeypat
     ],
 )
 def test_two_of_one_class_are_proved_both_ways(one, other):
-    result = same_class(one, other)
-    assert result.same and [*result.errors] == [f"{one} into {other}", f"{other} into {one}"]
-    assert max(result.errors.values()) < EQUAL
+    ours, theirs, errors = same_class(one, other)
+    assert ours == theirs and [*errors] == [f"{one} into {other}", f"{other} into {one}"]
+    assert max(errors.values()) < EQUAL
 
 
 @pytest.mark.parametrize(
-    "one, other, neighbour, apart",
+    "one, other, apart",
     [
-        ("fusion=concat heads=8", "fusion=sum heads=2", "heads=8 fusion=sum", {"decoder"}),
-        ("fusion=gated match=none", "fusion=sum", "match=none fusion=sum", {"decoder"}),
-        (
-            "fusion=sum seed=1",
-            "seed=2 model.norm=rms fusion=mean",
-            "fusion=sum seed=1 model.norm=rms",
-            {"norm"},
-        ),
-        ("", "match=params fusion=sum model.d_model=32", "fusion=sum", {"decoder"}),
-        ("fusion=hadamard", "fusion=concat", "fusion=concat", {"decoder"}),
-        ("", "model=pair", "model=pair", {"context", "encoder_layers", "encoder", "cross"}),
-        ("model.bias=true", "model.bias=false", "model.bias=false", {"bias"}),
-        ("", "model.layers=3", "model.layers=3", {"layers"}),
+        ("fusion=concat heads=8", "fusion=sum heads=8", {"decoder"}),
+        ("fusion=gated match=none", "fusion=sum", {"decoder"}),
+        ("fusion=sum seed=1", "seed=2 model.norm=rms fusion=mean", {"norm"}),
+        ("fusion=hadamard", "fusion=concat", {"decoder"}),
+        ("", "model=pair", {"context", "encoder_layers", "encoder", "cross"}),
+        ("model.bias=true", "model.bias=false", {"bias"}),
+        ("", "model.layers=3", {"layers"}),
         (
             "scores=windows 'scores.windows=[4,8,16,32]'",
-            "scores=windows 'scores.windows=[4, 8, 16, 33]'",
             "scores=windows 'scores.windows=[4, 8, 16, 33]'",
             {"decoder"},
         ),
     ],
 )
-def test_of_two_classes_the_nearest_neighbour_is_shown(one, other, neighbour, apart):
-    result = same_class(one, other)
-    assert not result.same and result.neighbour == neighbour
-    assert {*result.classes[0]} == {*result.classes[1]} == apart
-    assert result.classes[0] != result.classes[1]
-    assert apart == {"decoder"} or not result.errors  # equal attentions prove nothing of such models
-
-
-def test_the_smaller_class_folds_into_the_larger_one():
-    result = same_class("fusion=sum", "fusion=concat")
-    into, back = result.errors.values()
-    assert into < EQUAL and back > DIFFERENT
+def test_of_two_classes_it_is_shown_what_differs(one, other, apart):
+    ours, theirs, errors = same_class(one, other)
+    assert {*ours} == {*theirs} == apart and all(ours[name] != theirs[name] for name in apart)
+    assert not errors
 
 
 @pytest.mark.slow
@@ -209,10 +194,7 @@ def test_the_command_on_classes(tmp_path):
     assert shown.returncode == 0 and "fusion=mean into fusion=sum" in shown.stdout
     assert "one class (scores=softmax heads=4" in shown.stderr
     other = call_cli("verify", "--class", "fusion=sum", "fusion=concat", cwd=tmp_path)
-    assert (
-        other.returncode == 1
-        and "the nearest neighbour of fusion=sum that differs: fusion=concat" in other.stderr
-    )
+    assert other.returncode == 1 and "two classes" in other.stderr and "shared rank=16" in other.stdout
     plain = call_cli("verify", "--class", "fusion=sum", "fusion=gated", "--format", "json", cwd=tmp_path)
     assert json.loads(plain.stdout)["same"] is False
     for words in (

@@ -36,60 +36,41 @@ def one_line(text: str) -> str:
 WRONG = [
     (["fusion=cat"], ["fusion=cat", "did you mean concat?", "weighted_sum"]),
     (["train.lrr=3"], ["train.lrr", "did you mean train.lr?"]),
-    (["+foo=1"], ["+foo: no such key; did you mean force?"]),
+    (["+foo=1"], ["+foo=1: no key is added or removed; type foo=1"]),
     (["--dryrun"], ["--dryrun: no such option; did you mean --dry-run?"]),
     (["--multi-run"], ["--multi-run: no such option; did you mean --multirun?"]),
     (["--steps", "60"], ["--steps: a key has no dashes; write train.steps=VALUE"]),
     (["--train.lr", "3"], ["--train.lr: a key has no dashes; write train.lr=VALUE"]),
-    (["train.lr=0,003"], ["a decimal number is written with a point, train.lr=0.003"]),
-    (["~train"], ["~train", "can't be removed"]),
+    (["train.lr=0,003"], ["several values make a sweep, so add -m"]),
+    (["~train=x"], ["~train=x: no key is added or removed; type train=x"]),
     (["-m", "heads=4,5", "corpus=grammar"], ["heads=5", "heads=4 or heads=8"]),
     (["corpus=grammar", "corpus.characters=2000", "model.context=999"], ["model.context=999", "validation"]),
-    (["corpus.path=a.txt"], ["corpus.path=a.txt", "corpus=file"]),
+    (["corpus.path=a.txt"], ["corpus.path: a key of corpus=file or"]),
     (["corpus=file", "corpus.path=x(1).txt"], ["""'corpus.path="x(1).txt"'"""]),
-    (["-m", "corpus=file", "corpus.path=a,b.txt"], ["""'corpus.path="a,b.txt"'"""]),
     (["corpus=file", "corpus.path=latin.txt"], ["latin.txt", "byte 5", "corpus.encoding", "corpus.errors"]),
     (["corpus=file", "corpus.path=short.txt", "corpus.tokenizer=char"], ["7 tokens", "model.context"]),
     (["device=cuda:99"], ["device=cuda:99", "device=auto"]),
     (["hydra/launcher=slum"], ["hydra/launcher=slum"]),
     (["--experimental-rerun", "x.pickle"], ["--experimental-rerun"]),
-    (["-m", "--cfg", "job"], ["--multirun --cfg", "one of them"]),
     (["study=fusion", "heads=1,2", "--cfg", "job"], ["heads=1,2", "give one value"]),
-    (["heads=???"], ["heads=???", "a value is missing"]),
+    (["heads=???"], ["Missing mandatory value: heads"]),
     (["model.d_model=1000003"], ["heads=4", "does not divide model.d_model=1000003"]),
     (["-m", "model.d_model=64,1000000", "corpus=grammar"], ["d_model=1000000", "GB to train", "a smaller"]),
-    (["+hydra={callbacks: {x: {_target_: os.getcwd}}}"], ["hydra: no such key"]),
+    (["+hydra={callbacks: {x: {_target_: os.getcwd}}}"], ["type hydra.launcher's alone"]),
     (["-cd", ".", "-cn", "bare"], ["defaults: [config, _self_]"]),
     (["-cd", ".", "-cn", "unknown"], ["hads"]),
-    (["-cd", ".", "train=few"], ["train.batch: this key is missing", "in train/", "defaults: [default]"]),
+    (["-cd", ".", "train=few"], ["train.batch: this key is missing; a config of your own has to begin"]),
     (
         ["-m", "fusion=concat,lowrank", "corpus=grammar"],
         ["no such fusion, but lowrank.py is here; add --plugin lowrank.py"],
     ),
-    (["corpus=lags", "corpus.lags=2,3"], ["add -m; one list is written corpus.lags=[2,3]"]),
-    # What a single run, or Hydra, would make something else of.
-    (["corpus.path=a,b"], ["corpus.path=a,b: several values make a sweep, so add -m; ", "=[a,b], one text"]),
-    (
-        ["+hydra.sweeper.params.heads=1"],
-        [".heads=1: a single run sweeps over nothing; add -m, or"],
-    ),
-    (["-m", "seed=0,1", "name=x_${seed}"], ["x_${seed}: a sweep has one name, and seed has several"]),
-    (["-m", "fusion=sum,mean", "name=${fusion.name}x"], ["and fusion.name has several values; leave it out"]),
-    (
-        ["-m", "seed=sort(range(7,0,-3))"],
-        ["sorts a range into other numbers; write the range as"],
-    ),
-    (
-        ["-m", "seed=sort(range(0,5,2),reverse=true)"],
-        ["write the range as it is to run, as range(0,6,2)"],
-    ),
+    (["-m", "seed=0,1", "name=x_${seed}"], ["x_${seed}: a name is of all runs of a command; write it out"]),
 ]
 
 
 FILES = {
     "latin.txt": b"plain\xe9",
     "short.txt": b"too short",
-    "a,b.txt": b"text " * 1000,
     "bare.yaml": b"heads: 8",
     "unknown.yaml": b"defaults: [config, _self_]\nhads: 8",
     "train/few.yaml": b"steps: 20",
@@ -116,7 +97,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments, parts, tmp_path):
 
 def test_options_that_are_proposed_are_those_of_the_command(command):
     there = {*re.findall(r"(--[a-z-]+)", command("run", "--help-all")[1])}
-    assert there == {*OPTIONS, "--help", "--hydra-help", "--info", "--cfg"}
+    assert there == {*OPTIONS, "--help", "--cfg"}
 
 
 def test_numbers_and_truth_values_from_the_environment(monkeypatch):
@@ -152,15 +133,15 @@ def test_a_sweep_whose_progress_nobody_reads_goes_on(tmp_path):
 )
 def test_a_launcher_to_install_is_named(name, package):
     error = MissingConfigException("", f"hydra/launcher/{name}", ["basic"])
-    assert explain(error, []) == f"hydra/launcher={name}: not installed; pip install {package}"
+    assert explain(error) == f"hydra/launcher={name}: not installed; pip install {package}"
 
 
 @pytest.mark.slow
 def test_a_preset_as_the_line_advises(tmp_path):
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "quick.yaml").write_text("defaults: [default]\nsteps: 20\nlr: 0.02\n")
-    shown = call_cli("run", "-cd", ".", "train=quick", "--cfg", "job", "-p", "train", cwd=tmp_path)
-    assert "steps: 20\n" in shown.stdout and "batch: 32\n" in shown.stdout and shown.stderr == ""
+    shown = call_cli("run", "-cd", ".", "train=quick", "--cfg", "job", cwd=tmp_path)
+    assert "  steps: 20\n" in shown.stdout and "  batch: 32\n" in shown.stdout and shown.stderr == ""
 
 
 @pytest.mark.slow
@@ -376,8 +357,8 @@ def test_hydras_own_command_line_stays(tmp_path):
     assert "heads: 2" in shown and "per: head" in shown
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "wide.yaml").write_text("defaults: [config, _self_]\nheads: 16\n")
-    shown = call_cli("run", "-cd", "mine", "-cn", "wide", "--cfg", "job", "-p", "heads", cwd=tmp_path).stdout
-    assert shown == "16\n"
+    shown = call_cli("run", "-cd", "mine", "-cn", "wide", "--cfg", "job", cwd=tmp_path).stdout
+    assert shown.startswith("heads: 16\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
 
 

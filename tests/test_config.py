@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import pytest
 from omegaconf import OmegaConf
 
-from ablate.compose import loading
-from ablate.compose.configs import configs_dir, defaults_of
+from ablate.compose.configs import defaults_of
 from ablate.compose.keys import Key, matching, sections
 from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError, OutsideIdentity, flatten
@@ -168,14 +167,6 @@ def test_a_key_that_came_later_changes_no_id_at_its_default():
     assert identity_keys(config(4, "sgd")) == {"heads": 4, "optimizer": "sgd"}
 
 
-def test_its_default_needs_no_yaml(monkeypatch):
-    later = {"train": {"optimizer": "adamw"}}
-    monkeypatch.setattr(loading, "later_keys", lambda group: later.get(group, {}))
-    load = loading.OwnConfigSource("main", f"file://{configs_dir()}").load_config
-    assert load("train/default.yaml").config["optimizer"] == "adamw"
-    assert "optimizer" not in load("train/study.yaml").config  # which begins with the default
-
-
 # --- ablate keys: every key with its default and its comment, from the YAML ------------------------------
 
 
@@ -231,11 +222,11 @@ def test_keys_by_prefix(prefix, choices, names):
         ("dropout", "did you mean model.dropout?"),
         ("trian", "did you mean train"),
         ("fusion=gatde", "did you mean fusion=gated"),
-        ("qqqqqq", "they begin with at, corpus, device"),
+        ("qqqqqq", "choices: at, corpus, device, "),
     ],
 )
 def test_an_unknown_prefix_names_the_nearest_keys(prefix, line):
-    with pytest.raises(ConfigError, match=f"^{re.escape(prefix)}: no key begins so; {re.escape(line)}"):
+    with pytest.raises(ConfigError, match=f"^{re.escape(prefix)}: no such key; {re.escape(line)}"):
         matching(prefix)
 
 

@@ -54,9 +54,9 @@ def run(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Hydra overrides, as KEY=VALUE (ablate keys lists the keys), and Hydra's own options: -m"
-            " sweeps over values separated by commas, --cfg job shows the configuration, --info what it is"
-            " composed from, -cd DIR and -cn NAME take configs of your own, --hydra-help explains them all.",
+            help="Hydra overrides, as KEY=VALUE (ablate keys lists the keys), and options of Hydra's: -m"
+            " sweeps over values separated by commas, --cfg job shows the configuration, -cd DIR and -cn NAME"
+            " take configs of your own.",
         ),
     ] = None,
     dry_run: Annotated[
@@ -102,18 +102,11 @@ def run(
                 from ablate.verify.contract import BEFORE_A_RUN, require_sound
 
                 require_sound(methods, only=BEFORE_A_RUN)
-            with contextlib.redirect_stdout(io.StringIO()) as printed:
-                try:
-                    sweep = compose(words)
-                except SystemExit as end:  # of Hydra's parser, once --version is printed
-                    if end.code:
-                        raise
-                    sweep = None
+            sweep = compose(words)
         with _silence(quiet):
             for warning in caught:  # such as Hydra's about a user's config without _self_
                 say(str(warning.message))
-            if sweep is None:  # --cfg and the like, which have printed
-                put(printed.getvalue(), end="")
+            if sweep is None:  # --cfg has shown it
                 return
             say_loading()
             if rehearse:

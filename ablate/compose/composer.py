@@ -1,43 +1,29 @@
 """Compose overrides into RunConfigs, for a single run or for the many runs of a sweep."""
 
-import contextlib
 import functools
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType, RangeSweep
-from hydra.errors import MissingConfigException
+from hydra.core.override_parser.types import Override, OverrideType, ValueType
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from ablate.compose.refusals import REFUSALS, explain, explained, plain
-from ablate.config.identity import deciding
-from ablate.config.read import hints
-from ablate.config.rules import ConfigError, line_on
-from ablate.config.schema import RunConfig, TrainConfig, read_run
+from ablate.compose.refusals import explained, makes_variants, plain
+from ablate.config.rules import ConfigError
+from ablate.config.schema import RunConfig, read_run
 
-# How overrides begin that concern the study only, unlike study=NAME, whose YAML may set keys of runs.
-OF_THE_STUDY = ("study.", "++study.")
 NOT_OF_A_RUN = ("hydra", "study")
-UNSWEPT = {"name", "force", "device"} | {
-    f"train.{key}" for key in hints(TrainConfig).keys() - deciding(TrainConfig)
-}
 MOST_RUNS = 100_000  # in one command, since each is checked before the first begins
 YAML_WORDS = {"True": "true", "False": "false"}  # Hydra writes these as Python does
-# facebookresearch/hydra#3228: the bounds of a range that runs downwards, or is to, are exchanged wrongly.
-SORTED_RANGE = re.compile(r"\bsort\(.*\brange\(")
 TOO_MANY = f"a sweep has at most {MOST_RUNS:,}; sweep over a part of the values at a time"
 Overrides = tuple[str, ...]  # the overrides of one run, as KEY=VALUE
-SEEDS = ("seed", "seeds.backbone", "seeds.fusion", "seeds.data")
 WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,999})")  # what Hydra reads as a whole number
-T = TypeVar("T")
 
 
 def to_run_config(config: DictConfig) -> RunConfig:
@@ -70,15 +56,8 @@ class Setting:
 
 
 class Mistake(ConfigError):
-    """A value that no run accepts, whatever its other keys are, so that no combination can succeed."""
-
-
-class NotComposed(ConfigError):
-    """Hydra can't compose a variant. The message refers to the whole command, of_variant to this variant."""
-
-    def __init__(self, of_command: str, of_variant: str) -> None:
-        super().__init__(of_command)
-        self.of_variant = of_variant
+    """What no run accepts or Hydra can't compose, whatever the other keys are, so that no combination can
+    succeed."""
 
 
 class Composer:
@@ -86,168 +65,106 @@ class Composer:
     choice of groups; plain values are then set here, as Hydra would set them. Runs that differ only in seeds
     are composed once.
 
-    arguments: the overrides of the whole command, which error messages refer to. is_whole: whether the config
-    is that of a run already, so that it need not be composed for one without further overrides.
+    name: of the config. of_hydra: the words of the command that are Hydra's. whole: the values of a single
+    run, which need not be composed again.
     """
 
     def __init__(
         self,
-        config: DictConfig,
         loader: ConfigLoader,
-        arguments: Sequence[str] = (),
-        *,
-        is_whole: bool = False,
+        name: str = "config",
+        of_hydra: Sequence[str] = (),
+        whole: dict[str, Any] | None = None,
     ) -> None:
-        self._config = config
-        self._loader = loader
-        self._parser = OverridesParser.create(config_loader=loader)
-        self._arguments = arguments
-        self._is_whole = is_whole
-        self._parse = functools.cache(self._parser.parse_override)
+        self._loader, self._name, self._of_hydra, self._whole = loader, name, of_hydra, whole
+        self._parse = functools.cache(OverridesParser.create().parse_override)
         self.options = functools.cache(loader.get_group_options)  # the choices of a group of configs
-        self._compose = remembered(self._composed)
-        self._follows_no_seed = remembered(self._is_plain)
-        self._of_variant = remembered(self)
+        self._compose = functools.cache(self._composed)
+        self._of_variant = functools.cache(self)
+        self._follows_no_seed = functools.cache(self._is_plain)
 
     def settings(self, overrides: Iterable[str]) -> dict[str, Setting]:
         """The settings by key; the last override of a key counts. Raises ConfigError."""
-        with explained([]):
-            parsed = self._parser.parse_overrides([*overrides])
-            settings = {override.get_key_element(): _setting(override) for override in parsed}
+        with explained():
+            settings = {one.get_key_element(): _setting(one) for one in map(self._parse, overrides)}
         several = {key: of.values for key, of in settings.items() if len(of.values) > 1}
         for key, values in several.items():
-            if key in UNSWEPT or key.lstrip("+").startswith("study."):
-                given = f"{key.lstrip('+')}={','.join(values)}"
-                raise ConfigError(f"{given}: it makes no variants; give one value")
+            if not makes_variants(key):
+                raise ConfigError(f"{key}={','.join(values)}: it makes no variants; give one value")
         if (runs := math.prod(map(len, several.values()))) > MOST_RUNS:
             sizes = " × ".join(f"{len(values):,} of {key}" for key, values in several.items())
             raise ConfigError(f"{runs:,} runs ({sizes}): {TOO_MANY}")
         return settings
 
-    def __call__(self, overrides: Sequence[str]) -> RunConfig:
-        """The RunConfig of one run. overrides: all of its overrides. Raises Mistake, NotComposed."""
-        with self._explained(overrides):
+    def __call__(self, overrides: Overrides) -> RunConfig:
+        """The RunConfig of one run. overrides: all of its overrides. Raises Mistake."""
+        with explained(Mistake):
             groups, settings = self._split_groups(overrides)
-            values, others = self._compose(groups), []
-            for setting in settings:
-                try:
+            values = self._compose(groups)
+            try:
+                for setting in settings:
                     values = _with(values, setting.key_or_group.split("."), setting.value())
-                except LookupError:
-                    others.append(setting.input_line or "")
-            if others:
-                self._compose((*groups, *others))  # refuses an unknown key once for all variants
-                values = self._composed(tuple(overrides))
-            values = _of_a_run(values)
-        try:
-            return read_run(values)
-        except ConfigError as error:
-            raise Mistake(str(error)) from error
+            except LookupError:
+                values = self._composed(overrides)
+            return read_run(_of_a_run(values))
 
-    def split_seeds(self, overrides: Overrides) -> tuple[Overrides, dict[str, int]]:
-        """The variant, which is the overrides without seeds, and the seeds by key. If a seed is not a number,
-        or another key depends on it, the seeds stay among the overrides. Raises Mistake, NotComposed."""
-        variant, seeds = [], {}
-        for override in overrides:
-            key, _, value = override.partition("=")
-            if key not in SEEDS:
-                variant.append(override)
-            elif WHOLE.fullmatch(value):
-                seeds[key] = int(value)
-            else:
-                return overrides, {}
-        return (tuple(variant), seeds) if self._follows_no_seed(tuple(variant)) else (overrides, {})
+    def split_seed(self, overrides: Overrides) -> tuple[Overrides, int | None]:
+        """The variant, which is the overrides without the seed, and the seed. If that is no number, or
+        another key depends on it, it stays among the overrides. Raises Mistake."""
+        variant = tuple(one for one in overrides if not one.startswith("seed="))
+        seeds = [one.removeprefix("seed=") for one in overrides if one not in variant]
+        if len(seeds) == 1 and WHOLE.fullmatch(seeds[0]) and self._follows_no_seed(variant):
+            return variant, int(seeds[0])
+        return overrides, None
 
-    def with_seeds(self, variant: Overrides, seeds: Mapping[str, int]) -> RunConfig:
-        """The RunConfig of a variant with these seeds, as of `split_seeds`. Raises Mistake, NotComposed."""
+    def with_seed(self, variant: Overrides, seed: int | None) -> RunConfig:
+        """The RunConfig of a variant with this seed, as of `split_seed`. Raises Mistake."""
         config = self._of_variant(variant)
-        streams = {key.removeprefix("seeds."): value for key, value in seeds.items() if key != "seed"}
-        own = replace(config.seeds, **streams) if streams else config.seeds
-        return replace(config, seed=seeds.get("seed", config.seed), seeds=own)
+        return config if seed is None else replace(config, seed=seed)
 
-    def _is_plain(self, overrides: Sequence[str]) -> bool:
-        """Whether no value is an interpolation, as corpus.seed=${seed} is. Raises Mistake, NotComposed."""
-        with self._explained(overrides):
+    def _is_plain(self, overrides: Overrides) -> bool:
+        """Whether no value is an interpolation, as corpus.seed=${seed} is. Raises Mistake."""
+        with explained(Mistake):
             groups, _ = self._split_groups(overrides)
             chosen = {key: value for key, value in self._compose(groups).items() if key not in NOT_OF_A_RUN}
             return not _is_open([*overrides, chosen])
 
-    def _split_groups(self, overrides: Sequence[str]) -> tuple[Overrides, list[Override]]:
+    def _split_groups(self, overrides: Overrides) -> tuple[Overrides, list[Override]]:
         """The overrides of a run that choose from groups, and those that set a value."""
-        parsed = [self._parse(override) for override in overrides if not override.startswith(OF_THE_STUDY)]
+        parsed = [self._parse(override) for override in overrides if not override.startswith("study.")]
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
         return groups, [override for override in parsed if self._is_value(override)]
-
-    @contextlib.contextmanager
-    def _explained(self, overrides: Sequence[str]) -> Iterator[None]:
-        parsed: list[Override] = []
-        try:
-            parsed += map(self._parse, overrides)
-            yield
-        except REFUSALS as error:
-            of_command = explain(error, [*map(self._parse, self._arguments)])
-            of_variant = explain(error, parsed, name_values=False)
-            is_gone = of_variant in {line_on(one.key_or_group) for one in parsed}
-            if is_gone or isinstance(error, MissingConfigException | OmegaConfBaseException):
-                raise Mistake(of_command) from error  # affects every variant
-            raise NotComposed(of_command, of_variant) from error
-
-    def _composed(self, overrides: Overrides) -> dict[str, Any]:
-        """Hydra's config for these overrides, as plain values."""
-        if self._is_whole and not overrides:
-            return plain(self._config)
-        of_command = self._config.hydra  # its settings, which hold for every run
-        words = [*of_command.overrides.hydra, *overrides]
-        config_name = of_command.job.config_name
-        return plain(self._loader.load_configuration(config_name, words, run_mode=RunMode.RUN))
 
     def _is_value(self, override: Override) -> bool:
         """Whether the override sets one key, rather than choosing from a group."""
         key = override.key_or_group
-        if key.startswith("hydra"):
-            raise Mistake(f"{override.input_line}: Hydra's settings hold for a whole sweep; leave it out")
         return not ("/" in key or override.type != OverrideType.CHANGE or self.options(key))
 
-
-def remembered(function: Callable[[Overrides], T]) -> Callable[[Overrides], T]:
-    """The function, which for the same overrides returns or raises what it did the first time."""
-    outcomes: dict[Overrides, T | Exception] = {}
-
-    def outcome_of(overrides: Overrides) -> T:
-        if overrides not in outcomes:
-            try:
-                outcomes[overrides] = function(overrides)
-            except Exception as error:
-                outcomes[overrides] = error
-        outcome = outcomes[overrides]
-        if isinstance(outcome, Exception):
-            raise outcome.with_traceback(None)
-        return outcome
-
-    return outcome_of
+    def _composed(self, overrides: Overrides) -> dict[str, Any]:
+        """Hydra's config for these overrides, as plain values."""
+        if self._whole is not None and not overrides:
+            return self._whole
+        words = [*self._of_hydra, *overrides]
+        return plain(self._loader.load_configuration(self._name, words, run_mode=RunMode.RUN))
 
 
 def _setting(override: Override) -> Setting:
     if not override.is_sweep_override():
         value = override.get_value_element_as_str()
         return Setting([YAML_WORDS.get(value, value)], swept=False)
-    if not override.is_discrete_sweep():
-        raise ConfigError(f"{override.input_line}: an interval has no values to try; list them, as 1,2,4")
-    if SORTED_RANGE.search(override.input_line or ""):
-        raise ConfigError(
-            f"{override.input_line}: Hydra sorts a range into other numbers; write the range as it is to run,"
-            " as range(0,6,2), or range(4,-1,-2)"
-        )
-    if isinstance(sweep := override.value(), RangeSweep):
-        sweep.shuffle = False  # shuffling would generate all values before the first
+    typed = override.input_line or ""
+    is_range = override.is_range_sweep() and "=range(" in typed  # not one that Hydra sorts or shuffles
+    if not (is_range or override.value_type == ValueType.SIMPLE_CHOICE_SWEEP):
+        raise ConfigError(f"{typed}: list the values, as 1,2,4, or write range(START,STOP,STEP)")
     try:
         some = [*itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1)]
     except (ValueError, ArithmeticError) as error:  # a step of 0, or a bound that is no number
-        raise ConfigError(f"{override.input_line}: not a range; write range(START,STOP,STEP)") from error
+        raise ConfigError(f"{typed}: not a range; write range(START,STOP,STEP)") from error
     if len(some) > MOST_RUNS:
-        raise ConfigError(f"{override.input_line}: {TOO_MANY}")
+        raise ConfigError(f"{typed}: {TOO_MANY}")
     levels = [*dict.fromkeys(YAML_WORDS.get(level, level) for level in some)]
     if not levels:
-        raise ConfigError(f"{override.input_line}: the sweep is empty; list values, as 1,2,4")
+        raise ConfigError(f"{typed}: the sweep is empty; list values, as 1,2,4")
     return Setting(levels, swept=True)
 
 

@@ -1,17 +1,14 @@
-"""ablate's own configs: where they are, what they hold, and Hydra's loader for them."""
+"""ablate's own configs: where they are, and what they hold."""
 
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from ablate.compose.keys import configs_dir
 from ablate.config.rules import ConfigError
-
-if TYPE_CHECKING:
-    from hydra.core.config_loader import ConfigLoader
 
 
 def own_configs(directory: str) -> Path:
@@ -60,23 +57,12 @@ def defaults_of(kind: str, name: str, options: type) -> dict[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(options)}
 
 
-offered: set[tuple[str, str]] = set()  # (group, name) of the methods without a YAML
-
-
 def offer(kind: str, name: str, defaults: Mapping[str, Any]) -> None:
     """Let configs choose a method that has no YAML by KIND=NAME."""
     from hydra.core.config_store import ConfigStore
 
-    offered.add((kind, name))
     ConfigStore.instance().repo.get(kind, {}).pop(f"{name}.yaml", None)  # Hydra 1.4 warns of a second one
     ConfigStore.instance().store(group=kind, name=name, node={"name": name, **defaults})
-
-
-def loader() -> "ConfigLoader":
-    """A loader of ablate's own configs, independent of Hydra's global state."""
-    from ablate.compose.private import ConfigLoaderImpl, create_config_search_path
-
-    return ConfigLoaderImpl(create_config_search_path(str(configs_dir())))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Every key with its default and its comment, from the YAML of configs/, and the choices of each group. Those
 comments are all that is written about keys: `ablate keys` and the site show them."""
 
-import difflib
 import functools
 import itertools
 import re
@@ -9,17 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml
-
-from ablate.config.column import declared
-from ablate.config.read import dotted
-from ablate.config.rules import ConfigError, as_override, line_on
-from ablate.config.schema import RunConfig, later_keys
+from ablate.config.rules import ConfigError, did_you_mean, line_on
 
 PRESETS = ("model", "train")  # groups whose choices all have the same keys
 # Keys by which a file describes itself, rather than a run.
 DESCRIPTIONS = ("defaults", "name", "recipe", "about", "licence", "files", "_target_")
-EXAMPLES = ("fusion", "tuned")  # the studies whose files explain the keys of a study first
+EXAMPLES = ("fusion", "tuned", "sizes")  # the studies whose files explain the keys of a study
 # What nanoGPT, or a config of transformers, calls a key.
 NAMED_ELSEWHERE = {
     "heads": "n_head n_heads num_heads num_attention_heads",
@@ -43,8 +37,8 @@ NAMED_ELSEWHERE = {
 }
 ELSEWHERE = {name: key for key, names in NAMED_ELSEWHERE.items() for name in names.split()}
 PACKAGE = Path(__file__).parent.parent
-COMMENT = re.compile(r"[ \t]*:?[ \t]*# (.*)")
-Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one takes a tenth of the other's time
+# A line of a YAML of ablate's with a key: its indent, name, value and comment.
+LINE = re.compile(r"^( *(?:- )?)([^\s#:][^#:\n]*):(?: +([^#\n].*?))?(?: +# (.*))?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -79,23 +73,25 @@ def matching(prefix: str) -> list[Section]:
         elif keys:
             found.append(replace(section, keys=keys))
     if not found:
-        names = [name for section in every for name in (section.choice, *(key.name for key in section.keys))]
-        near = _nearest(prefix, [*dict.fromkeys(names)])
-        raise ConfigError(line_on(prefix) or f"{prefix}: no key begins so; {near}")
+        raise ConfigError(unknown_key(prefix))
     return found
 
 
-def _nearest(prefix: str, names: Sequence[str]) -> str:
-    """The names that are most like the prefix, those beside it first, or else how names begin."""
-    parent, _, last = prefix.rpartition(".")
-    if last in ELSEWHERE:
-        return f"did you mean {ELSEWHERE[last]}?"
+def unknown_key(key: str) -> str:
+    """The message on a key that there is not. Suggestions come from choices that have it, other programs,
+    keys beside it, then all keys."""
+    every = sections()
+    names = [one.name for section in every for one in section.keys]
+    names += [section.choice for section in every if "=" in key and section.choice]
+    parent, _, last = key.rpartition(".")
+    if having := [one.choice for one in every if one.choice and key in (of.name for of in one.keys)]:
+        return f"{key}: a key of {' or '.join(having)}; choose that, or leave it out"
+    if line := line_on(key):
+        return line
+    if near := ELSEWHERE.get(last) or next((name for name in names if name.endswith(f".{last}")), ""):
+        return f"{key}: no such key; did you mean {near}?"
     beside = [name for name in names if name.rpartition(".")[0] == parent]
-    near = difflib.get_close_matches(prefix, beside, n=3)
-    near = near or [name for name in names if last and name.rpartition(".")[2].startswith(last)]
-    if near := near or difflib.get_close_matches(prefix, names, n=3):
-        return f"did you mean {', '.join(near[:3])}?"
-    return f"they begin with {', '.join(sorted({re.split('[./=]', name)[0] for name in names if name}))}"
+    return f"{key}: no such key{did_you_mean(key, beside or [name for name in names if '.' not in name])}"
 
 
 def configs_dir() -> Path:
@@ -108,7 +104,7 @@ def sections() -> list[Section]:
     """config.yaml with the groups, then each choice of each group, the default one first."""
     root = configs_dir()
     groups = [*_groups(root / "config.yaml")]
-    own = [key for key in keys_in(root / "config.yaml") if not key.name.startswith("hydra.")] + _later("")
+    own = [key for key in keys_in(root / "config.yaml") if not key.name.startswith("hydra.")]
     files = [Section("", "", [*groups, *own])]
     for group in groups:
         files += [_studies(root)] if group.name == "study" else _choices(root, group, own)
@@ -117,13 +113,11 @@ def sections() -> list[Section]:
 
 def _groups(path: Path) -> Iterator[Key]:
     """The groups of config.yaml's defaults, with their choices."""
-    text = path.read_text(encoding="utf-8")
-    (defaults,) = [value for key, value in _entries(_composed(text)) if key.value == "defaults"]
-    for key, default in (entry for one in defaults.value for entry in _entries(one)):
-        group = key.value.removeprefix("override ")
-        if not group.endswith("_logging"):  # Hydra's own
+    for key in _lines(path):
+        group = key.name.removeprefix("defaults.").removeprefix("override ")
+        if key.name != group and not group.endswith("_logging"):  # Hydra's own
             choices = ", ".join(_names(path.parent / group))
-            yield Key(group, default.value, f"{_comment(text, key, default)}; choices: {choices}")
+            yield Key(group, key.default, f"{key.about}; choices: {choices}")
 
 
 def _names(group: Path) -> list[str]:
@@ -139,7 +133,6 @@ def _choices(root: Path, group: Key, own: Sequence[Key]) -> Iterator[Section]:
         keys = [*keys_in(path, f"{group.name.replace('/', '.')}.")]
         about = {**{key.name: key.about for key in keys if key.about}, **about}
         keys = [replace(key, about=key.about or about.get(key.name, "")) for key in keys]
-        keys += _later(group.name) if name == group.default else []
         yield Section(
             f"{group.name}={name}", _head(path), [k for k in keys if (k.name, k.default) not in shown]
         )
@@ -147,67 +140,40 @@ def _choices(root: Path, group: Key, own: Sequence[Key]) -> Iterator[Section]:
             shown = shown or {(key.name, key.default) for key in keys}
 
 
-def _later(group: str) -> list[Key]:
-    """The keys whose defaults stand on their fields, which the labels of their columns explain."""
-    names = {f"{group}.{key}".lstrip("."): default for key, default in later_keys(group).items()}
-    labels = {name: [column.label for column in declared(dotted(RunConfig)[name])] for name in names}
-    return [Key(name, as_override(default), *labels[name]) for name, default in names.items()]
-
-
 def _studies(root: Path) -> Section:
-    """Each study with its question, and the keys that their files may have, each once, without defaults."""
-    questions, about = {}, dict[str, str]()
-    for name in sorted(_names(root / "study"), key=lambda name: name not in EXAMPLES):
-        for key in keys_in(root / "study" / f"{name}.yaml", depth=2):
-            if key.name == "study.question":
-                questions[f"study={name}"] = key.default
-            if key.name.startswith("study."):
-                about[key.name] = about.get(key.name) or key.about
-    listed = [*sorted(questions.items()), *about.items()]
+    """Each study with its question, and the keys that the examples have, each once, without defaults."""
+    lines = {name: [*_lines(root / "study" / f"{name}.yaml")] for name in _names(root / "study")}
+    questions = {
+        f"study={name}": key.default for name in lines for key in lines[name] if key.name == "study.question"
+    }
+    about = dict[str, str]()
+    for key in (key for name in EXAMPLES for key in lines[name] if re.fullmatch(r"study\.\w+", key.name)):
+        about[key.name] = about.get(key.name) or key.about
+    listed = [*questions.items(), *about.items()]
     return Section("", "", [Key(name, "", words) for name, words in listed])
 
 
 def _head(path: Path) -> str:
     """What a file says of itself: its key `about`, or the first sentence of the comment at its beginning."""
+    for key in _lines(path):
+        if key.name == "about":
+            return key.default
     text = path.read_text(encoding="utf-8")
-    for key, value in _entries(_composed(text)):
-        if key.value == "about":
-            return value.value
     lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     return re.split(r"(?<=\.) (?=[A-Z])", " ".join(line.lstrip("# ") for line in lines))[0]
 
 
-def keys_in(path: Path, prefix: str = "", depth: int = 3) -> Iterator[Key]:
-    """The keys of a file, dotted, without those by which it describes itself. depth: most parts of a name."""
-    text = path.read_text(encoding="utf-8-sig")
+def keys_in(path: Path, prefix: str = "") -> Iterator[Key]:
+    """The keys of a file, dotted, without those by which it describes itself."""
     described = DESCRIPTIONS if prefix else ("defaults",)
-    for key, value in _entries(_composed(text)):
-        if key.value not in described:
-            yield from _within(text, prefix + key.value, key, value, depth)
+    for key in _lines(path):
+        if key.default and key.name.partition(".")[0] not in described:
+            yield replace(key, name=prefix + key.name)
 
 
-def _within(text: str, name: str, key: yaml.Node, value: yaml.Node, depth: int) -> Iterator[Key]:
-    """The key of this value or, if it is a block of keys, those in it."""
-    if depth > 1 and isinstance(value, yaml.MappingNode) and not value.flow_style:
-        for own, below in _entries(value):
-            yield from _within(text, f"{name}.{own.value}", own, below, depth - 1)
-    else:
-        source = text[value.start_mark.index : value.end_mark.index]
-        yield Key(name, " ".join(source.split()), _comment(text, key, value))
-
-
-def _composed(text: str) -> yaml.Node | None:
-    try:
-        return yaml.compose(text, Loader)
-    except yaml.YAMLError:  # libyaml refuses half a character, which is refused by its key elsewhere
-        return yaml.compose(text)
-
-
-def _entries(node: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:
-    return node.value if isinstance(node, yaml.MappingNode) else []
-
-
-def _comment(text: str, key: yaml.Node, value: yaml.Node) -> str:
-    """The comment behind a value, or behind its key if the value begins on a line below."""
-    found = COMMENT.match(text, value.end_mark.index) or COMMENT.match(text, key.end_mark.index)
-    return found[1].strip() if found else ""
+def _lines(path: Path) -> Iterator[Key]:
+    """Each line with a key, dotted; of a block, or a value on the lines below, the default is empty."""
+    above: list[tuple[int, str]] = []  # the blocks that the line is in, with their indents
+    for indent, name, value, about in re.findall(LINE, path.read_text(encoding="utf-8")):
+        above = [*(block for block in above if block[0] < len(indent)), (len(indent), name)]
+        yield Key(".".join(of for _, of in above), value, about)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, Rule
 
-KEY = "hydra.launcher"  # of the settings
+LAUNCHER, KEY = "hydra/launcher", "hydra.launcher"  # the choice, and the settings
 
 
 def or_auto(value: Any, path: str) -> Any:

@@ -3,7 +3,4 @@ that has moved in another release."""
 
 from hydra._internal.callbacks import Callbacks as Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl as ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository as ConfigRepository
-from hydra._internal.core_plugins.file_config_source import FileConfigSource as FileConfigSource
-from hydra._internal.hydra import Hydra as Hydra
 from hydra._internal.utils import create_config_search_path as create_config_search_path

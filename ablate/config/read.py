@@ -12,14 +12,7 @@ from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args,
 from ablate.config.rules import ConfigError, Rule, as_override, did_you_mean, line_on
 
 T = TypeVar("T")
-OF_A_RUN = "a config of your own has to begin with ablate's, as defaults: [config, _self_]"
-PRESETS = {"model": "tiny", "train": "default", "corpus": "docs"}  # the default choice of each group of keys
-
-
-def of_a_group(group: str, name: str) -> str:
-    """The advice for a key that the user's own choice of a group lacks. name: of a choice to begin with."""
-    begin = f"defaults: [{name}], without '# @package _global_'"
-    return f"a file of your own in {group}/ has to begin with a config of ablate, as {begin}"
+OF_ABLATE = "a config of your own has to begin with one of ablate's, as defaults: [config, _self_]"
 
 
 @functools.cache
@@ -39,7 +32,7 @@ def bare(hint: Any) -> Any:
     return next(filter(dataclasses.is_dataclass, get_args(hint)), hint)
 
 
-def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: str = OF_A_RUN) -> T:
+def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: str = OF_ABLATE) -> T:
     """An instance of `cls` from plain values, each converted and checked. Raises ConfigError.
 
     A key may be left out if its field has a default. For messages: path is the dotted key of the mapping,
@@ -70,11 +63,9 @@ def unlike_defaults(instance: Any) -> dict[str, Any]:
     return {name: value for name in defaults if (value := getattr(instance, name)) != defaults[name]}
 
 
-def require_keys(cls: Any, keys: Iterable[str], path: str = "", *, missing: str = OF_A_RUN) -> None:
+def require_keys(cls: Any, keys: Iterable[str], path: str = "", *, missing: str = OF_ABLATE) -> None:
     """Raises ConfigError for a key of `cls` that is missing in `keys`, unless it has a default."""
     present = {*keys}
-    if path in PRESETS and missing == OF_A_RUN:
-        missing = of_a_group(path, PRESETS[path])
     for field in dataclasses.fields(cls):
         has_default = field.default is not field.default_factory  # both are MISSING if it has none
         if field.name not in present and not has_default:

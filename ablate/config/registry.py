@@ -10,7 +10,7 @@ import pkgutil
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from ablate.config.read import of_a_group, read
+from ablate.config.read import read
 from ablate.config.rules import ConfigError, did_you_mean, line_on
 from ablate.config.schema import PartConfig
 
@@ -72,5 +72,4 @@ class Registry(Generic[Kind]):
     def method_of(self, config: PartConfig) -> tuple[type[Kind], Any]:
         """The part and its checked options. Raises ConfigError."""
         part: Any = self.named(config.name)
-        missing = of_a_group(self.kind, config.name)
-        return part, read(part.Options, config.options, self.kind, missing=missing)
+        return part, read(part.Options, config.options, self.kind)

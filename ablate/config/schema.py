@@ -1,9 +1,8 @@
-"""The keys of a run, as frozen dataclasses. Defaults are in configs/; but that of a key which came after runs
-were stored stands on its field, if it is what they did (`later_keys`)."""
+"""The keys of a run, as frozen dataclasses. Defaults are in configs/."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
@@ -32,8 +31,6 @@ STANDARD_SCORES = "softmax"
 STANDARD_HEADS = 4
 ENCODER_DECODER = "encoder-decoder"
 EFFECT = r".*[^:]:\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,2})?"  # a condition, and nats
-# The options of corpora that take any text.
-TEXTS_OF_CORPORA = ("corpus.path", "corpus.target", "corpus.encoding")
 PARTS = ("fusion", "scores")  # of attention, which can be exchanged
 
 
@@ -260,17 +257,6 @@ class RunConfig(AttentionConfig):
     def resolved_seeds(self) -> dict[str, int]:
         """The seed of each stream: the master seed unless the stream has its own."""
         return {stream: self.seed if seed is None else seed for stream, seed in vars(self.seeds).items()}
-
-
-def later_keys(group: str) -> dict[str, Any]:
-    """The keys of a group, or of the whole config, whose defaults stand on their fields, with these."""
-    cls = RunConfig if not group else bare(hints(RunConfig).get(group))
-    own = fields(cls) if is_dataclass(cls) else ()
-    return {
-        field.name: field.default
-        for field in own
-        if field.default is not MISSING and not is_dataclass(bare(hints(cls)[field.name]))
-    }
 
 
 def read_run(mapping: Mapping[str, Any]) -> RunConfig:

@@ -3,6 +3,7 @@ Runs that differ only in seeds are composed and resolved once."""
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 from ablate.analysis.looks import usual
 from ablate.analysis.variants import Settings, settings_of
-from ablate.compose.composer import Mistake, NotComposed, Overrides, remembered
+from ablate.compose.composer import Mistake, Overrides
 from ablate.compose.sweep import Sweep
 from ablate.config.conditions import Condition
 from ablate.config.identity import identity_keys
@@ -61,7 +62,7 @@ class Study:
         self.reasons: dict[str, str] = {}
         self.left_out: list[str] = []
         self._values: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
-        self._of_variant = remembered(lambda variant: prepare(sweep.configs.with_seeds(variant, {})))
+        self._of_variant = functools.cache(lambda variant: prepare(sweep.configs.with_seed(variant, None)))
         self.config, texts = (config := read_declared(sweep.study) if sweep.study else None), list[str]()
         if config:  # its settings, which the command line overrides
             texts += [f"{key}={','.join(levels)}" for key, levels in config.levels.items()]
@@ -139,11 +140,10 @@ class Study:
             except ConfigError as error:
                 if self.config is None or isinstance(error, Mistake | CorpusError):
                     raise
-                why = error.of_variant if isinstance(error, NotComposed) else str(error)
                 # What distinguishes the run from the others, without the seed.
                 name = " ".join(o for o in overrides if o not in shared and not o.startswith("seed="))
-                reasons[why].append(name)
-                self.reasons[name] = why
+                reasons[str(error)].append(name)
+                self.reasons[name] = str(error)
         for condition in self.conditions if self._values else []:
             condition.require_known([*self._values.values()])
         for why, names in reasons.items():
@@ -155,11 +155,11 @@ class Study:
     def run(self, overrides: Overrides) -> Run:
         """The run of these overrides, placed on this machine. Raises ConfigError if it is
         impossible, Excluded if a condition excludes it."""
-        variant, seeds = self.sweep.configs.split_seeds(overrides)
-        config = self.sweep.configs.with_seeds(variant, seeds)
+        variant, seed = self.sweep.configs.split_seed(overrides)
+        config = self.sweep.configs.with_seed(variant, seed)
         if variant not in self._values:
             self._values[variant] = values_of(dataclasses.asdict(config))
-        values = self._values[variant] | seeds
+        values = self._values[variant] | ({} if seed is None else {"seed": seed})
         for condition in self.conditions:
             if not condition.holds(values):
                 raise Excluded(f"not ({condition.text})")

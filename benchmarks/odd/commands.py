@@ -108,17 +108,13 @@ FORMS = apart(
 )
 OPTIONS_OF_HYDRA = apart(
     """
-    --cfg  -c  --info  -cd  --config-dir  -cn  --config-name  -cp  --config-path  -p  --package
-    --experimental-rerun
+    --cfg  -c  -cd  --config-dir  -cn  --config-name  --info  --experimental-rerun
     """
 )
-FLAGS_OF_HYDRA = apart(
-    "-m  --multirun  -r  --run  --resolve  --hydra-help  -sc  --  -h  --version  --rehearse"
-)
+FLAGS_OF_HYDRA = apart("-m  --multirun  --resolve  --hydra-help  -sc  --  -h  --version  --rehearse")
 VALUES_OF_HYDRA = apart(
     """
-    job  hydra  all  defaults  defaults-tree  config  plugins  searchpath  own  mine  model  train  _global_
-    book.txt  runs  own/study
+    job  hydra  all  config  own  mine  model  train  _global_  book.txt  runs  own/study
     """
 )
 

@@ -118,7 +118,7 @@ def _file(content: Mapping[str, Any], header: str = "") -> bytes:
     return (f"# @package {header}\n" * bool(header) + json.dumps(content)).encode()
 
 
-PLACES = apart("primary  primary  path  group  package  moved  study  typed  swept  factor  search")
+PLACES = apart("primary  primary  group  package  moved  study  typed  swept  factor  search")
 STUDY = {"kind": "grid", "question": "Whose?", "seeds": [0], "primary": [], "metric": "val_loss"}
 
 
@@ -144,9 +144,6 @@ def odd_config(draw: random.Random) -> Case:
                 {"defaults": [whole[0], *defaults, "_self_"], **_nested(key, value)}
             )
             words += ["-cn", "odd"]
-        case "path":
-            files["own/odd.yaml"] = _file({"defaults": defaults, **_nested(key, value)})
-            words = ["-cp", "own", "-cn", "odd"]
         case "group":
             of_group = {"defaults": ["concat", *defaults]} if draw.random() < 0.5 else {"name": "concat"}
             files["own/fusion/odd.yaml"] = _file({**of_group, **_nested(key, value)}, "_global_")
@@ -184,15 +181,12 @@ def odd_config(draw: random.Random) -> Case:
             files["own/odd.yaml"] = _file({"defaults": whole, "hydra": {"searchpath": paths}})
             files["other/fusion/odd.yaml"] = _file(_nested(key, value), "_global_")
             words += ["-cn", "odd", "fusion=odd"]
-    shown = draw.choice(("job", "hydra", "all"))
     words += draw.choice(
         (
             *[["--dry-run"]] * 4,
             *[["-m", "seed=0,1", "--dry-run"]] * 3,
             ["-m", "seed=0,1", "hydra/launcher=basic", "--dry-run"],
-            ["--cfg", shown, *draw.choice(([], ["--resolve"], ["-p", key], ["--resolve", "-p", "hydra"]))],
-            ["--info", draw.choice(apart("all  config  defaults  defaults-tree  plugins  searchpath"))],
-            ["--hydra-help"],
+            ["--cfg", "job"],
         )
     )
     canaries = dict.fromkeys(("canary/__init__.py", "own/canary.py"), CANARY.encode())

@@ -202,7 +202,8 @@ def _launcher(loader: Loader, config: DictConfig, *, is_single: bool) -> Pool | 
     installed = {f"{one.__module__}.{one.__name__}": one for one in Plugins.instance().discover(Launcher)}
     if (target := node.get("_target_")) not in installed:
         raise ConfigError(f"{KEY}._target_={target}: no launcher that is installed; choose {LAUNCHER}=NAME")
-    return HydraLauncher(installed[target](**settings), config, HydraContext(loader, Callbacks()))
+    launcher: Any = installed[target](**settings)
+    return HydraLauncher(launcher, config, HydraContext(loader, Callbacks()))
 
 
 def _plain(node: Any) -> Any:

@@ -443,7 +443,7 @@ def test_the_metric_is_the_one_that_the_study_reports_on():
         ([2, 3], ["seed>1.5", "seed!=0,1"]),
         ([0, 1, 3], ["seed = 0, 3,1"]),
         ([0, 2, 3], ["seed != 1"]),
-        ([0, 1, 2, 3], ["train.lr>=1e-3", "out_proj=True", "fusion!=sum", "heads=4.0", "value_width=narrow"]),
+        ([0, 1, 2, 3], ["train.lr>=1e-3", "out_proj=True", "fusion!=sum", "heads=4.0", "value_width=16"]),
         ([0, 1, 2, 3], ["role!=tuned"]),  # the word, though there is a column of that name
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ablate.config import gone
+from ablate.config.rules import gone
 from tests.helpers import refusal
 
 # One of each kind, whatever the table has.
@@ -38,13 +38,13 @@ def commands(name: str) -> list[list[str]]:
 @pytest.fixture(autouse=True)
 def _with_invented(monkeypatch):
     for name in INVENTED:
-        monkeypatch.setitem(gone.GONE, name, INSTEAD)
+        monkeypatch.setitem(gone(), name, INSTEAD)
 
 
-@pytest.mark.parametrize("name", [*INVENTED, *gone.GONE])
+@pytest.mark.parametrize("name", [*INVENTED, *gone()])
 def test_a_name_that_is_gone_is_refused_with_what_to_type_instead(name, tmp_path):
     for command in commands(name):
-        assert refusal(*command, cwd=tmp_path) == f"ablate: {name} is gone; {gone.GONE[name]}\n", command
+        assert refusal(*command, cwd=tmp_path) == f"ablate: {name} is gone; {gone()[name]}\n", command
 
 
 STUDY = """\

@@ -78,7 +78,7 @@ def test_a_wheel_runs_from_another_directory(tmp_path):
     assert configs == {path.relative_to(packed) for path in packed.rglob("*.yaml")}
     beside = {
         p.relative_to(ROOT)
-        for e in ("j2", "css", "js", "svg", "typed")
+        for e in ("j2", "css", "js", "svg", "typed", "yaml")
         for p in ROOT.glob(f"ablate/**/*.{e}")
     }
     assert beside and all((installed / path).is_file() for path in beside)

@@ -11,9 +11,7 @@ a table has in just that spelling means that spelling alone. A name or value may
 """
 
 import contextlib
-import copy
 import json
-import math
 import operator
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,10 +30,10 @@ from ablate.config.rules import (
 
 Where = str | Mapping[str, Any]  # a condition as it is written
 Values = Mapping[str, Any]  # of one run, by key
+Spelt = Mapping[str, Collection[str]]  # how a table spells its values, by key
+Readings = list[list[Any]]  # of what is written: as a whole, and as a list; for an order a number
 
 ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-# Widths that configs give by a word, and rows by a number: d_model / heads, or d_model.
-WIDTHS = {"value_width": {"narrow", "wide"}, "key_width": {"auto"}}
 NO_CONDITION = (
     "not a condition; write K=V[,V], K!=V[,V], K<V, K<=V, K>V or K>=V; several are 'and', arms by name are"
     " 'or', and there is no arithmetic"
@@ -66,10 +64,6 @@ def column_for(key: str) -> str:
     return f"seed_{last}" if group == "seeds" else last
 
 
-class Exactly(str):
-    """A value that stands for this spelling alone."""
-
-
 def unquoted(text: str) -> str:
     """The text that stands between quotation marks; any other text as it is."""
     if not re.fullmatch(_QUOTED, text, re.DOTALL):
@@ -98,9 +92,8 @@ class Condition:
         self.tests = self._read(where)
         self.names = [name for name, _, _ in self.tests]
 
-    def _read(self, where: Where) -> list[tuple[str, str, list[list[Any]]]]:
-        """Names, each with a sign (= for ==, too) and values of which it has one, as readings of what is
-        written: as a whole, and as a list; for an order a number."""
+    def _read(self, where: Where) -> list[tuple[str, str, Readings]]:
+        """Names, each with a sign (= for ==, too) and values of which it has one."""
         if isinstance(where, Mapping):
             return [
                 (str(key), "=", [[value, unquoted(value)] if isinstance(value, str) else [], _listed(value)])
@@ -116,29 +109,9 @@ class Condition:
                 return [(name, sign, [[number]])]
         raise self._refusal(NO_CONDITION)
 
-    def among(self, spellings: Mapping[str, Collection[str]]) -> "Condition":
-        """The condition on a table that has these spellings, by key: what stands there as it is written
-        means no other spelling of a number, and as a whole no list; model=rung/r4 stands there as r4."""
-
-        def exact(key: str | None, readings: list[list[Any]]) -> list[list[Any]]:
-            there = spellings.get(key or "", ())
-            whole = [one for one in readings[0] if isinstance(one, str) and one in there]
-            of_list = [Exactly(text) if (text := as_written(one)) in there else one for one in readings[-1]]
-            if key == "model" and not {*map(str, of_list)} & {*there}:
-                of_list = [str(one).rpartition("/")[2] for one in of_list]
-            return [[Exactly(whole[0])]] if whole else [readings[0], of_list]
-
-        found = copy.copy(self)
-        found.tests = [
-            (name, sign, readings if sign in ORDER else exact(key_in(name, spellings), readings))
-            for name, sign, readings in self.tests
-        ]
-        return found
-
     def keys_in(self, keys: Collection[str]) -> set[str]:
         """Those of these keys, or columns, that it reads."""
-        read = {key for name in self.names if (key := key_in(name, keys))}
-        return read | ({"d_model", "heads"} & {*keys} if read & {*WIDTHS} else set())
+        return {key for name in self.names if (key := key_in(name, keys))}
 
     def require_known(self, configs: Sequence[Values]) -> None:
         """Raises ConfigError for a name that stands for a key in none of these."""
@@ -146,17 +119,21 @@ class Condition:
             if not any(key_in(name, values) for values in configs):
                 raise self._unknown(name, configs[0])
 
-    def holds(self, values: Values) -> bool:
-        """Whether a run meets it. values: by key. Raises ConfigError."""
-        return all(self._holds(name, sign, readings, values) for name, sign, readings in self.tests)
+    def holds(self, values: Values, spelt: Spelt | None = None) -> bool:
+        """Whether a run meets it. values: by key. What a table has as it is written means that spelling
+        alone, and no list. Raises ConfigError."""
+        return all(self._holds(*test, values, spelt or {}) for test in self.tests)
 
-    def _holds(self, name: str, sign: str, readings: Sequence[Sequence[Any]], values: Values) -> bool:
+    def _holds(self, name: str, sign: str, readings: Readings, values: Values, spelt: Spelt) -> bool:
         if not (key := key_in(name, values)):
             raise self._unknown(name, values)
         if sign not in ORDER:
-            return any(_equal(key, values[key], one, values) for of in readings for one in of) is (
-                sign == "="
-            )
+            there = spelt.get(key, ())
+            whole = [one for one in readings[0] if one in there]
+            wanted = whole[:1] or [one for of in readings for one in of]
+            if key == "model" and not whole:  # rung/r4 is called r4 in its config and its rows
+                wanted += [str(one).rpartition("/")[2] for one in wanted]
+            return any(_equal(values[key], one, there) for one in wanted) is (sign == "=")
         if (number := as_number(as_level(values[key]))) is None:
             raise self._refusal(f"{name} is {as_override(values[key])}, no number")
         return ORDER[sign](number, readings[0][0])
@@ -180,20 +157,15 @@ def _typed(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if re.search(r"[,\"'=]", str(value)) else as_override(value)
 
 
-def as_written(value: Any) -> str:
-    """A value in its own spelling, as far as it has one: a number of a table may be text, or a number."""
-    return value.strip() if isinstance(value, str) else as_text(value)
-
-
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _equal(key: str, value: Any, wanted: Any, values: Values) -> bool:
-    """Whether values are equal. In tables a word for a width also stands for the number that rows have."""
-    if isinstance(wanted, Exactly):
-        return as_written(value) == wanted
-    if same(value, wanted) or key not in WIDTHS or not {"d_model", "heads"} <= values.keys():
-        return same(value, wanted)
-    width, d_model, heads = (as_number(values[name]) or math.nan for name in (key, "d_model", "heads"))
-    return wanted in WIDTHS[key] and width == (d_model if wanted == "wide" else d_model / heads)
+def _equal(value: Any, wanted: Any, spelt: Collection[str]) -> bool:
+    text = spelling(wanted)
+    return spelling(value) == text if text in spelt else same(value, wanted)
+
+
+def spelling(value: Any) -> str:
+    """A value as it is spelt, as far as it is: a number of a table may be text, or a number."""
+    return value.strip() if isinstance(value, str) else as_text(value)

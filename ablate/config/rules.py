@@ -2,12 +2,13 @@
 ConfigError, the error that users see."""
 
 import difflib
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Annotated, Any
 
 _PLAIN = re.compile(r"[\w./@+-]+", re.ASCII)
@@ -40,9 +41,15 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 
 def line_on(name: str) -> str:
     """The line on a name that is gone, for what refuses the name as unknown; empty for any other name."""
-    from ablate.config.gone import GONE  # a table that only a refusal needs
+    return f"{name} is gone; {gone()[name]}" if name in gone() else ""
 
-    return f"{name} is gone; {GONE[name]}" if name in GONE else ""
+
+@functools.cache
+def gone() -> dict[str, str]:
+    """What to type in place of each name that is gone."""
+    import yaml  # only a refusal needs it
+
+    return yaml.safe_load(Path(__file__).with_name("gone.yaml").read_text(encoding="utf-8"))
 
 
 def as_override(value: Any, of_text: Callable[[str], str] = str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.config.column import Column
-from ablate.config.conditions import Condition, Where, as_written, key_in
+from ablate.config.conditions import Condition, Where, key_in, spelling
 from ablate.config.rules import ConfigError, as_text, did_you_mean, line_on
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import OPTIONS_COLUMNS, RESULTS, TABLE, Row, csv_value
@@ -210,13 +210,13 @@ def matching(rows: pd.DataFrame, where: Where, option: str, columns: Iterable[ob
         there = [key for key in names if key not in rows or rows[key].notna().any()]
         column_of(name, names, f"{option} {condition.text}", there)
     keys = [*condition.keys_in(names)]
-    condition = condition.among({key: {*spellings(rows[key])} for key in keys})
+    spelt = {key: {*spellings(rows[key])} for key in keys}
     cells = [*zip(*(rows[key].tolist() for key in keys), strict=True)] if keys else [()] * len(rows)
     met: dict[tuple[Any, ...], bool | ConfigError] = {}
     for cell in {*cells}:  # a few, also of many rows
         try:
             values = [None if is_empty(value) else value for value in cell]
-            met[cell] = condition.holds(dict(zip(keys, values, strict=True)))
+            met[cell] = condition.holds(dict(zip(keys, values, strict=True)), spelt)
         except ConfigError as error:
             met[cell] = error
     errors = [one for one in met.values() if isinstance(one, ConfigError)]
@@ -252,7 +252,7 @@ def at_own_value(rows: pd.DataFrame) -> pd.DataFrame:
 
 def row_in_words(row: Any, columns: Iterable[str]) -> str:
     """The values of a row in these columns, as far as there are any: fusion=sum heads=4."""
-    texts = {column: as_written(row.get(column)) for column in columns}
+    texts = {column: spelling(row.get(column)) for column in columns}
     return " ".join(f"{column}={text}" for column, text in texts.items() if text)
 
 
@@ -263,7 +263,7 @@ def as_texts(column: pd.Series) -> pd.Series:
 
 def spellings(column: pd.Series) -> pd.Series:
     """A column as text, as it is spelt: 1e5 is not 100000, 2.10 not 2.1. A number has no spelling."""
-    return _by_value(column, as_written)
+    return _by_value(column, spelling)
 
 
 def _by_value(column: pd.Series, text: Callable[[Any], str]) -> pd.Series:

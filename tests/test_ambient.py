@@ -34,7 +34,7 @@ def state() -> dict[str, Any]:
         "torch's state": torch.get_rng_state().tolist(),
         "NumPy's state": str(np.random.get_state()),
         "Python's state": random.getstate(),
-        "Hydra of the caller": id(GlobalHydra.instance().hydra),
+        "Hydra of the caller": str(GlobalHydra.instance().config_loader().get_search_path()),
     }
 
 

@@ -499,27 +499,6 @@ def test_the_order_of_rows_and_the_names_of_seeds_change_nothing():
 
 
 @pytest.mark.slow
-def test_the_words_for_widths_stand_for_their_numbers():
-    """Rows hold 16 and 64 where the config says narrow and wide."""
-    rows = table(
-        *(
-            {**row, "value_width": width, "d_model": 64, "val_loss": row["val_loss"] + width}
-            for width in (16, 64)
-            for row in hand_worked()
-        )
-    )
-    entry = {
-        "vary": "fusion",
-        "baseline": "concat",
-        "where": {"value_width": ["narrow"], "key_width": "auto"},
-    }
-    result = compared(rows, records=[make_record(primary=[entry])])
-    assert set(result.table_of("planned")["value_width"]) == {"16"}
-    wide = compared(rows, baseline={"value_width": "wide"}).table
-    assert set(wide[wide["why"] == "baseline"]["value_width"]) == {"64"}
-
-
-@pytest.mark.slow
 def test_what_was_named_beforehand_is_so_for_its_metric_and_its_baseline():
     rows = table(*(row for heads in (4, 8) for row in hand_worked(heads=heads, key_width=64 // heads)))
     rows = rows.assign(val_bpb=rows["val_loss"], wall_s=rows["val_loss"])

@@ -54,7 +54,7 @@ def test_without_by_the_only_column_of_words_is_taken_and_said():
 
 def test_without_a_baseline_the_line_says_how_to_name_one():
     found = ablate.compare(frame(), by="method", metric="loss")
-    assert "no verdicts: no baseline is named; try --baseline method=base" in texts(found.notes)
+    assert "no verdicts: no baseline is named; name one: --baseline method=base" in texts(found.notes)
     assert found.table["verdict"].eq("").all()
 
 

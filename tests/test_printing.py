@@ -181,5 +181,5 @@ def test_a_command_is_shown_if_it_is_one_of_ablate(told, command):
 def test_options_are_quoted_as_a_shell_reads_them():
     rows = pd.DataFrame({"method": ["$(id)", "b"], "seed": 0, "loss": [1.0, 2.0]})
     notes = texts(ablate.compare(rows, by="method", metric="loss").notes)
-    assert "no verdicts: no baseline is named; try --baseline 'method=$(id)'" in notes
+    assert "no verdicts: no baseline is named; name one: --baseline 'method=$(id)'" in notes
     assert option("--by", "a", "b;c") == "--by 'a,b;c'" and option("--by", "a", "b") == "--by a,b"

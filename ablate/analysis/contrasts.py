@@ -1,8 +1,6 @@
 """Contrasts: weighted sums of variants. Those of a study are looked up in its record, by the runs of its
 arms; those of a command pair each variant with its baseline."""
 
-import itertools
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,17 +15,14 @@ from ablate.compose.keys import sections
 from ablate.config.conditions import column_for
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, as_level, as_override
-from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, standard_hidden
-from ablate.phrases import first_few
+from ablate.config.schema import STANDARD_FUSION
+from ablate.phrases import first_few, option
 from ablate.store.columns import WIDTHS, column_named, config_about
 from ablate.store.frames import column_of, matching
 from ablate.store.record import StudyRecord
 
 Pair = tuple[int, int]  # a variant and its baseline, as indices
 MATCH = ("match",)
-# What configs say where nothing is changed.
-USUAL = {STANDARD_FUSION, STANDARD_SCORES, "auto", "none", "true"}
-TRIED = 100  # variants at most, two by two, for a baseline to propose
 # Columns that, besides attention, determine which functions a model can represent; and columns that do not.
 OF_PRESET = config_about("model")
 OF_THE_MODEL, OF_TRAINING = config_about("model", "text"), config_about("training")
@@ -106,10 +101,10 @@ def pair_up(
 ) -> list[Pair]:
     """Each variant with the baseline variant that equals it in all but the keys of `baseline`.
 
-    If none does, columns that follow from those keys (such as value_width from fusion) may differ, as few as
-    possible; a tie gives no pair. In a table of another program so do columns of which each level of these
-    keys has one value, such as a learning rate for each method. A matched model is compared with its
-    reference if no baseline is matched in the same way. among: only these variants. Raises ConfigError.
+    If none does, columns that follow from those keys (such as value_width from fusion) may differ, and what
+    is matched, as few as possible; a tie gives no pair. In a table of another program so do columns of which
+    each level of these keys has one value, such as a learning rate for each method. among: only these
+    variants. Raises ConfigError.
     """
     table = variants.table if among is None else variants.table.iloc[list(among)]
     source = f"--baseline {','.join(f'{key}={as_override(value)}' for key, value in baseline.items())}"
@@ -119,26 +114,21 @@ def pair_up(
         there = sorted({as_pairs(levels) for levels in table[[*wanted]].to_dict("records")})
         raise ConfigError(f"{source}: no such variant; choices: {first_few(there, 8)}")
     varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
-    following = (followers(variants, wanted) | {*variants.free}) - wanted.keys()
+    following = (followers(variants, wanted) | {*variants.free, *MATCH}) - wanted.keys()
     if variants.is_foreign:
         each = table.groupby([*wanted], sort=False)
         following |= {column for column in varying if each[column].nunique().max() == 1}
     fixed = [column for column in varying if column not in following]
     loose = [column for column in varying if column in following]
-    unmatched = [column for column in fixed if column not in MATCH]
-    sets = (table[of].itertuples(index=False, name=None) for of in (fixed, unmatched))
-    keys, rests = ([*of] or [()] * len(table) for of in sets)
-    rows = [*zip(table.index, keys, rests, is_baseline, strict=True)]
-    place, references = defaultdict[Any, list[int]](list), defaultdict[Any, list[int]](list)
-    for variant, key, rest, base in rows:
-        if base:
-            place[key].append(variant)
-            references[rest] += [variant] if _is_reference(variants.table.loc[variant]) else []
-    records = dict(zip(table.index, table[[*loose, "heads"]].to_dict("records"), strict=True))
+    keys = [*table[fixed].itertuples(index=False, name=None)] or [()] * len(table)
+    rows, place = [*zip(table.index, keys, is_baseline, strict=True)], defaultdict[Any, list[int]](list)
+    for variant, key, base in rows:
+        place[key] += [variant] if base else []
+    records = dict(zip(table.index, table[loose].to_dict("records"), strict=True))
     pairs = []
-    for variant, key, rest, base in rows:
-        bases = [] if base else place[key] or references[rest]
-        pairs += [(variant, b) for b in _nearest(records[variant], {b: records[b] for b in bases}, loose)]
+    for variant, key, base in rows:
+        bases = {b: records[b] for b in place[key]} if not base else {}
+        pairs += [(variant, b) for b in _nearest(records[variant], bases, loose)]
     return pairs
 
 
@@ -177,40 +167,16 @@ def usual_baseline(variants: Variants) -> dict[str, str] | None:
 
 
 def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
-    """Why nothing is compared with this baseline, and one with which something would be."""
-    levels = (baseline or {}).items()
-    given = {column_of(key, variants.columns, "--baseline"): as_level(value) for key, value in levels}
+    """Why nothing is compared with this baseline, and one to name: the first column that varies besides."""
+    given = {column_of(key, variants.columns, "--baseline"): value for key, value in (baseline or {}).items()}
     none = f"there is no fusion to compare with {STANDARD_FUSION}"
     why = "no baseline is named" if variants.is_foreign else none
     why = f"no two variants differ only in {', '.join(given)}" if given else why
-    another = _another(variants, given) or _another(variants, {})
-    return why + (f"; try --baseline {shlex.quote(another)}" if another else "")
-
-
-def _another(variants: Variants, given: Mapping[str, str]) -> str:
-    """K=V[,K=V], with which there are pairs: all in which two variants differ, of the two that differ in the
-    least; empty if there are none.
-
-    The baseline of the two has the values of `given`; without any, what is usual or what more variants have.
-    """
-    free, table = variants.free, variants.table
-    columns = [column for column in variants.columns if column not in free and table[column].nunique() > 1]
-    rows = table[columns].to_dict("records")
-
-    def rank(values: Mapping[str, str]) -> tuple[int, ...]:
-        usual = sum(value in USUAL for value in values.values())
-        common = sum((table[column] == value).sum() for column, value in values.items())
-        return len(values), -usual, -common
-
-    pairing = {}
-    for base, other in itertools.permutations(rows[:TRIED], 2):
-        values = {column: base[column] for column in columns if base[column] != other[column]}
-        follow = (followers(variants, values) | {*MATCH}) - given.keys()
-        values = {column: value for column, value in values.items() if column not in follow} or values
-        if given.items() <= values.items() and all(values.values()):
-            pairing[as_pairs(values)] = values
-    nearest = sorted(pairing, key=lambda text: rank(pairing[text]))
-    return next((text for text in nearest if pair_up(variants, pairing[text])), "")
+    others = [column for column in variants.columns if column not in (*variants.free, *given)]
+    varying = [column for column in others if variants.table[column].nunique() > 1]
+    one = variants.table[_meeting(variants, variants.table, given)].iloc[0]
+    levels = {column: one[column] for column in (*given, *varying[:1])}
+    return why + (f"; name one: {option('--baseline', as_pairs(levels))}" if varying else "")
 
 
 # --- what two variants have in common ------------------------------------------------------------------
@@ -265,35 +231,15 @@ def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None
     return equal
 
 
-def _is_reference(row: "pd.Series[Any]") -> bool:
-    """Whether a model is the reference that others are matched to (ablate.model.costs.reference), so that
-    matching changes nothing."""
-    widths = ("heads", "d_model", "value_width", "key_width", "mlp_hidden")
-    try:
-        heads, d, v, k, m = (float(row[column]) for column in widths)
-    except (KeyError, TypeError, ValueError):
-        return False
-    narrow = heads * v == heads * k == d
-    is_standard = narrow and m == standard_hidden(int(d), row.get("mlp") or "gelu")
-    return row["fusion"] == STANDARD_FUSION and row["out_proj"] == "true" and is_standard
-
-
 def _nearest(
-    variant: Mapping[Any, str], bases: Mapping[int, Mapping[Any, str]], loose: list[str]
+    variant: Mapping[Any, str], bases: Mapping[int, Mapping[Any, str]], loose: Sequence[str]
 ) -> list[int]:
-    """The base that agrees in the most loose columns; none if there is a tie. A width per head that changes
-    with the number of heads counts half if the total is the same."""
-
-    def total(row: Mapping[Any, str], column: str) -> float | str:
-        try:
-            return float(row["heads"]) * float(row[column])
-        except ValueError:
-            return row[column]
-
-    scores, widths = {}, [column for column in loose if column in ("key_width", "value_width")]
-    for base, row in bases.items():
-        equal = sum(variant[column] == row[column] for column in loose)
-        scores[base] = equal + sum(total(variant, column) == total(row, column) for column in widths) / 2
+    """The base that agrees in the most loose columns, with the same match if any has it; none if there is a
+    tie."""
+    scores = {
+        base: (variant.get("match") == row.get("match"), sum(variant[of] == row[of] for of in loose))
+        for base, row in bases.items()
+    }
     best = [base for base, score in scores.items() if score == max(scores.values())]
     return best if len(best) == 1 else []
 

@@ -152,13 +152,13 @@ def test_what_the_program_and_its_studies_name_is_here():
         ),
         ({"loss": np.inf}, {}, "loss: no finished run has it (12 diverged)"),
         ({"loss": None, "status": "diverged"}, {}, "loss: no finished run has it (12 diverged)"),
-        ({"loss": "abc"}, {}, "--metric loss: 'abc' is no number; choices: no column of numbers"),
+        ({"loss": "abc"}, {}, "--metric loss: 'abc' is no number"),
         (
             {"seed": 0},
             {},
             "6 rows of one variant and seed (method=a seed=0: loss 0 and 1); leave",
         ),
-        ({"seed": 0, "lr": [1, 2, 3] * 4}, {}, "with --by method,lr, --pair-by seed,lr or --where lr=1"),
+        ({"seed": 0, "lr": [1, 2, 3] * 4}, {}, " differ in lr; use --by, --pair-by or --where of it"),
     ],
 )
 def test_bad_input_is_one_line_with_the_value_the_reason_and_the_way_out(change, asked, line):

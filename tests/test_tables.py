@@ -177,7 +177,7 @@ def test_rows_without_a_seed_are_no_runs_where_they_are_parts_of_one():
     runs = runs.rename(columns={"seed": "doc"})
     for pair_by in ("run,doc", "doc,run"):
         assert ablate.compare(runs, pair_by=pair_by, **ASKED).tested[0].pairs == 3
-    assert "--pair-by doc,run" in refused(runs, pair_by="doc")
+    assert "differ in run; use --by, --pair-by or" in refused(runs, pair_by="doc")
     folds = ablate.compare(parts.rename(columns={"doc": "fold"}), pair_by="fold", **ASKED).tested[0]
     assert (folds.verdict, folds.more_seeds) == ("undecided", None)
 
@@ -212,7 +212,6 @@ def test_a_column_for_each_variant(tmp_path):
     found = ablate.compare(wide, **{**ASKED, "by": "base,ours", "baseline": "base"})
     assert found.tested[0].diff == pytest.approx(ablate.compare(rows(), **ASKED).tested[0].diff)
     assert "if each column is a variant: --by base,ours" in refused(wide, by=())
-    assert 'frame.melt("seed", var_name="method"' in refused(wide, by="seed")
 
 
 def test_a_column_that_no_comparison_needs_refuses_nothing(command):

@@ -75,7 +75,7 @@ def project(
     variant = keyed.groupby(differing, sort=False).ngroup()
     trained, items, sampled = _units(keyed, seeds, pair_by, variant)
     if foreign and not trained:
-        refuse_unplaced(keyed, variant, {*settings, metric})
+        refuse_unplaced(keyed, variant, settings, metric)
     unit = keyed.groupby(trained).ngroup() if trained else variant.groupby(variant).cumcount()
     keyed = keyed.assign(variant_=variant, unit_=unit)
     place = ["variant_", "unit_", *items]

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ablate.analysis.question import Question, measured_columns, metrics_of
-from ablate.analysis.variant import as_pairs, distinguishing, variants_of
+from ablate.analysis.variant import distinguishing, variants_of
 from ablate.analysis.variants import identified
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import joined, option
-from ablate.store.columns import COLUMNS, METRICS, RESULTS
+from ablate.store.columns import COLUMNS, RESULTS
 from ablate.store.frames import (
     REPLICATE,
     STEPS,
@@ -20,63 +20,49 @@ from ablate.store.frames import (
     with_options,
 )
 
-FEW = 6  # the most levels of a column that may be varied, rather than sampled
-
 
 def with_results(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The rows that may have a result in this metric. Raises ConfigError if there is none."""
-    rows = with_options(identified(rows))
+    rows, foreign = with_options(identified(rows)), is_foreign(rows)
     # Another program may list an attempt that crashed beside its finished repetition.
-    kept = rows[rows["status"].isin(RESULTS)] if is_foreign(rows) else rows
+    kept = rows[rows["status"].isin(RESULTS)] if foreign else rows
     if kept.empty:
         raise ConfigError(no_result(rows, metric))
-    if is_foreign(kept) and metric in kept and is_numeric(kept[metric]) and kept[metric].notna().any():
+    if foreign and metric in kept and is_numeric(kept[metric]) and kept[metric].notna().any():
         return kept
     numeric = metrics_of(kept, metric)
-    if metric in numeric or (metric in ("val_loss", "test_loss") and not is_foreign(kept)):
+    if metric in numeric or (metric in ("val_loss", "test_loss") and not foreign):
         return kept
-    if metric not in kept or (is_foreign(kept) and metric in COLUMNS and kept[metric].isna().all()):
-        wide = measured_columns(kept, metric)
-        pandas = f'frame.melt("seed", var_name="method", value_name="{metric}") makes a row of each'
-        melts = (
-            f"; if each column is a variant: {option('--by', *wide)}, or {pandas}"
-            if len(wide) > 1 and is_foreign(kept)
-            else ""
-        )
+    if metric not in kept or (foreign and metric in COLUMNS and kept[metric].isna().all()):
+        wide = measured_columns(kept, metric) if foreign else []
+        melts = f"; if each column is a variant: {option('--by', *wide)}" if len(wide) > 1 else ""
         raise ConfigError(f"--metric {metric}: no column of results{did_you_mean(metric, numeric)}{melts}")
-    cells = kept[metric].dropna()
-    if len(cells) and not is_numeric(cells):
-        raise ConfigError(f"--metric {metric}: {str(cells.iloc[0])!r} is no number; {_choices(kept)}")
-    if is_foreign(kept) or metric not in METRICS:
-        raise ConfigError(no_result(kept, metric))
-    why = "empty in every row; these runs have none, or were made before the column was"
-    raise ConfigError(f"--metric {metric}: {why}; {_choices(kept)}")
-
-
-def _choices(rows: pd.DataFrame) -> str:
-    return f"choices: {', '.join(sorted(metrics_of(rows))) or 'no column of numbers'}"
+    if not kept[metric].isna().all() and not is_numeric(kept[metric]):
+        raise ConfigError(f"--metric {metric}: {kept[metric].dropna().iloc[0]!r} is no number{_others(kept)}")
+    raise ConfigError(no_result(kept, metric))
 
 
 def no_result(rows: pd.DataFrame, metric: str) -> str:
-    none = f"{metric}: no finished run has it"
-    if rows.empty or not is_foreign(rows):
-        return f"{none}; ablate runs lists the runs"
     counts = ", ".join(f"{count} {status}" for status, count in rows["status"].value_counts().items())
-    choices = sorted({*metrics_of(rows)} - {metric})
-    others = f": {joined(choices, 'or')}" if choices else ""
-    return f"{none} ({counts}); --metric takes another column{others}"
+    return f"{metric}: no finished run has it ({counts or 'no rows'}){_others(rows, metric)}"
 
 
-def refuse_unplaced(keyed: pd.DataFrame, variant: pd.Series, placed: set[str]) -> None:
+def _others(rows: pd.DataFrame, metric: str = "") -> str:
+    others = sorted({*metrics_of(rows)} - {metric})
+    return f"; --metric takes another column: {joined(others, 'or')}" if others else ""
+
+
+def refuse_unplaced(keyed: pd.DataFrame, variant: pd.Series, settings: Sequence[str], metric: str) -> None:
     """Raises ConfigError if rows without a seed are parts of runs: a column, as of tasks or steps, has the
     same values in all variants, each once."""
-    for column in keyed.columns[keyed.notna().any()].difference([*placed, *COLUMNS, "value"], sort=False):
+    placed = [*settings, metric, "value", *COLUMNS]
+    for column in keyed.columns[keyed.notna().any()].difference(placed, sort=False):
         of = spellings(keyed[column]).groupby(variant).agg(["nunique", "size", frozenset])
         same = (of["nunique"] == of["size"]).all() and of["frozenset"].nunique() == 1
         if REPLICATE.fullmatch(column) or not same or len(of) == 1 or of["size"].max() == 1:
             continue
         if STEPS.fullmatch(column):
-            raise ConfigError(_history(keyed.assign(variant_=variant), [column], ["variant_"], []))
+            raise ConfigError(_history(keyed, column, settings))
         raise ConfigError(
             f"no seed says what a run is, and {column} has the same {of['size'].max():,} values in each"
             f" variant: {option('--pair-by', column)}, if each is one run; else a column seed"
@@ -87,51 +73,36 @@ def refuse_duplicates(
     keyed: pd.DataFrame, place: Sequence[str], metric: str, question: Question, named: Sequence[str]
 ) -> None:
     """Raises ConfigError if two rows have one variant and unit."""
-    place = [*place]
-    if not keyed.duplicated(place).any():
+    if (again := keyed[keyed.duplicated([*place], keep=False)]).empty:
         return
-    row = keyed[keyed.duplicated(place, keep=False)].iloc[0]
-    same = keyed[(keyed[place] == row[place]).all(axis=1)]
-    by, pair_by = question.by, question.pair_by
-    known = {metric, *by, *place, *pair_by, "value", "seed", *(COLUMNS if not is_foreign(keyed) else ())}
-    varying = [
+    row, by, pair_by = again.iloc[0], question.by, question.pair_by or ["seed"]
+    same = again[(again[[*place]] == row[[*place]]).all(axis=1)]
+    known = [metric, *by, *place, *pair_by, "value", *([] if is_foreign(keyed) else COLUMNS)]
+    differing = [
         str(column)
-        for column in keyed.columns.difference([*known], sort=False)
+        for column in keyed.columns.difference(known, sort=False)
         if same[column].astype(str).nunique() > 1 and keyed[column].astype(str).nunique() < len(keyed)
     ]
-    if steps := [column for column in varying if STEPS.fullmatch(column)]:
-        raise ConfigError(_history(keyed, steps, place, [*by, *(pair_by or ["seed"])]))
-    ways = []
-    for column in varying[:1]:
-        ways = [option("--pair-by", *(pair_by or ["seed"]), column)]
-        if not REPLICATE.fullmatch(column):
-            ways.append(option("--where", as_pairs({column: spellings(same[column]).iloc[0]})))
-        if keyed[column].astype(str).nunique() <= FEW and not pair_by:
-            ways.insert(0, option("--by", *by, column))
-    if not ways and pair_by and same["seed"].nunique() > 1:
-        ways.append(option("--pair-by", *pair_by, "seed"))
+    if steps := [column for column in differing if STEPS.fullmatch(column)]:
+        raise ConfigError(_history(keyed, steps[0], [*by, *pair_by]))
+    way = f" differ in {differing[0]}; use --by, --pair-by or --where of it" if differing else ""
     ids = " and ".join(map(str, same["run_id"].dropna()[:2]))
     values = " and ".join(f"{value:.10g}" for value in same["value"][:2])
-    way_out = "leave one out, or give them a column that differs, for --pair-by or --where"
-    way_out = f"tell them apart with {joined(ways, 'or')}" if ways else way_out
     count, which = "two" if len(same) == 2 else len(same), row_in_words(row.to_dict(), named)
     raise ConfigError(
-        f"{count} rows of one variant and seed{f': runs {ids}' if ids else ''} ({which}: {metric} {values});"
-        f" {way_out}"
+        f"{count} rows of one variant and seed{f': runs {ids}' if ids else ''} ({which}: {metric} {values})"
+        f"{way or '; leave one out, or give them a column that differs'}"
     )
 
 
-def _history(keyed: pd.DataFrame, steps: Sequence[str], place: Sequence[str], keys: Sequence[str]) -> str:
+def _history(keyed: pd.DataFrame, step: str, keys: Sequence[str]) -> str:
     """The line on rows that are steps of one run, with how to take the last."""
-    step = steps[0]
     numbers = pd.to_numeric(keyed[step], errors="coerce")
-    last = numbers.groupby([keyed[column] for column in place]).transform("max")
-    (most, *others), text = sorted({*last.dropna()}, reverse=True) or [0], spellings(keyed[step])
-    one = text[numbers == most].iloc[0] if len(last) else ""
-    names = ", ".join(f'"{key}"' for key in keys)
-    line = f'frame.sort_values("{step}"){f".groupby([{names}]).tail(1)" if keys else ""}'
-    way = line if others else option("--where", f"{step}={one}")
-    return f"rows of one run differ in {step} (to {one}), as a history does; take the last of each: {way}"
+    ends = numbers.groupby([keyed[key] for key in keys]).max()
+    of = ", ".join(f'"{key}"' for key in keys)
+    last = f'frame.sort_values("{step}").groupby([{of}]).tail(1)'
+    way = option("--where", f"{step}={ends.max():.15g}") if ends.nunique() == 1 else last
+    return f"rows of one run differ in {step}, as a history does; take the last of each: {way}"
 
 
 def refuse_pooling(table: pd.DataFrame, by: Sequence[str], differing: Sequence[str]) -> None:

@@ -133,14 +133,14 @@ def get(
 def _choice(text: str, overrides: Sequence[str], config_dir: str | None) -> list[str]:
     """The overrides that choose a corpus by its name, or else a text by its path. Raises ConfigError."""
     from ablate.compose.configs import corpora
-    from ablate.data.available import kinds
+    from ablate.data.available import kind_of
 
     known = corpora(config_dir)
     if text not in known and (os.path.exists(text) or text == "-" or OF_A_PATH & {*text}):
         return ["corpus=file", f"corpus.path={as_value(text)}"]
     chooses_model = any(override.startswith("model=") for override in overrides)
-    needs_pairs = text in known and kinds(known[text]) == ["pairs"]
-    return [_named(text, known), *(["model=pair"] if needs_pairs and not chooses_model else [])]
+    of_pairs = text in known and (kind := kind_of(known[text])) and kind.read_as == ("pairs",)
+    return [_named(text, known), *(["model=pair"] if of_pairs and not chooses_model else [])]
 
 
 def _named(name: str, known: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from ablate.data.corpora import Recipe, Task, TextRecipe, registry
 from ablate.data.examples import Examples
 from ablate.data.paired import Paired
 from ablate.data.splits import Split, Stream
-from ablate.data.text import BLOCK, CorpusError
+from ablate.data.text import CorpusError
 from ablate.data.tokenizers import Tokenizer
 from ablate.phrases import joined
 
@@ -82,8 +82,10 @@ def forget() -> None:
 
 def _open(config: CorpusConfig, as_pairs: bool) -> Corpus:
     recipe = _recipe(config)
-    if as_pairs and not recipe.has_pairs:
-        names = " or corpus=".join(name for name, kind in registry.methods().items() if kind.has_pairs)
+    if as_pairs and "pairs" not in recipe.read_as:
+        names = " or corpus=".join(
+            name for name, kind in registry.methods().items() if "pairs" in kind.read_as
+        )
         raise CorpusError(
             f"corpus={config.name}: it is one text, and a model with an encoder reads pairs of them; take"
             f" corpus={names}, or model=tiny"
@@ -102,11 +104,8 @@ def _recipe(config: CorpusConfig) -> Recipe:
     kind = registry.named(config.recipe)
     for key, value in config.options.items():
         if key not in hints(kind):
-            others = ", ".join(name for name, other in registry.methods().items() if key in hints(other))
-            way_out = f"remove it, or take {others}" if others else "remove it"
-            raise CorpusError(
-                f"corpus.{key}={as_override(value)}: corpus={config.name} has no such key; {way_out}"
-            )
+            given = f"corpus.{key}={as_override(value)}"
+            raise CorpusError(f"{given}: corpus={config.name} has no such key; remove it")
     if config.tokenizer not in kind.tokenizers:
         only = joined(kind.tokenizers, "or")
         raise CorpusError(f"corpus.tokenizer={config.tokenizer}: corpus={config.name} takes {only}")
@@ -114,9 +113,8 @@ def _recipe(config: CorpusConfig) -> Recipe:
 
 
 def require_usable(corpus: Corpus, context: int) -> None:
-    """Raises ConfigError unless each split of a text fills a window with its targets and has at least two
-    different tokens (only test may be empty), or a row of a task is as long as a window, or each pair fits in
-    one."""
+    """Raises ConfigError unless each split of a text fills a window and its targets (test may be empty), or a
+    row of a task is as long as a window, or each pair fits in one."""
     if corpus.recipe.reach > context:
         raise ConfigError(
             f"model.context={context}: what decides the next token of corpus={corpus.name} lies up to"
@@ -146,11 +144,4 @@ def _require_text(corpus: Corpus, split: str, tokens: np.ndarray, context: int) 
             f"corpus={corpus.name}: the {split} split has {len(tokens)} tokens, fewer than the {context + 1}"
             f" that model.context={context} needs; take a smaller model.context, more text,"
             " or other corpus.splits"
-        )
-    starts = range(0, len(tokens), BLOCK)  # read until two tokens differ
-    if len(tokens) and not any((tokens[start : start + BLOCK] != tokens[0]).any() for start in starts):
-        token = corpus.tokenizer.decode(tokens[:1])
-        raise CorpusError(
-            f"corpus={corpus.name}: the {split} split is {token!a} again and again: there is nothing to"
-            " predict; give other text, or other corpus.splits"
         )

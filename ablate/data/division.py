@@ -25,7 +25,6 @@ from ablate.data.matches import WIDTH, Index, stretches
 from ablate.data.text import CorpusError, Document
 from ablate.data.tokenizers import utf8
 from ablate.files.atomic import digest
-from ablate.phrases import counted
 
 HELD = 10**9
 TRAIN, VALIDATION, TEST = range(3)
@@ -33,7 +32,6 @@ DROPPED = -1
 MANY = 50  # documents, from which on split=auto keeps them whole
 # Of a held-out split, the largest document in it, unless too few are as small; 2 % of what may remain of it.
 LARGEST = 0.016
-LONGEST = 1 << 20  # characters in a paragraph; where none ends earlier, it ends with a chunk
 Unit = Iterable[str]  # in chunks
 
 
@@ -52,7 +50,7 @@ class Divided:
 
 def divide(documents: Iterable[Document], shares: Sequence[float], *, split: str, unique: str) -> Divided:
     """Read the text and divide it, by these shares of its characters unless it says itself what goes where.
-    Raises CorpusError, also if a split that is to have text gets none."""
+    Raises CorpusError."""
     documents, is_held = read(documents)
     by_paragraph = unique == "paragraph"
     if by_paragraph and not is_held:
@@ -92,35 +90,26 @@ def read(documents: Iterable[Document]) -> tuple[list[Document], bool]:
 def _placed(
     documents: Sequence[Document], shares: Sequence[float], *, whole: bool, unique: bool
 ) -> tuple[list[Unit], np.ndarray]:
-    """The units, and (U,) the number of the split of each, or DROPPED. Raises CorpusError."""
+    """The units, and (U,) the number of the split of each, or DROPPED."""
     units, document_of, known = list[Unit](), list[int](), set[bytes]()
     for d, document in enumerate(documents):
-        units += [(one,) for one in paragraphs(document) if _is_new(one, known)] if unique else [document]
+        if unique:
+            units += [(one,) for one in paragraphs("".join(document)) if _is_new(one, known)]
+        else:
+            units.append(document)
         document_of += [d] * (len(units) - len(document_of))
     document_U = np.array(document_of, np.int64)
     size_U = np.array([sum(map(len, unit)) for unit in units], np.int64)
-    if given := any(document.split for document in documents):
+    if any(document.split for document in documents):
         split_U = np.array([SPLITS.index(document.split) for document in documents])[document_U]
     elif whole:
         size_D = np.bincount(document_U, size_U, len(documents))
-        if (full := int(np.count_nonzero(size_D))) < (splits := int(np.count_nonzero(shares))):
-            gone = " without what repeats" if unique else ""
-            raise CorpusError(
-                f"corpus.split=document: {counted(full, 'document')}{gone} for {splits} splits; give a"
-                " directory with more files, or use corpus.split=position"
-            )
         split_U = np.array(by_document([one.name for one in documents], size_D, shares))[document_U]
     else:
         ends = np.cumsum(split_lengths(int(size_U.sum()), shares))
         split_U = np.searchsorted(ends[:2], size_U.cumsum() - size_U, "right")
     if unique:
-        wanted = {*split_U.tolist()} if given else {*np.flatnonzero(shares).tolist()}
         _drop_what_splits_share(units, size_U, split_U)
-        if lacking := wanted - {*split_U.tolist()}:
-            raise CorpusError(
-                f"corpus.unique=paragraph: all of the {SPLITS[min(lacking)]} split is elsewhere in the text,"
-                " too, so nothing of it remains; use corpus.unique=none, or give other text"
-            )
     return units, split_U
 
 
@@ -179,21 +168,14 @@ def _in_matches(
 BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")  # the end of a line, and lines without a word
 
 
-def paragraphs(chunks: Iterable[str]) -> Iterator[str]:
+def paragraphs(text: str) -> Iterator[str]:
     """The same text in paragraphs, each with the blank lines behind it."""
-    held = ""
-    for chunk in chunks:
-        held += chunk
-        start, end = 0, len(held.rstrip())  # blank lines at the end may go on in the next chunk
-        for blank in BLANK.finditer(held, 0, end):
-            yield held[start : blank.end()]
-            start = blank.end()
-        held = held[start:]
-        if len(held) > LONGEST:
-            yield held
-            held = ""
-    if held:
-        yield held
+    start = 0
+    for blank in BLANK.finditer(text):
+        yield text[start : blank.end()]
+        start = blank.end()
+    if start < len(text):
+        yield text[start:]
 
 
 def _is_new(paragraph: str, known: set[bytes]) -> bool:

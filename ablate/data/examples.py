@@ -20,7 +20,6 @@ from ablate.files.atomic import digest
 from ablate.rng import generator
 
 BLOCK = 1024  # examples drawn at a time
-KEPT = 64  # blocks of one seed that are kept, of examples that come again
 TRIES = 1000  # the most draws to fill a block
 Range = tuple[float, float]  # a part of [0, 1): an example belongs to the split in whose range its hash lies
 Example = TypeVar("Example")
@@ -35,9 +34,8 @@ class Drawn(Generic[Example]):
     bytes. within: the split's range. encode: what a block is kept as. seed: of held-out examples; those of
     training take the seed of the run's batches.
 
-    The blocks that were read last are kept, of each seed: of an endless split those of one batch, as none is
-    read again. A seed that is read no more, while others are, is dropped: runs that are trained as one read
-    each of theirs in turn.
+    Of each seed the blocks that were read are kept; of an endless split, which are not read again, those that
+    were read last.
     """
 
     def __init__(
@@ -53,19 +51,15 @@ class Drawn(Generic[Example]):
         self._draw, self._content, self._within, self.encode = draw, content, within, encode
         self.seed, self.count = task.seed, task.counts[split] if within[0] < within[1] else 0
         self._stream = f"data/{kind}/{task.seed}" if split == "train" else f"{kind}/{split}"
-        self._reads, self._kept = 0, dict[int, tuple[int, dict[int, list]]]()  # by seed, the oldest first
+        self._kept = dict[int, dict[int, list]]()  # by seed, and the number of the block
 
     def at(self, seed: int, places: Iterable[int]) -> list[Any]:
         """The examples at these places, which count from 0."""
         places = [place if self.count is None else place % self.count for place in places]
-        _, before = self._kept.pop(seed, (0, {}))
+        before = self._kept.get(seed, {})
         numbers = dict.fromkeys(place // BLOCK for place in places)
         blocks = {at: before[at] if at in before else self.encode(self.block(seed, at)) for at in numbers}
-        comes_again = self.count is not None and len({*before, *blocks}) <= KEPT
-        self._reads += 1
-        self._kept[seed] = self._reads, {**before, **blocks} if comes_again else blocks
-        while self._reads - next(iter(self._kept.values()))[0] > 2 * len(self._kept):
-            del self._kept[next(iter(self._kept))]
+        self._kept[seed] = blocks if self.count is None else {**before, **blocks}
         return [blocks[place // BLOCK][place % BLOCK] for place in places]
 
     def block(self, seed: int, number: int) -> list[Example]:

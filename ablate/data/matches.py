@@ -12,7 +12,6 @@ import numpy as np
 
 WIDTH = 50
 BLOCK = 1 << 20  # characters hashed at a time
-BITS = 26  # of a hash, which say quickly of most stretches that they are not in an index
 _MIX, _BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1342543DE82EF95)
 
 
@@ -59,19 +58,13 @@ class Index:
 
     def __init__(self, of: Iterable[np.ndarray]) -> None:
         self.sorted_U = np.sort(np.concatenate([np.empty(0, np.uint64), *of]))
-        self._may_have = np.zeros(1 << BITS, bool)
-        self._may_have[self._bits(self.sorted_U)] = True
 
     def look_up(self, hashes_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which of these hashes the index has: their places in hashes_N, and those in sorted_U."""
-        at = np.flatnonzero(self._may_have[self._bits(hashes_N)])
-        place = np.searchsorted(self.sorted_U, hashes_N[at])
-        same = self.sorted_U[np.minimum(place, len(self.sorted_U) - 1)] == hashes_N[at] if len(at) else at > 0
-        return at[same], place[same]
-
-    @staticmethod
-    def _bits(hashes_N: np.ndarray) -> np.ndarray:
-        return (hashes_N >> np.uint64(64 - BITS)).astype(np.int64)
+        place = np.searchsorted(self.sorted_U, hashes_N)
+        at = np.flatnonzero(np.append(self.sorted_U, np.uint64(0))[place] == hashes_N)
+        at = at[place[at] < len(self.sorted_U)]
+        return at, place[at]
 
 
 def overlap(text: Iterable[str], other: Iterable[str]) -> float:

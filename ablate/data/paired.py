@@ -75,17 +75,7 @@ class GivenPairs:
 
 def encoded(tokenizer: Tokenizer, texts: Sequence[Texts]) -> list[Pair]:
     """The pairs as ids."""
-    sources, targets = (_ids(tokenizer, [pair[side] for pair in texts]) for side in (0, 1))
-    return [*map(Pair, sources, targets)]
-
-
-def _ids(tokenizer: Tokenizer, texts: list[str]) -> list[np.ndarray]:
-    """The ids of each text, encoded all at once if the tokenizer allows it."""
-    if tokenizer.name not in ("char", "byte") or not texts:
-        return [tokenizer.encode(text) for text in texts]
-    ids = tokenizer.encode("".join(texts))
-    lengths = [len(text) if tokenizer.name == "char" else len(text.encode()) for text in texts]
-    return np.split(ids, np.cumsum(lengths)[:-1])
+    return [Pair(*map(tokenizer.encode, pair)) for pair in texts]
 
 
 def batch_of(pairs: Sequence[Pair], separator: int) -> Batch:

@@ -1,39 +1,26 @@
 """Texts: find the files that a path names and decode them, in chunks of about a million characters."""
 
-import codecs
 import functools
-import io
+import glob
 import os
 import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ablate.config.rules import ConfigError
 
-BLOCK = 1 << 20  # bytes read at a time, which decode to at most as many characters
+CHUNK = 1 << 20  # characters read at a time
 # What damaged archives raise; RuntimeError one that is encrypted or packed in a way that Python lacks.
 DAMAGED = (EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)
 
 
 class CorpusError(ConfigError):
     """A text that can't be read or used. The message is one line: the value, the reason, the way out."""
-
-
-def require_encoding(name: str, key: str) -> None:
-    """Raises CorpusError unless a key names an encoding of text that Python knows."""
-    try:
-        text = io.TextIOWrapper(io.BytesIO(b"a"), name, "replace")  # refuses codecs such as hex, too
-        text.read()  # refuses idna, which supports no error handlers
-    except (LookupError, ValueError):
-        raise CorpusError(
-            f"{key}={name}: no encoding of text; use utf-8 or another of"
-            " https://docs.python.org/3/library/codecs.html#standard-encodings"
-        ) from None
 
 
 @dataclass(frozen=True)
@@ -82,33 +69,19 @@ def read(file: Path | zipfile.Path, encoding: str, errors: str, *, name: str) ->
 
     name: what errors call the file. Raises CorpusError if it can't be read, or is no text in this encoding.
     """
-    decoder = codecs.getincrementaldecoder(encoding)(errors)
-    end, started = 0, False  # bytes decoded so far, whether any text came out
-    with readable(file, name), file.open("rb") as stream:
-        while True:
-            block = stream.read(BLOCK)
-            try:
-                text = decoder.decode(block, final=not block)
-            except UnicodeError as error:
-                # The bytes that it could not decode may begin in an earlier block, but end with this one.
-                of_bytes = isinstance(error, UnicodeDecodeError)
-                at = end + len(block) - (len(error.object) - error.start if of_bytes else 0)
-                raise _no_text(name, at, encoding, error.reason if of_bytes else str(error)) from None
-            if "\0" in text:
-                raise _no_text(name, end + max(block.find(0), 0), encoding, "a null")
-            end += len(block)
-            if text:
-                yield text if started else text.removeprefix("\ufeff")
-                started = True
-            if not block:
-                return
-
-
-def _no_text(name: str, offset: int, encoding: str, reason: str) -> CorpusError:
-    return CorpusError(
-        f"{name}: no {encoding} text at byte {offset} ({reason}); name its encoding with corpus.encoding=…,"
-        " or pass over such bytes with corpus.errors=replace"
-    )
+    try:
+        with readable(file, name), file.open(encoding=encoding, errors=errors, newline="") as stream:
+            text = stream.read(CHUNK).removeprefix("\ufeff")
+            while text:
+                if "\0" in text:
+                    raise UnicodeError("a null")
+                yield text
+                text = stream.read(CHUNK)
+    except (UnicodeError, LookupError) as error:
+        raise CorpusError(
+            f"{name}: no {encoding} text ({getattr(error, 'reason', error)}); name its encoding with"
+            " corpus.encoding=…, or pass over what is none with corpus.errors=replace"
+        ) from None
 
 
 def find(path: str) -> list[Path]:
@@ -124,7 +97,8 @@ def find(path: str) -> list[Path]:
         elif target.is_file():
             files = [target]
         else:
-            files = sorted(_matches(target), key=Path.as_posix)
+            matches = map(Path, glob.glob(str(target), recursive=True))
+            files = sorted((match for match in matches if match.is_file()), key=Path.as_posix)
     if not files:
         raise CorpusError(
             f"corpus.path={shown(Path(path))}: no file there, seen from {Path.cwd()}; name a file, a"
@@ -134,19 +108,6 @@ def find(path: str) -> list[Path]:
         if any("\ud800" <= sign <= "\udfff" for sign in str(file)):
             raise CorpusError(f"{shown(file)}: its name is not in UTF-8; rename it")
     return files
-
-
-def _matches(pattern: Path) -> Iterator[Path]:
-    """The files that a glob matches, without links that `**` would have to follow: they may lead back up."""
-
-    def dotted(path: Path) -> bool:
-        return any(part.startswith(".") and part != ".." for part in path.parts)
-
-    root = Path(pattern.anchor or ".")
-    with suppress(ValueError):  # no glob
-        for match in root.glob(str(pattern.relative_to(root))):
-            if match.is_file() and (dotted(pattern) or not dotted(match)):
-                yield match
 
 
 def below(

@@ -1,6 +1,5 @@
 """Split a text and write it to the cache as token ids, in passes that hold little of it in memory."""
 
-import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from ablate.files import cache
 from ablate.files.atomic import digest
 from ablate.files.owned import create
 
-FORMAT = 8  # the format that `write` produces: raise it when the files, or the ids in them, change
+FORMAT = 9  # the format that `write` produces: raise it when the files, or the ids in them, change
 PIECE = 1 << 16  # characters encoded at a time
 
 
@@ -26,7 +25,7 @@ def opened(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, di
     """The fingerprint of a text, its tokenizer, its splits, and how many documents it has, from the cache if
     they are there. Raises CorpusError."""
     try:
-        sha256, (directory, about) = _entry(recipe, config)
+        directory, about = _entry(recipe, config)
     except OSError as error:
         raise CorpusError(
             f"{cache.directory()}: the cache can't be used ({error.strerror or error});"
@@ -37,38 +36,32 @@ def opened(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, di
         split: Stream(read(directory, split, facts["tokens"], tokenizer), facts["predicted_bytes"])
         for split, facts in about["splits"].items()
     }
-    return sha256, tokenizer, splits, about["documents"]
+    return about["sha256"], tokenizer, splits, about["documents"]
 
 
-def _entry(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, tuple[Path, dict]]:
-    """(fingerprint, (directory of the cache entry, what `write` returned))."""
+def _entry(recipe: TextRecipe, config: CorpusConfig) -> tuple[Path, dict]:
+    """The directory of the cache entry, and what `write` returned. It is found by the stamp of the text, or
+    by its content where that is all that tells."""
     text = recipe.text()
-    about = [FORMAT, text.stamp, recipe.split, recipe.unique, config.splits]
-    memo = "" if text.stamp is None else f"fingerprint-{digest(about)}"
-    if (memoized := cache.find(memo) if memo else None) and (entry := cache.find(_key(memoized[1], config))):
-        return memoized[1], entry
-    divided = divide(text.documents, config.splits, split=recipe.split, unique=recipe.unique)
-    if not divided.alphabet:
-        raise CorpusError(f"corpus={config.name}: {config.called} is empty; give text to train on")
-    if memo:
-        with contextlib.suppress(OSError):
-            cache.publish(memo, lambda _: divided.fingerprint)
-    key = _key(divided.fingerprint, config)
-    entry = cache.find(key) or cache.publish(key, lambda part: write(part, divided, config))
-    return divided.fingerprint, entry
 
+    def divided() -> Divided:
+        return divide(text.documents, config.splits, split=recipe.split, unique=recipe.unique)
 
-def _key(fingerprint: str, config: CorpusConfig) -> str:
+    known = divided() if text.stamp is None else None
+    about = [text.stamp, recipe.split, recipe.unique] if known is None else [known.fingerprint]
     vocab = config.bpe_vocab if config.tokenizer == "bpe" else None
-    return digest([FORMAT, fingerprint, config.tokenizer, vocab, config.splits])
+    key = digest([FORMAT, *about, config.tokenizer, vocab, config.splits])
+    return cache.find(key) or cache.publish(key, lambda part: write(part, known or divided(), config))
 
 
 def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, Any]:
     """Write tokenizer.json and the ids of each split into `directory`.
 
-    Returns {"documents", "splits": {split: {"tokens", "predicted_bytes"}}}. Raises CorpusError if the text
-    changed since it was divided.
+    Returns {"sha256", "documents", "splits": {split: {"tokens", "predicted_bytes"}}}. Raises CorpusError if
+    the text is empty, or changed since it was divided.
     """
+    if not divided.alphabet:
+        raise CorpusError(f"corpus={config.name}: {config.called} is empty; give text to train on")
     training = pieces(divided.chunks(0))
     tokenizer = fitted(config.tokenizer, divided.alphabet, training, config.bpe_vocab)
     create(directory / "tokenizer.json", tokenizer.dump())
@@ -86,7 +79,7 @@ def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, 
         splits[split] = {"tokens": tokens, "predicted_bytes": size - first}
     if sha256.hexdigest() != divided.sha256:  # of a text that is not held in memory
         raise CorpusError(f"corpus={config.name}: the text changed while it was being read; run again")
-    return {"documents": divided.documents, "splits": splits}
+    return {"sha256": divided.fingerprint, "documents": divided.documents, "splits": splits}
 
 
 def read(directory: Path, split: str, tokens: int, tokenizer: Tokenizer) -> np.ndarray:

@@ -73,10 +73,9 @@ class Char(Tokenizer):
         unknown = ids == self.vocab_size
         if unknown.any():
             character = text[int(unknown.argmax())]
-            some = self.alphabet[:: len(self.alphabet) // 20 + 1]
             raise ConfigError(
                 f"{character!a} (U+{ord(character):04X}): not among the {self.vocab_size} characters of this"
-                f" vocabulary, such as {some!a}; use those, or corpus.tokenizer=byte"
+                f" vocabulary, {self.alphabet[:20]!a} …; use those, or corpus.tokenizer=byte"
             )
         return ids.astype(self.dtype)
 

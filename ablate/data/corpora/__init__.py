@@ -9,13 +9,13 @@ legend: N examples, T positions in each.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from ablate.config.registry import Registry
-from ablate.config.rules import ConfigError, Count, Rule, Size
-from ablate.data.text import Text, require_encoding
+from ablate.config.rules import ConfigError, Count, Size
+from ablate.data.text import Text
 from ablate.data.tokenizers import Numbers, Tokenizer
 
 SPLITS = ("train", "validation", "test")
@@ -29,7 +29,7 @@ class Recipe(ABC):
 
     name: ClassVar[str]  # the name in configs, set by `register`
     tokenizers: ClassVar[tuple[str, ...]] = ("char", "byte", "bpe")  # the values of corpus.tokenizer
-    has_pairs: ClassVar[bool] = False  # whether a model of two texts can read it
+    read_as: ClassVar[tuple[str, ...]]  # how a model can: as text, as rows of a task, as pairs
 
     @property
     def reach(self) -> int:
@@ -49,6 +49,7 @@ register = registry.register
 class TextRecipe(Recipe):
     """One text. What split and unique mean: ablate.data.division."""
 
+    read_as = ("text",)
     split, unique = "position", "none"
 
     @abstractmethod
@@ -60,7 +61,7 @@ class TextRecipe(Recipe):
 class Decoded:
     """The options of a corpus that is read from files. encoding: its name in Python."""
 
-    encoding: Annotated[str, Rule(check=require_encoding)]
+    encoding: str
     errors: Literal["strict", "replace", "ignore"]
 
 
@@ -84,6 +85,7 @@ class Task(Recipe):
     vocabulary − 1. Raises ConfigError for incompatible sizes.
     """
 
+    read_as = ("task",)
     tokenizers = ("number",)
     grows: ClassVar[str] = ""  # the size with which the least length or vocabulary grows
     seed: int

@@ -18,7 +18,7 @@ class WordTask(Task):
     length: of a row, T; of a source and a target together, with a separator each, at most.
     """
 
-    has_pairs = True
+    read_as = ("task", "pairs")
 
     @property
     def least(self) -> dict[str, int]:

@@ -2,7 +2,6 @@
 them there, too. Loads no HTTP client before one is needed.
 """
 
-import errno
 import functools
 import logging
 import zipfile
@@ -11,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ablate.config.rules import AtLeast, ConfigError, Spelled
-from ablate.data.corpora import SPLITS, Decoded, OfDocuments, TextRecipe, register
+from ablate.config.rules import AtLeast, Spelled
+from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
 from ablate.data.text import CorpusError, Document, Text, read, readable, shown
 from ablate.files import cache
 
@@ -53,12 +52,7 @@ class RemoteFile:
                     log.warning("%s: downloading %s bytes from %s", self.file, f"{self.size:,}", address)
                 get: Any = pooch.HTTPDownloader(headers=AGENT, timeout=TIMEOUT_S)
                 return Path(pooch.retrieve(address, known, self.path.name, self.path.parent, downloader=get))
-            except (OSError, ValueError) as error:  # ValueError: another SHA-256
-                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
-                    raise CorpusError(
-                        f"{shown(self.path)}: can't be written ({error}); make room for {self.size:,}"
-                        " bytes, or set ABLATE_CACHE to a directory with room"
-                    ) from None
+            except (OSError, ValueError) as error:  # another SHA-256, or a full disk
                 reasons.append(f"{address}: {' '.join(str(error).split())[:200]}")
         raise CorpusError(
             f"{self.file}: can't be downloaded ({'; '.join(reasons)}); get it elsewhere and put it by hand at"
@@ -79,14 +73,6 @@ class Download(OfDocuments, Decoded, TextRecipe):
     about: str
     licence: str
     files: tuple[RemoteFile, ...]
-
-    def __post_init__(self) -> None:
-        splits = {split for file in self.files for split in file.holds}
-        if splits != {"all"} and not {*SPLITS[:2]} <= splits <= {*SPLITS}:
-            raise ConfigError(
-                f"corpus.files: they hold {', '.join(sorted(splits)) or 'no split'}; give all, or train and"
-                " validation, with or without test"
-            )
 
     def text(self) -> Text:
         # The SHA-256 is that of the text, so its tokens are found in the cache even after the files are gone.

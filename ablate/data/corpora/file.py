@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
-from ablate.data.text import BLOCK, CorpusError, Document, Text, find, of_files, read
+from ablate.data.text import CorpusError, Document, Text, find, of_files, read
 from ablate.files import cache
 from ablate.files.owned import move_file
 
@@ -51,7 +51,7 @@ def _spooled() -> Path:
     with cache.scratch() as part:
         written = part / "text"
         with written.open("xb") as file:
-            while block := sys.stdin.buffer.read(BLOCK):
+            while block := sys.stdin.buffer.read(1 << 20):
                 digest.update(block)
                 file.write(block)
         key = f"stdin-{digest.hexdigest()}"

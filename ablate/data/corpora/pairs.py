@@ -17,7 +17,7 @@ class Pairs(Decoded, Recipe):
     path: the sources; target: the file of the targets. If it is None, path has both. Pairs with an empty
     side are left out."""
 
-    has_pairs = True
+    read_as = ("pairs",)
     path: str | None
     target: str | None
 

@@ -30,7 +30,6 @@ from ablate.data.library import sources
 from ablate.data.matches import overlap
 from ablate.data.text import CHUNK, CorpusError
 from ablate.data.tokenizers import Bpe, load
-from ablate.files import cache
 from tests.helpers import ROOT, forget
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -423,16 +422,6 @@ def test_a_cache_that_cannot_be_written(book: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("ABLATE_CACHE", str(book / "cache"))  # below a file
     with pytest.raises(ConfigError, match=r"cache: the cache can't be used \(.*; set ABLATE_CACHE to a dir"):
         opened("book.txt")
-
-
-def test_leftovers_of_dead_writers_are_removed(root: Path):
-    dead, alive = root / f"part-1-{'d' * 16}", root / f"part-2-{'a' * 16}"
-    for part in (dead, alive):
-        put(part / "train.bin", "half")
-        os.utime(part, (1_000_000_000, 1_000_000_000))
-    os.utime(alive / "train.bin")  # is being written to, if for long
-    cache.publish("key", lambda part: None)
-    assert not dead.exists() and alive.exists()
 
 
 @pytest.mark.parametrize("unique", ["none", "paragraph"])

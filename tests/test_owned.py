@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ablate.files import cache, owned
 from ablate.store.rows import short_id
 from ablate.store.store import Store
 from tests.helpers import ROOT, call_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=3000", "train.steps=1", "train.batch=2", "train.eval_tokens=64")
 QUICK += ("model.d_model=16", "model.layers=1", "model.context=16", "heads=2")
-OLD = (1_000_000_000, 1_000_000_000)
 
 # --- one file does it ---------------------------------------------------------------------------------
 
@@ -31,44 +29,6 @@ def test_one_file_deletes_overwrites_and_renames():
     files = {path: path.read_text(encoding="utf-8") for path in (ROOT / "ablate").rglob("*.py")}
     found = {path.name: text for path, text in files.items() if DELETES.search(text)}
     assert found.pop("owned.py") and not [(name, DELETES.findall(text)) for name, text in found.items()]
-
-
-def test_only_what_bears_the_mark_is_deleted(tmp_path: Path):
-    for name in ("part-1-raw", f"part-1-{'0' * 15}", f"apart-1-{'0' * 16}", ".gone-2024", ".gone-mine"):
-        (tmp_path / name).mkdir()
-        owned.drop(tmp_path / name)
-    assert len([*tmp_path.iterdir()]) == 5
-    with pytest.raises(ValueError, match=r"2024: not made by ablate, so it is not deleted; move it away$"):
-        owned.remove_tree(tmp_path / ".gone-2024", owned.Mark(".*", "study.json"))
-    with pytest.raises(FileExistsError):
-        (tmp_path / "thesis.txt").write_text("all")
-        owned.create(tmp_path / "thesis.txt", "")
-    assert (tmp_path / "thesis.txt").read_text() == "all"
-
-
-# --- the cache ----------------------------------------------------------------------------------------
-
-
-def test_a_clean_up_of_the_cache_takes_what_has_its_whole_name(tmp_path: Path, monkeypatch):
-    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "data"))
-    ours = f"part-17-{'0123456789abcdef'}"
-    names = ("part-1-raw", "part-time", f"{ours}0", f"part-x-{'0' * 16}", f"part-3-{'A' * 16}", ours)
-    for name in names:
-        (tmp_path / "data" / name).mkdir(parents=True)
-        for path in (tmp_path / "data" / name / "measurements.csv", tmp_path / "data" / name):
-            path.touch()
-            os.utime(path, OLD)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "kept").touch()
-    link = tmp_path / "data" / f"part-18-{'0' * 16}"
-    link.symlink_to(elsewhere)
-    for path in (elsewhere / "kept", elsewhere):
-        os.utime(path, OLD)
-    os.utime(link, OLD, follow_symlinks=False)
-    cache.publish("key", lambda part: None)
-    left = {path.name for path in (tmp_path / "data").iterdir()} - {link.name, "key"}
-    assert left == {*names} - {ours} and (elsewhere / "kept").exists()
 
 
 # --- the store ----------------------------------------------------------------------------------------
@@ -155,21 +115,7 @@ def test_what_is_no_run_is_never_offered(made: Path):
     assert call_cli("runs", "--delete-study", "single", "--yes", cwd=made).returncode == 0
     assert [contents(path) for path in no_runs] == before
     others = [path for path in (made / "runs/store").iterdir() if path not in no_runs]
-    assert {path.name for path in others} == {".rows.json", "notes.txt"}
-
-
-def test_a_damaged_run_is_moved_and_not_deleted(made: Path, caplog):
-    (run,) = (made / "runs/store").glob("[!.]*")
-    (run / "result.json").write_text("{")
-    held = contents(run)
-    done = call_cli("runs", "--delete", run.name, "--force", "--yes", cwd=made)
-    assert done.returncode == 0 and not run.exists()
-    aside = made / "runs/damaged" / f"{run.name}-1"
-    assert contents(aside) == held
-    assert (
-        f"{run.name}: damaged, so it is not deleted; it is in {aside.relative_to(made)}"
-        in caplog.text.replace("\n", "")
-    )
+    assert {path.name for path in others} == {".lock", ".rows.json", "notes.txt"}
 
 
 def test_links_are_deleted_and_never_what_they_lead_to(made: Path):
@@ -181,14 +127,11 @@ def test_links_are_deleted_and_never_what_they_lead_to(made: Path):
     (far / "inner").symlink_to(made)
     attempts = store / f".{name}.part"
     (made / "attempts/1/01234567").mkdir(parents=True)
-    (made / "attempts/.gone-01234567").mkdir()
     attempts.symlink_to(made / "attempts")
     study = made / "runs/studies/single"
     study.rename(made / "single")
     study.symlink_to(made / "single")
     before = {**contents(far), **contents(made / "attempts"), **contents(made / "single")}
-    refused = call_cli("run", *QUICK, "force=true", cwd=made)
-    assert refused.returncode == 2 and f"{attempts.name}: a link" in refused.stderr
     done = call_cli("runs", "--delete-study", "single", "--yes", cwd=made)
     assert done.returncode == 0, done.stderr
     assert not any(map(os.path.lexists, (run, attempts, study)))
@@ -197,6 +140,3 @@ def test_links_are_deleted_and_never_what_they_lead_to(made: Path):
         name: after[name] for name in ("results.csv", "study.json")
     }  # the run, before it was taken away
     assert before | forgot == {name: after[name] for name in before}
-
-
-# --- advice ---------------------------------------------------------------------------------------------

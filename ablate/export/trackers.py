@@ -67,7 +67,7 @@ def export(target: str, to: str, out: str | None) -> str:
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # on which some say where they write
             tracker = _tracker(to, study, out)
-            for left in Path(tracker.place, study).glob(f"{PART}*") if to == "tensorboard" else ():
+            for left in Path(tracker.place, study).glob(owned.LEFT) if to == "tensorboard" else ():
                 owned.drop(left)  # of what was killed
             for directory in directories:
                 if directory.name in tracker.there:

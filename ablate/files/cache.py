@@ -6,15 +6,12 @@ place, so that no process ever sees half of one, even if several write it or a w
 
 import json
 import os
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 from ablate.files import owned
-
-DAY = 86_400  # seconds
 
 
 def find(key: str) -> tuple[Path, Any] | None:
@@ -29,7 +26,6 @@ def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
     Raises OSError, such as for a full disk.
     """
     place = directory() / key
-    _sweep()
     with scratch() as part:
         about = write(part)
         sizes = {file.name: file.stat().st_size for file in part.iterdir()}
@@ -37,8 +33,8 @@ def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
         while not owned.rename_onto_free(part, place):
             if entry := _whole(place):
                 return entry  # another process was faster: use its entry, drop ours
-            with suppress(FileNotFoundError):  # another process may move it, too
-                owned.put_aside(place, directory() / owned.DAMAGED)
+            with suppress(FileNotFoundError):  # another process may remove it, too
+                owned.remove_tree(place)
         return place, about
 
 
@@ -51,11 +47,8 @@ def directory() -> Path:
     """The cache directory: $ABLATE_CACHE, else the user's cache directory on this system."""
     import platformdirs
 
-    try:
-        own = os.environ.get("ABLATE_CACHE") or platformdirs.user_cache_dir("ablate")
-        return Path(own).expanduser().absolute()
-    except RuntimeError:  # a user without a home directory
-        return Path(os.devnull, "ablate")  # which nobody can write
+    own = os.environ.get("ABLATE_CACHE") or platformdirs.user_cache_dir("ablate")
+    return Path(own).expanduser().absolute()
 
 
 def _whole(place: Path) -> tuple[Path, Any] | None:
@@ -65,11 +58,3 @@ def _whole(place: Path) -> tuple[Path, Any] | None:
         if all((place / name).stat().st_size == size for name, size in meta["sizes"].items()):
             return place, meta["about"]
     return None
-
-
-def _sweep() -> None:
-    """Remove temporary directories, also those of killed writers, that were not touched for a day."""
-    for part in directory().glob("part-*"):
-        with suppress(OSError):
-            if max(path.lstat().st_mtime for path in (part, *part.iterdir())) < time.time() - DAY:
-                owned.drop(part)

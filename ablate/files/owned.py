@@ -1,39 +1,22 @@
 """Deleting, overwriting and renaming: no other file does (tests/test_owned.py).
 
-What is deleted bears a mark of ablate's. It is renamed first, to a name that nobody else gives, in which one
-process alone succeeds; of a link, the link is deleted. Loads no torch.
+What is deleted is a path that follows from the name of a run, a study or an entry of the cache. It is renamed
+first, to a name that nobody else gives, in which one process alone succeeds; of a link, the link is deleted.
 """
 
 import contextlib
 import errno
 import itertools
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
-
-from ablate.config.rules import ConfigError
 
 PART = "part-"  # prefix of a directory that is not complete yet
+LEFT = f"{PART}*-{'[0-9a-f]' * 16}"  # the glob of those that a killed process leaves
 GONE = ".gone-"  # prefix of a directory that was taken away
 DAMAGED = "damaged"  # the directory into which what is damaged is moved
-
-
-class Mark(NamedTuple):
-    """What marks a directory as ablate's: a pattern of its whole name and, where a user might give that
-    name too, a file in it."""
-
-    name: str
-    file: str = ""
-
-    def is_on(self, directory: Path) -> bool:
-        return bool(re.fullmatch(self.name, directory.name)) and (directory / self.file).exists()
-
-
-TEMPORARY = Mark(r"\.gone-[0-9a-f]{8}|part-[0-9]+-[0-9a-f]{16}")
 
 
 def create(path: Path, content: str | bytes) -> None:
@@ -48,16 +31,11 @@ def replace_file(path: Path, content: str | bytes) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         create(temporary, content)
-        move_file(temporary, path)
+        os.replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-
-
-def move_file(file: Path, path: Path) -> None:
-    """Rename a file, over one that is there. Raises OSError."""
-    os.replace(file, path)
 
 
 def delete(path: Path) -> None:
@@ -69,8 +47,8 @@ def delete(path: Path) -> None:
 
 
 def rename_onto_free(directory: Path, free: Path) -> bool:
-    """Rename a directory that is not empty; False if the name is taken. Raises FileNotFoundError if the
-    directory is gone, OSError."""
+    """Rename a file, or a directory that is not empty; False if the name is taken by a directory. Raises
+    FileNotFoundError if it is gone, OSError."""
     try:
         os.rename(directory, free)
     except OSError as error:
@@ -88,21 +66,17 @@ def put_aside(damaged: Path, into: Path) -> Path:
     return next(to for to in targets if not os.path.lexists(to) and rename_onto_free(damaged, to))
 
 
-def take_away(directory: Path, into: Path, mark: Mark) -> Path:
+def take_away(directory: Path, into: Path) -> Path:
     """Move a directory away, even from a process that still writes in it and then no longer finds it; returns
-    its new path in `into`. Raises FileNotFoundError if it is gone, ConfigError if it lacks the mark,
-    OSError."""
-    # Looked at twice, since another process may put the next attempt into its place between two looks.
-    if not mark.is_on(directory) and os.path.lexists(directory) and not mark.is_on(directory):
-        raise ConfigError(f"{directory}: not made by ablate, so it is not deleted; move it away")
+    its new path in `into`. Raises FileNotFoundError if it is gone, OSError."""
     gone = into / f"{GONE}{secrets.token_hex(4)}"
     os.rename(directory, gone)
     return gone
 
 
-def remove_tree(directory: Path, mark: Mark) -> None:
+def remove_tree(directory: Path) -> None:
     """Delete a directory with all that is in it, of which nobody sees a part. Raises as take_away."""
-    gone = take_away(directory, directory.parent, mark)
+    gone = take_away(directory, directory.parent)
     if gone.is_symlink():
         gone.unlink()
     else:
@@ -110,9 +84,8 @@ def remove_tree(directory: Path, mark: Mark) -> None:
 
 
 def drop(temporary: Path) -> None:
-    """Delete a directory that bears the mark of temporary ones, as far as that is possible."""
-    if TEMPORARY.is_on(temporary):
-        shutil.rmtree(temporary, ignore_errors=True)  # which refuses a link
+    """Delete a temporary directory, as far as that is possible."""
+    shutil.rmtree(temporary, ignore_errors=True)  # which refuses a link
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ import pandas as pd
 
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import StoreError, explained, make_once, read_json, write_atomically
-from ablate.files.owned import Mark, remove_tree
+from ablate.files.owned import remove_tree
 from ablate.phrases import joined
 from ablate.race.metric import LOG, named, printed, read
 from ablate.store.columns import Row, Status
@@ -107,7 +107,7 @@ class Race:
         out = self.directory / "runs" / name
         with explained(out):
             if out.exists():  # it was cut off
-                remove_tree(out, Mark(re.escape(name), LOG))
+                remove_tree(out)
             make_once(out, {LOG: b""})
         return out
 

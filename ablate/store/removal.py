@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ablate.files.atomic import explained
-from ablate.files.owned import Mark, remove_tree
+from ablate.files.owned import remove_tree
 from ablate.phrases import advised
 from ablate.store.columns import Row, Status
 from ablate.store.record import StudyRecord
 from ablate.store.rows import is_run
 from ablate.store.store import Store, StoreError
 
-STUDY = Mark(".+", "study.json")
 PRUNABLE = (Status.FAILED, Status.INTERRUPTED, Status.STALE)
 
 
@@ -101,7 +100,7 @@ def remove_study(store: Store, study: str, runs: Sequence[RemovalCandidate]) -> 
     remove(store, runs)
     directory = store.study_directory(study)
     with explained(directory), contextlib.suppress(FileNotFoundError):
-        remove_tree(directory, STUDY)
+        remove_tree(directory)
     store.write_results()
 
 

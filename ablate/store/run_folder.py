@@ -13,7 +13,6 @@ byte. Reading moves nothing, and no process removes a directory that another may
 import contextlib
 import functools
 import json
-import logging
 import os
 import secrets
 from collections.abc import Iterator, Mapping
@@ -33,7 +32,6 @@ from ablate.files.atomic import (
     make_once,
     names,
 )
-from ablate.files.owned import Mark
 from ablate.store import lease
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_text
 from ablate.store.run_files import (
@@ -56,12 +54,7 @@ OF_A_MACHINE = ("device", "processor", "threads")
 RESUMABLE = ("run_id", *OF_A_MACHINE, "torch", "code", "parts", "tokenizer_sha256")
 PART = ".part"
 OVER = ".over"  # marks a number whose attempt was discarded, so that it stays taken
-RESULT = Mark(r"[^.].*", "result.json")
-ATTEMPTS = Mark(rf"\..+\{PART}")
-ATTEMPT = Mark("[0-9a-f]{8}")  # anything else there is not ablate's
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the one takes a tenth of the other's time
-
-log = logging.getLogger(__name__)
 
 
 class Busy(StoreError):
@@ -113,10 +106,9 @@ class RunFolder:
         return sorted((int(name) for name in names(self.attempts) if name.isdecimal()), reverse=True)
 
     def _attempts_of(self, number: int) -> list[Path]:
-        """The attempt with this number, if it still exists: at most one. What lies beyond a link is none."""
+        """The attempt with this number, if it still exists: at most one."""
         directory = self.attempts / str(number)
-        found = [] if directory.is_symlink() else map(directory.joinpath, names(directory))
-        return [path for path in found if ATTEMPT.is_on(path) and not path.is_symlink()]
+        return [directory / name for name in names(directory) if not name.startswith(".")]
 
     # --- begin --------------------------------------------------------------------------------------
 
@@ -148,8 +140,6 @@ class RunFolder:
             lease.release(self._begun, self.path)
 
     def _begin(self, files: dict[str, bytes], row: Row, anew: bool, resumes: bool) -> None:
-        if self.attempts.is_symlink():
-            raise StoreError(f"{self.attempts}: a link, and attempts lie beside results; move it away")
         numbers, before = self._numbers(), self.latest()
         start = self._cut_off(before, row, anew) if before else None
         self.start = start if resumes else None
@@ -260,7 +250,7 @@ class RunFolder:
             if not self.stamp():  # there is no result in it
                 owned.put_aside(self.directory, self.damaged)
                 continue
-            before = owned.take_away(self.directory, number, RESULT)
+            before = owned.take_away(self.directory, number)
             if not attempt.exists():  # taken away just now, by the process that made this result
                 owned.rename_onto_free(before, self.directory)
         self._clear(number)
@@ -301,18 +291,12 @@ class RunFolder:
         return None
 
     def remove(self) -> None:
-        """Remove the result, unless it is damaged and is put aside, and every attempt; a process that works
-        on one notices at its next write. Raises ConfigError."""
+        """Remove the result and every attempt; a process that works on one notices at its next write. Raises
+        StoreError."""
         with explained(self.directory):
-            with contextlib.suppress(FileNotFoundError):
-                try:
-                    read_finished(self.directory)
-                    owned.remove_tree(self.directory, RESULT)
-                except Damaged:
-                    aside = owned.put_aside(self.directory, self.damaged)
-                    log.warning("%s: damaged, so it is not deleted; it is in %s", self.directory.name, aside)
-            with contextlib.suppress(FileNotFoundError):
-                owned.remove_tree(self.attempts, ATTEMPTS)
+            for directory in (self.directory, self.attempts):
+                with contextlib.suppress(FileNotFoundError):
+                    owned.remove_tree(directory)
 
     def release(self, pid: int) -> None:
         """Release the lease of a process of this machine that has ended."""
@@ -342,16 +326,15 @@ class RunFolder:
         """Remove an attempt, so that its process no longer finds it; its number stays taken."""
         with contextlib.suppress(OSError, StoreError):
             (attempt.parent / OVER).touch()
-            owned.drop(owned.take_away(attempt, attempt.parent, ATTEMPT))
+            owned.drop(owned.take_away(attempt, attempt.parent))
 
     def _clear(self, last: Path) -> None:
         """Remove the numbers up to `last`, as the run is finished. Numbers that hold an attempt stay, since
         its process may be alive; a process that is just beginning an attempt has to try again."""
         with contextlib.suppress(OSError, StoreError):
             numbers = [self.attempts / str(n) for n in self._numbers() if n <= int(last.name)]
-            numbers = [number for number in numbers if not number.is_symlink()]
             gone = (path for number in numbers for path in number.glob(f"{owned.GONE}*"))
-            for left in (*self.attempts.glob(f"{owned.PART}*"), *gone):
+            for left in (*self.attempts.glob(owned.LEFT), *gone):
                 owned.drop(left)
             for path in (at for number in numbers for at in (number / OVER, number)):
                 with contextlib.suppress(OSError):

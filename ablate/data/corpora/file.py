@@ -10,7 +10,7 @@ from pathlib import Path
 from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
 from ablate.data.text import CorpusError, Document, Text, find, of_files, read
 from ablate.files import cache
-from ablate.files.owned import move_file
+from ablate.files.owned import rename_onto_free
 
 # The variable that names the file with the text, so that child processes read the file, not the pipe.
 SPOOLED = "ABLATE_STDIN"
@@ -55,6 +55,6 @@ def _spooled() -> Path:
                 digest.update(block)
                 file.write(block)
         key = f"stdin-{digest.hexdigest()}"
-        entry, _ = cache.publish(key, lambda place: move_file(written, place / "text"))
+        entry, _ = cache.publish(key, lambda place: rename_onto_free(written, place / "text"))
     os.environ[SPOOLED] = str(entry / "text")
     return entry / "text"

@@ -3,11 +3,10 @@
 import contextlib
 import dataclasses
 import functools
-import re
 import sys
 import types
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ablate.config.rules import ConfigError, Rule, as_override, did_you_mean, line_on
 
@@ -39,9 +38,9 @@ def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: s
     missing the advice given for a missing key.
     """
     known = hints(cls)
-    if unknown := [_within(path, key) for key in mapping if key not in known]:
-        near = did_you_mean(unknown[0], [_within(path, name) for name in known])
-        raise ConfigError(line_on(unknown[0]) or f"{', '.join(unknown)}: no such key{near}")
+    for name in (_within(path, key) for key in mapping if key not in known):
+        near = did_you_mean(name, [_within(path, key) for key in known])
+        raise ConfigError(line_on(name) or f"{name}: no such key{near}")
     require_keys(cls, mapping, path, missing=missing)
     given = {key: convert(known[key], value, _within(path, key)) for key, value in mapping.items()}
     return cls(**given)
@@ -78,49 +77,32 @@ def _within(path: str, key: object) -> str:
 
 def convert(hint: Any, value: Any, path: str) -> Any:
     """The plain value as one of this type, with its rules. Raises ConfigError."""
-    try:
-        return _converted(hint, value, path)
-    except ConfigError as error:
-        if line := line_on(f"{path}={as_override(value)}"):
-            raise ConfigError(line) from error
-        raise
-
-
-def _converted(hint: Any, value: Any, path: str) -> Any:
     if isinstance(value, str):
         require_text(value, f"{path}=")
-    kind, of, shown = get_origin(hint), get_args(hint), f"{path}={as_override(value)}"
+    kind, of = get_origin(hint), get_args(hint)
     if kind is Annotated:
         return _ruled(of[0], [rule for rule in of[1:] if isinstance(rule, Rule)], value, path)
-    if hint is Any:
-        return value
     if kind in (Union, types.UnionType):
         return _of_union(of, value, path)
-    if kind is Literal:
-        if value in of and type(value) is type(of[0]):
-            return value
-        raise ConfigError(f"{shown}: not a choice{did_you_mean(str(value), map(str, of))}")
     if kind in (list, tuple) and isinstance(value, list | tuple):
         each = of if kind is tuple and of[-1] is not ... else of[:1] * len(value)
         if len(each) == len(value):
-            return kind(_converted(part, item, path) for part, item in zip(each, value, strict=True))
+            return kind(convert(part, item, path) for part, item in zip(each, value, strict=True))
     if kind is Mapping and isinstance(value, Mapping):
         within = ((require_text(str(key)), item, _within(path, key)) for key, item in value.items())
-        return {key: _converted(of[1], item, below) for key, item, below in within}
-    if dataclasses.is_dataclass(hint):
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{shown}: this is a group of keys; set one, as {path}.KEY=VALUE")
+        return {key: convert(of[1], item, below) for key, item, below in within}
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
         return read(hint, value, path)  # pyright: ignore[reportArgumentType]
     plain = _plain(hint, value)
-    if type(plain) is not hint:
-        way_out = ""
-        if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-            way_out = f"; write {int(value)}"
-        ends = re.fullmatch(r"(\d{1,9})(?:\.\.|-|:)(\d{1,9})", str(value)) if hint is int else None
-        if ends and int(ends[1]) < int(ends[2]):
-            way_out = f"; several are written '{path}=range({ends[1]},{int(ends[2]) + 1})', with -m"
-        raise ConfigError(f"{shown}: expected {_expected(hint)}{way_out}")
-    return plain
+    if hint is Any or type(plain) is hint or (kind is Literal and plain in of and type(plain) is type(of[0])):
+        return plain
+    is_choice = f"not a choice{did_you_mean(str(value), map(str, of))}" if kind is Literal else ""
+    raise _wrong(path, value, is_choice or f"expected {_expected(hint)}")
+
+
+def _wrong(path: str, value: Any, why: str) -> ConfigError:
+    given = f"{path}={as_override(value)}"
+    return ConfigError(line_on(given) or f"{given}: {why}")
 
 
 def _plain(hint: Any, value: Any) -> Any:
@@ -129,45 +111,40 @@ def _plain(hint: Any, value: Any) -> Any:
     if isinstance(value, str) and hint in (int, float, bool):
         with contextlib.suppress(KeyError, ValueError):
             value = {"true": True, "false": False}[value] if hint is bool else hint(value)
-    if hint is float and _is_number(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is float and is_number:
         return float(value) if abs(value) <= sys.float_info.max else None
-    return str(value) if hint is str and _is_number(value) else value  # `corpus.path=1984` is a path
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)  # 1e3
+    return str(value) if hint is str and is_number else value  # `corpus.path=1984` is a path
 
 
 def _ruled(hint: Any, rules: list[Rule], value: Any, path: str) -> Any:
     try:
         for rule in rules:
             value = rule.read(value, path)
-        converted = _converted(hint, value, path)
+        converted = convert(hint, value, path)
         for rule in rules:
             rule.check(converted, path)
         return converted
     except ConfigError as error:
         texts = [rule.text for rule in rules if rule.text]
         if texts and str(error).startswith(f"{path}="):  # about this key, not one nested in it
-            raise ConfigError(f"{path}={as_override(value)}: {texts[0]}") from error
+            raise _wrong(path, value, texts[0]) from error
         raise
 
 
 def _of_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
     """The value as the first type of the union that accepts it; else one error that names them all."""
-    if value is None and type(None) in hints:
-        return None
     reasons = []
     for hint in hints:
         try:
-            if hint is not type(None):
-                return _converted(hint, value, path)
+            return convert(hint, value, path)
         except ConfigError as error:
             reasons.append(error)
-    out_of_range = _is_number(value) and "number" in _expected(hints[0])  # say so, rather than list the words
-    if out_of_range or not str(reasons[0]).startswith(f"{path}="):  # about a key within it
+    if isinstance(value, int | float | Mapping):  # out of range, or a key within it
         raise reasons[0]
-    raise ConfigError(f"{path}={as_override(value)}: expected {' or '.join(map(_expected, hints))}")
+    raise _wrong(path, value, f"expected {' or '.join(map(_expected, hints))}")
 
 
 def require_text(value: str, before: str = "") -> str:

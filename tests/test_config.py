@@ -12,8 +12,9 @@ from omegaconf import OmegaConf
 from ablate.compose.configs import defaults_of
 from ablate.compose.keys import Key, matching, sections
 from ablate.config.identity import identity_keys
+from ablate.config.read import convert, dotted
 from ablate.config.rules import ConfigError, OutsideIdentity, flatten
-from ablate.config.schema import PARTS, RunConfig, read_run, read_value
+from ablate.config.schema import PARTS, RunConfig, read_run
 from ablate.execution.attempt import describe
 from ablate.execution.plugins import KINDS
 from ablate.execution.run import Run
@@ -181,7 +182,10 @@ def test_every_key_is_listed_with_its_default_and_what_it_means():
     defaults = OmegaConf.create("\n".join(f"{name}: {listed[name].default}" for name in config))
     values = OmegaConf.to_container(defaults)
     assert isinstance(values, dict)
-    assert {name: read_value(str(name), value) for name, value in values.items()} == config
+    assert {
+        str(name): convert(dotted(RunConfig).get(str(name), Any), of, str(name))
+        for name, of in values.items()
+    } == config
 
 
 def test_a_key_of_some_choices_is_listed_under_each_of_them():

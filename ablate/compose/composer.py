@@ -18,6 +18,7 @@ from ablate.compose.refusals import explained, makes_variants, plain
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig, read_run
 
+OF_THE_STUDY = ("study.", "++study.")  # unlike study=NAME, whose YAML may set keys of runs
 NOT_OF_A_RUN = ("hydra", "study")
 MOST_RUNS = 100_000  # in one command, since each is checked before the first begins
 YAML_WORDS = {"True": "true", "False": "false"}  # Hydra writes these as Python does
@@ -131,7 +132,7 @@ class Composer:
 
     def _split_groups(self, overrides: Overrides) -> tuple[Overrides, list[Override]]:
         """The overrides of a run that choose from groups, and those that set a value."""
-        parsed = [self._parse(override) for override in overrides if not override.startswith("study.")]
+        parsed = [self._parse(override) for override in overrides if not override.startswith(OF_THE_STUDY)]
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
         return groups, [override for override in parsed if self._is_value(override)]
 

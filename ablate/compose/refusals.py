@@ -112,7 +112,7 @@ def check_overrides(parsed: argparse.Namespace) -> None:
 
 
 def makes_variants(key: str) -> bool:
-    return key not in UNSWEPT and not key.startswith("study.")
+    return key not in UNSWEPT and not key.lstrip("+").startswith("study.")
 
 
 def _parsed(argument: str) -> Override:

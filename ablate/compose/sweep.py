@@ -34,7 +34,7 @@ from ablate.config.schema import RunConfig
 from ablate.printing import put
 
 # How the words begin that hold for all runs of a sweep.
-OF_ALL = ("study=", "study.", "name=", "hydra", "+hydra", "++hydra", "~hydra")
+OF_ALL = ("study=", "study.", "name=", "hydra")
 # Libraries whose errors mean that the launcher as a whole failed.
 LIBRARIES = ("joblib", "submitit", "ray")
 
@@ -152,11 +152,11 @@ def own_hydra() -> Iterator[None]:
 
 def _sweep(loader: Loader, parsed: argparse.Namespace) -> Sweep | None:
     name, typed = parsed.config_name or "config", parsed.overrides
-    is_study = chooses_a_study(typed)
+    if is_study := chooses_a_study(typed):  # whose file may leave keys of a study out
+        typed = [f"++{word}" if word.startswith("study.") else word for word in typed]
+    # A sweep is composed without the keys of its runs.
     sweeps = parsed.multirun or is_study
-    # A sweep is composed without the keys of its runs; a study's file may leave keys of a study out.
-    words = [word for word in typed if parsed.cfg or not sweeps or word.startswith(OF_ALL)]
-    words = [f"++{word}" if is_study and word.startswith("study.") else word for word in words]
+    words = [word for word in typed if parsed.cfg or not sweeps or word.lstrip("+~").startswith(OF_ALL)]
     config = loader.load_configuration(name, words, run_mode=RunMode.RUN)
     if parsed.cfg:
         put(OmegaConf.to_yaml(OmegaConf.create(plain(config))), end="")

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from ablate.config.column import Column, config_column, seed_column
-from ablate.config.read import bare, convert, dotted, hints, read
+from ablate.config.read import bare, hints, read
 from ablate.config.rules import (
     Above,
     AtLeast,
@@ -271,10 +271,3 @@ def read_run(mapping: Mapping[str, Any]) -> RunConfig:
             options = {key: value for key, value in part.items() if key not in common}
             parts[kind] = {"name": None, **common, "options": options}
     return read(RunConfig, {**mapping, **parts})
-
-
-def read_value(key: str, value: Any) -> Any:
-    """This plain value as a run has it. key: dotted; an unknown key accepts anything. Raises ConfigError if
-    no run accepts the value."""
-    hint = dotted(RunConfig).get(key, Any)
-    return value if is_dataclass(bare(hint)) else convert(hint, value, key)

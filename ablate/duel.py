@@ -85,10 +85,10 @@ class Duel:
         self._sweep = declared_here({}, [f"name={self.study}", *budget, *settings], command=command)
         options = [[f"{key}={value}" for key, value in a.options.items()] for a in (self.one, self.other)]
         for given in (settings, of_both, *options):
-            for key, setting in self._sweep.configs.settings(given).items():
-                if setting.swept:
+            for key, values in self._sweep.configs.levels(given).items():
+                if len(values) > 1:
                     raise ConfigError(
-                        f"{key}={','.join(setting.values)}: both sides of a duel have one value; give one"
+                        f"{key}={','.join(values)}: a duel has one value on both sides; give one"
                     )
 
     def sweep(self, seeds: int) -> Sweep:

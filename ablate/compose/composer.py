@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
@@ -48,14 +48,6 @@ def _is_open(value: Any) -> bool:
     return any(map(_is_open, value)) if isinstance(value, list) else "${" in str(value) or value == "???"
 
 
-@dataclass(frozen=True)
-class Setting:
-    """The values of one key, in the syntax of overrides. swept: whether they were given as a sweep."""
-
-    values: list[str]
-    swept: bool
-
-
 class Mistake(ConfigError):
     """What no run accepts or Hydra can't compose, whatever the other keys are, so that no combination can
     succeed."""
@@ -84,18 +76,19 @@ class Composer:
         self._of_variant = functools.cache(self)
         self._follows_no_seed = functools.cache(self._is_plain)
 
-    def settings(self, overrides: Iterable[str]) -> dict[str, Setting]:
-        """The settings by key; the last override of a key counts. Raises ConfigError."""
+    def levels(self, overrides: Iterable[str]) -> dict[str, list[str]]:
+        """The values of each key, in the syntax of overrides; the last override of a key counts. Raises
+        ConfigError."""
         with explained():
-            settings = {one.get_key_element(): _setting(one) for one in map(self._parse, overrides)}
-        several = {key: of.values for key, of in settings.items() if len(of.values) > 1}
+            levels = {one.get_key_element(): _levels(one) for one in map(self._parse, overrides)}
+        several = {key: values for key, values in levels.items() if len(values) > 1}
         for key, values in several.items():
             if not makes_variants(key):
                 raise ConfigError(f"{key}={','.join(values)}: it makes no variants; give one value")
         if (runs := math.prod(map(len, several.values()))) > MOST_RUNS:
             sizes = " × ".join(f"{len(values):,} of {key}" for key, values in several.items())
             raise ConfigError(f"{runs:,} runs ({sizes}): {TOO_MANY}")
-        return settings
+        return levels
 
     def __call__(self, overrides: Overrides) -> RunConfig:
         """The RunConfig of one run. overrides: all of its overrides. Raises Mistake."""
@@ -149,10 +142,10 @@ class Composer:
         return plain(self._loader.load_configuration(self._name, words, run_mode=RunMode.RUN))
 
 
-def _setting(override: Override) -> Setting:
+def _levels(override: Override) -> list[str]:
     if not override.is_sweep_override():
         value = override.get_value_element_as_str()
-        return Setting([YAML_WORDS.get(value, value)], swept=False)
+        return [YAML_WORDS.get(value, value)]
     typed = override.input_line or ""
     is_range = override.is_range_sweep() and "=range(" in typed  # not one that Hydra sorts or shuffles
     if not (is_range or override.value_type == ValueType.SIMPLE_CHOICE_SWEEP):
@@ -166,7 +159,7 @@ def _setting(override: Override) -> Setting:
     levels = [*dict.fromkeys(YAML_WORDS.get(level, level) for level in some)]
     if not levels:
         raise ConfigError(f"{typed}: the sweep is empty; list values, as 1,2,4")
-    return Setting(levels, swept=True)
+    return levels
 
 
 def _with(values: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:

@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, Rule
+from ablate.config.rules import Above, AtLeast, AtMost, Rule
 
 LAUNCHER, KEY = "hydra/launcher", "hydra.launcher"  # the choice, and the settings
 
 
 def or_auto(value: Any, path: str) -> Any:
     """auto, which leaves the choice to ablate, is None."""
-    if value is None:
-        raise ConfigError(f"{path}=null: auto is the word")
     return None if value == "auto" else value
 
 

@@ -66,32 +66,19 @@ def _terms(text: str) -> list[tuple[float, str]]:
 def as_a_contrast(value: Any, path: str) -> dict[str, Any]:
     """A contrast as a YAML has it: `vary` names the key that `baseline` and `variants` are values of, unless
     these are mappings themselves; or the names of two arms, as `sum - concat`."""
-    within = value.get("within", "") if isinstance(value, Mapping) else ""
-    by_arms = isinstance(value, Mapping) and {*value} - {"within"} == {"arms"}
-    arms = value["arms"] if by_arms else value
-    if isinstance(arms, str) and _terms(arms) and isinstance(within, str):
-        return {"arms": " ".join(arms.split()), "within": within}
-    if (
-        not (isinstance(value, Mapping) and value.get("baseline", {}) != {})
-        or not value.keys() <= {"vary", "baseline", "variants", "where", "within"}
-        or not isinstance(within, str)
-        or not isinstance(value.get("where", {}), Mapping)
-        or not isinstance(value.get("variants", []), list)
-    ):
+    own: dict[str, Any] = {**value} if isinstance(value, Mapping) else {"arms": value}
+    if isinstance(arms := own.get("arms"), str) and _terms(arms) and own.keys() <= {"arms", "within"}:
+        return own | {"arms": " ".join(arms.split())}
+    vary, baseline, variants = own.pop("vary", None), own.get("baseline", {}), own.get("variants", [])
+    levels = [baseline, *variants] if isinstance(variants, list) else []
+    if not levels or baseline == {} or not (vary or all(isinstance(one, Mapping) for one in levels)):
         raise ConfigError(
             f"{path}: {value}: write an entry as {EXAMPLE}, if need be with where: {{KEY: VALUE}}, or by"
             f" the names of two arms, as {BY_NAMES}"
         )
-    baseline, variants = value["baseline"], value.get("variants", [])
-    if "vary" not in value and not all(isinstance(one, Mapping) for one in (baseline, *variants)):
-        raise ConfigError(f"{path}: {value}: add vary, the key that the baseline is a value of")
-    vary = value.get("vary")
-    return {
-        "baseline": baseline if isinstance(baseline, Mapping) else {vary: baseline},
-        "variants": [one if isinstance(one, Mapping) else {vary: [one]} for one in variants],
-        "where": value.get("where", {}),
-        "within": within,
-    }
+    own["baseline"] = baseline if isinstance(baseline, Mapping) else {vary: baseline}
+    own["variants"] = [one if isinstance(one, Mapping) else {vary: [one]} for one in variants]
+    return own
 
 
 Contrasts = Annotated[

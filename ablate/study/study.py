@@ -68,11 +68,10 @@ class Study:
             texts += [f"{key}={','.join(levels)}" for key, levels in config.levels.items()]
             name = sweep.name or Path(sweep.chosen or "").name  # by default the name of its file
             texts += [f"name={as_value(name)}"] if name and name != sweep.name else []
-        self.settings = sweep.configs.settings([*texts, *sweep.arguments])
-        for key in sorted(config.own_keys & self.settings.keys()) if config else ():
+        levels = self.levels = sweep.configs.levels([*texts, *sweep.arguments])
+        for key in sorted(config.own_keys & levels.keys()) if config else ():
             why = "the arms of this study set it; leave it out, or write a study of your own"
             raise ConfigError(f"{key}: {why}")
-        levels = {key: of.values for key, of in self.settings.items()}
         self.design = config.design(levels) if config else Design(levels)
         self.conditions = [Condition(where, "study.where:") for where in config.where] if config else []
         if config and (plan := self._plan(config)):
@@ -84,7 +83,7 @@ class Study:
         seeds, words = len(self.design.levels["seed"]), [*self.sweep.typed, *self.sweep.arguments]
         own_seeds = any(word.startswith("seed=") for word in words)
         given = config.looks if not own_seeds or any("study.looks=" in word for word in words) else None
-        crossed = [key for key, of in self.settings.items() if key.startswith("seeds.") and of.swept]
+        crossed = [key for key, of in self.levels.items() if key.startswith("seeds.") and len(of) > 1]
         instead = "give study.looks=[] for a fixed design"
         crosses = f"looks take seeds one after the other, and {''.join(crossed[:1])} crosses them"
         last = f"the last look is at all seeds, of which {seeds} are listed"
@@ -208,10 +207,10 @@ class Study:
         if config:
             of_yaml = {key: getattr(config, key) for key in DECLARED} | {"declared": config.of_kind}
         levels = config.levels if config else ()  # also those with one level, since they may grow
-        swept = {key for key, of in self.settings.items() if of.swept or key in levels} - {"seed"}
-        factors = {key: [*self.design.levels[key]] for key in self.settings if key in swept}
+        swept = {key for key, of in self.levels.items() if len(of) > 1 or key in levels} - {"seed"}
+        factors = {key: [*self.design.levels[key]] for key in self.levels if key in swept}
         free = swept | (config.own_keys if config else set())
-        given = self.settings.keys() - swept
+        given = self.levels.keys() - swept
         fixed = {
             key: value
             for key, value in values_of(identity_keys(configs[0])).items()

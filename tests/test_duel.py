@@ -67,7 +67,7 @@ def test_other_settings_and_numbers_of_seeds_are_other_duels_with_other_seeds():
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("heads=2,4", "heads=2,4: both sides of a duel have one value"),
+        ("heads=2,4", "heads=2,4: a duel has one value on both sides"),
         ("name=x", "name=x: a duel sets name itself"),
         ("seed=7", "seed=7: a duel sets seed itself"),
         ("fusion=mean", "a duel sets fusion itself"),

@@ -71,7 +71,11 @@ def as_a_contrast(value: Any, path: str) -> dict[str, Any]:
         return own | {"arms": " ".join(arms.split())}
     vary, baseline, variants = own.pop("vary", None), own.get("baseline", {}), own.get("variants", [])
     levels = [baseline, *variants] if isinstance(variants, list) else []
-    if not levels or baseline == {} or not (vary or all(isinstance(one, Mapping) for one in levels)):
+    if (
+        not levels
+        or baseline == {}
+        or not (isinstance(vary, str) or all(isinstance(one, Mapping) for one in levels))
+    ):
         raise ConfigError(
             f"{path}: {value}: write an entry as {EXAMPLE}, if need be with where: {{KEY: VALUE}}, or by"
             f" the names of two arms, as {BY_NAMES}"

@@ -7,13 +7,11 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from ablate.compose.configs import defaults_of
 from ablate.compose.keys import Key, matching, sections
 from ablate.config.identity import identity_keys
-from ablate.config.read import bare, convert, dotted
-from ablate.config.rules import ConfigError, OutsideIdentity, flatten
+from ablate.config.rules import ConfigError, OutsideIdentity, as_level, as_override, flatten
 from ablate.config.schema import PARTS, RunConfig, read_run
 from ablate.execution.attempt import describe
 from ablate.execution.plugins import KINDS
@@ -179,13 +177,8 @@ def test_every_key_is_listed_with_its_default_and_what_it_means():
         if not group or groups[group] == name:
             listed |= {key.name: key for key in section.keys}
     config = flatten(as_read(make_config()))
-    defaults = OmegaConf.create("\n".join(f"{name}: {listed[name].default}" for name in config))
-    values = OmegaConf.to_container(defaults)
-    assert isinstance(values, dict)
-    types = {name: dotted(RunConfig).get(str(name), Any) for name in values}
-    groups = [name for name in values if dataclasses.is_dataclass(bare(types[name]))]
-    read = {name: convert(types[name], value, "") for name, value in values.items() if name not in groups}
-    assert read | {name: values[name] for name in groups} == config
+    defaults = {name: as_level(listed[name].default.replace(" ", "")) for name in config}
+    assert defaults == {name: as_level(as_override(value)) for name, value in config.items()}
 
 
 def test_a_key_of_some_choices_is_listed_under_each_of_them():

@@ -69,6 +69,17 @@ def test_a_look_takes_all_results_of_its_seeds():
     assert (better.verdict, better.seeds) == ([stats.UNDECIDED], [12])
 
 
+def test_a_look_with_too_few_pairs_decides_nothing(monkeypatch):
+    """One seed of six diverged on both sides: five clear differences wait for the look at eight."""
+    monkeypatch.setattr("ablate.analysis.looks.FEWEST", 6)
+    differences_KS = np.random.default_rng(0).normal(1, 0.1, (1, 8))
+    differences_KS[0, 2] = np.nan
+    ended_KS, more_KS = np.ones((1, 8), bool), np.zeros((1, 8))
+    for S, decided in ((6, False), (8, True)):
+        judged = stand(differences_KS[:, :S], ended_KS[:, :S], more_KS[:, :S], at=[6, 8], k=1, margin=0.02)
+        assert (judged.seeds[0], judged.decided[0]) == (S, decided)
+
+
 def test_differences_that_never_scatter_are_in_no_median():
     """Three contrasts are constant or equal by construction, two scatter by 1 and 3: the median is 2."""
     unit = np.tile([-1.0, 1.0], 4) / np.std([-1, 1] * 4, ddof=1)

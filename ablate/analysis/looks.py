@@ -17,6 +17,7 @@ import numpy as np
 
 from ablate.analysis import stats
 from ablate.analysis.stats import Array, Judged
+from ablate.config.contrast import FEWEST
 
 SEEDS = 32  # of a study that lists none
 FIRST = (8, 12, 16)
@@ -83,6 +84,7 @@ def stand(
         now.seeds[here], now.sd[here] = n, np.where(least > judged.sd, least, judged.sd)
         now.verdict[here] = stats.withheld(judged.verdict, more_KS[here, :n].sum(1))
         constant = np.isnan(estimate.se) & (estimate.n >= 2)
-        now.decided[here] = never[here] | constant | (now.verdict[here] != stats.UNDECIDED)
+        is_sure = (now.verdict[here] != stats.UNDECIDED) & (judged.n >= FEWEST)
+        now.decided[here] = never[here] | constant | is_sure
         open_ = open_ & ~now.decided
     return now

@@ -65,9 +65,7 @@ def run(*, plugins: Files = (), config_dir: str | Path | None = None, **keys: An
     arguments = [*([] if config_dir is None else ["-cd", str(config_dir)]), *as_overrides(keys)]
     with undisturbed(), own_hydra():
         require_sound(use_plugins(plugins), only=BEFORE_A_RUN)
-        sweep = compose(arguments)
-        assert sweep is not None, "only options of Hydra's show something instead"
-        outcome = run_sweep(sweep)
+        outcome = run_sweep(compose(arguments))
         rows = outcome.rows()
     for line in (*outcome.remarks, *outcome.refused):
         warnings.warn(one_line(line), stacklevel=3)

@@ -19,9 +19,7 @@ TESTS = re.compile(r"(^|/)(tests?|idle_test)/")
 
 
 def main() -> None:
-    sweep = compose(["corpus=study"])
-    assert sweep is not None
-    corpus = open_corpus(sweep.configs(()).corpus)
+    corpus = open_corpus(compose(["corpus=study"]).configs(()).corpus)
     assert isinstance(corpus.recipe, Stdlib)
 
     def tokens(chunks: Iterable[str]) -> int:

@@ -19,9 +19,7 @@ def spec(settings: str) -> ModelSpec:
 
 @cache
 def _configs() -> Composer:
-    sweep = compose([])
-    assert sweep is not None
-    return sweep.configs
+    return compose([]).configs
 
 
 def class_of(settings: str) -> str:

@@ -105,7 +105,6 @@ def test_numbers_and_truth_values_from_the_environment(monkeypatch):
     monkeypatch.setenv("RATE", "1e-3")
     monkeypatch.setenv("WITH", "false")
     sweep = compose(["seed=${oc.env:TASK}", "train.lr=${oc.env:RATE}", "out_proj=${oc.env:WITH}"])
-    assert sweep
     config = sweep.configs(sweep.arguments)
     assert (config.seed, config.train.lr, config.out_proj) == (3, 1e-3, False)
     monkeypatch.setenv("TASK", "3.5")

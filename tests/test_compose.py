@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.compose.sweep import Sweep, compose
+from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.study.run import run
 
@@ -12,9 +12,7 @@ from ablate.study.run import run
 def refusal(*arguments: str) -> str:
     """The one line with which `ablate run …` is refused."""
     with pytest.raises(ConfigError) as refused:
-        sweep = compose(arguments)
-        assert sweep is not None
-        run(sweep, dry_run=True)
+        run(compose(arguments), dry_run=True)
     assert "\n" not in str(refused.value)
     return str(refused.value)
 
@@ -65,7 +63,6 @@ def test_what_is_refused_is_one_line_with_a_way_out(arguments, line):
 
 def test_an_option_holds_for_every_swept_choice_that_has_it():
     sweep = compose(["-m", "fusion=gated,weighted_sum", "fusion.per=channel", "heads=2"])
-    assert sweep is not None
     for fusion in ("gated", "weighted_sum"):
         variant = sweep.configs((*sweep.arguments[1:], f"fusion={fusion}"))
         assert (variant.fusion.options["per"], variant.heads) == ("channel", 2)
@@ -93,7 +90,7 @@ def with_study(directory: Path, content: str | bytes) -> tuple[str, ...]:
 
 def test_a_study_of_ones_own(tmp_path):
     sweep = compose(with_study(tmp_path, STUDY))
-    assert isinstance(sweep, Sweep) and sweep.study is not None and sweep.study["question"] == "Whose?"
+    assert sweep.study is not None and sweep.study["question"] == "Whose?"
     widths = [sweep.configs(("study=mine", f"heads={heads}")).key_width for heads in (1, 2)]
     assert widths == [1, 2]  # an interpolation follows what is swept
 

@@ -35,7 +35,6 @@ ARMS = {
 
 def study(*primary: Any, arms: Any = ARMS, **keys: Any) -> Study:
     sweep = compose(["-m", *SMALL])
-    assert sweep is not None
     block = {"kind": "grid", "question": "?", "factors": {}, "arms": arms, "seeds": [0, 1]}
     block |= {"metric": "val_loss", "primary": [*primary], **keys}
     return Study(replace(sweep, study=block))

@@ -234,9 +234,7 @@ def typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def dry_run(*words: str) -> Outcome:
-        sweep = compose([*words, *SIMULATED])
-        assert sweep is not None
-        return running.run(sweep, dry_run=True)
+        return running.run(compose([*words, *SIMULATED]), dry_run=True)
 
     return dry_run
 

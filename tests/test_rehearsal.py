@@ -18,9 +18,7 @@ STUDY = ("study=fusion", "fusion=concat,sum", *TEXT)
 
 
 def sweep_of(*words: str) -> Sweep:
-    sweep = compose([*words, "train/simulated=losses"])
-    assert sweep
-    return sweep
+    return compose([*words, "train/simulated=losses"])
 
 
 @pytest.fixture(scope="module")

@@ -116,9 +116,7 @@ def test_values_in_a_csv_by_hand():
 
 def record(*overrides: str) -> StudyRecord:
     """Of the study that a sweep asks for."""
-    sweep = compose(["-m", *QUICK, *overrides])
-    assert sweep is not None
-    study = Study(sweep)
+    study = Study(compose(["-m", *QUICK, *overrides]))
     return study.record(study.ready(study.design.propose({})), {}, {})
 
 

@@ -412,9 +412,7 @@ def test_a_tuned_study_that_was_interrupted(tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.chdir(cut)
         patch.setattr(WorkerPool, "train", four)
-        asked = compose(SIMULATED[1:])
-        assert asked is not None
-        running.run(asked)
+        running.run(compose(SIMULATED[1:]))
     assert rows_of(cut)["phase"].tolist() == ["develop"] * 4
     assert call_cli(*SIMULATED, cwd=cut).returncode == 0
     pd.testing.assert_frame_equal(rows_of(cut), rows)

@@ -157,6 +157,6 @@ def _config(overrides: Sequence[str], config_dir: str | None) -> "RunConfig":
     from ablate.compose.sweep import compose
 
     sweep = compose([*([] if config_dir is None else ["-cd", config_dir]), *overrides])
-    if sweep is None or not sweep.is_single:
+    if not sweep.is_single:
         raise ConfigError(f"{' '.join(overrides)}: these are several runs; give the settings of one")
     return sweep.configs(())

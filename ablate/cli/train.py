@@ -106,8 +106,6 @@ def run(
         with _silence(quiet):
             for warning in caught:  # such as Hydra's about a user's config without _self_
                 say(str(warning.message))
-            if sweep is None:  # --cfg has shown it
-                return
             say_loading()
             if rehearse:
                 _keep_apart(sweep)

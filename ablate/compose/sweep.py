@@ -122,11 +122,9 @@ class Sweep:
     command: str = ""
 
 
-def compose(args: Sequence[str]) -> Sweep | None:
-    """What these arguments of `ablate run` ask for; None if they only show a config, by --cfg job.
-
-    Raises ConfigError.
-    """
+def compose(args: Sequence[str]) -> Sweep:
+    """What these arguments of `ablate run` ask for. Raises ConfigError, and SystemExit once --cfg job has
+    shown the config."""
     for word in args:
         require_text(word)
     parsed = parse(args)
@@ -150,7 +148,7 @@ def own_hydra() -> Iterator[None]:
         Singleton.set_state(theirs)
 
 
-def _sweep(loader: Loader, parsed: argparse.Namespace) -> Sweep | None:
+def _sweep(loader: Loader, parsed: argparse.Namespace) -> Sweep:
     name, typed = parsed.config_name or "config", parsed.overrides
     if is_study := chooses_a_study(typed):  # whose file may leave keys of a study out
         typed = [f"++{word}" if word.startswith("study.") else word for word in typed]
@@ -160,7 +158,7 @@ def _sweep(loader: Loader, parsed: argparse.Namespace) -> Sweep | None:
     config = loader.load_configuration(name, words, run_mode=RunMode.RUN)
     if parsed.cfg:
         put(OmegaConf.to_yaml(OmegaConf.create(plain(config))), end="")
-        return None
+        raise SystemExit(0)
     is_single = not sweeps and config.hydra.mode != RunMode.MULTIRUN
     chosen = config.hydra.runtime.choices.get("study")
     of_hydra = [word for word in typed if word.lstrip("+~").startswith("hydra")]

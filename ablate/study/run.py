@@ -64,9 +64,7 @@ def run(sweep: Sweep, *, dry_run: bool = False, begun: Callable[[], None] = lamb
 def declared_here(block: Mapping[str, Any], arguments: Sequence[str], *, command: str) -> Sweep:
     """The sweep of a study that no file of configs declares. block: its keys. arguments: overrides of every
     run, with name=NAME. Raises ConfigError."""
-    sweep = compose(["-m", *arguments])
-    assert sweep is not None
-    return replace(sweep, study=block, command=command)
+    return replace(compose(["-m", *arguments]), study=block, command=command)
 
 
 def use_plugins(files: str | Path | Iterable[str | Path] = ()) -> "list[Method]":

@@ -49,7 +49,6 @@ def _read(words: str) -> ModelSpec:
     if odd := [word for word in given if word.startswith("-") or "=" not in word]:
         raise ConfigError(f'--class "{words}": {odd[0]} is no override; write KEY=VALUE, as in "fusion=sum"')
     sweep = compose(given)
-    assert sweep is not None
     if not sweep.is_single:
         raise ConfigError(f'--class "{words}": one config is compared with one; give each key one value')
     return resolve_spec(sweep.configs(()), VOCAB)

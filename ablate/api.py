@@ -5,11 +5,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import pandas as pd
 
-from ablate.config.conditions import Where
+from ablate.analysis.question import Asked, ask
 from ablate.config.rules import ConfigError, as_value, flatten
 from ablate.files.reading import left_out
 from ablate.phrases import one_line, texts
@@ -111,20 +111,7 @@ def load_model(run: str | Path, *, plugins: Files = ()) -> "TrainedModel":
 
 
 @_reporting
-def compare(
-    rows: pd.DataFrame | str | Path,
-    *,
-    baseline: Mapping[str, Any] | str | None = None,
-    metric: str | None = None,
-    by: Sequence[str] | str = (),
-    where: Sequence[Where] | Where = (),
-    margin: float | None = None,
-    mixed: bool = False,
-    pair_by: Sequence[str] | str = (),
-    higher_is_better: bool | None = None,
-    fixed: Mapping[str, Any] | str | None = None,
-    finished: Sequence[str] | str = (),
-) -> ShownComparison:
+def compare(rows: pd.DataFrame | str | Path, **asked: Unpack[Asked]) -> ShownComparison:
     """Compare variants with their baselines over paired seeds, as `ablate compare` does. A notebook shows the
     result as tables; `.table` has every number.
 
@@ -132,27 +119,18 @@ def compare(
     declared in advance. Or a frame of any origin, with a column that was varied (by), a metric, and a seed or
     other columns by which runs pair (pair_by). baseline: {"heads": 1} or "heads=1"; by default fusion=concat.
     where: a condition on the rows, as "heads=4", "heads<=4" or {"heads": [1, 4]}, or several.
-    margin: the largest difference that does not matter, in the metric's unit. higher_is_better: of a metric
-    that ablate does not know. fixed: the variant whose one value is known, without scatter. finished: words
-    for the status of runs that count, besides finished and its like. Raises ConfigError.
+    margin: the largest difference that does not matter, in the metric's unit. within: a column between whose
+    levels differences are compared. higher_is_better: of a metric that ablate does not know. fixed: the
+    variant whose one value is known, without scatter. finished: words for the status of runs that count,
+    besides finished and its like. mixed: allow rows from several corpora or versions of the code. Raises
+    ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
     from ablate.analysis.load import read
-    from ablate.analysis.question import ask, listed
     from ablate.reporting.answers import lines
 
-    results = read(rows, listed(finished))
-    question = ask(
-        metric=metric,
-        by=by,
-        pair_by=pair_by,
-        baseline=baseline,
-        where=where,
-        margin=margin,
-        higher_is_better=higher_is_better,
-        fixed=fixed,
-        mixed=mixed,
-    )
+    question = ask(**asked)
+    results = read(rows, question.finished)
     result = compare_rows(results.rows, question, results.records)
     parts = {field.name: getattr(result, field.name) for field in fields(result)}
     parts["notes"] = [*results.notes, *result.notes]
@@ -166,16 +144,7 @@ def report(
     *,
     out: str | Path | None = None,
     charts: str | Path | None = None,
-    baseline: Mapping[str, Any] | str | None = None,
-    metric: str | None = None,
-    by: Sequence[str] | str = (),
-    where: Sequence[Where] | Where = (),
-    margin: float | None = None,
-    mixed: bool = False,
-    pair_by: Sequence[str] | str = (),
-    higher_is_better: bool | None = None,
-    fixed: Mapping[str, Any] | str | None = None,
-    finished: Sequence[str] | str = (),
+    **asked: Unpack[Asked],
 ) -> Path:
     """Write one HTML page about a study, a CSV file of results, or rows, as `ablate report` does; returns its
     path.
@@ -183,21 +152,9 @@ def report(
     out: an HTML file, by default beside the results. charts: a directory for the charts as PNG, SVG and PDF.
     The other arguments are those of compare. Raises ConfigError.
     """
-    from ablate.analysis.question import ask, listed
     from ablate.reporting.html import write_report
 
-    question = ask(
-        metric=metric,
-        by=by,
-        pair_by=pair_by,
-        baseline=baseline,
-        where=where,
-        margin=margin,
-        higher_is_better=higher_is_better,
-        fixed=fixed,
-        mixed=mixed,
-    )
-    return write_report(target, question, finished=listed(finished), out=out, charts=charts)
+    return write_report(target, ask(**asked), out=out, charts=charts)
 
 
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:

@@ -1,47 +1,28 @@
 """What a person sees while runs go on: a line for what happens and, in a terminal, how far they are below
-these lines, or in a table. It is the same whether this command trains the runs or another does. No torch is
-loaded."""
+these lines. It is the same whether this command trains the runs or another does. No torch is loaded."""
 
 import contextlib
 import functools
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
 
 from ablate.config.rules import ConfigError
-from ablate.phrases import duration, lines_if, one_line, visible
+from ablate.phrases import duration, lines_if, one_line
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
-from ablate.store.rows import without_id
-from ablate.store.run_files import read_metrics
 from ablate.store.run_folder import Busy, OfAnotherKind
 from ablate.store.store import REHEARSALS, Store
 from ablate.training.events import Evaluation, Listener, News
 
-T = TypeVar("T")
 EVERY_S = 1.0  # between two looks at the store
 SHARE = 0.05  # of the time that looking takes, at most: a store of many thousand runs is looked at less often
-MANY, SILENT_S = 1000, 3.0  # from how many runs on to report the checking; seconds between lines
-
-
-def checking(runs: Sequence[T]) -> Iterator[T]:
-    """Yield the runs of a sweep while they are checked; if they are many, print progress now and then."""
-    screen, printed = console(), time.monotonic()
-    for count, run in enumerate(runs):
-        if len(runs) >= MANY and time.monotonic() - printed > SILENT_S:
-            printed = time.monotonic()
-            screen.print(f"checked {count:,} of {len(runs):,} runs", soft_wrap=True)
-        yield run
 
 
 @dataclass
@@ -152,33 +133,31 @@ class Board(Lines):
     def __exit__(self, *_: object) -> None:
         self._live.close()
 
-    def _progress(self) -> RenderableType:
+    def _progress(self) -> str:
         began = time.monotonic()
         if began > self._due:
             try:
-                self._seen = look(Store(), self.study, self.only, self.place.in_all).title
+                self._seen = look(Store(), self.study, self.only, self.place.in_all).whole
             except (ConfigError, OSError) as error:  # the disk may be out of reach for a while
-                self._seen = str(error)
+                self._seen = one_line(str(error))
             self._due = began + (time.monotonic() - began) / SHARE
-        return Text("\n".join([*lines_if(self.place.phase, self.whereabouts), self._seen]))
+        return "\n".join([*lines_if(self.place.phase, self.whereabouts), self._seen])
 
 
 def watch(store: Store, study: str | None) -> None:
-    """Show how many runs are done, running or failed, the progress of each running one and the time left,
-    until every run of the study is finished, or until Ctrl-C.
-
-    In a terminal the table is updated in place and stays at the end; elsewhere the summary line is printed
-    whenever it changes. Raises StoreError.
-    """
-    lines = Lines(console(stderr=False), None)
-    live = Live(console=lines.console, auto_refresh=False) if lines.console.is_terminal else None
+    """Say how many runs are done, running or failed, and the time left, until every run of the study is
+    finished, or until Ctrl-C: in a terminal in place, elsewhere a line whenever a run begins or ends. Raises
+    StoreError."""
+    screen, last = console(stderr=False), ""
+    live = Live(console=screen, auto_refresh=False) if screen.is_terminal else None
     with contextlib.suppress(KeyboardInterrupt), live or contextlib.nullcontext():
         while True:
             now = look(store, study)
             if live:
-                live.update(Group(Text(now.title), now.table), refresh=True)
-            else:
-                lines.say_once(now.line)
+                live.update(now.whole, refresh=True)
+            elif now.line != last:
+                screen.print(now.whole, soft_wrap=True)
+            last = now.line
             if study and now.is_over:
                 return
             time.sleep(EVERY_S)
@@ -189,60 +168,28 @@ def watch(store: Store, study: str | None) -> None:
 
 @dataclass(frozen=True)
 class Look:
-    """line: how many runs are in which state. title: the same with the time left. is_over: whether none goes
+    """line: how many runs are in which state. whole: the same with the time left. is_over: whether none goes
     on or is still to begin."""
 
     line: str
-    title: str
-    table: Table
+    whole: str
     is_over: bool
 
 
 def look(store: Store, study: str | None, only: Collection[str] | None = None, in_all: int = 0) -> Look:
     """study: None for the whole store. only: the ids of the runs that count; all by default. in_all: how many
     runs there will be, if more are to be listed. Raises StoreError."""
-    named = store.by_name(study)
+    rows = store.rows(study)
     record = store.read_study(study) if study else None
     wanted = {*record.runs} if record else set()
     if only is not None:
-        named = {name: row for name, row in named.items() if row["run_id"] in only}
+        rows = [row for row in rows if row["run_id"] in only]
         wanted &= {*only}
-    rows = [*named.values()]
     to_begin = len(wanted - {row["run_id"] for row in rows})
-    attempts = store.attempts()
-    going_on = [
-        _pace(without_id(name), row, attempts.get(name))
-        for name, row in named.items()
-        if row["status"] == Status.RUNNING
-    ]
     may_follow = record.looks.may_follow if record and record.looks and only is None else 0
     line = summary(rows, to_begin) + "".join(lines_if(may_follow, f", at most {may_follow:,} more"))
-    title = f"{line}{time_left(rows, going_on, max(to_begin, in_all - len(rows)))}"
-    return Look(line, title, _table(going_on), not (to_begin or going_on or may_follow))
-
-
-@dataclass(frozen=True)
-class Pace:
-    """A run that goes on. step: of its last evaluation; took_s: how long it had
-    taken until then, its share where several are trained as one; losses: at that step."""
-
-    name: str
-    row: Row
-    step: int
-    took_s: float
-    losses: Mapping[str, Any]
-
-    @property
-    def done(self) -> float:
-        """The share of its steps that it has made."""
-        return min(self.step / self.row["steps"], 1.0) if self.row["steps"] else 0.0
-
-
-def _pace(name: str, row: Row, attempt: Path | None) -> Pace:
-    *_, last = [Row(), *(read_metrics(attempt) if attempt else ())]  # half a line may be written
-    return Pace(
-        name, {**row, "steps": row.get("steps") or 0}, last.get("step", 0), last.get("seconds", 0.0), last
-    )
+    is_over = not (to_begin or may_follow or any(row["status"] == Status.RUNNING for row in rows))
+    return Look(line, f"{line}{time_left(rows, max(to_begin, in_all - len(rows)))}", is_over)
 
 
 def summary(rows: list[Row], to_begin: int = 0) -> str:
@@ -252,26 +199,13 @@ def summary(rows: list[Row], to_begin: int = 0) -> str:
     return ", ".join([*parts, *([f"{to_begin} to begin"] if to_begin else [])]) or "no runs yet"
 
 
-def time_left(rows: list[Row], going_on: list[Pace], to_begin: int) -> str:
-    """The time left, as in `; about 14 min left`, from the times of finished runs or, without any, of those
-    that go on."""
+def time_left(rows: list[Row], to_begin: int) -> str:
+    """The time left, as in `; about 14 min left`, from the times of finished runs; those that go on count as
+    half done."""
     took = [row["wall_s"] for row in rows if row["status"] in RESULTS and row.get("wall_s")]
-    took = took or [pace.took_s / pace.done for pace in going_on if pace.done and pace.took_s]
-    if not (took and going_on):
+    running = [row for row in rows if row["status"] == Status.RUNNING]
+    if not (took and running):
         return ""
-    left = to_begin + sum(1 - pace.done for pace in going_on)
-    at_once = sum(1 / (pace.row.get("members") or 1) for pace in going_on)
-    return f"; about {duration(left * sum(took) / len(took) / at_once)} left" if left else "; evaluating"
-
-
-def _table(going_on: Sequence[Pace]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("run", "", "step", "train_loss", "val_loss"):
-        table.add_column(name, justify="left" if name in ("run", "") else "right", no_wrap=name != "run")
-    for pace in going_on:
-        steps = pace.row["steps"]
-        bar = ProgressBar(total=steps, completed=pace.step, width=12)
-        numbers = [pace.losses.get(key) for key in ("train_loss", "val_loss")]
-        losses = [f"{float(number):.4f}" if number else "" for number in numbers]
-        table.add_row(visible(pace.name), bar, f"{pace.step}/{steps}", *losses)
-    return table
+    at_once = sum(1 / (row.get("members") or 1) for row in running)
+    seconds = (to_begin + len(running) / 2) * sum(took) / len(took) / at_once
+    return f"; about {duration(seconds)} left"

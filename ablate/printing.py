@@ -8,8 +8,8 @@ import re
 import shutil
 import sys
 import textwrap
+import traceback
 import warnings
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ablate.phrases import cleaned, one_line
@@ -33,10 +33,15 @@ def say(line: str) -> None:
     print(wrapped(one_line(line), sys.stderr), file=sys.stderr)
 
 
-def wrapped(text: str, stream: TextIO | None) -> str:
+def put_traceback(error: Exception) -> None:
+    """Print it on stderr, for a bug report."""
+    print(cleaned("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+
+
+def wrapped(text: str, stream: TextIO) -> str:
     """The text broken between words to the terminal's width, but in no command between backticks, so that it
     can be pasted; unchanged if the stream is no terminal."""
-    if stream is None or not stream.isatty():
+    if not stream.isatty():
         return text
     width = shutil.get_terminal_size().columns
     lines = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
@@ -45,16 +50,10 @@ def wrapped(text: str, stream: TextIO | None) -> str:
 
 
 def console(*, stderr: bool = True, **given: Any) -> "Console":
-    """A terminal for lines and tables that change; what they hold is text, without markup. given: to rich."""
+    """A terminal for lines that change, which are clean already. given: to rich."""
     from rich.console import Console
-    from rich.segment import Segment
 
-    class Cleaned(Console):
-        def render(self, *what: Any) -> Iterator[Segment]:
-            for text, style, control in super().render(*what):
-                yield Segment(text if control else cleaned(text), style, control)
-
-    return Cleaned(stderr=stderr, highlight=False, markup=False, emoji=False, **given)
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, **given)
 
 
 def outlive_readers() -> None:

@@ -1,20 +1,20 @@
 """Tables as text: for a terminal, a program or a paper. Prints nothing."""
 
-import bisect
-import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from ablate.phrases import one_line, visible
-from ablate.store.columns import FORMULA, SEED_COLUMNS
+from ablate.store.columns import SEED_COLUMNS
 from ablate.store.frames import is_empty, is_numeric
 
 # Columns to leave out in a narrow terminal, the first one first.
@@ -22,27 +22,24 @@ LEAST = (
     *("question", "wall_s", "tokens_per_s", "error", "match_error", "params", "corpus", "steps", "sd"),
     *("study", "null", "untrained", "smallest", "median", "mean"),
 )
+GAP = 2  # characters between columns
+INTERVAL = re.compile(r"\[[^\]]*\]")
+GLUE = "\ue000"  # a blank at which no cell breaks; readable() leaves no such character
 
 
 def render(frame: pd.DataFrame, format: str) -> str:
-    """`frame` as text. csv keeps full precision; table and md round for reading.
+    """`frame` as text. csv keeps full precision; table and latex round for reading.
 
-    format: table, csv, md or latex.
+    format: table, csv or latex.
     """
     if format == "csv":
-        return _as_texts(frame).to_csv(index=False, lineterminator="\n")
+        return frame.to_csv(index=False, lineterminator="\n")
+    if format == "table":
+        return lines_of(frame, None)[0]
     cells = [[readable(name, value) for name, value in row.items()] for row in frame.to_dict("records")]
     names = [visible(str(name)) for name in frame.columns]
-    if format == "md":
-        lines = [names, ["---:" if is_numeric(frame[name]) else "---" for name in frame.columns], *cells]
-        marks = re.compile(r"[\\|]|<(?=[a-zA-Z/!?])")
-        return "".join(
-            "| " + " | ".join(marks.sub(r"\\\g<0>", cell) for cell in line) + " |\n" for line in lines
-        )
-    if format == "latex":
-        align = "".join("r" if is_numeric(frame[name]) else "l" for name in frame.columns)
-        return latex([*map(escaped, names)], align, [[*map(escaped, line)] for line in cells])
-    return lines_of(frame, None)[0]
+    align = "".join("r" if is_numeric(frame[name]) else "l" for name in frame.columns)
+    return latex([*map(escaped, names)], align, [[*map(escaped, line)] for line in cells])
 
 
 def records(frame: pd.DataFrame, settings: Iterable[str] = ()) -> list[dict[str, Any]]:
@@ -58,43 +55,61 @@ def records(frame: pd.DataFrame, settings: Iterable[str] = ()) -> list[dict[str,
     return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
 
 
-def _as_texts(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with an apostrophe before each text, and name, that a spreadsheet would run as a formula."""
+def lines_of(frame: pd.DataFrame, width: int | None, *, bold: bool = False) -> tuple[str, list[str]]:
+    """`frame` as text for a terminal of this width, and the names of the columns that were left out: of
+    LEAST, until a row fits in a line. If none does, cells break between words.
 
-    def marked(text: Any) -> Any:
-        is_run = isinstance(text, str) and FORMULA.match(text) and not _NUMBER.fullmatch(text)
-        return f"'{text}" if is_run else text
-
-    columns = ((marked(name), cells) for name, cells in frame.items())
-    return pd.DataFrame({n: c if is_numeric(c) else c.astype(object).map(marked) for n, c in columns})
-
-
-def lines_of(
-    frame: pd.DataFrame, width: int | None, *, bold: bool = False, spare: Sequence[str] = ()
-) -> tuple[str, list[str]]:
-    """`frame` as text for a terminal of this width, and the names of the columns that were left out.
-
-    width: in characters; None for no limit. bold: print the names and the best row in bold. spare: columns
-    that may be left out once those of LEAST are gone.
+    width: in characters; None for no limit. bold: print the names in bold.
     """
-    least = (*LEAST, *spare)
-    columns = [
-        TextColumn(
-            visible(str(name)),
-            [readable(name, value) for value in frame[name].tolist()],
-            right=is_numeric(frame[name]),
-            rank=least.index(str(name)) if name in least else None,
-        )
-        for name in frame.columns
+    room = width or sys.maxsize
+    cells = {str(name): [readable(name, value) for value in frame[name].tolist()] for name in frame.columns}
+    columns = {name: [visible(name), *column] for name, column in cells.items()}
+    widths = {name: max(map(cell_len, column)) for name, column in columns.items()}
+    left_out = list[str]()
+    for name in LEAST:
+        if name in columns and len(columns) > 1 and sum(widths.values()) + GAP * (len(widths) - 1) > room:
+            left_out.append(name)
+            del columns[name], widths[name]
+    right = {str(name) for name in frame.columns if is_numeric(frame[name])}
+    if sum(widths.values()) + GAP * (len(widths) - 1) > room:
+        return _wrapped(columns, right, room, bold=bold), left_out
+    padded = [
+        [" " * (widths[name] - cell_len(cell)) + cell for cell in column]
+        if name in right
+        else [cell + " " * (widths[name] - cell_len(cell)) for cell in column]
+        for name, column in columns.items()
     ]
-    rows, left_out = fitted(columns, width)
-    strong = [True, *[False] * len(frame)]
-    lines = [
-        f"\x1b[1m{line}\x1b[0m\n" if bold and mark else f"{line}\n"
-        for row, mark in zip(rows, strong, strict=True)
-        for line in row
-    ]
-    return "".join(lines), left_out
+    names, *rows = ((" " * GAP).join(row).rstrip() for row in zip(*padded, strict=True))
+    return "".join(f"{line}\n" for line in (f"\x1b[1m{names}\x1b[0m" if bold else names, *rows)), left_out
+
+
+def _wrapped(columns: Mapping[str, Sequence[str]], right: Collection[str], width: int, *, bold: bool) -> str:
+    """A table whose cells break between words, but in no interval; a line a value if its longest words are
+    too wide. right: columns that are right-aligned."""
+    glued = {
+        name: [INTERVAL.sub(lambda found: found[0].replace(" ", GLUE), cell) for cell in cells]
+        for name, cells in columns.items()
+    }
+    least = {name: max(map(cell_len, " ".join(cells).split(" "))) for name, cells in glued.items()}
+    widths, room = (
+        {name: max(map(cell_len, cells)) for name, cells in glued.items()},
+        width - GAP * (len(least) - 1),
+    )
+    if sum(least.values()) > room:
+        names, *rows = zip(*columns.values(), strict=True)
+        return "\n".join("".join(f"{line}\n" for line in _card(names, row)) for row in rows)
+    for name in sorted(least, key=lambda name: least[name] - widths[name]):  # where there is most to spare
+        widths[name] -= min(max(0, sum(widths.values()) - room), widths[name] - least[name])
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold" if bold else "")
+    for name, (heading, *_) in glued.items():
+        side = "right" if name in right else "left"
+        table.add_column(Text(heading), justify=side, width=widths[name])
+    for row in [*zip(*glued.values(), strict=True)][1:]:
+        table.add_row(*map(Text, row))
+    screen = Console(width=width, force_terminal=bold, color_system="standard", highlight=False)
+    with screen.capture() as captured:
+        screen.print(table)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().replace(GLUE, " ").splitlines())
 
 
 def latex(names: list[str], align: str, rows: list[list[str]], *, over: str = "", caption: str = "") -> str:
@@ -169,104 +184,8 @@ def readable(name: object, value: Any) -> str:
     return visible(one_line(str(value)) if name == "error" else str(value))
 
 
-_NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
 _SCALAR = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|true|false")  # of JSON
-_SHORT = ("wall_s", "tokens_per_s", "step_ms", "minutes")
-
-
-# --- columns that fit into a terminal -------------------------------------------------------------
-
-GAP = 2  # characters between columns
-TALL = 2  # lines per cell; rather than use more, columns are left out
-WORD = re.compile(r"[^\s\[]*\[[^\]]*\]\S*|\S+")  # an interval, [0.1, 0.2], counts as one word
-
-
-@dataclass(frozen=True)
-class TextColumn:
-    """A column with one cell per row. right: whether it is right-aligned, as numbers are. rank: the order in
-    which columns are left out, lowest first; None for a column that stays."""
-
-    name: str
-    cells: Sequence[str]
-    right: bool = False
-    rank: int | None = None
-
-    @cached_property
-    def natural(self) -> int:
-        return max(map(cell_len, (self.name, *self.cells)))
-
-    @cached_property
-    def narrowest(self) -> int:
-        """The width of its longest word."""
-        return max(cell_len(word) for cell in (self.name, *self.cells) for word in WORD.findall(cell) or [""])
-
-    @cached_property
-    def narrow(self) -> int:
-        """The smallest width in which no cell needs more than TALL lines."""
-        possible = range(self.narrowest, self.natural)
-        cells = [cell for cell in self.cells if cell_len(cell) > self.narrowest]
-        at = bisect.bisect_left(
-            possible, True, key=lambda width: all(len(_broken(cell, width)) <= TALL for cell in cells)
-        )
-        return self.narrowest + at
-
-
-def fitted(columns: Sequence[TextColumn], width: int | None) -> tuple[list[list[str]], list[str]]:
-    """The lines of each row, beginning with the names, in `width` characters (None for no limit), and the
-    names of the columns left out.
-
-    Cells break between words, never within one. If a cell would need more than TALL lines, columns are left
-    out by their rank, if that helps. A table that is still too wide gets one line per value.
-    """
-    expendable = sorted((c for c in columns if c.rank is not None), key=lambda c: c.rank or 0)
-    for least in (TextColumn.narrow.func, TextColumn.narrowest.func):
-        for count in range(len(expendable) + 1):
-            gone = [column.name for column in columns if column in expendable[:count]]
-            kept = [column for column in columns if column.name not in gone]
-            if (widths := _widths(kept, width, [*map(least, kept)])) is not None:
-                cells = [[c.name for c in kept], *zip(*(c.cells for c in kept), strict=True)]
-                return [_lines(row, kept, widths) for row in cells], gone
-    names = [column.name for column in columns]
-    rows = zip(*(column.cells for column in columns), strict=True)
-    return [[], *([*_card(names, row), ""] for row in rows)], []
-
-
-def _widths(columns: Sequence[TextColumn], width: int | None, least: Sequence[int]) -> list[int] | None:
-    """The width of each column, shrunk first where there is most to spare; None if `least` does not fit."""
-    widths = [column.natural for column in columns]
-    if width is None:
-        return widths
-    room = width - GAP * (len(columns) - 1)
-    for at in sorted(range(len(columns)), key=lambda at: least[at] - widths[at]):
-        widths[at] -= min(max(0, sum(widths) - room), widths[at] - least[at])
-    return widths if sum(widths) <= room else None
-
-
-def _lines(cells: Sequence[str], columns: Sequence[TextColumn], widths: Sequence[int]) -> list[str]:
-    """The lines of one row."""
-    parts = [_broken(cell, width) for cell, width in zip(cells, widths, strict=True)]
-    lines = []
-    for line in itertools.zip_longest(*parts, fillvalue=""):
-        padded = [
-            " " * (width - cell_len(part)) + part if column.right else part + " " * (width - cell_len(part))
-            for part, column, width in zip(line, columns, widths, strict=True)
-        ]
-        lines.append((" " * GAP).join(padded).rstrip())
-    return lines
-
-
-def _broken(cell: str, width: int) -> list[str]:
-    """The cell broken into lines of at most `width` characters."""
-    if cell_len(cell) <= width:
-        return [cell]
-    lines = [""]
-    for word in WORD.findall(cell):
-        longer = f"{lines[-1]} {word}".lstrip()
-        if cell_len(longer) <= width:
-            lines[-1] = longer
-        else:
-            lines.append(word)
-    return [line for line in lines if line]
+_SHORT = ("wall_s", "tokens_per_s", "minutes")
 
 
 def _card(names: Sequence[str], cells: Sequence[str]) -> list[str]:

@@ -368,12 +368,11 @@ def refusal(*arguments: str, cwd: Path) -> str:
 
 @contextlib.contextmanager
 def quick() -> Iterator[None]:
-    """No config is parsed twice, steps are timed for a twentieth of the time, and workers come from the
-    server of WARM, which has loaded PyTorch."""
+    """No config is parsed twice, estimates time steps for a shorter while, and workers come from the server
+    of WARM, which has loaded PyTorch."""
     with (
         composed_once(),
         mock.patch("ablate.study.estimate.TIMED_S", 0.05),
-        mock.patch("ablate.execution.timing.ROUND_S", 0.005),
         mock.patch("ablate.launch.processes._server", multiprocessing.forkserver._forkserver),
         mock.patch("ablate.launch.processes.WITHOUT_TORCH", ["tests.warm"]),
     ):

@@ -1,4 +1,4 @@
-"""`ablate corpus`: what can be trained on, what is known of it beforehand, and downloads."""
+"""`ablate corpus`: what can be trained on, and what is known of it beforehand."""
 
 import hashlib
 import json
@@ -9,25 +9,13 @@ import string
 from pathlib import Path
 
 import pytest
-import yaml
 
 from ablate.compose.configs import configs_dir
-from tests.helpers import DOWNLOAD, Server, forget, remote
+from tests.helpers import forget
 
 pytestmark = pytest.mark.usefixtures("root")
 
 SMALL = ("corpus.tokenizer=char", "model.context=16", "train.steps=50", "train.batch=8")
-PLAY = b"To be, or not to be.\n" * 99
-
-
-@pytest.fixture
-def play(server: Server, tmp_path: Path) -> dict:
-    """A corpus of one's own in DIR/corpus/play.yaml, whose file a server has."""
-    server.content["/play.txt"] = PLAY
-    keys = {"name": "play", **DOWNLOAD, "files": [remote(PLAY, f"{server.address}/play.txt")]}
-    (tmp_path / "own/corpus").mkdir(parents=True)
-    (tmp_path / "own/corpus/play.yaml").write_text(yaml.safe_dump(keys), encoding="utf-8")
-    return keys
 
 
 @pytest.fixture
@@ -55,26 +43,17 @@ def refused(command, *arguments: str) -> str:
 # --- list -----------------------------------------------------------------------------------------
 
 
-def test_every_corpus_is_listed_with_how_it_is_read(command, root):
-    (root / "downloads/text8").mkdir(parents=True)
-    (root / "downloads/text8/text8.zip").touch()
+def test_every_corpus_is_listed_with_how_it_is_read(command):
     code, out, _ = command("corpus", "list", "--format", "json")
     rows = {row["name"]: row for row in json.loads(out)["rows"]}
     assert code == 0 and [*rows] == sorted(path.stem for path in (configs_dir() / "corpus").glob("*.yaml"))
     assert all(row["consists of"] for row in rows.values())
     kinds = {name: row["kind"] for name, row in rows.items() if row["kind"] != "text"}
     both = dict.fromkeys(("copy", "reverse", "sort"), "task, pairs")
-    pairs = {"pairs": "pairs"}
-    assert kinds == {**both, **pairs, "induction": "task", "mqar": "task", "votes": "task", "votes8": "task"}
-    downloads = {name: (row["bytes"], row["here"]) for name, row in rows.items() if row["licence"]}
-    assert len(downloads) == 6 and downloads["text8"] == (31_344_016, True)
-    assert downloads["tinystories"] == (1_943_728_838, False)  # of two files
-    assert rows["docs"] == {
-        "name": "docs",
-        "kind": "text",
-        "consists of": "Help topics and docstrings of Python's standard library",
-        **dict.fromkeys(("licence", "bytes", "here")),
-    }
+    tasks = dict.fromkeys(("induction", "mqar", "votes", "votes8"), "task")
+    assert kinds == {**both, **tasks, "pairs": "pairs"}
+    assert rows["docs"]["consists of"] == "Help topics and docstrings of Python's standard library"
+    assert rows["text8"]["consists of"].startswith("100 million characters of Wikipedia")
 
 
 # --- show -----------------------------------------------------------------------------------------
@@ -148,29 +127,3 @@ def test_what_can_not_be_shown_is_one_line(command):
     assert refused(command, "show", "docs", "study=fusion") == (
         "corpus=docs study=fusion: these are several runs; give the settings of one"
     )
-
-
-# --- get ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_text_is_fetched_once(command, play, server, root):
-    def here() -> bool:
-        rows = json.loads(command("corpus", "list", "-cd", "own", "--format", "json")[1])["rows"]
-        return next(row["here"] for row in rows if row["name"] == "play")
-
-    assert not here()
-    code, out, err = command("corpus", "get", "play", "-cd", "own")
-    place = root / "downloads/play/play.txt"
-    assert (code, out) == (0, f"{place}\n") and place.read_bytes() == PLAY, err
-    assert command("corpus", "get", "play", "-cd", "own") == (0, f"{place}\n", "")
-    assert here() and server.requests == ["/play.txt"]
-
-
-def test_what_is_no_download_is_one_line(command):
-    texts = "enwik8, text8, tinyshakespeare, tinystories, wikitext103, wikitext2"
-    assert refused(command, "get", "docs") == (
-        "corpus=docs: no text to get beforehand; ablate run corpus=docs makes it, or fetches it, when it is"
-        f" needed; choices: {texts}"
-    )
-    assert "did you mean tinystories?" in refused(command, "get", "tinystorys")

@@ -232,7 +232,7 @@ def test_plan_asks_for_the_difference_of_what_is_not_in_nats(command):
         "loss is not in nats, so give the --difference to detect, in its unit\n"
     )
     code, _, err = command(*asked[:-2], "--difference", "0.02")
-    assert code == 2 and "no baseline is named; name one, as --baseline method=base" in err
+    assert code == 2 and "no noise to plan for; name a --baseline" in err
     code, out, _ = command(*asked, "--difference", "0.02", "--format", "csv")
     assert code == 0 and out.splitlines()[1].startswith("as measured,")
 

@@ -1,7 +1,6 @@
 """Sweeps whose runs are trained as one: their rows, verdicts and files are those of runs alone."""
 
 import contextlib
-import io
 import itertools
 import sys
 from pathlib import Path
@@ -67,10 +66,6 @@ def test_a_tuned_study_in_groups(tmp_path):
     develop, report = (rows[rows["phase"] == phase]["members"] for phase in ("develop", "report"))
     assert {*develop} <= {2, 4} and 4 in {*develop}  # 3 rates × 2 seeds of an arm
     assert 2 in {*report}  # the seeds of an arm at a look
-    cost = call_cli("compare", "study", "--cost", "--format", "csv", cwd=tmp_path / "alone")
-    table = pd.read_csv(io.StringIO(cost.stdout))
-    assert (table["step_ms"] > 0).all() and table["step_ratio"].notna().equals(table["diff"].notna())
-    assert (table["step_ratio_low"].dropna() <= table["step_ratio"].dropna()).all()
 
 
 @pytest.mark.slow

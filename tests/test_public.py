@@ -18,7 +18,6 @@ import pytest
 
 import ablate
 import ablate.methods
-from ablate import version
 from ablate.execution.trained import TrainedModel
 from ablate.model.parts import Part
 from ablate.reporting.notebook import ShownComparison
@@ -102,12 +101,6 @@ def test_a_wheel_runs_from_another_directory(tmp_path):
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.splitlines()[0]).is_relative_to(installed)
     assert "2 runs in runs" in done.stdout
-
-
-def test_another_project_of_the_same_name_is_named(monkeypatch):
-    assert version.conflict() == ""
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "9.8.7")
-    assert version.conflict().startswith("ablate 9.8.7, another project, is installed as well, and has")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/questions.md and `ablate questions`: each number of the page is made again from the rows."""
+"""docs/questions.md: each number of the page is made again from the rows."""
 
 import re
 import shlex
@@ -296,17 +296,6 @@ def test_each_number_of_an_equation_is_one():
 def test_equations_that_the_page_names_hold(command):
     done = call_cli(*shlex.split(command), cwd=ROOT)
     assert done.returncode == 0 and "pass" in done.stdout
-
-
-def test_questions_are_printed_one_by_one_or_in_short():
-    short = call_cli("questions", cwd=ROOT).stdout
-    assert [*re.findall(r"^Q(\d)\. ", short, re.M)] == ["0", "1", "2", "3", "4"]
-    assert "**Proved.**" not in short and "](" not in short
-    for number_ in range(5):
-        whole = call_cli("questions", str(number_), cwd=ROOT).stdout
-        assert whole.startswith(f"Q{number_}. ") and whole.count("\nQ") == 0
-        assert all(f"**{part}.**" in whole for part in ("Answer", "Proved", "Open"))
-    assert call_cli("questions", "5", cwd=ROOT).returncode == 2
 
 
 def test_the_page_and_its_answers_are_short():

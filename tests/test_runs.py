@@ -14,11 +14,10 @@ import pandas as pd
 import pytest
 
 from ablate import live
-from ablate.live import Board, Pace, summary, time_left
+from ablate.live import Board, summary, time_left
 from ablate.printing import console
 from ablate.probes.study import find as probed
 from ablate.store.columns import Status
-from ablate.store.removal import named, prunable
 from ablate.store.store import Store
 from ablate.training.events import Evaluation, Score
 from tests.helpers import but, call_cli, refusal, write_study
@@ -67,16 +66,11 @@ def test_a_run_and_a_study_by_path(four: Path, here: str, monkeypatch):
     assert listed(Path.cwd(), str(four / "runs/studies/synthetic"))["seed"].tolist() == [0, 1, 0, 1]
 
 
-def test_rows_and_columns_are_chosen(four: Path):
+def test_rows_are_chosen(four: Path):
     assert listed(four, "--where", "fusion=sum")["fusion"].tolist() == ["sum", "sum"]
-    table = listed(four, "--sort", "-val_loss", "--columns", "train.lr,val_loss,age")
-    assert [*table.columns] == ["lr", "val_loss", "age"]
-    done = table["val_loss"].dropna()
-    assert done.is_monotonic_decreasing and len(done) == 3
-    for option in ("--sort", "--columns"):
-        done = call_cli("runs", option, "val_los", cwd=four)
-        line = f"{option} val_los: no column val_los; did you mean val_loss?"
-        assert done.returncode == 2 and line in done.stderr
+    assert len(listed(four, "--where", "fusion=sum", "synthetic")) == 2
+    ids = listed(four)["run_id"].tolist()
+    assert listed(four, ids[1], ids[0][:10])["run_id"].tolist() == ids[:2]
 
 
 def test_what_a_study_needs_stays_unless_told(four: Path):
@@ -86,7 +80,7 @@ def test_what_a_study_needs_stays_unless_told(four: Path):
     assert done.returncode == 2 and "it is in synthetic; --force --yes deletes it all the same" in done.stderr
     assert len(store.finished()) == 4
     done = call_cli("runs", "--delete", run, "--force", cwd=four)
-    assert done.returncode == 0 and "nothing is deleted yet" in done.stderr and run in done.stdout
+    assert done.returncode == 0 and "nothing is deleted yet" in done.stderr and run[-8:] in done.stdout
     assert len(store.finished()) == 4
     done = call_cli("runs", "--delete", run, "--force", "--yes", cwd=four)
     assert done.returncode == 0 and "deleted 1 run" in done.stderr
@@ -97,21 +91,20 @@ def test_what_a_study_needs_stays_unless_told(four: Path):
 
 
 @pytest.mark.slow
-def test_pruning_takes_what_nobody_needs(tmp_path: Path):
+def test_a_condition_chooses_what_is_deleted_and_what_runs_stays(tmp_path: Path):
     call_cli("run", *QUICK, cwd=tmp_path)
-    call_cli("run", *QUICK, "seed=1", "train.lr=1e30", "train.clip=null", cwd=tmp_path)  # diverged: a result
     store = Store(tmp_path / "runs")
-    assert prunable(store) == []
-    assert "nothing to delete" in call_cli("runs", "--prune", cwd=tmp_path).stderr
-    row = next(row for row in store.rows() if row["status"] == "done")
-    with store.run("concat-cut-0123abcd").attempt({}, {**row, "run_id": "0123abcd" * 2}):
-        (running,) = named(store, ["0123abcd"])
-        assert running.needed_by == "it is running"
-    (cut_off,) = prunable(store)
-    assert cut_off.row["status"] == Status.INTERRUPTED and cut_off.size > 0
-    assert "nothing is deleted yet" in call_cli("runs", "--prune", cwd=tmp_path).stderr
-    assert call_cli("runs", "--prune", "--yes", cwd=tmp_path).returncode == 0
-    assert prunable(store) == [] and len(store.finished()) == 2
+    (row,) = store.rows()
+    cut = {"concat-cut-0123abcd": {**row, "run_id": "0123abcd" * 2}}
+    with store.run(*cut).attempt({}, *cut.values()):
+        running = call_cli("runs", "0123abcd", "--delete", "--yes", cwd=tmp_path)
+        assert running.returncode == 2 and "it is running; --force" in running.stderr
+    interrupted = ("runs", "--where", "status=failed,interrupted", "--delete")
+    dry = call_cli(*interrupted, cwd=tmp_path)
+    assert "nothing is deleted yet: --yes deletes 1 run, " in dry.stderr and "concat" in dry.stdout
+    assert call_cli(*interrupted, "--yes", cwd=tmp_path).returncode == 0
+    assert [row["status"] for row in store.rows()] == ["done"]
+    assert "no row meets it" in call_cli(*interrupted, "--yes", cwd=tmp_path).stderr
 
 
 def test_a_study_is_deleted_with_the_runs_that_no_other_uses(four: Path):
@@ -122,20 +115,15 @@ def test_a_study_is_deleted_with_the_runs_that_no_other_uses(four: Path):
     write_study(store, replace(record, name="loose", kind="single", runs=record.runs[1:2]))
     (four / "runs/studies/synthetic/report.html").touch()
 
-    missing = call_cli("runs", "--delete-study", "synthetik", "--yes", cwd=four)
-    assert missing.returncode == 2 and "did you mean synthetic?" in missing.stderr
-    pointed = call_cli("runs", "--delete", "synthetic", "--yes", cwd=four)
-    assert (
-        pointed.returncode == 2
-        and "synthetic: a study; ablate runs --delete-study synthetic" in pointed.stderr
-    )
+    some = call_cli("runs", "synthetic", "--where", "fusion=sum", "--delete", "--yes", cwd=four)
+    assert some.returncode == 2 and "synthetic; --force --yes deletes it all the same" in some.stderr
 
-    dry = call_cli("runs", "--delete-study", "synthetic", cwd=four)
-    line = "studies/synthetic with all in it, and 2 runs, 0.0 MB; 2 runs stay, used by loose, other"
+    dry = call_cli("runs", "synthetic", "--delete", cwd=four)
+    line = "studies/synthetic with all in it, and 2 runs, 0.0 MB; runs that others have too stay"
     assert dry.returncode == 0 and f"nothing is deleted yet: --yes deletes runs/{line}" in dry.stderr
     assert len(dry.stdout.splitlines()) == 3 and len(store.finished()) == 4
 
-    done = call_cli("runs", "--delete-study", "synthetic", "--yes", cwd=four)
+    done = call_cli("runs", "synthetic", "--delete", "--yes", cwd=four)
     assert done.returncode == 0 and f"deleted runs/{line}" in done.stderr
     assert sorted(store.study_names()) == ["loose", "other"] == sorted(os.listdir(four / "runs/studies"))
     assert sorted(row["run_id"] for row in store.rows()) == record.runs[:2]
@@ -147,15 +135,14 @@ def test_a_study_with_a_run_under_way_stays(four: Path):
     row = store.rows()[0]
     name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))
     with store.run(name).attempt({}, row):
-        done = call_cli("runs", "--delete-study", "synthetic", "--yes", cwd=four)
+        done = call_cli("runs", "synthetic", "--delete", "--yes", cwd=four)
     assert done.returncode == 2 and "it is running; --force --yes" in done.stderr
     assert store.study_names() == ["synthetic"] and len(store.finished()) == 4
 
 
-def test_runs_whose_study_is_gone_are_pruned(four: Path):
+def test_runs_whose_study_is_gone_can_go(four: Path):
     shutil.rmtree(four / "runs/studies/synthetic")
-    assert "--yes deletes 4 runs" in call_cli("runs", "--prune", cwd=four).stderr
-    assert call_cli("runs", "--prune", "--yes", cwd=four).returncode == 0
+    assert call_cli("runs", "--delete", "--yes", cwd=four).returncode == 0
     assert Store(four / "runs").finished() == set()
     assert len((four / "runs/results.csv").read_text().splitlines()) == 1
 
@@ -178,7 +165,6 @@ def test_results_lie_where_one_says(place: str, four: Path):
         assert "sum" in call("compare", "synthetic")
         report = Path("kept", "studies", "synthetic", "report.html")
         assert call("report", "synthetic").strip().endswith(str(report)) and (four / report).exists()
-        assert "seeds" in call("plan", "synthetic", "--difference", "0.1")
     assert len(Store(four / "kept").finished()) == 5 and not (four / "runs").exists()
     assert call("sample", "concat-h2", "--tokens", "1")
 
@@ -187,17 +173,6 @@ def test_results_lie_where_one_says(place: str, four: Path):
 def test_a_place_that_is_no_directory_is_refused(words: tuple[str, ...], four: Path):
     (four / "file").touch()
     assert "--runs" in refusal("runs", *words, cwd=four)
-
-
-@pytest.mark.slow
-def test_a_quiet_run_prints_its_results_and_what_failed(tmp_path: Path):
-    done = call_cli("run", "--quiet", *QUICK, "seed=1", cwd=tmp_path)
-    assert done.returncode == 0 and done.stderr == "" and "1 run in runs" in done.stdout
-    again = call_cli("run", "--quiet", *QUICK, "seed=2", "train.lr=1e30", "train.clip=null", cwd=tmp_path)
-    assert again.stderr.startswith("diverged: fusion=") and again.stderr.count("\n") == 1
-    assert "1 of 2 runs in runs" in again.stdout
-    wrong = call_cli("run", "--quiet", "fusion=nosuch", cwd=tmp_path)
-    assert wrong.returncode == 2 and "no such fusion" in wrong.stderr
 
 
 @pytest.mark.slow
@@ -235,9 +210,8 @@ def test_a_terminal_has_how_far_the_runs_are(four, monkeypatch):
 @pytest.mark.parametrize(
     "options, words",
     [
-        (["--delete", "nothing"], "nothing: no run begins with it"),
+        (["--delete", "nothing"], "nothing: no run or study begins with it"),
         (["--delete", "run-"], "4 runs begin with it; give more letters"),
-        (["--prune", "run-"], "takes no runs"),
     ],
 )
 def test_what_is_asked_wrongly_deletes_nothing(four: Path, options: list[str], words: str):
@@ -247,22 +221,11 @@ def test_what_is_asked_wrongly_deletes_nothing(four: Path, options: list[str], w
 
 
 def test_the_time_left_is_that_of_what_is_under_way_and_of_what_has_not_begun():
-    done = {"status": Status.DONE, "wall_s": 60.0}
+    done, running = {"status": Status.DONE, "wall_s": 60.0}, {"status": Status.RUNNING}
     assert summary([done], 3) == "1 done, 3 to begin" and summary([]) == "no runs yet"
     statuses = ("done", "running", "done", "failed")
     assert summary([{"status": status} for status in statuses]) == "2 done, 1 failed, 1 running"
-    going_on = [
-        Pace("", {"steps": 40}, 10, 10.0, {}),
-        Pace("", {"steps": 50}, 5, 10.0, {}),
-    ]  # 3/4 and 9/10 are left
-    assert time_left([done], going_on, 3) == "; about 2 min left"  # 4.65·60/2 s
-    assert time_left([], going_on, 4) == "; about 3 min left"  # 5.65·70/2 s
-    assert time_left([done], [], 3) == "" == time_left([], [Pace("", {"steps": 40}, 0, 0.0, {})], 0)
-    assert time_left([], going_on, 0) == "; about 58 s left"
-    of_four = [
-        Pace("", {"steps": 100, "members": 4}, 50, 1.25, {}) for _ in range(3)
-    ]  # a fourth one diverged
-    assert time_left([], of_four, 0) == "; about 5 s left"  # not a quarter of it for each
-    at_end = [Pace("", {"steps": 40}, 40, 40.0, {})]  # whole splits are evaluated
-    assert time_left([done], at_end, 0) == "; evaluating"
-    assert time_left([done], at_end, 2) == "; about 2 min left"
+    assert time_left([done, running, running], 3) == "; about 2 min left"  # (3 + 2/2)·60/2 s
+    assert time_left([done], 3) == "" == time_left([running], 3)  # nothing goes on, or nothing is known
+    of_four = [{**running, "members": 4}] * 4
+    assert time_left([done, *of_four], 0) == "; about 2 min left"  # not a quarter of it for each

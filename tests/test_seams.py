@@ -36,11 +36,11 @@ def test_the_smallest_example_of_each_seam_passes(name, tmp_path):
     assert done.returncode == 0 and "hold" in done.stdout, (done.stdout, done.stderr)
 
 
-def test_without_a_kind_it_says_what_each_sees(tmp_path):
-    said = call_cli("new", cwd=tmp_path).stdout
-    assert all(f"\n{kind} " in said for kind in ("fusion", "scores", "none"))
-    assert "name it, as: ablate new fusion mine" in refusal("new", "fusion", cwd=tmp_path)
-    assert not [*tmp_path.iterdir()]
+@pytest.mark.parametrize("name", ["a-b", "3d", "Ä", "taken"])
+def test_what_is_no_name_or_is_there_is_refused(name, tmp_path):
+    (tmp_path / "taken.py").touch()
+    assert f"{name}" in refusal("new", "fusion", name, cwd=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken.py"]
 
 
 MORE = """

@@ -40,7 +40,7 @@ def test_no_torch_is_loaded(tmp_path):
     (tmp_path / "none").mkdir()
     (tmp_path / "none/torch.py").write_text("raise RuntimeError('torch is imported')")
     path = os.pathsep.join([str(tmp_path / "none"), str(ROOT)])
-    grid = (*QUICK, "fusion=concat,gated", "match=params", "seed=0,1,2", "name=g", "--quiet")
+    grid = (*QUICK, "fusion=concat,gated", "match=params", "seed=0,1,2", "name=g")
     command = [sys.executable, "-m", "ablate", "run", "-m", *grid, "hydra.launcher.workers=2"]
     done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
@@ -183,9 +183,3 @@ def test_there_is_no_model(command, tmp_path: Path):
     name, *options = command
     done = call_cli(name, directory.name, *options, cwd=tmp_path)
     assert done.returncode == 2 and "no model was trained (train=simulated)" in done.stderr
-
-
-def test_of_no_model_no_step_can_be_timed(command):
-    assert command("run", *QUICK, "name=s")[0] == 0
-    code, _, line = command("compare", "s", "--cost")
-    assert code == 2 and "no model was trained (train=simulated); leave --cost out" in line

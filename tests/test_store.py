@@ -282,7 +282,7 @@ def test_runs_whose_ids_begin_alike_are_not_taken_for_each_other(store):
     assert [row["run_id"] for row in store.rows()] == ids
     assert [row["run_id"] for row in store.rows("grid")] == ids[:1]
     assert [path.name[-10] for path in store.directories(ids).values()] == ["0", "1"]
-    both = removal.named(store, ["sum-h4-s0", "sum-h4-s1"])
+    both = removal.removable(store, store.by_name())
     assert [run.needed_by for run in both] == ["it is in grid", ""]
     removal.remove(store, both[1:])
     assert [row["run_id"] for row in store.rows()] == ids[:1]

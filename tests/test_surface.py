@@ -4,7 +4,7 @@
 - run keys: keys of RunConfig that `ablate keys` shows, and names of groups; not those of methods and texts
 - launcher keys: of each launcher that has a YAML here
 - compare columns: of the table of `ablate compare docs/results/later`, without the variant, its config and
-  params, and without the four of --cost
+  params
 - remarks: places in ablate/ that make a Note, or an instance of a subclass of it
 - verdict words: the texts that stand as a verdict
 - exports: what tests/public.txt lists

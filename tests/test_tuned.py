@@ -15,8 +15,6 @@ from ablate.analysis.variant import distinguishing
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.execution.execute import execute
-from ablate.execution.run import prepare
-from ablate.execution.timing import step_seconds
 from ablate.launch.pool import WorkerPool
 from ablate.phrases import texts
 from ablate.store.columns import RESOURCE_COLUMNS, Row
@@ -27,7 +25,7 @@ from ablate.study.config import Overrides
 from ablate.study.growth import grown
 from ablate.study.study import read_declared
 from ablate.study.tuning import minimum
-from tests.helpers import QUICK, call_cli, compared, ignore, make_config, make_record
+from tests.helpers import QUICK, call_cli, compared, ignore, make_record
 from tests.test_compare import ROW
 
 LEFT_OUT: Row = {"status": "left out"}
@@ -421,13 +419,6 @@ def test_a_tuned_study_that_was_interrupted(tmp_path, monkeypatch):
     primary = [row for row in json.loads(json_.stdout)["rows"] if row["family"] == "planned"]
     assert {row["fusion"]: row["n"] for row in primary} == {"concat": 2, "sum": 2}
     assert all(row["metric"] == "test_loss" for row in primary)
-
-
-def test_steps_are_timed_in_turn():
-    small = ("corpus=grammar", "corpus.characters=5000", "train.batch=2", "model.layers=1")
-    runs = [prepare(make_config(*small, f"model.d_model={d}", "model.mlp_hidden=8")) for d in (16, 256)]
-    ours, theirs = step_seconds(runs, rounds=3)
-    assert len(ours) == len(theirs) == 3 and sum(ours) < sum(theirs)
 
 
 def test_arms_are_told_apart_by_what_they_set_and_not_by_the_rates_that_they_chose():

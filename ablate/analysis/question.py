@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,8 @@ class Question:
     studies and to the rows.
     higher_is_better: of a metric that ablate does not know. mixed: allow sides of different programs. fixed:
     the variant whose one value is known, and has no scatter. within: a column between whose levels
-    differences are compared. shown: columns that names have in any case."""
+    differences are compared. shown: columns that names have in any case. finished: words for the status of
+    rows that count, besides those of every program."""
 
     metric: str | None = None
     by: Sequence[str] = ()
@@ -49,40 +50,52 @@ class Question:
     fixed: Mapping[str, Any] | None = None
     within: str = ""
     shown: Sequence[str] = ()
+    finished: Sequence[str] = ()
 
 
 NOTHING_ASKED = Question()
 
 
-def ask(
-    *,
-    by: Sequence[str] | str | None = (),
-    pair_by: Sequence[str] | str | None = (),
-    baseline: Mapping[str, Any] | str | None = None,
-    fixed: Mapping[str, Any] | str | None = None,
-    where: Sequence[Where] | Where | None = (),
-    **others: Any,
-) -> Question:
-    """The question as people ask it: columns as a list or as COL,COL, the baseline as a mapping or as
-    K=V,K=V, and one condition or several. Raises ConfigError."""
-    conditions = list[Where]()
-    for one in [where] if isinstance(where, str | Mapping) else where or ():
+class Asked(TypedDict, total=False):
+    """A Question as people ask it: columns as a list or as COL,COL, the baseline as a mapping or as K=V,K=V,
+    and one condition or several."""
+
+    metric: str | None
+    by: Sequence[str] | str | None
+    pair_by: Sequence[str] | str | None
+    baseline: Mapping[str, Any] | str | None
+    where: Sequence[Where] | Where | None
+    margin: float | None
+    within: str | None
+    higher_is_better: bool | None
+    fixed: Mapping[str, Any] | str | None
+    finished: Sequence[str] | str | None
+    mixed: bool | None
+
+
+def ask(**asked: Unpack[Asked]) -> Question:
+    """Raises ConfigError."""
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    where, conditions = given.get("where", ()), list[Where]()
+    for one in [where] if isinstance(where, str | Mapping) else where:
         levels = one if isinstance(one, Mapping) else pairs(one) or {}  # of a name, heads=4 fusion=sum
         is_one = isinstance(one, str) and len(levels) < 2
         conditions += [one] if is_one else [{key: value} for key, value in levels.items()]
-    by = listed(by)
-    baseline, fixed = (
-        _pairs(of, option, by) if isinstance(of, str) and of else of or None
-        for option, of in (("--baseline", baseline), ("--fixed", fixed))
-    )
-    asked = {"by": by, "pair_by": listed(pair_by), "baseline": baseline, "fixed": fixed}
-    return Question(**asked, where=[*map(spelled, conditions)], **others)
+    given["where"] = [*map(spelled, conditions)]
+    for name in {"by", "pair_by", "finished"} & {*given}:
+        given[name] = listed(given[name])
+    for name in {"baseline", "fixed"} & {*given}:
+        of = given[name]
+        given[name] = (
+            _pairs(of, f"--{name}", given.get("by", ())) if isinstance(of, str) and of else of or None
+        )
+    return Question(**given)
 
 
-def listed(given: Sequence[str] | str | None) -> Sequence[str]:
+def listed(given: Sequence[str] | str) -> Sequence[str]:
     """COL,COL as a list; a name with a comma stands in quotation marks."""
     if not isinstance(given, str):
-        return given or ()
+        return given
     return [name for name in next(csv.reader([given], skipinitialspace=True), []) if name]
 
 
@@ -175,11 +188,18 @@ def direction(metric: str, higher_is_better: bool | None) -> bool | None:
     return higher_is_better if known is None else known
 
 
+def above_0(option: str, number: float) -> float:
+    """The number, in the unit of a metric. Raises ConfigError."""
+    if not 0 < number < LARGEST:
+        raise ConfigError(f"{option} {number}: give one above 0, in the metric's unit, such as 0.01")
+    return number
+
+
 def margin_of(records: Sequence[StudyRecord], margin: float | None, metric: str) -> float:
     """The margin: as given, else the study's if that is in the same unit, else MARGIN of what is in nats; NaN
     for any other metric, of which then nothing is equivalent. Raises ConfigError."""
-    if margin is not None and not 0 < margin < LARGEST:
-        raise ConfigError(f"--margin {margin}: give one above 0, in the metric's unit, such as 0.01")
+    if margin is not None:
+        above_0("--margin", margin)
     unit = column_named(metric).unit
     of_unit = [
         one for one in records if metric == one.metric or unit == column_named(one.metric or "val_loss").unit

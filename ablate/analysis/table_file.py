@@ -10,7 +10,6 @@ import functools
 import gzip
 import io
 import json
-import re
 import sys
 import zlib
 from collections import Counter
@@ -22,13 +21,11 @@ import pandas as pd
 
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted
-from ablate.store.columns import FORMULA
 
 INPUT = "-"
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # marks with which spreadsheets begin text
 MOST_COLUMNS = 5_000  # of which each takes a millisecond or two
 SEPARATORS = ",;\t"  # the ones that spreadsheets write
-_MARKED = re.compile(f"^'(?={FORMULA.pattern})")  # as tables of ours have them, where people open them
 
 
 def read_cells(path: Path) -> tuple[pd.DataFrame, bool]:
@@ -103,11 +100,11 @@ def _of_csv(text: str, path: Path) -> pd.DataFrame:
     lines = io.StringIO(text, newline="")
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
     rows = dict[int, Sequence[str]]()
-    line, is_marked = 1, "'" in text
+    line = 1
     try:
         for cells in reader:
             if any(map(str.strip, cells)):
-                rows[line] = [_MARKED.sub("", cell) for cell in cells] if is_marked else cells
+                rows[line] = cells
             line = reader.line_num + 1
     except csv.Error as error:
         raise ConfigError(f"{path}: line {line}: {error}; correct its quotation marks") from error

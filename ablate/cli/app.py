@@ -1,18 +1,13 @@
 """The command line: its commands, its exit codes, and errors as one line. Heavy imports are made inside the
 commands."""
 
-import contextlib
-import errno
 import importlib
 import io
 import os
 import re
 import signal
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,8 +18,8 @@ from ablate.cli.shared import TERMINATED
 from ablate.config.rules import ConfigError, line_on
 from ablate.files.reading import left_out
 from ablate.phrases import counted, error_line, out_of_memory
-from ablate.printing import put, say, say_what_is_warned
-from ablate.version import __version__, conflict
+from ablate.printing import put, put_traceback, say, say_what_is_warned
+from ablate.version import __version__
 
 HELP_ALL = "--help-all"  # --help with the options that few need, too, which their declarations hide
 
@@ -49,16 +44,12 @@ COMMANDS = {
     ),
     "report": ("compare", "report fusion --charts figures"),
     "plan": ("compare", "plan fusion --difference 0.02"),
-    "questions": ("questions", "questions", "questions 2"),
-    "runs": ("runs", "runs --format csv", "runs fusion --watch", "runs --delete-study fusion"),
+    "runs": ("runs", "runs --format csv", "runs fusion --watch", "runs fusion --delete"),
     "verify": ("methods", "verify", "verify --only 7"),
-    "new": ("new", "new", "new fusion mine"),
+    "new": ("new", "new fusion mine"),
     "check": ("methods", "check mine.py"),
     "probe": ("trained", "probe fusion", "probe fusion --where seed=0,1 --only kept,previous"),
-    "corpus": (
-        "corpus",
-        *("corpus list", "corpus show book.txt corpus.tokenizer=bpe train.steps=2000", "corpus get text8"),
-    ),
+    "corpus": ("corpus", "corpus list", "corpus show book.txt corpus.tokenizer=bpe train.steps=2000"),
     "export": (
         "export",
         *("export fusion --to tensorboard", "export concat-h4-d64x2-s0 --to hf --out my-gpt2"),
@@ -72,7 +63,7 @@ COMMANDS = {
 }
 GROUPS = {
     "Run": ("run", "duel", "race", "corpus", "keys"),
-    "Look": ("runs", "sample", "probe", "export", "questions"),
+    "Look": ("runs", "sample", "probe", "export"),
     "Compare": ("compare", "report", "plan"),
     "Methods": ("new", "check", "verify"),
 }
@@ -152,8 +143,6 @@ def _root(
 ) -> None:
     if version:
         put(__version__)
-        if line := conflict():
-            say(f"ablate: {line}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         put(context.get_help())
@@ -163,14 +152,12 @@ def main() -> None:
     """The console script. Exit codes: 0 success; 1 a run, check or equation failed; 2 the command could not
     be carried out (wrong usage, a system error, a bug in ablate); 130 Ctrl-C; 143 SIGTERM."""
     if os.environ.get("_ABLATE_COMPLETE", "").startswith("complete_"):
-        # If anything goes wrong, the shell completes nothing, and says nothing.
-        with contextlib.suppress(Exception, SystemExit), contextlib.redirect_stderr(io.StringIO()):
-            with_options(get_command(build()), "ablate", every=True)(prog_name="ablate")
-        return
+        return with_options(get_command(build()), "ablate", every=True)(prog_name="ablate")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & {*os.environ}:
         os.environ["GOMP_SPINCOUNT"] = SPINS  # read when PyTorch is loaded, also by workers
-    _print_anything()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what it lacks, as cp1252 lacks Σ, is escaped as on stderr
+        sys.stdout.reconfigure(errors="backslashreplace")
     say_what_is_warned()
     try:
         os.getcwd()  # raises if it is gone, which libraries report in many ways
@@ -188,42 +175,28 @@ def main() -> None:
         sys.exit(2)
 
 
-def _print_anything() -> None:
-    """Have output that lacks a character, as cp1252 lacks Σ, print its escape, as stderr does. A stream that
-    is closed becomes the null device; else the next file that is opened would take its place."""
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            os.set_inheritable(number := os.open(os.devnull, os.O_RDWR), True)
-            if name != "stdin":  # that nothing is piped in stays known
-                setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
 # --- errors as one line ---------------------------------------------------------------------------
 
 
 def in_a_line(error: Exception) -> str:
-    """The message for the user; for an unexpected error it names the file with the traceback."""
+    """The message for the user; that of a bug in ablate stands below its traceback."""
     if isinstance(error, WrongUsage):
         return _of_usage(error)
     if isinstance(error, ConfigError):
         return str(error)
     if line := out_of_memory(error):
         return line
-    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        return f"{error.filename}: {error.strerror}; give a shorter one"
     if isinstance(error, FileNotFoundError) and not error.filename:
         return "the current directory was deleted; change to one that exists"
     if isinstance(error, OSError):
-        line = f"{error.filename or 'standard output'}: {error.strerror or error}"
-    else:
-        from ablate.store.provenance import plugin_files
+        return f"{error.filename or 'standard output'}: {error.strerror or error}"
+    from ablate.store.provenance import plugin_files
 
-        line, own = error_line(error, {}), error_line(error, plugin_files())
-        line = f"{line}; this is a bug in ablate" if own == line else f"{own}; mend your method"
-    kept = _keep(error)
-    return f"{line}; its traceback is in {kept}" if kept else line
+    line, own = error_line(error, {}), error_line(error, plugin_files())
+    if own != line:
+        return f"{own}; mend your method"
+    put_traceback(error)
+    return f"{line}; this is a bug in ablate"
 
 
 def _of_usage(error: Any) -> str:
@@ -243,23 +216,3 @@ def _of_usage(error: Any) -> str:
     reason = " ".join(reason.split()).rstrip(".").replace(". Did you mean", "; did you mean")
     command = " ".join(["ablate", *(name for name in sys.argv[1:2] if name in COMMANDS)])
     return f"{reason[0].lower()}{reason[1:]}{'' if reason.endswith('?') else ';'} see {command} --help"
-
-
-def _keep(error: Exception) -> Path | None:
-    """Write the command and the traceback to a file and return its path; None if nothing can be written."""
-    command = " ".join(["ablate", *sys.argv[1:]])
-    text = (
-        f"{command}\nablate {__version__}, Python {sys.version}\n{''.join(traceback.format_exception(error))}"
-    )
-    from ablate.files import cache
-
-    # Not runs/, which may be missing, or be the broken part.
-    for place in (cache.directory, tempfile.gettempdir):
-        with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a user without a home directory
-            directory = Path(place())
-            directory.mkdir(parents=True, exist_ok=True)
-            number, path = tempfile.mkstemp(".txt", "fault-", directory)
-            with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-            return Path(path)
-    return None

@@ -1,46 +1,36 @@
-"""`ablate corpus`: what can be trained on, what is known of a text before training, and downloads."""
+"""`ablate corpus`: what can be trained on, and what is known of a text before training."""
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ablate.cli.shared import FormatOption, JsonOption, print_table, put_json
 from ablate.config.rules import ConfigError, as_value, did_you_mean, line_on
-from ablate.phrases import counted
+from ablate.phrases import counted, lines_if
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
     from ablate.config.schema import RunConfig
 
 OF_A_PATH = {*"./\\~*?["}  # characters of paths and patterns, which no name of a corpus has
-ConfigDirOption = Annotated[
-    str | None,
-    typer.Option("-cd", "--config-dir", metavar="DIR", help="A directory with your own corpus/NAME.yaml."),
-]
 
-corpus = typer.Typer(
-    help="List texts and tasks to train on, show one, or download one.",
-)
+corpus = typer.Typer(help="List texts and tasks to train on, or show one.")
 
 
 @corpus.command("list")
-def listed(format: FormatOption = "table", config_dir: ConfigDirOption = None) -> None:
-    """List what can be trained on.
-
-    For each corpus: how models read it (as text, as rows of a task, or as pairs), what it consists of, and of
-    those that are downloaded the licence, the size, and whether it is here already.
-    """
+def listed(format: FormatOption = "table") -> None:
+    """List what can be trained on: how models read it, and what it consists of."""
     import pandas as pd
 
     from ablate.compose.configs import corpora
-    from ablate.data.available import facts
+    from ablate.data.available import about, kind_of
 
-    table = pd.DataFrame([facts(name, keys) for name, keys in corpora(config_dir).items()])
-    table["bytes"] = table["bytes"].astype("Int64")
-    print_table(table, format, spare=("licence",), all_of_it="--format md")
+    every = ((name, keys, kind_of(keys)) for name, keys in corpora().items())
+    rows = [(name, ", ".join(kind.read_as), about(keys)) for name, keys, kind in every if kind]
+    print_table(pd.DataFrame(rows, columns=["name", "kind", "consists of"]), format)
 
 
 @corpus.command()
@@ -60,14 +50,13 @@ def show(
         ),
     ] = None,
     format: JsonOption = "table",
-    config_dir: ConfigDirOption = None,
 ) -> None:
     """Show what is known of a corpus before training.
 
-    It is opened as a run with these overrides opens it. Of a text: characters and tokens of each split, the
-    share of a held-out split that lies in stretches of 50 characters or more that another split has, too, and
-    the loss of counting, in nats a token and in bits a byte. Of each corpus: how often training reads it, and
-    how each split begins.
+    It is opened as a run with these overrides opens it, so downloaded if need be. Of a text: characters and
+    tokens of each split, the share of a held-out split that lies in stretches of 50 characters or more that
+    another split has, too, and the loss of counting, in nats a token and in bits a byte. Of each corpus: how
+    often training reads it, and how each split begins.
     """
     import pandas as pd
 
@@ -79,7 +68,7 @@ def show(
     from ablate.tables import records, render_row
 
     given = overrides or []
-    run = resolve(_config([*_choice(text, given, config_dir), *given], config_dir))
+    run = resolve(_config([*_choice(text, given), *given]))
     opened, steps, vocabulary = run.corpus, run.config.train.steps, run.corpus.tokenizer.vocab_size
     statistics, epochs = text_statistics(opened, run.spec.context), before_training(run)["epochs"]
     often = f"{epochs:.2f}" if epochs else "nothing is repeated"
@@ -107,56 +96,27 @@ def show(
             put("\n  ".join([f"\n{split}", *lines]))
 
 
-@corpus.command()
-def get(
-    name: Annotated[str, typer.Argument(help="A text to download, by name.")],
-    config_dir: ConfigDirOption = None,
-) -> None:
-    """Download a published text.
-
-    Says where it lies. What is here already is checked, and not downloaded again.
-    """
-    from ablate.compose.configs import corpora, downloads
-    from ablate.config.read import read
-    from ablate.data.corpora.download import Download
-
-    chosen = _config([_named(name, corpora(config_dir))], config_dir).corpus
-    if chosen.recipe != Download.name:
-        raise ConfigError(
-            f"corpus={name}: no text to get beforehand; ablate run corpus={name} makes it, or fetches it,"
-            f" when it is needed; choices: {', '.join(downloads(config_dir))}"
-        )
-    for file in read(Download, chosen.options, "corpus").files:
-        put(file.fetch())
-
-
-def _choice(text: str, overrides: Sequence[str], config_dir: str | None) -> list[str]:
+def _choice(text: str, overrides: Sequence[str]) -> list[str]:
     """The overrides that choose a corpus by its name, or else a text by its path. Raises ConfigError."""
     from ablate.compose.configs import corpora
     from ablate.data.available import kind_of
 
-    known = corpora(config_dir)
+    known, name = corpora(), f"corpus={text}"
     if text not in known and (os.path.exists(text) or text == "-" or OF_A_PATH & {*text}):
         return ["corpus=file", f"corpus.path={as_value(text)}"]
+    if text not in known:  # which Hydra may take for a sweep
+        raise ConfigError(line_on(name) or f"{name}: no such corpus{did_you_mean(text, known)}")
     chooses_model = any(override.startswith("model=") for override in overrides)
-    of_pairs = text in known and (kind := kind_of(known[text])) and kind.read_as == ("pairs",)
-    return [_named(text, known), *(["model=pair"] if of_pairs and not chooses_model else [])]
+    kind = kind_of(known[text])
+    needs_pairs = kind and kind.read_as == ("pairs",) and not chooses_model
+    return [name, *lines_if(needs_pairs, "model=pair")]
 
 
-def _named(name: str, known: Iterable[str]) -> str:
-    """The override that chooses a corpus. Raises ConfigError for an unknown one, which Hydra may take for a
-    sweep."""
-    if name not in known:
-        given = f"corpus={name}"
-        raise ConfigError(line_on(given) or f"{given}: no such corpus{did_you_mean(name, known)}")
-    return f"corpus={name}"
-
-
-def _config(overrides: Sequence[str], config_dir: str | None) -> "RunConfig":
+def _config(overrides: Sequence[str]) -> "RunConfig":
     """The config of a single run. Raises ConfigError."""
     from ablate.compose.sweep import compose
 
-    sweep = compose([*([] if config_dir is None else ["-cd", config_dir]), *overrides])
+    sweep = compose(overrides)
     if not sweep.is_single:
         raise ConfigError(f"{' '.join(overrides)}: these are several runs; give the settings of one")
     return sweep.configs(())

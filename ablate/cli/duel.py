@@ -25,20 +25,6 @@ def duel(
         typer.Option(metavar="FILE", help="The text; by default corpus=study."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=FEWEST, help="The number of paired seeds.")] = 8,
-    a: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--a",
-            metavar="KEY=VALUE",
-            help="An option of ONE alone, as fusion.per=channel; may be repeated.",
-        ),
-    ] = None,
-    b: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--b", metavar="KEY=VALUE", help="An option of OTHER alone, likewise.", show_default=False
-        ),
-    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how long it takes and what it can show; train nothing.")
     ] = False,
@@ -51,8 +37,10 @@ def duel(
     verdict is on fresh seeds and the test split. The same command goes on where it was interrupted; with
     another number of seeds it is another duel, with seeds of its own.
     """
+    from ablate.analysis.compare import compare
+    from ablate.analysis.load import load
     from ablate.analysis.notes import of_rows
-    from ablate.duel import Duel, side
+    from ablate.duel import duel, side
     from ablate.reporting import answers
     from ablate.reporting.html import require_charts, write_report
     from ablate.store.columns import RESULTS
@@ -62,18 +50,15 @@ def duel(
     require_charts()
     say_loading()
     own = use_plugins([file for file in (one, other) if file.endswith(".py")])
-    sides = side(one, a or ()), side(other, b or ())
     settings = [*(overrides or ())]
+    words = ["ablate", "duel", one, other, *settings, *(["--text", text] if text else [])]
     if text is not None:
         settings += ["corpus=file", f"corpus.path={as_value(text)}"]
-    words = ["ablate", "duel", one, other, *(overrides or ()), *(["--text", text] if text else [])]
-    words += [word for flag, given in (("--a", a), ("--b", b)) for one in given or () for word in (flag, one)]
-    command = shlex.join([*words, "--seeds", str(seeds)])
-    between = Duel(*sides, settings, command)
+    sweep = duel(side(one), side(other), settings, shlex.join([*words, "--seeds", str(seeds)]), seeds)
     for line in require_sound(own):
         say(line)
     with resumable():
-        outcome = run(between.sweep(seeds), dry_run=dry_run)
+        outcome = run(sweep, dry_run=dry_run)
     if outcome.estimate:
         if format == "json":
             put_json(**outcome.estimate.as_json)
@@ -87,11 +72,11 @@ def duel(
             say(line)
         say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
         raise typer.Exit(1)
-    comparison, answer = between.result()
-    why = advised(["ablate", "compare", between.study, "--why"])
-    if doubts := answers.health(answers.doubts(comparison.notes), f"{why} explains"):
-        say(doubts)
-    page = write_report(between.study)
+    results = load([outcome.study])
+    comparison = compare(results.rows, records=results.records)
+    why = f"`{advised(['ablate', 'compare', outcome.study, '--why'])}` explains"
+    answer = answers.lines(comparison, results.records, results.notes, why)
+    page = write_report(outcome.study)
     if format == "json":
         from ablate.tables import records
 

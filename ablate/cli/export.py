@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ablate.cli.shared import RunsOption, Tracker, known_studies_and_runs, say_loading
+from ablate.cli.shared import RunsOption, Tracker, say_loading
 from ablate.printing import put
 
 
@@ -12,9 +12,7 @@ def export(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="STUDY|RUN",
-            help="A study by its name, or a run by a prefix of its id or name.",
-            autocompletion=known_studies_and_runs,
+            metavar="STUDY|RUN", help="A study by its name, or a run by a prefix of its id or name."
         ),
     ],
     to: Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ablate.cli.shared import FormatOption, WideOption, known_keys, print_table, remark
+from ablate.cli.shared import FormatOption, WideOption, print_table, remark
 from ablate.printing import put
 
 COLUMNS = ["key", "default", "meaning"]
@@ -14,10 +14,7 @@ COLUMNS = ["key", "default", "meaning"]
 def keys(
     prefix: Annotated[
         str,
-        typer.Argument(
-            help="Only keys that begin so, as train or fusion.per; or a choice, as fusion=gated.",
-            autocompletion=known_keys,
-        ),
+        typer.Argument(help="Only keys that begin so, as train or fusion.per; or a choice, as fusion=gated."),
     ] = "",
     format: FormatOption = "table",
     wide: WideOption = False,

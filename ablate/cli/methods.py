@@ -102,7 +102,7 @@ def verify(
         say("equations, in float64: the error relative to the largest entry")
         table = pd.DataFrame(rows).drop(columns="crash")
         table["error"] = ["" if e is None or e != e else f"{e:.1e}" for e in table["error"]]
-        print_table(table, "table", all_of_it="--format json")
+        print_table(table, "table")
         put()
         for question, words in QUESTIONS.items():
             if any(verdict.question == question for verdict in verdicts):

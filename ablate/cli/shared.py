@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ablate.config.contrast import MARGIN
 from ablate.printing import outlive_readers, put, say, wrapped
 
 if TYPE_CHECKING:
@@ -24,9 +23,9 @@ INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same comma
 
 
 Tracker = Literal["tensorboard", "wandb", "trackio", "mlflow"]
-Format = Literal["table", "csv", "json", "md", "latex"]
+Format = Literal["table", "csv", "json", "latex"]
 # Formats for people: rounded, without the columns that only programs need.
-READ = ("table", "md", "latex")
+READ = ("table", "latex")
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the table.")]
 JsonOption = Annotated[
@@ -35,72 +34,6 @@ JsonOption = Annotated[
 SCHEMA = 1  # raised when a program that reads the JSON of a command has to change (AGENTS.md)
 WideOption = Annotated[
     bool, typer.Option("--wide", help="Show every column, however narrow the terminal is.", hidden=True)
-]
-MetricOption = Annotated[
-    str | None,
-    typer.Option(help="The column to compare; by default the study's metric, else val_loss."),
-]
-ByOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COL[,COL]",
-        help="The columns that define a variant.",
-    ),
-]
-BaselineOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="K=V[,K=V]",
-        help="What each variant is compared with; by default fusion=concat.",
-    ),
-]
-WhereOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="K=V",
-        help="Only these rows: K=V[,V], K!=V[,V], K<V, K<=V, K>V or K>=V; given several times, all hold.",
-    ),
-]
-PairByOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COL[,COL]", help="The columns by which runs pair, where that is not the seed.", hidden=True
-    ),
-]
-BetterOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--higher-is-better/--lower-is-better",
-        help="Which way a metric that is not ablate's is better; without it nothing is called better.",
-        hidden=True,
-    ),
-]
-FixedOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="K=V[,K=V]",
-        help="The variant whose one value is known, as of a deterministic baseline; it has no scatter.",
-        hidden=True,
-    ),
-]
-FinishedOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WORD[,WORD]",
-        help="Words for the status of runs that count, besides finished and its like.",
-        hidden=True,
-    ),
-]
-MixedOption = Annotated[
-    bool,
-    typer.Option("--mixed", help="Allow rows from several corpora or versions of the code.", hidden=True),
-]
-MarginOption = Annotated[
-    float | None,
-    typer.Option(
-        help="The largest difference that does not matter, in the metric's unit; by default the study's, else"
-        f" {MARGIN} of what is in nats."
-    ),
 ]
 
 
@@ -155,32 +88,20 @@ def separated(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def print_table(
-    frame: "pd.DataFrame",
-    format: Format,
-    *,
-    wide: bool = False,
-    spare: Sequence[str] = (),
-    all_of_it: str = "--wide",
-) -> None:
-    """Print a table: in a terminal only the columns that fit, elsewhere and with `wide` all of them.
-
-    spare: columns of this table that may be left out too, the first one first. all_of_it: the option that
-    shows every column.
-    """
+def print_table(frame: "pd.DataFrame", format: Format, *, wide: bool = False) -> None:
+    """Print a table: in a terminal only the columns that fit, elsewhere and with `wide` all of them."""
     from ablate.tables import lines_of, records, render
 
     if format == "json":
         return put_json(rows=records(frame))
     if format != "table":
-        put(render(frame, format), end="")
-        return
-    in_terminal = sys.stdout is not None and sys.stdout.isatty()
+        return put(render(frame, format), end="")
+    in_terminal = sys.stdout.isatty()
     room = shutil.get_terminal_size().columns if in_terminal and not wide else None
-    text, left_out = lines_of(frame, room, bold=in_terminal, spare=spare)
+    text, left_out = lines_of(frame, room, bold=in_terminal)
     put(text, end="", bold=in_terminal)
     if left_out:
-        say(f"no room for {', '.join(left_out)}; {all_of_it} shows {'it' if len(left_out) == 1 else 'them'}")
+        say(f"no room for {', '.join(left_out)}; a wider terminal or --format json shows what is missing")
 
 
 def put_json(**parts: Any) -> None:
@@ -198,15 +119,15 @@ def _finite(value: Any) -> Any:
 
 
 def remark(text: str, format: Format) -> None:
-    """Print text that goes with a table: a paragraph in Markdown, a comment in LaTeX."""
+    """Print text that goes with a table: a comment in LaTeX."""
     if format == "latex":
         text = "\n".join(f"% {line}" for line in text.splitlines())
-    put(f"{text}\n" if format == "md" else wrapped(text, sys.stdout))
+    put(wrapped(text, sys.stdout))
 
 
 def say_loading() -> None:
     """Say in a terminal that PyTorch is about to be loaded, unless it is: it takes seconds."""
-    if "torch" not in sys.modules and sys.stderr is not None and sys.stderr.isatty():
+    if "torch" not in sys.modules and sys.stderr.isatty():
         say("loading PyTorch …")
 
 
@@ -221,29 +142,3 @@ def resumable() -> Iterator[None]:
         if isinstance(error, KeyboardInterrupt) or error.code == TERMINATED:
             say(INTERRUPTED)
         raise
-
-
-# --- what the shell completes: names that nobody knows by heart ---------------------------------------
-
-
-def known_keys() -> list[str]:
-    from ablate.compose.keys import sections
-
-    return [*dict.fromkeys(key.name for section in sections() for key in section.keys)]
-
-
-def known_studies() -> list[str]:
-    from ablate.store.store import Store
-
-    return Store().study_names()
-
-
-def known_runs() -> list[str]:
-    """The names of the finished runs."""
-    from ablate.store.store import Store
-
-    return sorted(Store().finished())
-
-
-def known_studies_and_runs() -> list[str]:
-    return [*known_studies(), *known_runs()]

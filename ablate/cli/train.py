@@ -2,18 +2,15 @@
 
 import contextlib
 import io
-import os
 import re
 import signal
 import sys
-import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ablate.cli.shared import (
-    INTERRUPTED,
     JsonOption,
     PluginOption,
     RunsOption,
@@ -29,7 +26,7 @@ from ablate.cli.shared import (
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import about, advised, counted, lines_if, texts
+from ablate.phrases import about, advised, counted, texts
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
@@ -76,10 +73,6 @@ def run(
         typer.Option(help="Log runs as they go, as ablate export does afterwards."),
     ] = None,
     plugin: PluginOption = None,
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", help="Print only the results and what failed: no progress, no remarks."),
-    ] = False,
     format: JsonOption = "table",
     wide: WideOption = False,
     runs_dir: RunsOption = None,
@@ -95,35 +88,30 @@ def run(
     words, count = overrides or [], 0
     if rehearse:
         words, count = _rehearsal(words, dry_run=dry_run)
-    begun = _end_at_once()
+    ends_it = signal.getsignal(signal.SIGINT)
+    if ends_it is signal.default_int_handler:  # not ignored, as after `&`
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # KeyboardInterrupt is lost while libraries are imported
     with resumable():
-        with _silence(quiet), warnings.catch_warnings(record=True) as caught:
-            if methods := use_plugins(plugin):
-                from ablate.verify.contract import BEFORE_A_RUN, require_sound
+        if methods := use_plugins(plugin):
+            from ablate.verify.contract import BEFORE_A_RUN, require_sound
 
-                require_sound(methods, only=BEFORE_A_RUN)
-            sweep = compose(words)
-        with _silence(quiet):
-            for warning in caught:  # such as Hydra's about a user's config without _self_
-                say(str(warning.message))
-            say_loading()
-            if rehearse:
-                _keep_apart(sweep)
-            elif track and not dry_run:
-                from ablate.export import trackers
+            require_sound(methods, only=BEFORE_A_RUN)
+        sweep = compose(words)
+        say_loading()
+        if rehearse:
+            _keep_apart(sweep)
+        elif track and not dry_run:
+            from ablate.export import trackers
 
-                if line := trackers.track(track):
-                    say(line)
-            outcome = run_sweep(sweep, dry_run=dry_run, begun=begun)
-    with _silence(quiet):
-        with contextlib.redirect_stdout(io.StringIO()) if format == "json" else contextlib.nullcontext():
-            failed = _show(outcome, sweep.typed, wide=wide)
-        if format == "json":
-            _put_json(outcome)
+            if line := trackers.track(track):
+                say(line)
+        outcome = run_sweep(sweep, dry_run=dry_run, begun=lambda: signal.signal(signal.SIGINT, ends_it))
+    with contextlib.redirect_stdout(io.StringIO()) if format == "json" else contextlib.nullcontext():
+        failed = _show(outcome, wide=wide)
+    if format == "json":
+        _put_json(outcome)
     if count and format != "json":
         _show_rehearsal(sweep, outcome.study, count)
-    for line in _failures(outcome) if quiet and outcome.run_ids else ():
-        say(line)
     if failed:
         raise typer.Exit(1)
 
@@ -187,23 +175,12 @@ def _assumes_an_effect(sweep: "Sweep") -> bool:
 # --- what is printed --------------------------------------------------------------------------------
 
 
-def _silence(quiet: bool) -> contextlib.AbstractContextManager[object]:
-    """Say nothing on stderr meanwhile; an error that ends the command is printed after it."""
-    return contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
-
-
-def _failures(outcome: "Outcome") -> list[str]:
-    from ablate.analysis.notes import of_rows
-
-    return [*outcome.refused, *texts(of_rows(outcome.rows()))]
-
-
-def _show(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
-    """Print what came of the command; returns how many runs failed or have not begun. typed: its words."""
+def _show(outcome: "Outcome", *, wide: bool) -> int:
+    """Print what came of the command; returns how many runs failed or have not begun."""
     if outcome.estimate is not None:
         show_estimate(outcome.estimate, outcome.remarks)
         return 0
-    return _show_results(outcome, typed, wide=wide)
+    return _show_results(outcome, wide=wide)
 
 
 def _put_json(outcome: "Outcome") -> None:
@@ -216,8 +193,8 @@ def _put_json(outcome: "Outcome") -> None:
         put_json(rows=records(outcome.rows()) if outcome.run_ids else [], study=outcome.study)
 
 
-def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
-    """Print the results; returns how many runs failed or have not begun. typed: the words of the command."""
+def _show_results(outcome: "Outcome", *, wide: bool) -> int:
+    """Print the results; returns how many runs failed or have not begun."""
     from ablate.analysis.notes import of_rows
     from ablate.store.columns import RESULTS, Status
     from ablate.store.provenance import code
@@ -229,9 +206,8 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
     lines = [*outcome.remarks, *outcome.refused, *texts(of_rows(rows))]
     if len(rows) == 1:
         lines = [*_show_one(rows), *lines]
-        if rows.iloc[0]["status"] in RESULTS:
-            kept = store.find(rows.iloc[0]["run_id"]) / "model.safetensors"
-            lines += next_step(rows.iloc[0], typed, has_weights=kept.exists())
+        words = ["ablate", "run", "-m", f"fusion={STANDARD_FUSION},sum", f"seed=range({FEWEST})"]
+        lines += [f"next: `{advised(words)}` compares two ways to combine heads"]
     elif len(rows):
         lines += _show_several(rows, record, wide=wide)
     missing = len(outcome.run_ids) - len(rows)
@@ -287,20 +263,6 @@ def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) ->
     return lines
 
 
-def next_step(row: "pd.Series", typed: Sequence[str], *, has_weights: bool) -> list[str]:
-    """A line with the command that goes on from a single run, if there is one. typed: the words of its
-    command."""
-    from ablate.execution.plugins import words
-
-    if any(word.startswith("fusion.") for word in typed):  # which another fusion may not have
-        command = advised(["ablate", "sample", row["run_id"][:8]])
-        return lines_if(has_weights, f"next: `{command}` shows what it writes")
-    others = [word for word in typed if not word.startswith(("fusion=", "seed=", "name=", "-m"))]
-    fusions = STANDARD_FUSION, "sum" if row["fusion"] == STANDARD_FUSION else row["fusion"]
-    command = ["ablate", "run", "-m", f"fusion={','.join(fusions)}", f"seed=range({FEWEST})"]
-    return [f"next: `{advised([*command, *words(), *others])}` compares two ways to combine heads"]
-
-
 def _variants(rows: "pd.DataFrame", record: "StudyRecord") -> "Variants":
     """The variants of these runs; of a tuned study, those at each arm's chosen value."""
     from ablate.analysis.projection import project
@@ -346,22 +308,3 @@ def _some(values: Sequence[str]) -> str:
     if len(values) <= SHOWN:
         return ", ".join(values)
     return f"{', '.join(values[: SHOWN - 2])}, …, {values[-1]} ({len(values):,} values)"
-
-
-def _end_at_once() -> Callable[[], None]:
-    """Let Ctrl-C end the process at once, until the returned function is called. Until the first run begins,
-    PyTorch, NumPy and OmegaConf are being imported, which swallow or convert KeyboardInterrupt."""
-
-    def interrupted(*_: Any) -> None:
-        say(INTERRUPTED)
-        sys.stdout.flush()
-        os._exit(130)
-
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, as after `&`
-        return lambda: None
-    signal.signal(signal.SIGINT, interrupted)
-
-    def begun() -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    return begun

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ablate.cli.question import WhereOption
 from ablate.cli.shared import (
     READ,
     FormatOption,
     PluginOption,
     RunsOption,
-    WhereOption,
     WideOption,
-    known_runs,
-    known_studies,
     print_table,
     say_loading,
     separated,
@@ -29,10 +27,7 @@ if TYPE_CHECKING:
 def probe(
     target: Annotated[
         str,
-        typer.Argument(
-            help="A study by name or directory, or a run by a prefix of its id or name.",
-            autocompletion=known_studies,
-        ),
+        typer.Argument(help="A study by name or directory, or a run by a prefix of its id or name."),
     ],
     where: WhereOption = None,
     only: Annotated[
@@ -154,9 +149,7 @@ def _short(value: float) -> str:
 def sample(
     run: Annotated[
         str,
-        typer.Argument(
-            help="A run, by a prefix of its id or of its directory's name.", autocompletion=known_runs
-        ),
+        typer.Argument(help="A run, by a prefix of its id or of its directory's name."),
     ],
     prompt: Annotated[
         str | None,

@@ -18,19 +18,9 @@ def own_configs(directory: str) -> Path:
     return Path(directory)
 
 
-def corpora(own: str | None = None) -> dict[str, dict[str, Any]]:
-    """The keys in the YAML of each corpus, by name, sorted; a preset has those of its defaults, too. own: a
-    directory of the user's with further ones, which take the place of ablate's. Raises ConfigError."""
-    directories = [configs_dir(), *([] if own is None else [own_configs(own)])]
-    paths = {path.stem: path for folder in directories for path in (folder / "corpus").glob("*.yaml")}
-    keys = {}
-    for name, path in sorted(paths.items()):
-        try:
-            keys[name] = _read(path)
-        except (OSError, UnicodeError, TypeError, yaml.YAMLError) as error:
-            raise ConfigError(
-                f"{path}: no config can be read from it ({' '.join(str(error).split())}); mend it"
-            ) from None
+def corpora() -> dict[str, dict[str, Any]]:
+    """The keys in the YAML of each corpus, by name, sorted; a preset has those of its defaults, too."""
+    keys = {path.stem: _read(path) for path in sorted((configs_dir() / "corpus").glob("*.yaml"))}
     return {name: {"name": name, **_with_defaults(name, keys, {name})} for name in keys}
 
 
@@ -42,11 +32,6 @@ def _with_defaults(name: str, keys: Mapping[str, dict[str, Any]], seen: set[str]
         if isinstance(base, str) and base in keys and base not in seen:
             inherited |= _with_defaults(base, keys, {*seen, base})
     return inherited | own
-
-
-def downloads(own: str | None = None) -> list[str]:
-    """The names of the corpora that are downloaded. own: as of `corpora`."""
-    return [name for name, keys in corpora(own).items() if keys.get("recipe") == "download"]
 
 
 def defaults_of(kind: str, name: str, options: type) -> dict[str, Any]:

@@ -33,7 +33,7 @@ REFUSALS = (
     *(LookupError, AttributeError, OSError),
 )
 # Of ablate run, beside Hydra's.
-OPTIONS = ("--dry-run", "--rehearse", "--track", "--plugin", "--quiet", "--format", "--wide", "--runs")
+OPTIONS = ("--dry-run", "--rehearse", "--track", "--plugin", "--format", "--wide", "--runs")
 INSTALL = {  # launchers
     "joblib": "hydra-joblib-launcher",
     "submitit_local": f"'{DISTRIBUTION}[slurm]'",

@@ -4,26 +4,13 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from ablate.config.read import hints, read
 from ablate.data.corpora import Recipe, registry
-from ablate.data.corpora.download import Download
 
 
-def facts(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """What a list says of a corpus, by the names of its columns; those that do not apply are None. keys: of
-    its YAML. Raises ConfigError."""
-    row: dict[str, Any] = dict.fromkeys(("name", "kind", "consists of", "licence", "bytes", "here"))
-    row["name"] = name
-    if kind := kind_of(keys):
-        row["kind"] = ", ".join(kind.read_as)
-        row["consists of"] = (
-            " ".join((inspect.getdoc(kind) or "").split()).partition(". ")[0].removesuffix(".")
-        )
-    if kind is Download:
-        text = read(Download, {key: keys[key] for key in keys if key in hints(Download)}, f"corpus={name}")
-        size, here = sum(file.size for file in text.files), all(file.path.is_file() for file in text.files)
-        row |= {"consists of": text.about, "licence": text.licence, "bytes": size, "here": here}
-    return row
+def about(keys: Mapping[str, Any]) -> str:
+    """What a corpus consists of, in a line; keys: of its YAML."""
+    said = " ".join((inspect.getdoc(kind_of(keys) or object) or "").split())
+    return keys.get("about") or said.partition(". ")[0].removesuffix(".")
 
 
 def kind_of(keys: Mapping[str, Any]) -> type[Recipe] | None:

@@ -16,10 +16,9 @@ from ablate.reporting.words import interval, unit
 DIGITS = ".4f"  # of metrics in tables
 
 
-def short_table(comparison: Comparison, steps: pd.DataFrame | None = None) -> pd.DataFrame:
+def short_table(comparison: Comparison) -> pd.DataFrame:
     """The contrasts that the answer is about: variant, n, mean, difference [low, high], verdict; each
-    baseline once, above those that are compared with it. If nothing is compared: variant, n, mean. steps:
-    times of training steps, by the rows of the comparison's table."""
+    baseline once, above those that are compared with it. If nothing is compared: variant, n, mean."""
     is_planned = any(one.is_planned for one in comparison.tested[:1])
     family = PLANNED if is_planned else comparison.families[-1]
     table = comparison.table[comparison.table["family"] == family]
@@ -38,10 +37,10 @@ def short_table(comparison: Comparison, steps: pd.DataFrame | None = None) -> pd
     if rows["diff"].notna().any():  # undecided with the reason in a few words
         why = [re.split("[,:]", why)[0] for why in rows["why"]]
         read["verdict"] = [": ".join(filter(None, pair)) for pair in zip(rows["verdict"], why, strict=True)]
-    return read if steps is None else _with_steps(read, steps.loc[rows.index])
+    return read
 
 
-def full_table(comparison: Comparison, family: str, steps: pd.DataFrame | None = None) -> pd.DataFrame:
+def full_table(comparison: Comparison, family: str) -> pd.DataFrame:
     """One family, also with what is compared with nothing: the same, with parameters, scatter and why."""
     rows = comparison.table[comparison.table["family"] == family]
     read = _readable(comparison, rows)
@@ -56,7 +55,7 @@ def full_table(comparison: Comparison, family: str, steps: pd.DataFrame | None =
         if rows["look"].notna().any():
             looks = zip(rows["look"], rows["last_look"], strict=True)
             read["seeds"] = ["" if pd.isna(at) else f"{at} of {last}" for at, last in looks]
-    return read if steps is None else _with_steps(read, steps.loc[rows.index])
+    return read
 
 
 def caption(comparison: Comparison, family: str) -> str:
@@ -111,14 +110,3 @@ def _readable(comparison: Comparison, rows: pd.DataFrame) -> pd.DataFrame:
     if rows["diff"].notna().any():
         read["difference [low, high]"] = [*map(difference, rows.to_dict("records"))]
     return read
-
-
-def step_ratio(row: Mapping[Any, Any]) -> str:
-    """The relative time of a training step with its range; empty if it was not measured."""
-    ratio, low, high = (row[f"step_ratio{end}"] for end in ("", "_low", "_high"))
-    return "" if ratio != ratio else f"{ratio:.2f} {interval(low, high, '.2f')}"
-
-
-def _with_steps(read: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    ratios = [*map(step_ratio, steps.to_dict("records"))]
-    return read.assign(step_ms=steps["step_ms"].tolist(), step_ratio=ratios)

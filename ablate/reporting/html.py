@@ -29,17 +29,15 @@ def write_report(
     target: str | Path | pd.DataFrame,
     question: Question = NOTHING_ASKED,
     *,
-    finished: Sequence[str] = (),
     out: str | Path | None = None,
     charts: str | Path | None = None,
 ) -> Path:
     """Write the report of a study, a store, a CSV file or rows; returns its path.
 
-    finished: words for the status of runs that count. out: by default beside the results. charts: a
-    directory for its charts as PNG, SVG and PDF. Raises ConfigError, before any work is done if a place is no
-    HTML file or no directory.
+    out: by default beside the results. charts: a directory for its charts as PNG, SVG and PDF. Raises
+    ConfigError, before any work is done if a place is no HTML file or no directory.
     """
-    subject = read(target, finished)
+    subject = read(target, question.finished)
     path = subject.page if out is None else Path(out)
     if path.suffix != ".html" or path.is_dir():
         raise ConfigError(f"--out {path}: a report is one HTML file; give a name that ends in .html")

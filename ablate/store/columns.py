@@ -6,7 +6,6 @@ Every list of columns derives from it; whoever needs a fact of a column looks it
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum, auto
@@ -134,7 +133,6 @@ METRICS = tuple(
     for column in TABLE
     if column.role in ("metric", "derived", "resource") and column.kind in ("whole", "number")
 )
-FORMULA = re.compile(r"\s*[=+@＝＋－＠-]|[\t\r\n]")  # how a text begins that a spreadsheet would run
 METRICS_COLUMNS = ("step", "tokens", "lr", "train_loss", "val_loss", "grad_norm", "seconds")
 
 

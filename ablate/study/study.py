@@ -25,7 +25,6 @@ from ablate.execution import plugins
 from ablate.execution.formulas import before_training
 from ablate.execution.run import Run, prepare
 from ablate.files.atomic import digest
-from ablate.live import checking
 from ablate.phrases import first_few
 from ablate.store.frames import frame
 from ablate.store.record import ONE_BY_ONE, PlannedLooks, StudyRecord
@@ -131,7 +130,7 @@ class Study:
         runs: dict[Overrides, Run] = {}
         reasons: defaultdict[str, list[str]] = defaultdict(list)
         shared = set(proposed[0]).intersection(*proposed) if len(proposed) > 1 else set()
-        for overrides in checking(proposed):
+        for overrides in proposed:
             try:
                 runs[overrides] = self.run(overrides)
             except Excluded as error:

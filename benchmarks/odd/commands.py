@@ -180,8 +180,7 @@ VALUES: Mapping[str, Values] = {
     **by_key(
         """
         --by fusion fusion,heads seed nix run_id  --margin 0.01 1  --format table csv json md latex xml
-        --mixed  --cost  --difference 0.01 0.5
-        --power 0.8 0.95  --contrasts 1 6
+        --mixed  --difference 0.01 0.5
         --charts figures book.txt book.txt/figures  --tokens 1 20  --temperature 0 1.0 1000
         --seed 0 3
         """
@@ -189,8 +188,8 @@ VALUES: Mapping[str, Values] = {
 }
 READERS = by_key(
     """
-    compare --metric --baseline --by --where --margin --format --mixed --cost
-    plan --metric --baseline --where --difference --power --contrasts --format
+    compare --metric --baseline --by --where --margin --format --mixed
+    plan --metric --baseline --where --difference --format
     report --metric --baseline --margin --out --charts
     runs --format
     sample --prompt --tokens --temperature --seed

@@ -116,7 +116,7 @@ READING_A_TABLE = apart(
     """
     compare table.csv  compare table.csv  compare table.csv whole.csv
     compare table.csv --by fusion,heads --mixed  compare table.csv --where heads=4
-    compare table.csv --format csv  plan table.csv  plan table.csv --power 0.9  report table.csv
+    compare table.csv --format csv  plan table.csv  report table.csv
     """
 )
 

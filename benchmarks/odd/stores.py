@@ -45,13 +45,13 @@ RUN = "mean-h4-d8x1-s0"
 READING = apart(
     f"""
     runs  runs --format csv  runs {PILOT}  runs rates --wide  compare {PILOT}  compare looks
-    compare rates --why  compare  plan {PILOT}  runs --prune  runs --delete {RUN}  compare runs/studies/looks
+    compare rates --why  compare  plan {PILOT}  runs --delete  runs --delete {RUN}  compare runs/studies/looks
     """
 )
 SLOW = apart(  # some of these
     f"""
     report {PILOT}  report rates  sample {RUN} --tokens 3  export {PILOT} --to tensorboard
-    export {RUN} --to hf  compare {PILOT} --cost
+    export {RUN} --to hf
     """
 )
 

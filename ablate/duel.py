@@ -35,7 +35,7 @@ def duel(one: Method, other: Method, settings: Sequence[str], command: str, seed
     name, first = f"duel-{one.name}-{other.name}-{named}", FIRST_SEED + int(named, 16)
     budget = [f"{key}={value}" for key, value in BUDGET.items() if key not in keys]
     sweep = declared_here({}, [f"name={name}", *budget, *settings], command=command)
-    alone = [[*sweep.arguments, *(f"{key}={value}" for key, value in arm.items())] for arm in arms.values()]
+    alone = [(*sweep.arguments, *(f"{key}={value}" for key, value in arm.items())) for arm in arms.values()]
     if len({*equal_forms(variants_of(resolve(sweep.configs(arguments)) for arguments in alone))}) == 1:
         raise ConfigError(
             f"{one.name} and {other.name} are the same function here, so there is nothing to compare; name"

@@ -49,7 +49,7 @@ class Loop:
         self.typed: dict[str, str] = {}  # the overrides that tell a run from others, by its name
         self.passed = 0  # the last look whose line was printed
 
-    def run(self, begun: Callable[[], None]) -> Outcome:
+    def run(self, begun: Callable[[], object]) -> Outcome:
         goes_on = True
         while goes_on and (runs := self._next()):
             record = self._join(runs)

@@ -43,7 +43,7 @@ class Outcome:
         return frame([rows[run_id] for run_id in self.run_ids if run_id in rows])
 
 
-def run(sweep: Sweep, *, dry_run: bool = False, begun: Callable[[], None] = lambda: None) -> Outcome:
+def run(sweep: Sweep, *, dry_run: bool = False, begun: Callable[[], object] = lambda: None) -> Outcome:
     """Train the runs of a sweep that have no result yet; as a dry run, only estimate how many there are and
     how long they take.
 

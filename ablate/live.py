@@ -17,7 +17,7 @@ from ablate.config.rules import ConfigError
 from ablate.phrases import duration, lines_if, one_line
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
-from ablate.store.run_folder import Busy, OfAnotherKind
+from ablate.store.run_folder import Busy
 from ablate.store.store import REHEARSALS, Store
 from ablate.training.events import Evaluation, Listener, News
 
@@ -69,7 +69,7 @@ class Lines:
                 self.count += 1
                 if not self.quiet:
                     self.say(f"{self.numbered(name)}: finished by another process")
-            case Busy() | OfAnotherKind():  # it is tried again
+            case Busy():  # it is tried again
                 pass
             case ConfigError():  # the reasons are printed at the end
                 self.count += 1

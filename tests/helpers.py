@@ -373,8 +373,7 @@ def quick() -> Iterator[None]:
     with (
         composed_once(),
         mock.patch("ablate.study.estimate.TIMED_S", 0.05),
-        mock.patch("ablate.launch.processes._server", multiprocessing.forkserver._forkserver),
-        mock.patch("ablate.launch.processes.WITHOUT_TORCH", ["tests.warm"]),
+        mock.patch("ablate.launch.processes.PRELOADED", ["tests.warm"]),
     ):
         yield
 

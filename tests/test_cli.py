@@ -46,7 +46,7 @@ WRONG = [
     (["corpus=grammar", "corpus.characters=2000", "model.context=999"], ["model.context=999", "validation"]),
     (["corpus.path=a.txt"], ["corpus.path: a key of corpus=file or"]),
     (["corpus=file", "corpus.path=x(1).txt"], ["""'corpus.path="x(1).txt"'"""]),
-    (["corpus=file", "corpus.path=latin.txt"], ["latin.txt", "byte 5", "corpus.encoding", "corpus.errors"]),
+    (["corpus=file", "corpus.path=latin.txt"], ["latin.txt", "corpus.encoding", "corpus.errors"]),
     (["corpus=file", "corpus.path=short.txt", "corpus.tokenizer=char"], ["7 tokens", "model.context"]),
     (["device=cuda:99"], ["device=cuda:99", "device=auto"]),
     (["hydra/launcher=slum"], ["hydra/launcher=slum"]),

@@ -198,7 +198,7 @@ def test_a_key_of_some_choices_is_listed_under_each_of_them():
         ("fusion.per", ["fusion=gated", "fusion=weighted_sum"], "fusion.per"),
         ("fusion=gated", ["fusion=gated"], "fusion.per fusion.input fusion.activation fusion.reads"),
         ("model.dr", ["model=tiny"], "model.dropout"),
-        ("hydra.launcher.time", ["hydra/launcher=pool"], None),
+        ("hydra.launcher.thr", ["hydra/launcher=pool"], None),
         ("study.dev", [""], "study.develop"),
         ("study=tu", [""], "study=tuned"),
         ("seed", [""], "seed seeds.backbone seeds.fusion seeds.data"),

@@ -1,4 +1,4 @@
-"""macOS, as far as Linux can stand for it, and other encodings than UTF-8."""
+"""Names of other systems, and other encodings than UTF-8."""
 
 import json
 import os
@@ -7,25 +7,14 @@ import sys
 
 import pytest
 
-from ablate.launch import processes
 from ablate.store.store import Store
 from tests.helpers import QUICK
 
-# --- workers that are spawned ---------------------------------------------------------------------
-
-PROGRAM = """
-import sys
-from ablate.cli.app import main
-from ablate.launch import processes
-
-processes._has_server = lambda: False
-sys.argv = ["ablate", *sys.argv[1:]]
-main()
-"""
+# --- encodings -----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_spawned_workers_make_runs_and_files_are_utf_8(tmp_path):
+def test_files_are_utf_8(tmp_path):
     """In the C locale, with every encoding that is left open an error."""
     text = "ἄνδρα μοι ἔννεπε, μοῦσα, πολύτροπον — naïve Σ √ 😀\n" * 120
     (tmp_path / "odyssey.txt").write_text(text, encoding="utf-8", newline="\r\n")
@@ -33,7 +22,7 @@ def test_spawned_workers_make_runs_and_files_are_utf_8(tmp_path):
     sweep = ("run", "-m", "fusion=concat,sum", "seed=0,1", *texts, *QUICK[2:4], "hydra.launcher.workers=1")
     strict = ("-X", "warn_default_encoding", "-W", "error::EncodingWarning")
     own = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "cp1252"}
-    argv = [sys.executable, *strict, "-c", PROGRAM, *sweep]
+    argv = [sys.executable, *strict, "-m", "ablate", *sweep]
     done = subprocess.run(argv, cwd=tmp_path, env=os.environ | own, capture_output=True, timeout=100)
     assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr.decode()
     runs = Store(tmp_path / "runs").finished()
@@ -43,9 +32,3 @@ def test_spawned_workers_make_runs_and_files_are_utf_8(tmp_path):
         tokenizer = json.loads((at / "tokenizer.json").read_text(encoding="utf-8"))
         assert {"ἔ", "😀", "\r"} <= {*"".join(map(str, tokenizer.values()))}
         assert b"\r" not in (at / "metrics.csv").read_bytes()
-
-
-def test_macos_forks_no_workers(monkeypatch):
-    assert processes._has_server()
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert not processes._has_server()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from ablate.config.rules import Above, AtLeast, AtMost, Rule
+from ablate.config.rules import AtLeast, AtMost, Rule
 
 LAUNCHER, KEY = "hydra/launcher", "hydra.launcher"  # the choice, and the settings
 
@@ -17,21 +17,16 @@ Number = Annotated[
     Annotated[int, AtLeast(1), AtMost(1024)] | None,
     Rule(read=or_auto, text="use auto or a whole number from 1 to 1024"),
 ]
-Seconds = Annotated[
-    Annotated[float, Above(0)] | None, Rule(text="use a number of seconds above 0, or null for no limit")
-]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
     """Worker processes on this machine. workers: how many; threads: of each; members: how many runs of equal
-    shapes are trained as one, at most; None for as many as fit a GPU, and one elsewhere. timeout: the longest
-    time of a run in seconds."""
+    shapes are trained as one, at most; None for as many as fit a GPU, and one elsewhere."""
 
     workers: Number = None
     threads: Number = None
     members: Number = None
-    timeout: Seconds = None
     cores_each: ClassVar[None] = None  # runs share this machine's
 
 

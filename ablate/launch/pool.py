@@ -21,12 +21,9 @@ from ablate.export.trackers import tracked
 from ablate.launch.processes import Worker, wait_for
 from ablate.launch.queue import AGAIN_S, Queue
 from ablate.phrases import counted, error_line
-from ablate.store import lease
-from ablate.store.run_folder import Busy, OfAnotherKind
+from ablate.store.run_folder import Busy
 from ablate.store.store import Store
 from ablate.training.events import Evaluation, Listener, News
-
-STARTS = 3  # attempts to start a worker that ends before it is ready
 
 
 def train_or_wait(run: Run, listener: Listener) -> None:
@@ -48,9 +45,9 @@ class WorkerPool:
     """Worker processes, each of which trains a run, or several as one.
 
     workers: how many there are at most. threads: of PyTorch in each. members: how many runs of a kind are
-    trained as one, as in Queue. timeout_s: the longest time of a run. listen: gives the listener of the run
-    with this name; evaluations: whether it is told of them. request_runs: further runs for so many workers
-    that have none, called whenever a run has ended.
+    trained as one, as in Queue. listen: gives the listener of the run with this name, which is told of all
+    but evaluations. request_runs: further runs for so many workers that have none, called whenever a run has
+    ended.
     """
 
     def __init__(
@@ -60,21 +57,17 @@ class WorkerPool:
         workers: int,
         threads: int,
         members: int | None,
-        timeout_s: float | None,
         listen: Callable[[str], Listener],
-        evaluations: bool,
         request_runs: Callable[[int], Sequence[Run]],
     ) -> None:
-        self.workers, self.timeout_s, self.listen = workers, timeout_s, listen
+        self.workers, self.listen = workers, listen
         self.request_runs = request_runs
         self.refused: dict[str, str] = {}  # by the name of a run, why it could not even begin
         self._queue = Queue(runs, Store(), lambda run: listen(run.name)(None), members=members, apart=workers)
-        self._task = partial(train_given, threads, evaluations)
+        self._task = partial(train_given, threads)
         self._gpus = device.each({run.device for run in runs})  # which the workers take in turn
         self._staff: list[Worker] = []
-        self._since: dict[str, float] = {}  # when a run was first found to be others'
-        self._told: set[str] = set()  # the runs of others whose line was printed
-        self._lost_starts: Counter[int] = Counter()  # by place among the workers, one after the other
+        self._met: Counter[str] = Counter()  # how often a run was found to be others'
         self._ended = 0  # runs
         self._grown_at = (-1, 0)  # `_ended`, and the spare workers, when runs were last added
 
@@ -83,7 +76,7 @@ class WorkerPool:
         ConfigError if workers can't start."""
         try:
             while self._queue or self._busy or self._grow(self.workers):
-                self._grow(0 if self._queue.has_free else self.workers - self._busy)
+                self._grow(0 if self._queue.groups else self.workers - self._busy)
                 while len(self._staff) < min(self.workers, self._busy + self._queue.groups):
                     self._staff.append(self._hired(len(self._staff)))
                 for worker in self._staff:
@@ -92,10 +85,10 @@ class WorkerPool:
                 wait_for(self._staff)
                 for place, worker in enumerate(self._staff):
                     self._attend(worker)
-                    if reason := worker.end(self.timeout_s):
+                    if reason := worker.end():
                         self._attend(worker)  # its last messages
                         given = worker.given
-                        self._lost(place, worker, reason)
+                        self._lost(worker, reason)
                         self._stop(worker, given)
                         self._staff[place] = self._hired(place)
         finally:
@@ -124,7 +117,7 @@ class WorkerPool:
     def _attend(self, worker: Worker) -> None:
         for name, news in worker.messages():
             if isinstance(news, int):
-                self._queue.put_back(worker.keep(news), fit=news)
+                self._queue.put_back(worker.keep(news))
                 continue
             if name is None and isinstance(news, str) and worker.given:
                 self._halve(worker, news)
@@ -135,12 +128,10 @@ class WorkerPool:
 
     def _hear(self, worker: Worker, run: Run, news: News) -> None:
         """What is new of a run that a worker trains."""
-        if isinstance(news, OfAnotherKind) and self._waits(run.name) > lease.EXPIRES_S:
-            news = ConfigError(str(news))  # none has come for it
         self.listen(run.name)(news)
-        if isinstance(news, Busy | OfAnotherKind):
-            if self._waits(run.name) and run.name not in self._told:
-                self._told.add(run.name)
+        if isinstance(news, Busy):
+            self._met[run.name] += 1
+            if self._met[run.name] == 2:
                 self.listen(run.name)(f"{news}; waiting")
             self._queue.later(run)
         elif isinstance(news, ConfigError):
@@ -149,16 +140,10 @@ class WorkerPool:
             worker.given = [one for one in worker.given if one is not run]
             self._ended += 1
 
-    def _waits(self, name: str) -> float:
-        """For how many seconds this run has been others' so far; 0 the first time."""
-        now = time.monotonic()
-        return now - self._since.setdefault(name, now)
-
-    def _lost(self, place: int, worker: Worker, reason: str) -> None:
+    def _lost(self, worker: Worker, reason: str) -> None:
         """Record that a worker process is gone, and with it its run, if it had one."""
-        self._lost_starts[place] = 0 if worker.was_ready else self._lost_starts[place] + 1
-        if self._lost_starts[place] == STARTS:
-            raise ConfigError(f"a worker process could not start, {STARTS} times: {reason}")
+        if not worker.was_ready:
+            raise ConfigError(f"a worker process could not start: {reason}")
         if len(worker.given) > 1:
             self._halve(worker, reason)
         elif worker.given:
@@ -174,7 +159,8 @@ class WorkerPool:
         first = worker.given[0].name
         line = f"{first} and others: {counted(len(worker.given), 'run')} as one: {reason}; halved"
         self.listen(first)(line)
-        self._queue.halve(worker.given)
+        middle = (len(worker.given) + 1) // 2
+        self._queue.put_back(worker.given[:middle], worker.given[middle:])
 
     def _stop(self, worker: Worker, given: Sequence[Run]) -> None:
         """Kill a worker and release its leases of what it was given, so that no other machine has to wait for
@@ -187,19 +173,18 @@ class WorkerPool:
 
 def train_given(
     threads: int,
-    evaluations: bool,
     receive: Callable[[], Sequence[Run]],
     send: Callable[[tuple[str | None, News | int]], None],
 ) -> None:
     """Train the next runs. The messages are news with the name of their run, None for all that have not
     ended: how many of these are trained, as no more fit, or as a text why they fail as one.
 
-    threads: of PyTorch. evaluations: whether they are sent. receive: gives the runs; it may raise
-    ConfigError, as it opens the corpus in this process.
+    threads: of PyTorch. receive: gives the runs; it may raise ConfigError, as it opens the corpus in this
+    process.
     """
 
     def tell(run: Run, news: News) -> None:
-        if evaluations or not isinstance(news, Evaluation):
+        if not isinstance(news, Evaluation):
             send((run.name, _plain(news)))
 
     runs = list[Run]()
@@ -234,4 +219,4 @@ def _plain(news: Any) -> Any:
     """The news as they can be sent to another process: an error without what only this one knows of it."""
     if not isinstance(news, ConfigError):
         return news
-    return (type(news) if isinstance(news, Busy | OfAnotherKind) else ConfigError)(str(news))
+    return (Busy if isinstance(news, Busy) else ConfigError)(str(news))

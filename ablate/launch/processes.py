@@ -1,20 +1,20 @@
 """Worker processes, and the server that they are forked from: it loads PyTorch while a study is being read.
 
 The server computes nothing, so it has nothing that a fork can't copy (threads of a matrix product, a CUDA
-context). On macOS each worker starts from scratch, since what a fork copies of the system's libraries
-(Accelerate, Metal) may not work. Workers end with the parent, however the parent ends.
+context). Workers end with the parent, however the parent ends.
 """
 
 import contextlib
-import functools
 import multiprocessing
 import os
 import signal
 import sys
 import threading
-import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -28,15 +28,11 @@ if TYPE_CHECKING:
     from ablate.store.provenance import Plugin
 
 PACKAGE = str(Path(__file__).parents[2])  # where ablate itself is imported from
-WITHOUT_TORCH = ["ablate.launch.pool"]
-PRELOADED = [*WITHOUT_TORCH, "ablate.execution.networks"]
+PRELOADED = ["ablate.launch.pool", "ablate.execution.networks"]  # the second loads PyTorch
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # a Python that starts does not look into the working directory
 COUNTS_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 LOOK_EVERY_S = 0.2  # time between looks at workers that nothing is heard of
 READY = None  # the message of a worker that waits for items
-
-_server = forkserver.ForkServer()
-_server.set_forkserver_preload(PRELOADED)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -50,15 +46,13 @@ def start_server(*, trains: bool = True) -> None:
     Raises ConfigError where no process can be started."""
     if multiprocessing.current_process().daemon:
         raise ConfigError("a daemonic process can't start workers; add hydra/launcher=basic")
-    if _has_server():
-        from multiprocessing import resource_tracker
+    from multiprocessing import resource_tracker
 
-        with _as_workers_begin():
-            resource_tracker.ensure_running()  # first, as its start unblocks Ctrl-C
-        if not trains:
-            _server.set_forkserver_preload(WITHOUT_TORCH)
-        with _as_workers_begin():
-            _server.ensure_running()
+    with _as_workers_begin():
+        resource_tracker.ensure_running()  # first, as its start unblocks Ctrl-C
+    with _as_workers_begin():
+        forkserver.set_forkserver_preload(PRELOADED if trains else PRELOADED[:1])
+        forkserver.ensure_running()
 
 
 def map_in_workers(
@@ -69,21 +63,19 @@ def map_in_workers(
     if workers == 1:
         yield from enumerate(map(function, items))
         return
-    staff = [Worker(functools.partial(_answer, function)) for _ in range(workers)]
-    left = [*reversed([*enumerate(items)])]
+    from ablate.execution import plugins
+
+    start_server()
+    begin = partial(_begin, {**os.environ}, plugins.used())
+    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("forkserver"), begin)
     try:
-        while left or any(worker.given for worker in staff):
-            wait_for(staff)
-            for worker in staff:
-                lost = worker.end()
-                yield from worker.messages()
-                if lost:
-                    raise ConfigError(f"a worker process is lost: {lost}")
-                if worker.idle and left:
-                    worker.give([left.pop()])
+        with _as_workers_begin():
+            places = {executor.submit(_alone, function, item): place for place, item in enumerate(items)}
+        yield from ((places[done], done.result()) for done in as_completed(places))
+    except BrokenProcessPool as error:
+        raise ConfigError(f"a worker process is lost: {error}") from error
     finally:
-        for worker in staff:
-            worker.stop()
+        executor.shutdown(wait=False, cancel_futures=True)
 
 
 def wait_for(staff: "Sequence[Worker]") -> None:
@@ -101,13 +93,11 @@ class Worker:
         start_server()
         self.given: list[Any] = []
         self.idle = self.was_ready = False
-        self._since, self._count = 0.0, 0
-        forked = multiprocessing.get_context("forkserver") if _has_server() else None
-        context = forked or multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")
         self._pipe, child = context.Pipe()
         given = (child, task, {**os.environ, **(environment or {})}, plugins.used())
         self.process = context.Process(target=_work, args=given, daemon=True)
-        with _as_workers_begin(), _apart():
+        with _as_workers_begin():
             try:
                 self.process.start()
             except (EOFError, ConnectionError):  # the server was lost while it forked: another one does
@@ -117,14 +107,12 @@ class Worker:
 
     def give(self, items: Sequence[Any]) -> None:
         self.given, self.idle = [*items], False
-        self._since, self._count = time.monotonic(), len(items)
         with contextlib.suppress(OSError):  # it has just died, which `end` will report
             self._pipe.send(items)
 
     def keep(self, count: int) -> list[Any]:
         """The worker does the first of what it was given; returns the others."""
         self.given, others = self.given[:count], self.given[count:]
-        self._count = count
         return others
 
     def messages(self) -> Iterator[Any]:
@@ -137,15 +125,10 @@ class Worker:
                 else:
                     yield message
 
-    def end(self, timeout_s: float | None = None) -> str | None:
-        """The reason why the process ended; None if it is alive. Kills one that exceeds the timeout, which is
-        of each of the items that it was given."""
+    def end(self) -> str | None:
+        """The reason why the process ended; None if it is alive."""
         if self.process.is_alive():
-            spent = (time.monotonic() - self._since) / max(self._count, 1)
-            if not self.given or timeout_s is None or spent < timeout_s:
-                return None
-            self.stop()
-            return f"took longer than hydra.launcher.timeout={timeout_s:g} seconds"
+            return None
         code = self.process.exitcode or 0
         if code >= 0:
             return f"its process ended with exit code {code}"
@@ -161,7 +144,7 @@ class Worker:
 # --- in the worker --------------------------------------------------------------------------------
 
 
-def _work(pipe: Connection, task: Task, environment: Mapping[str, str], own: "Sequence[Plugin]") -> None:
+def _begin(environment: Mapping[str, str], own: "Sequence[Plugin]") -> None:
     os.environ.clear()
     os.environ.update(environment)  # the parent's current one; the server's dates from its start
     # Ctrl-C reaches the whole process group, SIGTERM in SLURM the whole job: the parent decides.
@@ -171,6 +154,10 @@ def _work(pipe: Connection, task: Task, environment: Mapping[str, str], own: "Se
     from ablate.execution import plugins
 
     plugins.install(own)
+
+
+def _work(pipe: Connection, task: Task, environment: Mapping[str, str], own: "Sequence[Plugin]") -> None:
+    _begin(environment, own)
 
     def send(message: Any) -> None:
         try:
@@ -184,10 +171,10 @@ def _work(pipe: Connection, task: Task, environment: Mapping[str, str], own: "Se
             task(pipe.recv, send)
 
 
-def _answer(function: Callable[[Any], Any], receive: Callable[[], Any], send: Callable[[Any], None]) -> None:
-    ((index, item),) = receive()
+def _alone(function: Callable[[Item], Result], item: Item) -> Result:
+    """function(item), with one thread."""
     torch.set_num_threads(1)
-    send((index, function(item)))
+    return function(item)
 
 
 def _end_with_parent() -> None:
@@ -203,8 +190,10 @@ def _end_with_parent() -> None:
 @contextlib.contextmanager
 def _as_workers_begin() -> Iterator[None]:
     """Set what a process started inside the block inherits: thread counts, which libraries read when they
-    load; a blocked SIGINT, since Ctrl-C reaches the whole process group and the parent decides; and a path on
-    which modules of the working directory come last, or a random.py there would be taken for Python's own."""
+    load; a blocked SIGINT, since Ctrl-C reaches the whole process group and the parent decides; a path on
+    which modules of the working directory come last, or a random.py there would be taken for Python's own;
+    and no __main__, which it would otherwise import, and might start the program again."""
+    main, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     path, is_unset = [*sys.path], multiprocessing.get_start_method(allow_none=True) is None
     sys.path.sort(key=lambda entry: entry == "" and os.getcwd() != PACKAGE)
@@ -212,24 +201,7 @@ def _as_workers_begin() -> Iterator[None]:
         with environment(**SAFE_PATH, **dict.fromkeys(COUNTS_OF_THREADS, "1")):
             yield
     finally:
-        sys.path[:] = path
+        sys.path[:], sys.modules["__main__"] = path, main
         if is_unset:  # a start asks for the default method, which settles it for the whole program
             multiprocessing.set_start_method(None, force=True)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
-@contextlib.contextmanager
-def _apart() -> Iterator[None]:
-    """Hide __main__ from a new process, which would otherwise import it and might start the program again;
-    and have it forked by a server of our own, since the rest of this program may have another."""
-    main, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
-    theirs = forkserver.connect_to_new_process
-    forkserver.connect_to_new_process = _server.connect_to_new_process
-    try:
-        yield
-    finally:
-        sys.modules["__main__"], forkserver.connect_to_new_process = main, theirs
-
-
-def _has_server() -> bool:
-    return sys.platform != "darwin"

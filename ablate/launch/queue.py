@@ -5,8 +5,7 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from ablate.compute import device
 from ablate.execution import grouping
@@ -33,12 +32,13 @@ def place_in_array() -> float:
 
 
 class Queue:
-    """A queue of runs. Of commands that work on the same list, each begins at a different place, and jumps to
-    another when it meets another command. Runs that another process has finished are passed over; those that
-    it is working on are tried again last: by then they are finished, or it is gone.
+    """A queue of runs, in groups of those that are trained as one: of equal kinds, at most `members` of them;
+    None for as many as a GPU takes, whose runs are divided among `apart` processes, and one elsewhere.
 
-    Runs of equal kinds wait together, and are given as one: at most `members` of them; None for as many as a
-    GPU takes, whose runs are divided among `apart` processes, and one elsewhere.
+    Interrupted runs come before all others, then the costliest, so that no long run is left for the end. Of
+    commands that work on the same list each begins at another place among equals. Runs that another process
+    has finished are passed over; those that it is working on are tried again last: by then they are finished,
+    or it is gone.
     """
 
     def __init__(
@@ -56,99 +56,60 @@ class Queue:
         at one moment are not at the same runs."""
         self._store, self._made, self._members, self._apart = store, made, members, apart
         self._later: list[tuple[float, Run]] = []  # (time to try again, run)
-        self._fit: dict[str, int] = {}  # by kind, of those of which fewer fit than are asked for
         self._looked = -math.inf
         self._before = store.finished()  # to be trained again, or damaged: `execute` decides
         self._finished: set[str] = set()
-        interrupted, start = store.interrupted(), place_in_array() if start is None else start
+        interrupted, groups = store.interrupted(), deque(self._alike(runs))
+        groups.rotate(-int((place_in_array() if start is None else start) * len(groups)))
 
-        def first(run: Run) -> tuple[bool, int]:
-            """Interrupted runs come before all others, then the costliest, so that no long run is left for
-            the end."""
-            return run.name in interrupted, math.frexp(run.cost)[1]
+        def first(group: list[Run]) -> tuple[bool, int]:
+            return any(run.name in interrupted for run in group), math.frexp(group[0].cost)[1]
 
-        alike = self._alike(runs, first)
-        self._waiting = sorted(alike, key=lambda alike: (*first(alike[0]), len(alike)), reverse=True)
-        for alike in self._waiting:
-            self._rotate(alike, start)
-        if any(self._most(alike[0]) > 1 for alike in self._waiting):  # else they would share each group
-            at = int(start * len(self._waiting))
-            self._waiting = [*self._waiting[at:], *self._waiting[:at]]
+        self._groups = deque(sorted(groups, key=first, reverse=True))
 
     def __bool__(self) -> bool:
-        return self.has_free or bool(self._later)
-
-    @property
-    def has_free(self) -> bool:
-        """Whether there are runs that nobody was at so far."""
-        return any(self._waiting)
+        return bool(self._groups or self._later)
 
     @property
     def groups(self) -> int:
         """How often `next` will give runs that nobody was at so far."""
-        return sum(map(self._groups, filter(None, self._waiting)))
+        return len(self._groups)
 
     def next(self) -> list[Run]:
         """The runs to try now, as one; none if there are none at the moment, or none left."""
         if (now := time.monotonic()) - self._looked >= LOOK_EVERY_S:
             self._finished, self._looked = self._store.finished() - self._before, now
-        if not self.has_free:
-            self._waiting = self._alike(run for when, run in self._later if when <= now)
+        if not self._groups:
+            self.extend([run for when, run in self._later if when <= now])
             self._later = [(when, run) for when, run in self._later if when > now]
-        return next(filter(None, map(self._first_of, self._waiting)), [])
+        while self._groups:
+            group = self._groups.popleft()
+            for run in group:
+                if run.name in self._finished:
+                    self._made(run)
+            if left := [run for run in group if run.name not in self._finished]:
+                return left
+        return []
 
     def extend(self, runs: Sequence[Run]) -> None:
         """Append runs, which come in their order after all others."""
-        self._waiting += self._alike(runs)
+        self._groups += self._alike(runs)
 
     def later(self, run: Run) -> None:
-        """Postpone a run that another process is working on, and continue at another place of the list."""
+        """Postpone a run that another process is working on."""
         self._later.append((time.monotonic() + AGAIN_S, run))
-        if alike := next(filter(None, self._waiting), None):
-            self._rotate(alike, CHANCE.random())
 
-    def halve(self, runs: Sequence[Run]) -> None:
-        """Runs that were tried as one are to be tried next, each half of them as one."""
-        middle = (len(runs) + 1) // 2
-        self._waiting[:0] = [deque(runs[:middle]), deque(runs[middle:])]
+    def put_back(self, *groups: Sequence[Run]) -> None:
+        """These are to be tried next, each as one: halves of what failed as one, or what did not fit."""
+        self._groups.extendleft(map(list, reversed(groups)))
 
-    def put_back(self, runs: Sequence[Run], *, fit: int) -> None:
-        """Runs are to be tried next, as no more of their kind than `fit` can be trained as one."""
-        self._fit[grouping.kind(runs[0])] = fit
-        self._waiting.insert(0, deque(runs))
-
-    def _alike(self, runs: Iterable[Run], key: Callable[[Run], Any] = lambda _: None) -> list[deque[Run]]:
-        """Runs of equal kinds and keys, in the order of the first of each."""
-        alike: dict[Any, list[Run]] = {}
+    def _alike(self, runs: Sequence[Run]) -> Iterator[list[Run]]:
+        """The runs in groups of equal kinds, in the order of the first of each."""
+        alike: dict[str, list[Run]] = {}
         for run in runs:
-            kind = grouping.kind(run) if self._most(run) > 1 else ""
-            alike.setdefault((kind, key(run)), []).append(run)
-        shares = self._apart if self._members is None else 1
-        return [
-            deque(same[at : at + size])
-            for (kind, _), same in alike.items()
-            if (size := math.ceil(len(same) / shares) if kind else len(same))
-            for at in range(0, len(same), size)
-        ]
-
-    def _first_of(self, alike: deque[Run]) -> list[Run]:
-        """The first of these that nobody has made, as many as can be trained as one."""
-        group: list[Run] = []
-        while alike and (not group or len(group) < self._most(group[0])):
-            run = alike.popleft()
-            if run.name in self._finished:
-                self._made(run)
-            else:
-                group.append(run)
-        return group
-
-    def _most(self, run: Run) -> int:
-        most = grouping.most_as_one(run, self._members)
-        return min(most, self._fit.get(grouping.kind(run), most)) if self._fit and most > 1 else most
-
-    def _groups(self, alike: deque[Run]) -> int:
-        return math.ceil(len(alike) / self._most(alike[0]))
-
-    def _rotate(self, alike: deque[Run], share: float) -> None:
-        """Begin at this share of the groups into which these are divided."""
-        alike.rotate(-self._most(alike[0]) * int(share * self._groups(alike)))
+            kind = grouping.kind(run) if grouping.most_as_one(run, self._members) > 1 else run.name
+            alike.setdefault(kind, []).append(run)
+        for same in alike.values():
+            shares = self._apart if self._members is None else 1
+            size = min(grouping.most_as_one(same[0], self._members), math.ceil(len(same) / shares))
+            yield from (same[at : at + size] for at in range(0, len(same), size))

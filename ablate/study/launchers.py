@@ -62,7 +62,7 @@ class Launcher:
         runs, threads = _measured(work.runs.values()), work.threads
         with work.board(None if work.is_one else len(runs)) as board:
             begin(work.record.name, board.say)
-            if work.is_one and self.settings.timeout is None:  # which only a worker can be held to
+            if work.is_one:
                 _train_in_this_process(runs[0], threads, board)
                 return {}
             pool = WorkerPool(
@@ -70,9 +70,7 @@ class Launcher:
                 workers=self.at_once(runs, threads),
                 threads=threads,
                 members=self.settings.members,
-                timeout_s=self.settings.timeout,
                 listen=board.listener,
-                evaluations=work.is_one,
                 request_runs=lambda spare: _measured(work.request_runs(spare).values()),
             )
             return pool.train()

@@ -29,10 +29,6 @@ class Score:
     exact: int = 0
     nats_J: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32), repr=False, compare=False)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled, it is without nats_J: another process only shows it."""
-        return Score, (self.nats, self.correct, self.targets, self.rows, self.exact)
-
     @property
     def loss(self) -> float:
         return self.nats / self.targets
@@ -134,6 +130,6 @@ Event = Began | Step | Checked | Evaluation | Kept | Final | Diverged
 
 # What is new of a run, for whoever looks, in this process or another: a remark in one line, an evaluation,
 # and at last how it ended: its row; None if it had one already, as when another command has finished it; or
-# why it could not begin (Busy and OfAnotherKind: not now).
+# why it could not begin (Busy: not now).
 News = str | Evaluation | Row | ConfigError | None
 Listener = Callable[[News], object]

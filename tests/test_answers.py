@@ -5,13 +5,10 @@ import re
 import pandas as pd
 import pytest
 
-from ablate.analysis.load import load
 from ablate.reporting.answers import LEAD, answer
 from ablate.reporting.commands import with_seeds
 from ablate.reporting.html import coded
-from ablate.store.record import Role, StudyRecord
 from tests.helpers import compared, make_record
-from tests.synthetic import synthetic_study
 from tests.test_compare import hand_worked, table
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
@@ -105,27 +102,3 @@ def test_a_study_that_grew_is_asked_for_whole():
 
 def test_text_between_backticks_becomes_code_and_nothing_else_is_markup():
     assert coded("<b> nats, `a<b`") == "&lt;b&gt; nats, <code>a&lt;b</code>" and coded("a ` b") == "a ` b"
-
-
-def test_an_answer_calls_arms_by_the_words_of_the_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("ABLATE_RUNS", str(tmp_path / "runs"))
-    store = synthetic_study(
-        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=4, tuned="train.lr"
-    )
-    rows = store.rows("synthetic")
-    arm_of = {row["run_id"]: "plain" if row["fusion"] == "concat" else "summed" for row in rows}
-    roles = {
-        run: Role(phase="report", role="tuned", tuned="train.lr", values={"tuned": [arm]})
-        for run, arm in arm_of.items()
-    }
-    words = {"summed": "summing them as they are", "plain": "putting them side by side"}
-
-    def changed(record: StudyRecord | None) -> StudyRecord:
-        assert record
-        return StudyRecord(**{**vars(record), "roles": roles, "answer": words})
-
-    store.change_study("synthetic", changed)
-    results = load(["synthetic"])
-    (said,) = answer(compared(results.rows, records=results.records), results.records).findings
-    assert "summing them as they are costs " in said and " against putting them side by side" in said
-    assert "heads=4" not in said

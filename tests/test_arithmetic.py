@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ablate.compute import arithmetic, device
-from ablate.compute.arithmetic import EMULATED, NATIVE, PLAIN, TABLE, Arithmetic, in_float32, onednn
+from ablate.compute.arithmetic import EMULATED, NATIVE, PLAIN, Arithmetic, in_float32, onednn
 from ablate.data.splits import Batch
 from ablate.execution.networks import build, build_group
 from ablate.execution.run import prepare
@@ -16,7 +16,6 @@ from ablate.model.attend import CAUSAL, EVERYTHING, FORMULATIONS, fused
 from ablate.model.scores.windows import Near
 from tests.helpers import QUICK, make_config
 
-PRODUCTS = {"linear": F.linear, "onednn": onednn}
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 0.03}  # of formulations, relative to the largest entry
 CPU = torch.device("cpu")
 
@@ -66,17 +65,6 @@ def test_onednn_is_mapped_by_the_batched_product():
     torch.testing.assert_close(mapped, alone)
 
 
-def test_a_pytorch_without_the_operator_multiplies_by_linear(monkeypatch):
-    monkeypatch.setattr(torch.ops, "mkldnn", object())
-    x, weight = torch.randn(3, 5), torch.randn(7, 5)
-    assert torch.equal(onednn(x, weight, None), F.linear(x, weight))
-
-
-def test_in_float64_pytorch_multiplies():
-    x, weight = torch.randn(3, 5).double(), torch.randn(7, 5).double()
-    assert torch.equal(onednn(x, weight, None), F.linear(x, weight))
-
-
 # --- the rule ---------------------------------------------------------------------------------------
 
 
@@ -111,11 +99,6 @@ def test_the_kind_of_processor_and_the_precision_decide(on, maker, instructions,
     assert arithmetic.bfloat16_is_slow(CPU) == (in_bfloat16 == EMULATED)
     cuda = torch.device("cuda")
     assert arithmetic.arithmetic("bfloat16", cuda) == PLAIN and not arithmetic.bfloat16_is_slow(cuda)
-
-
-def test_the_tests_of_the_rule_have_all_kinds():
-    kinds = {("AMD", "AVX512_BF16"), ("Intel", "AVX512_BF16"), ("Intel", "AVX512"), ("AMD", "AVX2")}
-    assert {*TABLE} == kinds | {("Intel", "AVX2")}
 
 
 CPUINFO = (

@@ -131,35 +131,3 @@ def share_beyond(rows: Tensor, rank: int) -> float:
 def test_what_heads_write_has_a_rank_that_the_other_has_not(one, other, rank, heads):
     assert share_beyond(operators(drawn(one))[:heads].flatten(0, 1), rank) > 0.01
     assert share_beyond(operators(drawn(other))[:heads].flatten(0, 1), rank) < 1e-10
-
-
-@pytest.mark.parametrize("name", ["gated", "head_norm"])
-def test_these_are_not_linear_in_what_the_heads_read(name):
-    """Concat is: the output for the sum of two values is the sum of the outputs."""
-    for method, linear in (("concat", True), (name, False)):
-        attention, x_BTC = drawn(f"fusion={method}"), torch.randn(1, 9, 12, dtype=torch.float64)
-        one, other = torch.randn(2, 1, 9, 4, 3, dtype=torch.float64)
-        if name == "gated":  # linear in them, but the input decides how
-            far = relative_error(attention.fusion(one, x_BTC), attention.fusion(one, -x_BTC))
-        else:
-            added = attention.fusion(one, x_BTC) + attention.fusion(other, x_BTC)
-            far = relative_error(attention.fusion(one + other, x_BTC), added)
-        assert far < 1e-10 if linear else far > 0.01
-
-
-def test_tied_queries_and_keys_make_scores_that_are_symmetric():
-    for tied in (True, False):
-        attention, x_BTC = drawn(f"tie_qk={tied}"), torch.randn(1, 9, 12, dtype=torch.float64)
-        q, k = (projection(x_BTC)[0, :, :3] for projection in (attention.query, attention.key))
-        far = relative_error(q @ k.T, (q @ k.T).T)
-        assert far < 1e-10 if tied else far > 0.01
-
-
-@pytest.mark.parametrize("rule", ["uniform", "windows"])
-def test_a_rule_that_hides_or_ignores_the_scores_is_another(rule):
-    attention, x_BTC = drawn(f"scores={rule}"), torch.randn(1, 9, 12, dtype=torch.float64)
-    softmax = drawn("fusion=concat")
-    patterns = attention.look(x_BTC, x_BTC).patterns_BHTS
-    assert relative_error(softmax.look(x_BTC, x_BTC).patterns_BHTS, patterns) > 0.01
-    again = relative_error(attention.look(-2 * x_BTC, -2 * x_BTC).patterns_BHTS, patterns)
-    assert again < 1e-10 if rule == "uniform" else again > 0.01

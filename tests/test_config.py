@@ -18,7 +18,6 @@ from ablate.execution.plugins import KINDS
 from ablate.execution.run import Run
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.store.columns import CONFIG_COLUMNS, SEED_COLUMNS
-from scripts.site_pages import pages
 from tests.helpers import make_config
 
 
@@ -38,19 +37,6 @@ def identity(*overrides: str, text: str = "text") -> str:
 def named(config: RunConfig, text: str = "text") -> Run:
     of: Any = SimpleNamespace(vocab=59, sha256=text)
     return Run(config, of, of)
-
-
-def test_defaults_are_the_documented_ones():
-    config = make_config()
-    assert (config.fusion.name, config.heads, config.out_proj) == ("concat", 4, True)
-    assert (config.value_width, config.key_width, config.match, config.seed) == ("auto", "auto", "none", 0)
-    assert (config.model.name, config.corpus.name, config.device) == ("tiny", "docs", "auto")
-    assert (config.corpus.tokenizer, config.corpus.bpe_vocab) == ("bpe", 2048)
-    assert config.corpus.splits == (0.8, 0.1, 0.1)
-    models = [make_config(f"model={name}").model for name in ("tiny", "nano", "small")]
-    sizes = [(model.layers, model.d_model, model.context) for model in models]
-    assert sizes == [(2, 64, 64), (4, 128, 64), (6, 384, 256)]
-    assert make_config("train=nanogpt").train.steps == 2000
 
 
 @pytest.mark.parametrize(
@@ -240,17 +226,6 @@ def test_the_command_shows_keys_as_a_table_and_as_rows(command):
     assert command("keys", "scores=qk_norm")[1] == "scores=qk_norm: has no keys of its own\n\n"
 
 
-def test_the_site_has_a_page_of_keys():
-    page = pages()["keys.md"]
-    assert "| `train.save` | `model` | model: keep the trained weights; none: keep no weights |" in page
-    assert all(f"`{key.name}`" in page for section in sections() for key in section.keys)
-
-
 def test_names_are_readable_and_unique():
     config = make_config("fusion=sum", "heads=8", "out_proj=false", "seed=3")
     assert re.fullmatch("sum-h8-noproj-d64x2-s3-[0-9a-f]{8}", named(config).name)
-
-
-def test_an_error_is_one_line_whatever_it_repeats():
-    line = ConfigError("name=a\u2028b\nc: no")
-    assert str(line) == "name=a b c: no" and len(str(line).splitlines()) == 1

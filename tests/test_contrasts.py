@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ablate.compose.sweep import compose
@@ -180,13 +179,6 @@ def test_a_difference_is_compared_between_each_two_levels():
     assert one.pairs == 6 and one.diff == pytest.approx((0.9 - 0.1) - (0.4 - 0.0))
 
 
-def test_a_contrast_beside_contrasts_of_contrasts_is_in_one_answer_with_them():
-    rows = losses(*({"fusion": f, "layers": n} for f in ("concat", "sum", "mean") for n in (2, 10)))
-    rows["val_loss"] += np.random.default_rng(0).normal(0, 0.01, len(rows))
-    apart, alone = compared(rows, within="model.layers").tested, compared(rows).tested[:1]
-    assert len(apart) == 2 and ", worst " in answers._short([*apart, *alone], {})
-
-
 @pytest.mark.parametrize(
     ("rows", "within", "line"),
     [
@@ -221,20 +213,6 @@ def test_the_default_of_what_varies_is_the_baseline(varied, baseline):
     assert bases == ({baseline} if baseline else set()) and len(result.findings) == (
         len(levels) - 1 if baseline else 0
     )
-
-
-def test_every_key_that_is_typed_can_be_asked_for():
-    rows = losses(
-        *(
-            {"fusion": fusion, "model": model, "d_model": 64 * at, "lr": 0.01}
-            for fusion in ("concat", "sum")
-            for at, model in enumerate(("tiny", "nano"), 1)
-        )
-    )
-    assert compared(rows).shown[-1] == "model" and len(compared(rows, where="model=tiny").findings) == 1
-    assert len(compared(rows, baseline="model=tiny").findings) == 2
-    assert len(compared(rows, by="fusion,model,train.lr", baseline="fusion=concat").findings) == 2
-    assert "lr" in compared(rows, shown=["train.lr"]).shown
 
 
 def test_a_study_names_contrasts_of_contrasts():

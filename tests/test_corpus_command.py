@@ -6,7 +6,6 @@ import math
 import random
 import re
 import string
-from pathlib import Path
 
 import pytest
 
@@ -31,13 +30,6 @@ def shown(command):
         return out.splitlines(), {name: cells for name, *cells in rows}
 
     return shown
-
-
-def refused(command, *arguments: str) -> str:
-    """The line with which `ablate corpus …` refuses its arguments."""
-    code, out, err = command("corpus", *arguments)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    return err.removeprefix("ablate: ").rstrip("\n")
 
 
 # --- list -----------------------------------------------------------------------------------------
@@ -113,17 +105,3 @@ def test_rows_of_a_task_and_pairs(shown):
     assert table["train"] == ["endless", "endless"] and table["test"][0] == "1,000"
     first = lines.index("train") + 1
     assert [line.startswith("  → ") for line in lines[first : first + 6]] == [False, True] * 3
-
-
-@pytest.mark.slow
-def test_what_can_not_be_shown_is_one_line(command):
-    assert refused(command, "show", "missing.txt") == (
-        f"corpus.path=missing.txt: no file there, seen from {Path.cwd()}; name a file, a directory or a"
-        " glob, or - for what is piped in"
-    )
-    assert refused(command, "show", "tinystorys").startswith(
-        "corpus=tinystorys: no such corpus; did you mean tinystories? choices: copy, docs,"
-    )
-    assert refused(command, "show", "docs", "study=fusion") == (
-        "corpus=docs study=fusion: these are several runs; give the settings of one"
-    )

@@ -83,11 +83,6 @@ def test_a_text_is_downloaded_once_and_its_tokens_need_no_file(server: Server, r
     assert whole(opened(file)) == TEXT and server.requests == ["/play.txt"]
 
 
-def test_a_packed_text(server: Server):
-    content = server.content["/play"] = zipped(other="no", play=TEXT)
-    assert whole(opened(remote(content, f"{server.address}/play", all="folder/play"))) == TEXT
-
-
 def test_a_text_with_splits_of_its_own_keeps_them(server: Server):
     content = zipped(te="test\n" * 99, tr="train\n" * 99)
     server.content |= {"/play": content, "/va": b"validation\n" * 99}

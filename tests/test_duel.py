@@ -11,7 +11,6 @@ from ablate.config.rules import ConfigError
 from ablate.duel import duel, side
 from ablate.execution.plugins import Method
 from ablate.store.store import Store
-from ablate.study.study import Study
 from ablate.verify.contract import require_sound
 from tests.helpers import CONCAT, call_cli
 
@@ -80,24 +79,6 @@ def test_a_text_may_have_any_name():
     Path("War, and Peace.txt").write_text("a rose is a rose\n" * 400)
     text = ["corpus=file", 'corpus.path="War, and Peace.txt"']
     assert duel(side("sum"), side("concat"), [*text, *SMALL[2:]], "", 8).study
-
-
-def test_its_seeds_are_fixed():
-    sweep = between("sum", "concat", seeds=24)
-    study = Study(sweep)
-    assert study.design.looks is None and study.contrasts == 1
-    first = (sweep.study or {})["seeds"][0]
-    assert study.design.levels["seed"] == [str(first + at) for at in range(24)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("names", [("sum", "concat"), ("uniform", "concat")])
-def test_the_first_is_compared_with_the_second(names):
-    study = Study(between(*names))
-    arms = {study.design.name(arm): study.run_of(arm) for arm in study.design.compared}
-    assert study.design.plan and arms.keys() == {*names}
-    (contrast,) = study.design.plan.contrasts
-    assert [study.design.name(arm) for _, arm in contrast.sides] == [*names]
 
 
 @pytest.mark.parametrize(

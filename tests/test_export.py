@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.util
-import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,14 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ablate.execution.execute import execute
-from ablate.execution.run import prepare
 from ablate.export import trackers
-from ablate.files.atomic import digest
-from ablate.store.columns import Row
 from ablate.store.store import Store
-from tests.helpers import make_config
-from tests.synthetic import small_study, synthetic_row
+from tests.synthetic import small_study
 
 STUDY = "_wide.heads-2-report"
 
@@ -40,19 +34,6 @@ def forget_trackio() -> None:
     """It takes its directory as it is imported."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "trackio"]:
         del sys.modules[name]
-
-
-def add(store: Store, seed: int, end: Row) -> Path:
-    """Add a run of no study, with odd settings. end: of its row."""
-    row = synthetic_row("concat", 4, True, 0.003, seed) | {"run_id": digest(["added", seed])[:16]}
-    run = store.run(f"concat-Ä.+-s{seed}-{row['run_id'][:8]}")
-    config = {"fusion": {"name": "concat", "options": {}}, "seed": seed, "splits": [0.8, 0.2], "bias": True}
-    config |= {"corpus": {"path": "C:\\Ümläut\n|a", "split": None}}
-    with run.attempt(config, row) as writer:
-        for step, loss in ((100, 2.7), (200, math.nan)):
-            writer.metrics({"step": step, "tokens": step * 7, "lr": 1 / step, "val_loss": loss, "seconds": 1})
-        writer.finish(row | end)
-    return run.directory
 
 
 def needs(package: str) -> None:
@@ -189,27 +170,6 @@ def test_a_tracker_that_does_not_take_a_run_is_told_of_once_and_the_runs_go_on(c
     assert err.count(needs_it) == 1
 
 
-@pytest.mark.slow
-def test_a_tracker_that_is_lost_in_the_midst_of_a_run_is_asked_no_more(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(trackers.TRACK, "mlflow")
-    asked, told = list[int](), list[str]()
-
-    def log(step: int, values: Mapping[str, float]) -> None:
-        asked.append(step)
-        raise ConnectionError("http://me:secret@host is down")
-
-    tracker = trackers.Tracker("", {}, lambda *_: contextlib.nullcontext(log))
-    monkeypatch.setattr(trackers, "_opened", lambda *_: tracker)
-    run = prepare(make_config(*TINY, "corpus=grammar", "corpus.characters=20000"))
-    row = execute(run, trackers.tracked(run.name, lambda event: told.append(str(event))))
-    assert row["status"] == "done" and len(asked) == 1
-    assert [line for line in told if line.startswith("--")] == [
-        "--track mlflow: http://host is down; runs go on without, and ablate export --to mlflow writes them"
-        " afterwards"
-    ]
-
-
 class Torn(list):
     """The points of a run, of which the first is written."""
 
@@ -225,21 +185,6 @@ def torn(monkeypatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(trackers, "_read", lambda at: ((run := whole(at))[0], Torn(run[1])))
         yield
-
-
-@pytest.mark.slow
-def test_wandb_without_a_server_has_each_run_under_an_id_of_its_own(store, command, monkeypatch):
-    pytest.importorskip("wandb", reason="needs wandb")
-    export = ("export", STUDY, "--to", "wandb", "--out", "out")
-    for _ in range(2):
-        assert command(*export)[1] == f"wandb: {STUDY} in out: 4 new\n"
-    logs = [*Path("out/wandb").glob("offline-run-*/*.wandb")]
-    assert len({log.name for log in logs}) == 4  # so an upload of both is of four runs
-    written = [log.read_bytes() for log in logs]
-    for directory in store.directories(row["run_id"] for row in store.rows(STUDY)).values():
-        (of_run, *_) = [data for data in written if f"part-{directory.name}".encode() in data]
-        for text in (directory.name, STUDY, "final/val_loss", "train.lr", "val_loss"):
-            assert text.encode() in of_run
 
 
 def test_wandb_with_a_server_is_asked_which_runs_it_has(store, command, monkeypatch):
@@ -272,18 +217,6 @@ def test_wandb_with_a_server_is_asked_which_runs_it_has(store, command, monkeypa
 
 
 # --- what is exported, and refusals -------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_run_of_no_study_is_exported_by_its_name_if_it_ended(store, command):
-    pytest.importorskip("tensorboard", reason="needs tensorboard")
-    diverged = add(store, 8, {"status": "diverged", "error": "the loss is not finite\nat step 37"})
-    code, out, err = command("export", diverged.name, "--to", "tensorboard")
-    assert (code, out) == (0, "tensorboard: single in runs/exports/tensorboard: 1 new\n"), err
-    assert Path("runs/exports/tensorboard/single", diverged.name).is_dir()
-    failed = add(store, 9, {"status": "failed", "error": "OSError: no space"})
-    out = command("export", failed.name, "--to", "tensorboard")[1]
-    assert out.endswith(": 1 left out, as not done\n")
 
 
 @pytest.mark.parametrize("target", ["tensorboard", "wandb"])

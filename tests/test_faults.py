@@ -2,10 +2,7 @@
 
 import json
 import re
-import shutil
-from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from ablate.execution.execute import execute
@@ -16,46 +13,10 @@ from tests.test_pool import logs, results, training, wait_for
 pytestmark = pytest.mark.slow
 
 
-def run_directory(cwd: Path, seed: int = 0) -> Path:
-    (directory,) = (cwd / "runs" / "store").glob(f"[!.]*-s{seed}-*")
-    return directory
-
-
-@pytest.fixture(scope="module")
-def _made(tmp_path_factory) -> Path:
-    cwd = tmp_path_factory.mktemp("made")
-    assert call_cli("run", "-m", *QUICK[:4], "seed=0,1", cwd=cwd).returncode == 0
-    assert results(cwd)["status"].tolist() == ["done", "done"]
-    return cwd
-
-
-@pytest.fixture
-def made(tmp_path, _made) -> Path:
-    """A directory with a finished sweep."""
-    return shutil.copytree(_made, tmp_path, dirs_exist_ok=True)
-
-
 def kill(process: Command) -> str:
     """What it had written to its errors."""
     process.kill()
     return process.communicate()[1]
-
-
-@pytest.mark.parametrize("file", ["result.json", "model.safetensors"])
-def test_a_run_directory_edited_by_hand(file, made):
-    before = results(made)
-    path = run_directory(made) / file
-    content = bytearray(path.read_bytes())
-    at = content.index(b"train_loss") if file != "model.safetensors" else len(content) // 2
-    content[at] ^= 1
-    path.write_bytes(content)
-    again = call_cli("run", *QUICK[:4], cwd=made)
-    (line,) = [line for line in again.stderr.splitlines() if "runs/damaged" in line]
-    assert again.returncode == 0 and file in line
-    (aside,) = (made / "runs" / "damaged").iterdir()
-    assert (aside / file).read_bytes() == content
-    same = ["run_id", "status", "val_loss", "train_loss", "test_loss"]
-    pd.testing.assert_frame_equal(results(made)[same], before[same])
 
 
 def test_other_threads_go_on_from_no_checkpoint_and_delete_none(tmp_path, start):

@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import ablate
 from ablate.config.schema import PartConfig
 from ablate.data.splits import Batch, Stream
 from ablate.execution import networks
@@ -123,11 +122,6 @@ def test_in_float32_as_far_as_rounding_goes(method):
 
 
 @pytest.mark.slow
-def test_members_of_one_data_seed_and_of_others():
-    require_equal_to_runs_alone(runs_of(members=MEMBERS), double=True, most=1e-10)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_rows_that_a_task_draws(task):
     runs = runs_of(f"corpus={task}", *TASK)
@@ -141,26 +135,6 @@ def test_steps_of_a_group_are_seen_to_be_the_same_each_time(method, precision):
     runs = runs_of(method, f"train.precision={precision}")
     batch = torch.randint(20, (2, 3, 8))
     assert why_not_captured(build_group(runs), Batch(batch, batch)) is None
-
-
-@pytest.mark.slow
-def test_in_bfloat16_weights_follow_and_losses_are_alike():
-    runs = runs_of("train.precision=bfloat16")
-    group = group_of(runs)
-    losses_LM, _ = trained(runs, group)
-    assert group.computed.dtype == torch.bfloat16 and torch.equal(group.computed, group.weights.bfloat16())
-    for member, run in enumerate(runs):
-        alone_L1, _ = trained([run], group_of([run]))
-        torch.testing.assert_close(losses_LM[:, member], alone_L1[:, 0], rtol=0, atol=0.01)
-
-
-@pytest.mark.slow
-def test_the_models_of_a_group_hold_their_weights():
-    runs = runs_of("train.steps=3")
-    group = group_of(runs)
-    trained(runs, group)
-    for model, row in zip(group.models, group.weights, strict=True):
-        assert torch.equal(torch.cat([model.get_parameter(of).flatten() for of in group.shapes]), row)
 
 
 def test_batches_are_the_same_however_they_are_drawn():
@@ -431,15 +405,6 @@ def test_each_member_is_a_run_like_any_other(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_member_has_its_share_of_the_time():
-    runs = runs_of("train.steps=50", members=MEMBERS)
-    _, events = trained(runs, group_of(runs))
-    *_, last = (event for event in events if isinstance(event, Evaluation))
-    trained_s = 3 * (last.seconds - last.evaluation_seconds)  # the group's
-    assert last.tokens / last.tokens_per_s == pytest.approx(trained_s, rel=0.2)
-
-
-@pytest.mark.slow
 def test_one_that_diverges_or_is_finished_leaves_the_others(tmp_path):
     members = (("seed=0",), ("seed=1", "train.lr=1e30", "train.clip=null"), ("seed=2",))
     runs = runs_of("train.warmup=0", members=members)
@@ -448,17 +413,6 @@ def test_one_that_diverges_or_is_finished_leaves_the_others(tmp_path):
     assert [row["status"] for row in rows] == ["done", "diverged", "done"]
     assert rows[2]["wall_s"] == before["wall_s"]
     assert [row["members"] for row in rows] == [2, 2, 1]
-
-
-def test_what_goes_wrong_after_a_run_has_ended_changes_nothing_of_it(tmp_path):
-    (run,) = runs_of("train.warmup=0", members=[("train.lr=1e30", "train.clip=null")])
-
-    def breaking(event: object) -> None:
-        if isinstance(event, dict):
-            raise OSError("nobody reads this any more")
-
-    row = execute(run, breaking, tmp_path)
-    assert row["status"] == "diverged" and is_sealed(tmp_path / "store" / run.name)
 
 
 @pytest.mark.slow
@@ -563,13 +517,3 @@ def test_kinds_differ_by_all_but_what_is_a_members():
     )
     assert base not in others and len({*others}) == 4
     assert base == kind(runs_of("seed=7", "train.lr=0.1", "train.clip=2", members=[()])[0])
-
-
-@pytest.mark.slow
-def test_rows_of_groups_of_different_sizes_pair_and_none_is_stale(tmp_path):
-    members = (("seed=0",), ("seed=1",), ("seed=2",))
-    stored(tmp_path, runs_of("fusion=concat", "train.steps=4", members=members), together=True)
-    stored(tmp_path, runs_of("fusion=sum", "train.steps=4", members=members), together=False)
-    rows = ablate.load(str(tmp_path))
-    assert {*rows["members"]} == {1, 3} and {*rows["status"]} == {"done"}
-    assert ablate.compare(rows).table.query("fusion == 'sum'")["n"].tolist() == [3]

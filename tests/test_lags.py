@@ -3,9 +3,6 @@
 import numpy as np
 
 from ablate.data.corpora import lags
-from ablate.data.corpus import open_corpus, require_usable
-from ablate.execution.run import prepare
-from tests.helpers import make_config
 
 
 def ids(seed: int, count: int, back: tuple[int, ...], symbols: int) -> np.ndarray:
@@ -28,12 +25,3 @@ def test_the_same_text_on_every_machine_in_chunks_of_any_size(monkeypatch):
     monkeypatch.setattr(lags, "CHUNK", 7)
     assert "".join(lags.text(0, 1000, (2, 3), 8)) == whole and len(whole) == 1000
     assert "".join(lags.text(1, 1000, (2, 3), 8)) != whole
-
-
-def test_the_corpus_is_a_text_like_others():
-    config = make_config("corpus=lags", "corpus.characters=5000", "corpus.symbols=5").corpus
-    corpus = open_corpus(config)
-    assert corpus.tokenizer.decode(np.arange(5)) == "abcde"
-    assert [len(corpus.tokens(split)) for split in corpus.splits] == [4000, 500, 500]
-    require_usable(corpus, 3)
-    prepare(make_config("corpus=lags", "corpus.characters=2000", "corpus.lags=[64]"))  # as long as the window

@@ -2,13 +2,10 @@
 
 import json
 import os
-import zipfile
 from pathlib import Path
 
 import pytest
 
-import ablate
-from ablate.data.text import CorpusError, read
 from ablate.files.reading import left_out
 from ablate.store import lease
 from ablate.store.store import Store
@@ -120,12 +117,6 @@ def test_a_lease_that_nobody_wrote_holds_no_run(tmp_path, content):
     lease.release_ended(attempt, 1)
 
 
-def test_a_call_from_python_leaves_out_too(store):
-    study_json(store).write_bytes(b"")
-    with pytest.warns(UserWarning, match=r"left out: .*other/study\.json: can't be read"):
-        assert len(ablate.load("mine")) == 4
-
-
 # --- characters and archives ------------------------------------------------------------------------
 
 
@@ -133,16 +124,3 @@ def test_a_call_from_python_leaves_out_too(store):
 def test_what_no_file_can_hold_is_refused_before_a_run_begins(tmp_path, words):
     assert r"\udcff" in (line := refusal("run", *QUICK, *words, cwd=tmp_path)) and "not in UTF-8" in line
     assert not (tmp_path / "runs").exists()
-
-
-def test_an_archive_that_cant_be_unpacked_is_one_line(tmp_path):
-    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("a.txt", "The cat sat on the mat.\n" * 99)
-    data = bytearray((tmp_path / "a.zip").read_bytes())
-    data[45:60] = b"\xff" * 15
-    (tmp_path / "a.zip").write_bytes(data)
-    opened = zipfile.Path(tmp_path / "a.zip", "a.txt")
-    with pytest.raises(
-        CorpusError, match=r"a\.zip/a\.txt: can't be read \(.+\); mend that, or give other text"
-    ):
-        list(read(opened, "utf-8", "strict", name="a.zip/a.txt"))

@@ -97,13 +97,6 @@ def test_a_last_line_without_an_end_is_said(table):
     assert line == "taken: t.csv: its last line has no end; if it was cut off there, its last value is wrong"
 
 
-def test_a_large_seed_keeps_its_digits_and_a_long_cell_its_length(table):
-    long = "x" * 200_000
-    lines = (f"{long},4,true,{10**30 + i},2.0" for i in (0, 1))
-    rows = load([str(table("\n".join([HEADER, *lines, ""])))]).rows
-    assert [int(seed) for seed in rows["seed"]] == [10**30, 10**30 + 1] and {*rows["fusion"]} == {long}
-
-
 # --- studies --------------------------------------------------------------------------------------
 
 
@@ -153,28 +146,6 @@ def test_a_csv_beside_its_study_json_is_the_study(store, command):
 
 
 @pytest.mark.slow
-def test_a_csv_that_was_moved_away_says_what_it_left_behind(store, command):
-    shutil.copy(store.results_path("synthetic"), "mine.csv")
-    code, out, err = command("compare", "mine.csv")
-    assert code == 0 and "rows without their study.json" in out and not err
-    code, out, err = command("compare", "mine.csv", "--why")
-    assert code == 0 and "primary" not in out
-    assert err.startswith("mine.csv: without the study.json of synthetic, so nothing counts as named")
-    shutil.copy(store.results_path("synthetic"), store.results_path("synthetic").with_name("mine.csv"))
-    assert load(["runs/studies/synthetic/mine.csv"]).records == []
-
-
-@pytest.mark.parametrize("path", ["docs/results/001-flexible", "elsewhere.csv"])
-def test_a_path_that_is_not_here_is_called_that(path, command):
-    code, out, err = command("compare", path)
-    assert (code, out) == (2, "") and err.count("\n") == 1
-    assert err.startswith(f"ablate: {path}: no such file or directory here; name a study in runs, or give")
-    Path("runs/studies").mkdir(parents=True)
-    _, _, err = command("compare", "runs/studies")
-    assert err.startswith("ablate: runs/studies: no study in this directory; ")
-
-
-@pytest.mark.slow
 def test_a_run_that_two_studies_share_is_one_row_and_a_result_like_any(store):
     record = store.read_study("synthetic")
     assert record is not None
@@ -206,17 +177,6 @@ def travelled(tmp_path, monkeypatch) -> Path:
         shutil.copy(tmp_path / "runs" / "studies" / "away" / name, directory)
     shutil.rmtree(tmp_path / "runs")
     return directory
-
-
-@pytest.mark.slow
-def test_results_without_their_store_are_compared_planned_and_reported(travelled):
-    for words in (("compare",), ("plan",), ("report",)):
-        command, *options = words
-        done = call_cli(command, str(travelled), *options, cwd=travelled.parent)
-        assert done.returncode == 0, done.stderr
-    assert (travelled / "report.html").is_file()
-    (record,) = load([str(travelled)]).records
-    assert record.name == "away" and len(load([str(travelled)]).rows) == 6
 
 
 @pytest.mark.slow

@@ -49,7 +49,3 @@ def test_the_same_stretches_have_the_same_hash_wherever_they_are():
 def test_a_text_shorter_than_a_stretch_has_no_matches(text):
     assert overlap([text], [text * 3]) == 0.0
     assert Index(stretches([text])).look_up(hashes(codes("x" * 99)))[0].size == 0
-
-
-def test_a_text_of_one_letter():
-    assert overlap(["x" * 70], ["y" * 99 + "x" * WIDTH]) == 1.0

@@ -18,7 +18,6 @@ from ablate.launch.queue import Queue, processes
 from ablate.store.columns import RESOURCE_COLUMNS
 from ablate.store.run_folder import Busy
 from ablate.store.store import Store
-from ablate.study import estimate
 from tests.helpers import QUICK, SIMULATED, but, call_cli
 from tests.test_pool import breaking, results  # noqa: F401
 from tests.test_tuned import TUNED
@@ -200,26 +199,3 @@ def test_hydras_launchers_have_no_members(tmp_path, launcher):
     done = call_cli("run", "-m", "seed=0,1", *QUICK, *given, cwd=tmp_path)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert "a key of hydra/launcher=pool; choose that" in done.stderr
-
-
-@pytest.mark.slow
-def test_a_dry_run_times_groups(tmp_path, monkeypatch):
-    timed = []
-    monkeypatch.setattr(
-        estimate, "_time", lambda run, members, threads: timed.append(members) or (0.5 / members, 0.0)
-    )
-    whole = estimate.estimate
-    monkeypatch.setattr(
-        estimate,
-        "estimate",
-        lambda *given: whole(*given[:-1], 0.0),  # pyright: ignore[reportCallIssue]
-    )
-    for more, seconds in (
-        ((), "14 to 22 s"),
-        (("hydra.launcher.members=4",), "4 to 6 s"),
-    ):  # of 6 runs of 6 steps
-        done = call_cli(
-            "run", "-m", "seed=range(6)", *SHORT, *more, *ONE_AT_A_TIME, "--dry-run", cwd=tmp_path
-        )
-        assert f"about {seconds} here" in done.stdout
-    assert timed == [1, 4]

@@ -1,6 +1,5 @@
 """What a method of one's own keeps beside its parameters, and what it draws: both are the run's own."""
 
-import copy
 import dataclasses
 import random
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from ablate import rng
 from ablate.config.schema import PartConfig
 from ablate.execution.execute import execute
 from ablate.execution.networks import build
@@ -142,17 +140,3 @@ def test_where_it_is_made_it_draws_from_the_seed():
     one, again, other = (of_fusion(build(prepared(f"seed={seed}"))) for seed in (0, 0, 1))
     assert one.added == again.added != other.added
     assert torch.equal(one.inner, again.inner)
-
-
-def test_a_step_draws_what_its_number_says():
-    def drawn(*name: object) -> list[float]:
-        rng.reseed(0, "data", name)
-        return [torch.rand(()).item(), np.random.rand(), random.random()]
-
-    assert drawn(1) == drawn(1) != drawn(2)
-    with rng.drawing(0, "data", (1,)):
-        assert [torch.rand(()).item(), np.random.rand(), random.random()] == drawn(1)
-    follows = copy.copy(random.getstate())
-    with rng.drawing(0, "data", (3,)):
-        random.random()
-    assert random.getstate() == follows

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 
 from ablate import rng
-from ablate.model import scores
 from ablate.model.attend import CAUSAL, EVERYTHING, Mask
 from ablate.model.attention import Attention
 from ablate.model.fusion import Fusion
@@ -79,23 +78,6 @@ def test_attention_is_its_equation(mask, overrides):
     torch.testing.assert_close(attention(x_BTC, source_BSC)[1], fused, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", scores.methods())
-def test_probabilities_are_those_of_heads_that_share(method):
-    """Of heads that share nothing: ablate.verify.contract.patterns."""
-    shared = ("key_heads=4", "key_width=4") if scores.methods()[method].compares else ()
-    attention = make_attention(CAUSAL, *EIGHT, *shared, "value_heads=4", f"scores={method}")
-    x_BTC = torch.randn(2, 9, 24, dtype=torch.float64)
-    values_BHTV = attention.value(x_BTC).unflatten(-1, (4, -1)).transpose(1, 2).repeat_interleave(2, 1)
-    expected = (attention.look(x_BTC, x_BTC).patterns_BHTS @ values_BHTV).transpose(1, 2)
-    torch.testing.assert_close(attention.look(x_BTC, x_BTC).heads_BTHV, expected, rtol=0, atol=1e-12)
-
-
-def test_talking_starts_as_softmax():
-    softmax, talking = (build_model(make_spec(f"scores={name}"), SEEDS) for name in ("softmax", "talking"))
-    tokens = torch.randint(0, 59, (2, 13))
-    torch.testing.assert_close(talking(tokens), softmax(tokens))
-
-
 def test_a_causal_mask_refuses_queries_and_keys_of_other_positions():
     with pytest.raises(ValueError, match="not 13 and 17") as refusal:
         make_attention(CAUSAL, *PRIMES)(torch.randn(2, 13, 11).double(), torch.randn(2, 17, 11).double())
@@ -127,16 +109,6 @@ def test_weights_are_drawn_from_the_stream_of_the_part_that_holds_them():
             tuple(weight.shape), "f4"
         )
         torch.testing.assert_close(weight.detach(), 0.02 * torch.from_numpy(draw))
-
-
-def test_the_whole_model_is_causal():
-    model = build_model(make_spec(*PRIMES), SEEDS)
-    tokens = torch.randint(0, 59, (2, 13))
-    changed = tokens.clone()
-    changed[:, 7:] = (changed[:, 7:] + 1) % 59
-    before, after = model(tokens), model(changed)
-    assert torch.equal(before[:, :7], after[:, :7])
-    assert (before[:, 7:] - after[:, 7:]).abs().amin(dim=(0, 2)).min() > 0
 
 
 def test_residual_writers_start_at_gpt2s_scale():

@@ -59,14 +59,6 @@ def test_no_pair_is_in_two_splits(corpus):
     assert validation and test and not (train & validation or train & test or validation & test)
 
 
-def test_a_batch_is_a_function_of_seed_and_step():
-    one, other = (opened("corpus=reverse").splits["train"] for _ in range(2))
-    for step in (40, 3):  # in any order
-        first, second = (split.batch(context=80, batch=4, seed=7, step=step) for split in (one, other))
-        assert all(a is not None and b is not None and a.equal(b) for a, b in zip(first, second, strict=True))
-    assert not one.batch(context=80, batch=4, seed=8, step=3).inputs.equal(first.inputs)
-
-
 def test_batches_drawn_together_hold_each_pair_once_and_little_padding():
     split = opened("corpus=reverse").splits["train"]
     assert isinstance(split, Paired)

@@ -12,7 +12,7 @@ import ablate
 from ablate import tables
 from ablate.config.rules import ConfigError
 from ablate.reporting import paper
-from tests.helpers import call_cli, compared, make_record
+from tests.helpers import call_cli, compared
 from tests.test_answers import at
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
@@ -47,29 +47,6 @@ def test_a_pivot_by_hand():
     )
 
 
-def test_a_baseline_of_its_own_stands_beside_each_difference():
-    """As in a study whose arms are compared in pairs: concat with sum, mean with sum and with concat."""
-    pairs = [("concat", "sum"), ("mean", "sum"), ("mean", "concat")]
-    primary = [{"baseline": {"fusion": base}, "variants": [{"fusion": one}]} for one, base in pairs]
-    result = compared(at(4), records=[make_record(primary=primary)])
-    found = paper.by_variant(result)
-    assert [*found.frame.columns] == ["variant", "mean", "difference", "baseline"]
-    rows = {(one.variant.levels["fusion"], one.baseline.levels["fusion"]): one for one in result.tested}
-    frame = found.frame[found.frame["baseline"] != ""]
-    columns = (frame[name] for name in ("variant", "baseline", "difference"))
-    shown = {(variant, base): text for variant, base, text in zip(*columns, strict=True)}
-    assert {*shown} == {*rows} == {*pairs}
-    assert all(
-        text.startswith("~" if rows[pair].is_undecided else f"{rows[pair].diff:+.3f}")
-        for pair, text in shown.items()
-    )
-    assert all(
-        text.endswith("†") == (rows[pair].verdict in ("better", "worse")) for pair, text in shown.items()
-    )
-    assert "Differences to the baseline beside it over 4 paired seeds" in found.caption
-    assert "†" not in paper.pivot(result, ["heads", "fusion"]).frame.to_string()
-
-
 def test_its_latex_takes_booktabs_alone():
     found = paper.latex(paper.pivot(compared(grid()), ["fusion", "heads"]))
     assert re.findall(r"\\usepackage\{(\w+)\}", found) == ["booktabs"]
@@ -99,15 +76,6 @@ def test_without_a_pivot_a_row_a_variant():
     assert r"sum & 2.440 $\pm$ 0.184 & +0.250 {[}" in found
     uneven = pd.concat([grid(), grid().query("fusion == 'sum' and seed == 0").assign(seed=9, run_id="more")])
     assert r"variant & seeds & mean" in paper.latex(paper.by_variant(compared(uneven, where=["heads=4"])))
-
-
-def test_one_key_is_a_pivot_of_rows():
-    result = compared(grid(), where=["heads=4"])
-    found = paper.plain(paper.pivot(result, ["fusion"]))
-    assert [*found.columns] == ["variant", "mean", "difference"]
-    one = next(one for one in result.findings if one.variant.levels["fusion"] == "sum")
-    difference = f"+0.250 [{one.low:.3f}, {one.high:.3f}]"
-    assert [*found.set_index("variant").loc["sum"]] == ["2.440 ± 0.184", f"{difference}†"]
 
 
 @pytest.mark.slow

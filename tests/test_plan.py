@@ -106,11 +106,3 @@ def test_a_verdict_takes_six_seeds_however_large_the_difference():
 def test_what_can_not_be_planned(rows: pd.DataFrame, options: Any, reason: str):
     with pytest.raises(ConfigError, match=reason):
         planned(rows, **{"difference": 0.1, **options})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seconds", [None, 0.0, 1e-300])
-def test_without_times_the_seeds_still_stand(seconds):
-    table, lines = seeds_needed(pilot(wall_s=seconds), difference=SD)
-    assert table["seeds"].tolist()[0] > 10 and table["minutes"].isna().all()
-    assert any(line.startswith("no times") for line in lines)

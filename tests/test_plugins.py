@@ -1,9 +1,7 @@
 """Methods of one's own: from `ablate new` to every worker; what is not taken, and what has changed since."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 from pathlib import Path
 
@@ -11,8 +9,8 @@ import pandas as pd
 import pytest
 
 from ablate.config.schema import PARTS
-from tests.helpers import SUM, but, call_cli, fork_cli, present
-from tests.test_pool import SAME, logs, results, wait_for
+from tests.helpers import SUM, call_cli, fork_cli
+from tests.test_pool import SAME, results
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.eval_every=3", "train.batch=4")
 
@@ -89,15 +87,6 @@ def test_check_says_what_fails(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fused", ["0.5 * z_BTHV.sum(-2)", "z_BTHV.sum(-2) * x_BTC.mean(-1, keepdim=True)"])
-def test_ten_lines_without_a_claim_pass(tmp_path, fused):
-    path = write(tmp_path, body=fused)
-    assert len(path.read_text().strip().splitlines()) == 10
-    checked = call_cli("check", "mine.py", cwd=tmp_path)
-    assert (checked.stdout, checked.stderr) == ("fusion=mine: all 11 checks hold\n", "")
-
-
-@pytest.mark.slow
 def test_what_a_method_raises_is_told_once_with_its_line(tmp_path):
     write(tmp_path, body="z_BTHV.sum(no_such)")
     checked = call_cli("check", "mine.py", cwd=tmp_path)
@@ -108,26 +97,6 @@ def test_what_a_method_raises_is_told_once_with_its_line(tmp_path):
     count = "    @classmethod\n    def count_flops(cls, shape, options): return no_such\n\n"
     write(tmp_path, claims=count)  # which is asked only when a run is planned
     assert_refused(run_mine(tmp_path), "(line 7 of mine.py); mend your method")
-
-
-@pytest.mark.parametrize(
-    "body, words",
-    [
-        ("z_BTHV.roll(-1, 1).sum(-2)", "it sees the future: position 0 changes with position 1"),
-        ("(z_BTHV - z_BTHV.mean(0)).sum(-2)", "a text gives another result in a batch than alone"),
-    ],
-)
-def test_what_sees_what_it_should_predict_is_not_trained(tmp_path, body, words):
-    write(tmp_path, body=body)
-    assert_refused(run_mine(tmp_path), f"fusion=mine fails its check, so its losses mean nothing: {words}")
-    assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.slow
-def test_its_options_are_known_where_one_is_misspelt(tmp_path):
-    assert call_cli("new", "fusion", "own", cwd=tmp_path).returncode == 0
-    refused = call_cli("run", "--plugin", "own.py", "fusion=own", "fusion.strat=2", *QUICK, cwd=tmp_path)
-    assert_refused(refused, "did you mean fusion.start?")
 
 
 # --- it reaches every worker --------------------------------------------------------------------
@@ -150,23 +119,6 @@ def test_every_launcher_makes_the_same(tmp_path, by_joblib, monkeypatch):
     made = both.set_index(["fusion", "seed"])
     assert len(made) == 4 and {*made["threads"]} == {3}
     assert made["val_loss"]["mine"].tolist() == made["val_loss"]["sum"].tolist()
-
-
-@pytest.mark.slow
-def test_a_killed_run_goes_on_with_the_same_file_and_with_no_other(tmp_path, start):
-    write(tmp_path)
-    long = ("train.steps=100000", "train.checkpoint_every=5", "train.eval_every=1000")
-    again = ("run", "--plugin", "mine.py", "fusion=mine", *but(QUICK, *long))
-    process = start(*again, cwd=tmp_path)
-    wait_for(lambda: present(tmp_path, "runs/store/.*/*/*/checkpoint-*"))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    write(tmp_path, factor=2)
-    refused = call_cli(*again, cwd=tmp_path)
-    assert_refused(refused, "--plugin mine.py: not the file that mine-h4", "its code was")
-    write(tmp_path)
-    start(*again, cwd=tmp_path)
-    wait_for(lambda: any("going on after step" in log for log in logs(tmp_path)))
 
 
 # --- what has changed since ---------------------------------------------------------------------
@@ -255,17 +207,6 @@ def test_what_is_no_plugin_is_refused_in_one_line(tmp_path, source, words):
         assert refused.returncode == 2 and refused.stderr.startswith("ablate: mine.py: ")
         assert words.lower() in refused.stderr.lower() and refused.stderr.count("\n") == 1, refused.stderr
     assert not (tmp_path / "runs").exists()
-
-
-def test_two_plugins_of_one_name_are_refused(tmp_path):
-    (tmp_path / "other").mkdir()
-    write(tmp_path)
-    write(tmp_path, file="second.py")
-    write(tmp_path, name="another", file="other/mine.py")
-    both = {"second.py": "fusion=mine: there is a method", "other/mine.py": "is called mine.py"}
-    for file, words in both.items():
-        refused = call_cli("run", "--plugin", "mine.py", "--plugin", file, *QUICK, cwd=tmp_path)
-        assert_refused(refused, words)
 
 
 def test_a_config_names_no_code(tmp_path):

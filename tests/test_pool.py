@@ -119,18 +119,6 @@ def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking, start_
     assert set(results(tmp_path)["status"]) == {"done"}
 
 
-@pytest.mark.slow
-def test_a_refusal_in_a_group_is_of_the_run_at_fault(tmp_path, breaking, start_python):
-    refusal = "from ablate.config.rules import ConfigError; raise ConfigError('no luck')"
-    sweep = ("run", "-m", "seed=range(4)", *SIMULATED, "hydra.launcher.members=4", "hydra.launcher.workers=1")
-    process = start_python(*sweep, cwd=tmp_path, **breaking({1: refusal}))
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 1 and "4 runs as one: RuntimeError: no luck; halved" in err
-    assert results(tmp_path).set_index("seed")["status"].to_dict() == {
-        s: "failed" if s == 1 else "done" for s in range(4)
-    }
-
-
 def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start, start_python):
     command = ("run", "-m", "seed=0,1,2", *LONG, "hydra.launcher.workers=2")
     process = start_python(*command, cwd=tmp_path)

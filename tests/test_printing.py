@@ -1,7 +1,5 @@
 """What leaves a command is clean, whatever came in; and labels that stand for different things differ."""
 
-import csv
-import io
 import json
 import re
 from pathlib import Path
@@ -10,16 +8,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import ablate
 from ablate.analysis.load import read
 from ablate.analysis.variant import Variant, variants_of
-from ablate.phrases import cleaned, option, texts, visible
+from ablate.phrases import cleaned, texts, visible
 from ablate.printing import put
-from ablate.reporting.cells import short_table
 from ablate.reporting.commands import commands
 from ablate.store.columns import csv_text
 from tests.synthetic import small_study
-from tests.test_foreign import ASKED
 
 # Names that somebody gave to methods: all are different, and none may do anything where it is shown.
 NAMES = ["base", "relu", "relu k=2", "relu k=3", '"relu k=3"', "a\nb", "a\\nb", "a\u2028b", "a|b", "a\\|b"]
@@ -37,19 +32,6 @@ NAMES += [
     "a\xa0b",
 ]
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def odd() -> pd.DataFrame:
-    rows = [
-        (name, seed, 3 + at / 9 + (seed * 7 + at * 3) % 5 / 99)
-        for at, name in enumerate(NAMES)
-        for seed in range(3)
-    ]
-    return pd.DataFrame(rows, columns=["method", "seed", "loss"])
-
-
-PRINTING = ("print", "pprint", "echo", "secho", "echo_via_pager", "print_exc", "print_json", "basicConfig")
-PRINTING += ("Console", "StreamHandler")
 
 
 def test_what_a_terminal_would_obey_is_written_out():
@@ -81,29 +63,6 @@ def test_names_tell_all_variants_apart():
     assert all(re.match(r'method=.* "learning rate"=.* k=2?$', name) for name in called_so)
     assert not OBEYED.search("".join(called_so)) and "\n" not in "".join(called_so)
     assert Variant({"fusion": "sum", "windows": "[8, 8]"}).name == "fusion=sum windows=[8, 8]"
-
-
-def test_a_table_has_a_label_of_its_own_for_each_variant():
-    result = ablate.compare(odd(), **ASKED)
-    labels = short_table(result)["variant"]
-    assert labels.nunique() == len(NAMES)
-    assert {"method=relu", 'method="relu k=2"', 'method="relu k=3"'} <= {*labels}
-    assert not OBEYED.search(str(result)) and not OBEYED.search(result._repr_html_())
-    levels = ({"method": name, "scores": "softmax"} for name in NAMES)
-    shown = [Variant(each).title([*each], pattern="{} {}", between=" · ") for each in levels]
-    assert len({*shown}) == len(NAMES)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("words", [(), ("--why",), ("--pivot", "method")])
-def test_labels_break_no_row(words, command):
-    odd().to_csv("odd.csv", index=False)
-    asked = ("compare", "odd.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base", *words)
-    _, out, err = command(*asked)
-    assert not OBEYED.search(out + err)
-    _, out, _ = command(*asked, "--format", "csv")
-    rows = [*csv.reader(io.StringIO(out))]
-    assert len(rows) == len(NAMES) + 1 and {len(one) for one in rows} == {len(rows[0])}
 
 
 # --- CSV ---------------------------------------------------------------------------------------------
@@ -156,10 +115,3 @@ def test_a_command_is_shown_if_it_is_one_of_ablate(told, command):
     assert told(command="", typed=["-m", "name=a\nb"])[1] == [line]
     code, out, err = command("compare", "synthetic", "--why")
     assert code == 0 and line in err and "name=a" not in out + err
-
-
-def test_options_are_quoted_as_a_shell_reads_them():
-    rows = pd.DataFrame({"method": ["$(id)", "b"], "seed": 0, "loss": [1.0, 2.0]})
-    notes = texts(ablate.compare(rows, by="method", metric="loss").notes)
-    assert "no verdicts: no baseline is named; name one: --baseline 'method=$(id)'" in notes
-    assert option("--by", "a", "b;c") == "--by 'a,b;c'" and option("--by", "a", "b") == "--by a,b"

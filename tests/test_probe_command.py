@@ -14,15 +14,13 @@ from ablate.analysis.probes import COLUMNS, PROBES, over_seeds, silent
 from ablate.compute.arithmetic import Arithmetic, onednn
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Batch
-from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.execution.trained import in_float64
-from ablate.probes.measure import Value
 from ablate.probes.patterns import patterns_of
-from ablate.probes.study import looks, probe_runs
+from ablate.probes.study import looks
 from ablate.reporting.charts import figures
 from ablate.reporting.page import gather
-from tests.helpers import call_cli, ignore, make_config
+from tests.helpers import call_cli, make_config
 from tests.synthetic import small_study, synthetic_probes
 
 QUICK = ("model.d_model=16", "heads=2", "model.context=16", "train.steps=20", "train.eval_every=20")
@@ -145,28 +143,6 @@ def test_what_can_not_be_probed_says_why(tmp_path: Path):
         assert done.returncode == 2 and words in done.stderr, done.stderr
     done = call_cli("probe", "bare", "--only", "kep", cwd=tmp_path)
     assert "--only kep: no such probe; did you mean kept?" in done.stderr
-
-
-@pytest.mark.slow
-def test_probes_of_another_command_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Those that it writes meanwhile."""
-    monkeypatch.chdir(tmp_path)
-    run = prepare(make_config(*QUICK, *GRAMMAR))
-    row = execute(run, ignore)
-    monkeypatch.setattr("ablate.probes.study.available_cores", lambda: 1)
-    monkeypatch.setattr("ablate.probes.study.measure", lambda *_, **__: [Value(1, 1, "kept", 0.5)])
-    directories = {row["run_id"]: tmp_path / "runs/store" / run.name}
-    path = tmp_path / "probes.csv"
-    table = probe_runs(directories, path, report=lambda _: None)
-    assert table["value"].tolist() == [0.5]
-    path.unlink()
-    others = table.assign(run_id="of another command")
-
-    def meanwhile(_: str) -> None:
-        others.to_csv(path, index=False)
-
-    probe_runs(directories, path, report=meanwhile)
-    assert {*pd.read_csv(path)["run_id"]} == {row["run_id"], "of another command"}
 
 
 # --- the report --------------------------------------------------------------------------------

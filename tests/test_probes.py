@@ -9,9 +9,8 @@ import torch
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Batch
 from ablate.model.fusion import methods
-from ablate.model.models import Model, build_model, draw_weights, inputs_of_attention
+from ablate.model.models import Model, build_model, inputs_of_attention
 from ablate.probes import outputs, patterns
-from ablate.probes.measure import prediction
 from ablate.probes.needed import loss_added
 from ablate.probes.patterns import induction, look, patterns_of, previous
 from ablate.probes.patterns import twice as repeated
@@ -241,26 +240,3 @@ def inputs(model: Model, some: Batch) -> list[torch.Tensor]:
 
 
 # --- chance ----------------------------------------------------------------------------------
-
-
-def test_an_untrained_model_is_beyond_what_others_give_about_as_often_as_said():
-    """The largest previous-token score of 40 models against the range of 20 others: 5 % each, 2 of 40."""
-    model = model_of()
-    tokens = torch.from_numpy(np.random.default_rng(0).integers(11, size=(8, 12)))
-
-    def largest(seed: int) -> float:
-        draw_weights(model, dict.fromkeys(SEEDS, seed))
-        return max(max(previous(layer)) for layer in patterns_of(model, Batch(tokens, tokens)))
-
-    low, high = prediction([largest(seed) for seed in range(100, 120)])
-    outside = sum(not low <= largest(seed) <= high for seed in range(40))
-    assert outside <= 7  # of a binomial with 40 and 0.05, beyond once in 2,000
-
-
-def test_the_range_of_one_more_holds_as_often_as_it_says():
-    inside = []
-    for _ in range(2000):
-        *others, one = DRAWS.standard_normal(21)
-        low, high = prediction(others)
-        inside.append(low <= one <= high)
-    assert np.mean(inside) == pytest.approx(0.95, abs=0.02)

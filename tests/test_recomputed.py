@@ -87,15 +87,6 @@ def withheld(verdict: str, more: float) -> bool:
     )
 
 
-def unpaired(v: pd.Series, b: pd.Series, k: int, margin: float) -> dict[str, Any]:
-    test, level = reference.ttest_ind(v, b, equal_var=False), 1 - ALPHA / k
-    low, high = test.confidence_interval(level)
-    of = numbers(
-        v.mean() - b.mean(), (high - low) / 2, np.hypot(v.std(), b.std()), level, test.pvalue, margin
-    )
-    return of | {"pairs": np.nan, "n": len(v), "mean": v.mean(), "sd": v.std(), "diverged": 0}
-
-
 def same(
     table: pd.DataFrame, contrasts: Sequence[Weights], expected: Sequence[dict[str, Any]], by: str
 ) -> None:
@@ -194,31 +185,6 @@ def test_every_number_of_a_study_is_what_pandas_and_scipy_make_of_its_rows(made,
         )
 
 
-def test_a_difference_between_two_levels_is_what_pandas_and_scipy_make_of_it():
-    """Of sum to concat and of mean to concat at two, four and eight heads."""
-    rng, heads = np.random.default_rng(3), (2, 4, 8)
-    arms = [f"{fusion} {n}" for n in heads for fusion in ("concat", "mean", "sum")]
-    values = pd.DataFrame({arm: 3 + rng.normal(size=8) for arm in arms})
-    values["sum 8"] += 9
-    cells = {arm: {"fusion": arm.split()[0], "heads": int(arm.split()[1])} for arm in arms}
-    rows = of_cells((cells[arm], values[arm]) for arm in arms)
-    contrasts: list[Weights] = [
-        {f"{of} {high}": 1, f"concat {high}": -1, f"{of} {low}": -1, f"concat {low}": 1}
-        for of in ("mean", "sum")
-        for low, high in ((2, 4), (2, 8), (4, 8))
-    ]
-    found = compared(rows, within="heads", margin=0.05).table
-    expected = recomputed(values, values.isna(), contrasts, 6, 0.05, [])
-    table = found.assign(arm=[f"{row.fusion} {row.heads}" for row in found.itertuples()])
-    assert (found["verdict"] == "worse").sum() == 2
-    short = [
-        {f"{of} - concat {high}": 1.0, f"{of} - concat {low}": -1.0}
-        for of in ("mean", "sum")
-        for low, high in ((2, 4), (2, 8), (4, 8))
-    ]
-    same(table, short, expected, "arm")
-
-
 def test_of_a_tuned_study_each_arm_counts_at_its_own_value_and_on_seeds_that_report():
     rows, values, lost = study(dict.fromkeys(THREE, 8))
     own = {"concat": 0.01, "sum": 0.02, "gated": 0.04}
@@ -275,13 +241,3 @@ def test_every_number_of_a_table_of_another_program(rows, unit, pair_by):
     contrasts = against(*"abc")
     expected = recomputed(values, values.isna() & False, contrasts, 2, 0.05, [])
     same(ablate.compare(rows, pair_by=pair_by, **asked).table, contrasts, expected, "method")
-
-
-def test_values_that_do_not_pair_are_two_groups():
-    rows = foreign(method=3, seed=8).assign(seed=range(24))[:-1]
-    v = {method: of["loss"] for method, of in rows.groupby("method")}
-    found = ablate.compare(
-        rows, by="method", metric="loss", baseline="method=a", margin=2, higher_is_better=False
-    )
-    contrasts = against(*"abc")
-    same(found.table, contrasts, [unpaired(v[one], v["a"], 2, 2.0) for one in "bc"], "method")

@@ -97,12 +97,6 @@ def test_without_an_effect_few_are_wrong_and_looks_save_runs():
 
 
 @pytest.mark.slow
-def test_late_seeds_decide_less():
-    plain, late = (rehearse(sweep_of(*STUDY, f"train.simulated.late={share}"), 40) for share in (0, 0.25))
-    assert late.contrasts["right"][0] < plain.contrasts["right"][0] and late.runs > plain.runs
-
-
-@pytest.mark.slow
 def test_a_tuned_study_chooses_rates_and_reports():
     words = ("study=tuned", "fusion=concat,sum", *TEXT, "study.develop=[0,1]", "seed=range(100,106)")
     made = rehearse(sweep_of(*words, "study.looks=[]", "train.simulated.effects=[fusion=sum:0.2]"), 3)

@@ -3,7 +3,6 @@
 import re
 import shlex
 import shutil
-import struct
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +19,6 @@ from ablate.config.contrast import Contrast
 from ablate.reporting import charts
 from ablate.reporting.charts import VERDICTS, figures
 from ablate.reporting.commands import repeated
-from ablate.reporting.figures import write_charts
-from ablate.reporting.html import comparison_html
 from ablate.reporting.page import Page, gather
 from ablate.store.record import Choice, StudyRecord
 from tests.helpers import SIMULATED, call_cli, compared, write_study
@@ -43,7 +40,8 @@ def page(tmp_path_factory) -> Path:
         name="".join(filter(str.isprintable, HOSTILE.replace("/", ""))),
         question=f"Does it {HOSTILE}?",
         fusions=("concat", "weighted_sum", HOSTILE),
-        heads=(1, 2, 4),
+        heads=(4,),
+        out_proj=(True,),
         rates=(0.002, 0.004),
         seeds=2,
         diverging=(1,),
@@ -109,7 +107,8 @@ def test_the_same_charts_as_files(tmp_path):
     starts = {".png": b"\x89PNG", ".svg": b"<svg ", ".pdf": b"%PDF"}
     for path in (tmp_path / "figures").iterdir():
         assert path.read_bytes().startswith(starts[path.suffix])
-    ElementTree.parse(tmp_path / "figures" / "curves.svg")
+    svg = ElementTree.parse(tmp_path / "figures" / "curves.svg").getroot()
+    assert svg.get("width") == "237.6pt" and svg.get("viewBox", "").startswith("0 0 237.6 ")  # 3.3 inches
 
 
 def test_differences_stand_over_the_levels_between_which_they_are_compared():
@@ -174,15 +173,6 @@ def test_what_it_says(tmp_path):
     assert [figure.key for figure in figures(page)] == ["intervals-planned", "curves", "seeds"]
     assert page.compared.columns.tolist() == ["arm", "parameters", "rate", "seeds", "diverged", "mean"]
     assert len(page.compared) == 24 and page.compared["mean"].is_monotonic_increasing
-
-
-@pytest.mark.slow
-def test_of_arms_that_stopped_at_different_looks_it_says_how_many_seeds_each_has():
-    page = gather(read(Path(__file__).parents[1] / "docs" / "results" / "later"))
-    assert page.compared.set_index("arm")["seeds"].to_dict() == {
-        "concat": 8, "concat_bare": 8, "one": 8, "sum_equal": 6, "wide": 8
-    }  # fmt: skip
-    assert not [line for line in page.notes if "missing" in line]
 
 
 @pytest.mark.slow
@@ -261,48 +251,8 @@ def test_what_is_not_there_is_said(tmp_path):
     assert any(line.startswith("missing: ") for line in page.notes)
 
 
-@pytest.mark.slow
-def test_charts_in_files_are_as_wide_as_a_column(tmp_path):
-    (spec,) = (f.charts["curves"] for f in figures(gather(small(tmp_path, seeds=3))) if f.key == "curves")
-    write_charts({"curves": spec}, tmp_path / "figures", ["one rate"])
-    assert "Doubts: one rate" in (tmp_path / "figures" / "curves.svg").read_text("utf-8")
-    svg = ElementTree.parse(tmp_path / "figures" / "curves.svg").getroot()
-    assert svg.get("width") == "237.6pt" and svg.get("viewBox", "").startswith("0 0 237.6 ")  # 3.3 inches
-    texts = [text for text in svg.iter() if text.get("font-size")]
-    assert texts and {text.get("font-size") for text in texts} == {"8px"}  # a unit is a point
-    png = (tmp_path / "figures" / "curves.png").read_bytes()
-    assert struct.unpack(">I", png[16:20]) == (990,)  # 300 dots an inch
-    assert re.search(rb"/MediaBox ?\[0 0 237.6", (tmp_path / "figures" / "curves.pdf").read_bytes())
-
-
-def test_matched_variants_show_what_the_match_left(tmp_path):
-    comparison = compared(small(tmp_path, match="params", match_error=0.002).rows)
-    assert "+0.2%" in comparison_html(comparison, [])
-
-
 def test_every_verdict_has_a_colour_and_a_shape():
     assert {*VERDICTS} == {*stats.VERDICTS} and len({*VERDICTS.values()}) == len(VERDICTS)
-
-
-@pytest.mark.slow
-def test_a_csv_from_elsewhere(tmp_path):
-    path = tmp_path / "results.csv"
-    path.write_text(TABLE)
-    page = ablate.report(path)
-    assert page == tmp_path / "results-report.html"
-    html = page.read_text(encoding="utf-8")
-    assert "Sum costs 0.20" in html and "nan" not in html
-    assert "no command to show" in html
-
-
-@pytest.mark.slow
-def test_the_command(tmp_path):
-    small(tmp_path)
-    done = call_cli("report", "synthetic", "--out", "page.html", "--margin", "0.5", cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "page.html\n", "")
-    assert "margin 0.5 nats" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    missing = call_cli("report", "synthetics", cwd=tmp_path)
-    assert missing.returncode == 2 and "did you mean synthetic?" in missing.stderr
 
 
 @pytest.mark.slow

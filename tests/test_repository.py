@@ -10,7 +10,6 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-import ablate
 from benchmarks import picture
 
 ROOT = Path(__file__).parent.parent
@@ -52,16 +51,6 @@ def test_workflows_classifiers_and_readme_name_the_same_pythons():
     assert f"Python {first} to {last}" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_what_builds_a_release_is_pinned():
-    lines = (ROOT / ".ci" / "release.txt").read_text(encoding="utf-8").splitlines()[1:]
-    assert [line for line in lines if not re.fullmatch(r"[a-z][\w.-]*==\d[\w.]*", line)] == []
-    tools = {"build", "twine", "check-wheel-contents", "hatchling"}
-    assert tools <= {line.partition("==")[0] for line in lines}
-    steps = [*JOBS["release", "build"]["steps"], *JOBS["tests", "package"]["steps"]]
-    installed = [step["run"] for step in steps if "pip install" in step.get("run", "")]
-    assert installed == ["python -m pip install -r .ci/release.txt"] * 2
-
-
 @pytest.mark.parametrize("package, last", [("hydra-core", "1.3.7"), ("ray", "2.55.1")])
 def test_the_lowest_versions_have_no_hole_that_is_known(package, last):
     """last: the last version with one."""
@@ -94,22 +83,6 @@ def test_workflows_may_do_no_more_than_they_need():
         if action := step.get("uses"):
             assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action)
             assert "checkout" not in action or step["with"]["persist-credentials"] is False
-
-
-def test_pre_commit_has_the_tools_of_scripts_check():
-    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
-    assert [repo["repo"] for repo in hooks] == ["local"]  # so that there is one set of versions
-    entries = {hook["entry"] for repo in hooks for hook in repo["hooks"]}
-    tools = r"^(ruff format|ruff check|lint-imports|pyright)\b"
-    script = (ROOT / "scripts" / "check").read_text(encoding="utf-8")
-    assert {entry.removesuffix(" --force-exclude") for entry in entries} == set(
-        re.findall(tools, script, re.M)
-    )
-
-
-def test_the_changelog_begins_with_this_version():
-    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
-    assert re.fullmatch(rf"{re.escape(ablate.__version__)}, (unreleased|\d{{4}}-\d\d-\d\d)", headings[0])
 
 
 def test_readme_says_the_numbers_of_its_picture():

@@ -7,9 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import ablate
 from ablate.analysis.probes import COLUMNS, over_seeds
-from ablate.config.rules import ConfigError
 from ablate.reporting.answers import answer, lines
 from ablate.store.record import StudyRecord
 from ablate.study.growth import grown
@@ -73,8 +71,8 @@ def test_contrasts_of_one_study_make_no_rows_of_another_named_beforehand():
 def test_of_two_studies_nobody_says_that_all_hold_together():
     two = [drawn(4, effect=1), drawn(8, effect=1).assign(corpus="b")]
     records = [study(rows, name=name) for rows, name in zip(two, "ab", strict=True)]
-    trust = answer(compared(pd.concat(two, ignore_index=True), records=records), records).trust
-    assert "95 % confidence for those of each study together" in trust
+    found = compared(pd.concat(two, ignore_index=True), records=records)
+    assert "95 % confidence for those of each study together" in answer(found, records).trust
 
 
 @pytest.mark.slow
@@ -88,28 +86,6 @@ def test_whether_a_study_is_finished_does_not_depend_on_the_rows_that_are_shown(
         }
     finished = compared(rows, records=[study(rows)], where=["seed<7"])
     assert not any("not finished" in line for line in lines(finished, [study(rows)]))
-
-
-def test_every_sentence_has_a_subject_and_a_reason():
-    """Also of arms that differ in the tuned rate alone, and of three seeds."""
-    rows = drawn(4, seeds=3, effect=1)
-    three = compared(rows)
-    assert all("3 of 6 seeds, too few for a verdict" in line for line in answer(three, []).findings)
-    rates = (
-        drawn(4, effect=1).query("fusion != 'mean'").assign(fusion="concat", tuned="train.lr", role="tuned")
-    )
-    rates["lr"] = [0.01] * 8 + [0.02] * 8
-    record = make_record(declared={"tune": "train.lr"}, metric="val_loss")
-    said = answer(compared(rates, baseline={"lr": 0.01}, by=["lr"], records=[record]), [record])
-    assert re.match(r"lr=0\.02 costs [\d.]+ nats \([\d. to]+\) against lr=0\.01", said.findings[0])
-
-
-def test_one_rate_that_was_tuned_for_none_is_the_first_doubt():
-    shared = compared(drawn(4))
-    (doubt, *_) = [note for note in shared.notes if note.is_doubt]
-    assert doubt.text.startswith("all variants share one learning rate, 0.01, which was tuned for none")
-    tuned = compared(drawn(4).assign(tuned="train.lr", role="tuned"))
-    assert not any("one learning rate" in note.text for note in tuned.notes)
 
 
 def test_a_layer_is_beyond_untrained_models_only_above_the_largest_head_of_all_layers():
@@ -135,36 +111,3 @@ def test_what_the_program_and_its_studies_name_is_here():
     ]
     pages = {name for text in texts for name in re.findall(r"docs/[\w/]+\.(?:md|csv)", text)}
     assert len(pages) > 10 and not [name for name in pages if not (Path(ROOT) / name).exists()]
-
-
-@pytest.mark.parametrize(
-    ("change", "asked", "line"),
-    [
-        (
-            {},
-            {"where": "sed=1"},
-            "no column sed; did you mean seed? choices: loss, method, seed, ",
-        ),
-        (
-            {},
-            {"baseline": "method=bas"},
-            "method=bas: no such variant; choices: method=a, method=b",
-        ),
-        ({"loss": np.inf}, {}, "loss: no finished run has it (12 diverged)"),
-        ({"loss": None, "status": "diverged"}, {}, "loss: no finished run has it (12 diverged)"),
-        ({"loss": "abc"}, {}, "--metric loss: 'abc' is no number"),
-        (
-            {"seed": 0},
-            {},
-            "6 rows of one variant and seed (method=a seed=0: loss 0 and 1); leave",
-        ),
-        ({"seed": 0, "lr": [1, 2, 3] * 4}, {}, " differ in lr; use --by, --pair-by or --where of it"),
-    ],
-)
-def test_bad_input_is_one_line_with_the_value_the_reason_and_the_way_out(change, asked, line):
-    rows = pd.DataFrame({"method": ["a"] * 6 + ["b"] * 6, "seed": [*range(6)] * 2, "loss": range(12)})
-    with pytest.raises(ConfigError) as refused:
-        ablate.compare(
-            rows.assign(**change), **{"by": "method", "metric": "loss", "baseline": "method=a", **asked}
-        )
-    assert line in str(refused.value) and "\n" not in str(refused.value)

@@ -20,7 +20,7 @@ from ablate.probes.study import find as probed
 from ablate.store.columns import Status
 from ablate.store.store import Store
 from ablate.training.events import Evaluation, Score
-from tests.helpers import but, call_cli, refusal, write_study
+from tests.helpers import call_cli, refusal, write_study
 from tests.synthetic import small_study
 
 QUICK = ("model.d_model=8", "heads=2", "model.context=8", "train.steps=4", "train.batch=2")
@@ -173,17 +173,6 @@ def test_results_lie_where_one_says(place: str, four: Path):
 def test_a_place_that_is_no_directory_is_refused(words: tuple[str, ...], four: Path):
     (four / "file").touch()
     assert "--runs" in refusal("runs", *words, cwd=four)
-
-
-@pytest.mark.slow
-def test_loose_runs_are_compared_with_their_like(tmp_path: Path):
-    for words in ("seed=0", "fusion=sum", "train.steps=5", "corpus=copy"):
-        own = [word for word in QUICK if words != "corpus=copy" or not word.startswith("corpus")]
-        assert call_cli("run", *but(own, words), cwd=tmp_path).returncode == 0
-    done = call_cli("compare", "single", "--format", "json", cwd=tmp_path)
-    rows = json.loads(done.stdout)["rows"]
-    pairs = {(row["variant"], row["baseline"]) for row in rows if row["baseline"]}
-    assert done.returncode == 0 and len(pairs) == 1 and len({row["variant"] for row in rows}) == 4
 
 
 def test_a_terminal_has_how_far_the_runs_are(four, monkeypatch):

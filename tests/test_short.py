@@ -122,19 +122,8 @@ def test_whether_a_verdict_stands_is_one_line(command):
 @pytest.mark.slow
 def test_a_study_of_the_repository_is_as_short(command):
     code, out, err = command("compare", str(ROOT / "docs" / "results" / "later"))
-    assert code == 0 and height(out + err) <= 14 and "\nvariant  " in out
+    assert code == 0 and height(out + err) <= 14 and "\nvariant  " in out and "missing" not in out
     assert "6 to 8 paired seeds, 95 % confidence for all 4 together." in out
-
-
-def test_each_contrast_is_below_its_baseline():
-    result = compared(study(*(arm for arm in GRID if arm["heads"] < 3)))
-    shown = short_table(result)
-    assert [*shown.columns] == ["variant", "n", "mean", DIGITS, "verdict"]
-    names = [f"{f} heads={h}" for h in (1, 2) for f in ("concat", "weighted_sum")]
-    assert sorted(shown["variant"]) == sorted(names)
-    assert shown["verdict"].tolist()[::2] == ["baseline", "baseline"]
-    for base, other in zip(shown["variant"][::2], shown["variant"][1::2], strict=True):
-        assert base.split()[1] == other.split()[1]
 
 
 def test_a_study_with_looks_left_names_the_command_that_goes_on():

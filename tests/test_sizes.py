@@ -142,13 +142,6 @@ def test_differences_are_of_each_size_and_never_pooled_over_sizes():
     assert not [step for step in steps if "differ in size" in step.reason]
 
 
-@pytest.mark.slow
-def test_a_method_of_ones_own_is_compared_at_every_size():
-    plan = sizes("study.arms.mine={fusion: mean}", "study.primary=[mine - concat]").design.plan
-    expected = [f"mine - concat at model={size}" for size in SIZES]
-    assert plan and [contrast.name for contrast in plan.contrasts] == expected
-
-
 @pytest.mark.parametrize(
     ("overrides", "changes", "line"),
     [

@@ -68,9 +68,3 @@ def test_some_windows_are_spread_over_the_split_and_the_same_each_time(most, cou
     assert len(starts()) == count and starts() == starts()
     gaps = np.diff([*starts(), 199 * 5]) // 5
     assert gaps.max() - gaps.min() <= 1 and all(start % 5 == 0 for start in starts())
-
-
-def test_a_split_that_is_no_longer_than_it_may_be_is_read_whole():
-    for most in (22, 1000):
-        whole, some = ([*TEXT.windows(context=5, windows=3, most=m)] for m in (None, most))
-        assert [x.tolist() for x, *_ in whole] == [x.tolist() for x, *_ in some]

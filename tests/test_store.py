@@ -1,6 +1,5 @@
 """Runs on disk: whole or absent, derived tables; the records of studies, and how they grow."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,24 +7,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.analysis.load import load
 from ablate.analysis.notes import of_studies
 from ablate.compose.sweep import compose
 from ablate.config.contrast import Contrast
-from ablate.config.rules import ConfigError
 from ablate.files.atomic import StoreError
 from ablate.phrases import texts
 from ablate.store import removal
 from ablate.store import rows as rows_module
-from ablate.store.columns import COLUMNS, csv_text
+from ablate.store.columns import COLUMNS
 from ablate.store.provenance import parts_code, provenance
-from ablate.store.record import Choice, Role, StudyRecord, as_plain, read_record
+from ablate.store.record import Choice, Role, StudyRecord, as_plain
 from ablate.store.run_files import Checkpoint, Damaged
 from ablate.store.run_folder import OfAnotherKind, RunFolder
 from ablate.store.store import Store
 from ablate.study.growth import grown
 from ablate.study.study import Study
-from tests.helpers import QUICK, ROOT, make_record, summarize, write_study
+from tests.helpers import QUICK, make_record, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "fusion": "sum", "seed": 0, **provenance()}
 ROW |= parts_code()
@@ -104,14 +101,6 @@ def test_results_are_derived_from_the_runs(store, tmp_path):
     assert rows["run_id"].tolist() == ["b" * 16] and rows["study"].tolist() == ["mine"]
     assert rows["val_loss"].tolist() == [0.1 + 0.2] and rows["out_proj"].tolist() == [True]
     assert pd.read_csv(tmp_path / "results.csv")["run_id"].tolist() == ["a" * 16, "b" * 16]
-
-
-def test_values_in_a_csv_by_hand():
-    row = {"fusion_options": '{"per": "head"}', "splits": [0.8, 0.1, 0.1]}
-    row["fusion_weights"] = [[[1.0, 2.0], 3.0]]
-    line = csv_text([row | {"out_proj": False, "lr": 1e-05, "heads": 4}]).splitlines()[1]
-    assert '"{""per"": ""head""}"' in line and '"[0.8, 0.1, 0.1]"' in line and '"[[1.5, 3.0]]"' in line
-    assert ",false," in line and ",1e-05," in line and ",4," in line
 
 
 def record(*overrides: str) -> StudyRecord:
@@ -228,12 +217,6 @@ def test_a_checkpoint_of_other_bytes_is_kept_until_a_run_is_to_begin_anew(store,
         assert writer.start is None and not list(writer.path.glob("checkpoint-*"))
 
 
-def test_what_has_no_checkpoint_begins_anew_anywhere(store):
-    interrupted(store)
-    with writing(store, row={**ROW, "processor": "other"}) as writer:
-        assert writer.start is None
-
-
 def test_what_is_complete_is_the_result_whoever_finds_it(store, tmp_path):
     with pytest.raises(KeyboardInterrupt), writing(store) as writer:
         writer.checkpoint(checkpoint(3))
@@ -288,28 +271,6 @@ def test_runs_whose_ids_begin_alike_are_not_taken_for_each_other(store):
     assert [row["run_id"] for row in store.rows()] == ids[:1]
 
 
-def test_what_tells_runs_of_one_name_apart_is_said(store):
-    for identity, corpus, steps in (("44be20f812345678", "docs", 9), ("44cc000000000000", "lags", 9)):
-        finished(store, f"sum-h4-{identity[:8]}", run_id=identity, corpus=corpus, steps=steps, lr=0.01)
-    with pytest.raises(StoreError, match=r"44be20f8 \(corpus=docs run_id=.*44cc0000 \(corpus=lags run_id="):
-        store.find("sum-h4")
-
-
-@pytest.mark.slow
-def test_rows_that_two_targets_share_count_once_and_those_that_differ_are_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    columns = {"fusion": "sum", "heads": 4, "out_proj": True, "seed": 0, "params": 7}
-    other = {"numerics": 7, "code": "12345678e012", "parts": "87654321e012", "val_loss": 2.5}
-    for name, more in {"a": {}, "b": {"wall_s": 3.0}, "c": other}.items():
-        row = {**ROW, **columns, "status": "done", "val_loss": 2.25, **more}
-        (tmp_path / f"{name}.csv").write_text(csv_text([row]))
-    assert len(load(["a.csv", "b.csv"]).rows) == 1
-    assert load(["c.csv"]).rows[["code", "parts"]].to_numpy().tolist() == [["12345678e012", "87654321e012"]]
-    for order in (["a.csv", "c.csv"], ["c.csv", "a.csv"]):
-        with pytest.raises(ConfigError, match="two rows of one variant and seed: runs 0123"):
-            summarize(load(order).rows)
-
-
 # --- records of studies ---------------------------------------------------------------------------
 
 NOW = StudyRecord(
@@ -358,9 +319,3 @@ def test_a_study_grows_and_keeps_what_it_declared(store):
     for key, other in {"primary": [], "metric": "val_acc", "margin": 0.02, "where": ["heads < 4"]}.items():
         with pytest.raises(StoreError, match=f"{key} was .* when the study began"):
             grown(NOW, replace(NOW, **{key: other}))
-
-
-def test_a_published_record_is_written_as_it_is_read():
-    plain = json.loads((ROOT / "docs" / "results" / "questions" / "study.json").read_text(encoding="utf-8"))
-    del plain["version"]  # of the file, not of the record
-    assert as_plain(read_record(plain)) == plain

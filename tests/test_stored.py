@@ -94,28 +94,7 @@ def test_what_needs_no_text_works_when_it_is_gone(made, monkeypatch):
     assert ablate.load_model("concat").generate("abc", tokens=5) + "\n" == before
 
 
-def test_a_pair_is_shown_of_the_runs_own_pairs_only(made):
-    assert call_cli("sample", "sum", cwd=made).stdout.startswith("source")
-    (made / "pairs.txt").write_text(pairs(2))
-    done = call_cli("sample", "sum", cwd=made)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert re.search(r"corpus=pairs: the text changed: .* was [0-9a-f]{12} and is [0-9a-f]{12};", done.stderr)
-    (made / "pairs.txt").unlink()
-    done = call_cli("sample", "sum", cwd=made)
-    assert done.returncode == 2 and f"{directory(made, 'sum').name}: " in done.stderr
-    assert "no file there" in done.stderr
-
-
 # --- the tokenizer, the code ----------------------------------------------------------------------
-
-
-def test_weights_and_config_are_those_that_were_sealed(made):
-    weights = directory(made) / "model.safetensors"
-    content = bytearray(weights.read_bytes())
-    content[-3] ^= 1
-    weights.write_bytes(content)
-    done = call_cli("sample", "concat", "--prompt", "a", cwd=made)
-    assert done.returncode == 2 and "model.safetensors: missing, damaged, or edited since" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from ablate.execution.run import prepare
 from ablate.model.models import build_model
 from ablate.training.evaluate import Score, scores
 from ablate.training.group import Group
-from tests.helpers import ROOT, SEEDS, call_cli, make_config, make_spec
+from tests.helpers import SEEDS, call_cli, make_config, make_spec
 
 
 def made(kind: Callable[..., Task], length: int, vocabulary: int, **options) -> Task:
@@ -130,15 +130,6 @@ def test_the_best_guess_at_votes_is_that_of_all_rows():
         assert task.best_guess(last) == pytest.approx(right)
     assert task.best_guess(0) == pytest.approx(0.5) and task.best_guess(3) == 1
     assert task.known == {"best guess": "50.0 %, 62.5 %, 87.5 %, 100.0 % right, by the last 0, 1, 2, … votes"}
-
-
-def test_the_best_guesses_at_votes_are_those_of_the_docs():
-    page = " ".join((ROOT / "docs" / "corpora.md").read_text(encoding="utf-8").split())
-    for voters, called, votes in ((4, "of rows of four", 16), (8, "of eight", 24)):
-        sizes = {"length": votes + 1, "vocabulary": 3 * voters + 2, "voters": voters}
-        task = Votes(seed=0, examples=None, held_out=1, **sizes)
-        shares = " to ".join(f"{100 * task.best_guess(last):.1f}" for last in (0, 4))
-        assert f"{shares} % {called} voters and {votes} votes" in page
 
 
 def test_distinct_numbers_come_in_every_order():

@@ -1,7 +1,6 @@
 """What is measured of a text, the mixture of a model with counting, and what a comparison says of both."""
 
 import itertools
-import math
 import random
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from tests.helpers import compared, make_config
 from tests.synthetic import small_study
 
 STRETCH = "a stretch of more than fifty characters that stands in two splits of it. "
-QUICK = ("train.steps=4", "train.batch=2", "train.eval_every=2", "model.context=16", "model.d_model=16")
 
 
 def made_text() -> str:
@@ -89,20 +87,6 @@ def test_the_weight_of_a_mixture_is_the_best_there_is():
         grid = [-np.log(w * model_J + (1 - w) * counting_J).mean() for w in np.linspace(0, 1, 201)]
         weight = mixture(model_J, counting_J)
         assert -np.log(weight * model_J + (1 - weight) * counting_J).mean() <= min(grid) + 1e-9
-
-
-@pytest.mark.slow
-def test_a_run_has_the_figures_of_its_text(command, tmp_path: Path):
-    (tmp_path / "text.txt").write_text(made_text())
-    run = ("run", "corpus=file", "corpus.path=text.txt", "corpus.tokenizer=char", *QUICK)
-    code, _, err = command(*run)
-    assert code == 0, err
-    row = pd.read_csv(tmp_path / "runs/results.csv").iloc[0]
-    assert row["epochs"] == pytest.approx(4 * 2 * 16 / 7999)
-    assert row["overlap"] > 0.06 and row["mix_loss"] <= row["test_loss"] and 0 <= row["mix_weight"] <= 1
-    assert f"counting {row['ngram_order']} tokens: {row['ngram_val_loss']:.4g}" in err
-    assert f"guessing, ln(vocabulary): {math.log(row['vocab']):.4g}" in err
-    assert "beside val_loss" not in command("run", "corpus=copy", "corpus.vocabulary=8", *QUICK)[2]
 
 
 # --- what a comparison says ----------------------------------------------------------------------------

@@ -49,12 +49,6 @@ def test_char_refuses_the_unknown(text: str, shown: str):
     assert "\n" not in str(caught.value)
 
 
-def test_byte_by_hand():
-    assert Byte().encode("aé").tolist() == [97, 0xC3, 0xA9]
-    assert Byte().decode([97, 0xC3]) == "a\ufffd"
-    assert Byte().vocab_size == 256
-
-
 def test_bpe_merges_what_is_frequent():
     """In `abababab cd` the pair ab is the most frequent, then abab; one merge is one token."""
     bpe = Bpe.train(["abababab cd"], 258)

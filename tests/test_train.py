@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from ablate.data.splits import Batch, Stream
+from ablate.data.splits import Stream
 from ablate.model.models import Model, build_model
 from ablate.store.run_files import Checkpoint
 from ablate.training import train
@@ -91,31 +91,6 @@ def test_evaluation_by_hand():
     assert score.loss == pytest.approx(math.log(11)) and score.accuracy == 6 / 15
 
 
-class Even(torch.nn.Module):
-    """Of 11 words, word 0 with a chance of 1/2 and each other one with 1/20, whatever it reads."""
-
-    loss = None  # it is not trained
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.logits = torch.nn.Parameter(torch.log(torch.tensor([[10.0, *[1.0] * 10]])))
-
-    def forward(self, tokens_BT, target_positions_K=None, source_BS=None):
-        places = tokens_BT if target_positions_K is None else target_positions_K
-        return self.logits.expand(*places.shape, 11)
-
-
-def test_evaluation_sees_the_same_split_in_whatever_chunks(monkeypatch):
-    import ablate.training.evaluate
-
-    model = untrained()
-    at_once = evaluated(model, Stream(TOKENS), 7)
-    monkeypatch.setitem(ablate.training.evaluate.EVALUATION_NUMBERS, "cpu", 1)
-    one_by_one = evaluated(model, Stream(TOKENS), 7)
-    assert at_once.nats == pytest.approx(one_by_one.nats, rel=1e-6)
-    assert (at_once.targets, at_once.correct) == (996, one_by_one.correct)
-
-
 def test_a_loss_that_is_not_a_number_ends_the_run_and_names_the_step():
     *_, last = events("train.lr=1e30", "train.clip=null", "train.warmup=0")
     assert isinstance(last, Diverged) and re.search(r"not finite at step [2-9]", str(last))
@@ -127,20 +102,6 @@ def test_bfloat16_keeps_weights_in_float32_and_learns_alike():
     assert all(param.dtype == torch.float32 for param in model.parameters())
     assert losses(trained) != losses(events())
     assert losses(trained) == pytest.approx(losses(events()), abs=0.02)
-
-
-def test_weights_in_bfloat16_follow_those_in_float32():
-    group = Group([untrained()], "bfloat16")
-    group.weights.mul_(1.5)
-    group.follow()
-    for cast, weight in zip(group.model.parameters(), group.models[0].parameters(), strict=True):
-        assert cast.dtype == torch.bfloat16 and torch.equal(cast, weight.bfloat16())
-    batch = Batch(*torch.randint(11, (2, 1, 3, 7)))
-    loss, grads = group.losses_and_gradients(batch)
-    exact, wanted = Group([group.models[0]]).losses_and_gradients(batch)
-    assert loss.dtype == torch.float32 and loss.item() == pytest.approx(exact.item(), rel=0.01)
-    assert grads.dtype == torch.float32 and grads.shape == wanted.shape
-    assert torch.nn.functional.cosine_similarity(grads, wanted).item() > 0.99
 
 
 def test_a_mid_run_evaluation_reads_what_it_may_and_changes_nothing_that_is_learned():

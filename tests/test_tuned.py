@@ -5,7 +5,6 @@ import math
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -147,11 +146,6 @@ def test_the_choice_of_a_value_by_hand(losses, value, doubt):
     assert tuning.choose(study().search, grid, losses) == Choice(value, doubt)
 
 
-@pytest.mark.parametrize("losses", [[1, 1, 2], [2, 1, 1], [1, 1, 1]])
-def test_of_equal_losses_that_in_the_middle_counts(losses):
-    assert tuning.choose(study().search, ["0.001", "0.002", "0.004"], losses).doubt.count("bracketed") == 0
-
-
 def test_develop_then_report_each_arm_at_its_own_value():
     s = study()
     rows = run(s, parabolas(concat=0.002, sum=0.0025))
@@ -283,51 +277,23 @@ def test_a_grown_study_keeps_runs_at_old_values_without_a_role():
 # --- what compare makes of it -----------------------------------------------------------------------
 
 
-def results(s: tuned.TunedDesign, rows: dict[Overrides, Row]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            **ROW,
-            **{"run_id": f"{i:016x}", "fusion": at(one)["fusion"], "lr": float(at(one)["train.lr"])},
-            **{"heads": int(at(one).get("heads", str(ROW["heads"])))},
-            **{"seed": int(at(one)["seed"]), "phase": "report" if roles else "develop"},
-            **{"role": "tuned" if roles else "", "tuned": "train.lr"},
-            **rows[one],
-        }
-        for i, (one, roles) in enumerate(s.members(rows).items())
-    )
-
-
-def tuned_record(**given: Any) -> StudyRecord:
-    usual = {"primary": DECLARED["primary"], "metric": "test_loss", "declared": {"tune": "train.lr"}}
-    return make_record(kind="tuned", **{**usual, **given})
-
-
-def noisy(one: Overrides) -> Row:
-    row = parabolas(concat=0.002, sum=0.0028)(one)
-    jitter = {"100": 0.001, "101": -0.002, "102": 0.0005}.get(at(one)["seed"], 0)
-    return row | {"test_loss": row["test_loss"] + (jitter if at(one)["fusion"] == "sum" else 0)}
-
-
-@pytest.mark.slow
-def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
-    s = study(seeds=[100, 101, 102])
-    rows = results(s, run(s, noisy))
-    result = compared(rows)
-    assert result.families == ["exploratory"]
-    assert {*result.rows.query("fusion == 'sum'")["lr"]} == {0.0028}
-    old = rows[rows["role"] == "tuned"].assign(role="", lr=0.0099, run_id="old")
-    again = compared(pd.concat([rows, old]))
-    assert any("and 6 rows at values that are not an arm's own (role)" in line for line in texts(again.notes))
-    assert again.table["variant"].tolist() == result.table["variant"].tolist()
-
-
 def test_doubts_and_what_cannot_be_built_are_said():
     s = study(seeds=[100, 101, 102])
-    record = tuned_record(
+    rows = run(s, parabolas(concat=0.002, sum=0.0028))
+    frame = pd.DataFrame(
+        {**ROW, "run_id": f"{i:016x}", "fusion": at(one)["fusion"], "seed": int(at(one)["seed"]), **rows[one]}
+        | {"phase": "report", "role": "tuned", "tuned": "train.lr", "lr": float(at(one)["train.lr"])}
+        for i, (one, roles) in enumerate(s.members(rows).items())
+        if roles
+    )
+    record = make_record(
+        kind="tuned",
+        metric="test_loss",
+        declared={"tune": "train.lr"},
         chosen={"fusion=sum": Choice("0.0028", "not bracketed: …")},
         left_out={"fusion=mean": "too wide", "fusion=grouped": "too wide"},
     )
-    notes = texts(compared(results(s, run(s, noisy)), records=[record]).notes)
+    notes = texts(compared(frame, records=[record]).notes)
     assert "fusion=sum: train.lr=0.0028: not bracketed: …" in notes
     assert "can't be built: fusion=mean: too wide" in notes
 
@@ -360,17 +326,6 @@ def test_an_arm_meets_the_baseline_that_is_matched_as_it_is_or_the_only_one():
     own = matched("concat", "params", (1.0, 1.1, 1.3), mlp_hidden=290)
     table = compared(pd.DataFrame([*rows, *own])).table.set_index(["fusion", "match"])
     assert table.loc[("sum", "params"), "diff"] == pytest.approx(1.1)
-
-
-def test_two_matches_that_came_to_one_width_are_one_variant():
-    losses = (2.1, 2.2, 2.4)
-    rows = [
-        *matched("concat", "none", (2.0, 2.15, 2.3)),
-        *matched("sum", "params", losses, mlp_hidden=304),
-        *matched("sum", "flops", losses, mlp_hidden=304),
-    ]
-    whys = compared(pd.DataFrame(rows)).table["why"].tolist()
-    assert len(whys) == 3 and sum(why.startswith("the same function as") for why in whys) == 1
 
 
 # --- through the command ----------------------------------------------------------------------------

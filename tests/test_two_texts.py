@@ -9,7 +9,7 @@ from ablate.data.paired import PADDING, Pair, batch_of
 from ablate.data.splits import IGNORE_INDEX
 from ablate.execution.formulas import before_training
 from ablate.execution.run import prepare
-from ablate.model.attend import CAUSAL, EVERYTHING, PaddingMask, fused, unfused
+from ablate.model.attend import fused, unfused
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
@@ -154,16 +154,6 @@ def test_a_letter_depends_on_earlier_ones_and_on_its_own_source_alone():
     assert of_target[0, 3:].abs().max() == 0 and of_target[0, :3].abs().min(-1).values.min() > 0
     assert of_target[1].abs().max() == 0 and of_source[1].abs().max() == 0
     assert (of_source[0].abs().sum(-1) > 0).all()  # the encoder sees all of it
-
-
-def test_masks_on_three_letters():
-    is_token = torch.tensor([[True, True, False], [True, True, True]])
-    everything = PaddingMask(EVERYTHING, is_token).visible(3, 3)
-    assert everything.expand(2, 1, 3, 3)[0, 0].tolist() == [[True, True, False]] * 3
-    causal = PaddingMask(CAUSAL, is_token).visible(3, 3)
-    assert causal[0, 0].tolist() == [[True, False, False], [True, True, False], [True, True, False]]
-    assert causal[1, 0].tolist() == [[True, False, False], [True, True, False], [True, True, True]]
-    assert not PaddingMask(CAUSAL, is_token).constant
 
 
 # --- which attention is which -------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """`ablate verify`: every equation holds at many sizes, and none does where a method is off by a hundredth."""
 
-import io
 import itertools
 import json
 from typing import Any
@@ -130,19 +129,6 @@ def test_the_command_fails_where_an_equation_does(tmp_path, monkeypatch):
     monkeypatch.setattr(method, "forward", lambda self, *given: 1.01 * forward(self, *given))
     failed = call_cli("verify", "--only", "1,2", cwd=tmp_path)
     assert failed.returncode == 1 and failed.stderr.endswith("1 equation failed: 2 mean\n")
-
-
-def test_at_80_columns_the_error_stays_and_the_question_goes(tmp_path, monkeypatch):
-    class Terminal(io.TextIOWrapper):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr("tests.helpers.io.TextIOWrapper", Terminal)
-    monkeypatch.setenv("COLUMNS", "80")
-    narrow = call_cli("verify", "--only", "1,2,18", cwd=tmp_path)
-    first = narrow.stdout.splitlines()[0]
-    assert "error" in first and "question" not in first
-    assert "no room for question; --format json shows it" in narrow.stderr
 
 
 # --- classes of functions ------------------------------------------------------------------------------

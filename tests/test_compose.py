@@ -46,7 +46,7 @@ REFUSED = [
     ),
     # Keys that other programs have.
     (["+train=nanogpt"], "+train=nanogpt: no key is added or removed; type train=nanogpt"),
-    (["n_embd=4"], "n_embd: no such key; did you mean model.d_model?"),
+    (["n_embd=4"], "n_embd is a name of another program; type model.d_model"),
     # What makes no variants, and sweeps that Hydra makes otherwise than one thinks.
     (["-m", "name=x,y"], "name=x,y: it makes no variants; give one value"),
     *(

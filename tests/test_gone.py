@@ -2,7 +2,7 @@
 
 import pytest
 
-from ablate.config.rules import gone
+from ablate.config.rules import elsewhere
 from tests.helpers import refusal
 
 # One of each kind, whatever the table has.
@@ -12,7 +12,7 @@ INVENTED = (
     *("ablate lost", "ablate corpus lost", "run --lost", "compare --lost"),
     "probe --only lost",
 )
-INSTEAD = "type that instead"
+INSTEAD, GONE = "type that instead", elsewhere()["is gone"]
 # What a command takes besides, if it reads an option's value last.
 OPERANDS = {"probe": ["study"]}
 
@@ -38,13 +38,13 @@ def commands(name: str) -> list[list[str]]:
 @pytest.fixture(autouse=True)
 def _with_invented(monkeypatch):
     for name in INVENTED:
-        monkeypatch.setitem(gone(), name, INSTEAD)
+        monkeypatch.setitem(GONE, name, INSTEAD)
 
 
-@pytest.mark.parametrize("name", [*INVENTED, *gone()])
+@pytest.mark.parametrize("name", [*INVENTED, *GONE])
 def test_a_name_that_is_gone_is_refused_with_what_to_type_instead(name, tmp_path):
     for command in commands(name):
-        assert refusal(*command, cwd=tmp_path) == f"ablate: {name} is gone; {gone()[name]}\n", command
+        assert refusal(*command, cwd=tmp_path) == f"ablate: {name} is gone; {GONE[name]}\n", command
 
 
 STUDY = """\

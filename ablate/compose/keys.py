@@ -14,28 +14,6 @@ PRESETS = ("model", "train")  # groups whose choices all have the same keys
 # Keys by which a file describes itself, rather than a run.
 DESCRIPTIONS = ("defaults", "name", "recipe", "about", "licence", "files", "_target_")
 EXAMPLES = ("fusion", "tuned", "sizes")  # the studies whose files explain the keys of a study
-# What nanoGPT, or a config of transformers, calls a key.
-NAMED_ELSEWHERE = {
-    "heads": "n_head n_heads num_heads num_attention_heads",
-    "model.d_model": "n_embd hidden_size dim",
-    "model.layers": "n_layer n_layers num_layers num_hidden_layers",
-    "model.mlp_hidden": "d_ff d_mlp d_inner n_inner dim_feedforward intermediate_size",
-    "model.rope_base": "rope_theta",
-    "model.mlp": "hidden_act activation_function",
-    "model.context": "block_size n_positions max_seq_len",
-    "train.steps": "max_iters max_steps epochs step",
-    "train.batch": "batch_size",
-    "train.lr": "learning_rate",
-    "train.min_lr_ratio, a share of train.lr": "min_lr",
-    "train.warmup, a share of the steps": "warmup_iters warmup_steps",
-    "train.clip": "grad_clip",
-    "train.eval_every": "eval_interval",
-    "train.eval_tokens": "eval_iters",
-    "train.precision": "dtype",
-    "corpus": "dataset",
-    "corpus.bpe_vocab": "vocab_size",
-}
-ELSEWHERE = {name: key for key, names in NAMED_ELSEWHERE.items() for name in names.split()}
 PACKAGE = Path(__file__).parent.parent
 # A line of a YAML of ablate's with a key: its indent, name, value and comment.
 LINE = re.compile(r"^( *(?:- )?)([^\s#:][^#:\n]*):(?: +([^#\n].*?))?(?: +# (.*))?$", re.MULTILINE)
@@ -78,17 +56,17 @@ def matching(prefix: str) -> list[Section]:
 
 
 def unknown_key(key: str) -> str:
-    """The message on a key that there is not. Suggestions come from choices that have it, other programs,
-    keys beside it, then all keys."""
+    """The message on a key that there is not. Suggestions come from choices that have it, keys of its
+    name, keys beside it, then all keys."""
     every = sections()
     names = [one.name for section in every for one in section.keys]
     names += [section.choice for section in every if "=" in key and section.choice]
     parent, _, last = key.rpartition(".")
     if having := [one.choice for one in every if one.choice and key in (of.name for of in one.keys)]:
         return f"{key}: a key of {' or '.join(having)}; choose that, or leave it out"
-    if line := line_on(key):
+    if line := line_on(key) or line_on(f".{last}"):
         return line
-    if near := ELSEWHERE.get(last) or next((name for name in names if name.endswith(f".{last}")), ""):
+    if near := next((name for name in names if name.endswith(f".{last}")), ""):
         return f"{key}: no such key; did you mean {near}?"
     beside = [name for name in names if name.rpartition(".")[0] == parent]
     return f"{key}: no such key{did_you_mean(key, beside or [name for name in names if '.' not in name])}"

@@ -24,7 +24,6 @@ from ablate.config.read import hints
 from ablate.config.rules import ConfigError, as_value, did_you_mean, line_on
 from ablate.config.schema import PARTS, TrainConfig
 from ablate.phrases import first_few
-from ablate.version import DISTRIBUTION
 
 # What Hydra raises for invalid configs and overrides; it does not have types of its own for all of them.
 SAID = (ConfigError, HydraException, OmegaConfBaseException, yaml.YAMLError)
@@ -34,12 +33,6 @@ REFUSALS = (
 )
 # Of ablate run, beside Hydra's.
 OPTIONS = ("--dry-run", "--rehearse", "--track", "--plugin", "--format", "--wide", "--runs")
-INSTALL = {  # launchers
-    "joblib": "hydra-joblib-launcher",
-    "submitit_local": f"'{DISTRIBUTION}[slurm]'",
-    "submitit_slurm": f"'{DISTRIBUTION}[slurm]'",
-    "ray": f"'{DISTRIBUTION}[ray]'",
-}
 UNSWEPT = {"name", "force", "device", "study"} | {
     f"train.{key}" for key in hints(TrainConfig).keys() - deciding(TrainConfig)
 }
@@ -172,8 +165,6 @@ def _unknown_choice(missing: str, options: Sequence[str]) -> str:
     unknown = f"no such {group}{did_you_mean(name, options)}"
     if group in PARTS and Path(f"{name}.py").exists():
         unknown = f"no such {group}, but {name}.py is here; add --plugin {name}.py"
-    if group == LAUNCHER and name in INSTALL:
-        unknown = f"not installed; pip install {INSTALL[name]}"
     return line_on(f"{group}={name}") or f"{group}={name}: {unknown}"
 
 

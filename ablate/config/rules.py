@@ -40,16 +40,19 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 
 
 def line_on(name: str) -> str:
-    """The line on a name that is gone, for what refuses the name as unknown; empty for any other name."""
-    return f"{name} is gone; {gone()[name]}" if name in gone() else ""
+    """The line on a name that is gone, or .NAME of another program, for what refuses the name as unknown;
+    empty for any other name."""
+    return next(
+        (f"{name.lstrip('.')} {why}; {of[name]}" for why, of in elsewhere().items() if name in of), ""
+    )
 
 
 @functools.cache
-def gone() -> dict[str, str]:
-    """What to type in place of each name that is gone."""
+def elsewhere() -> dict[str, dict[str, str]]:
+    """By why ablate does not have a name: what to type in its place."""
     import yaml  # only a refusal needs it
 
-    return yaml.safe_load(Path(__file__).with_name("gone.yaml").read_text(encoding="utf-8"))
+    return yaml.safe_load(Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"))
 
 
 def as_override(value: Any, of_text: Callable[[str], str] = str) -> str:

@@ -17,7 +17,6 @@ from ablate.cli.app import COMMANDS, GROUPS
 from ablate.compose.refusals import OPTIONS, explain
 from ablate.store.columns import COLUMNS, METRICS_COLUMNS
 from ablate.store.store import Store
-from ablate.version import DISTRIBUTION
 from tests.helpers import HANGING_S, LONG, ROOT, SIMULATED, but, call_cli, fork_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.batch=2", "train.eval_every=3")
@@ -91,7 +90,7 @@ def test_a_sweep_whose_progress_nobody_reads_goes_on(tmp_path):
 
 @pytest.mark.parametrize(
     "name, package",
-    [("joblib", "hydra-joblib-launcher"), ("submitit_slurm", f"'{DISTRIBUTION}[slurm]'")],
+    [("joblib", "hydra-joblib-launcher"), ("submitit_slurm", "'ablate-heads[slurm]'")],
 )
 def test_a_launcher_to_install_is_named(name, package):
     error = MissingConfigException("", f"hydra/launcher/{name}", ["basic"])

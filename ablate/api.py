@@ -80,13 +80,19 @@ def load(path: str | Path | None = None) -> pd.DataFrame:
     One row per run, with the columns of results.csv. Raises ConfigError.
     """
     from ablate.analysis.load import load as load_results
-    from ablate.analysis.own_table import with_types
+    from ablate.analysis.numbers import as_numbers, can_be_numbers
+    from ablate.store.columns import COLUMNS, SEED_COLUMNS
+    from ablate.store.frames import is_foreign
     from ablate.store.store import Store
 
     results = load_results([] if path is None else [str(path)])
     for line in texts(results.notes):
         warnings.warn(one_line(line), stacklevel=3)
-    rows = with_types(results.rows)
+    rows = results.rows
+    words = rows.drop(columns=[] if is_foreign(rows) else [*COLUMNS]).select_dtypes(["object", "string"])
+    given = [str(key) for key, of in words.items() if of.astype(str).str.contains(r"\d").any()]
+    numbers = {key: as_numbers(rows, key, str) for key in given if can_be_numbers(rows[key])}
+    rows = rows.assign(**numbers).astype(dict.fromkeys(numbers.keys() & {*SEED_COLUMNS}, "Int64"))
     rows.attrs["target"] = str(Store().root if path is None else path)
     return rows
 

@@ -159,7 +159,7 @@ def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]], *, mixed
     unless mixed, where two sides have no kind of PROGRAM in common."""
     notes = []
     for column, kinds_CS in variants.marks.items():
-        apart, pairs, there = 0, 0, pd.Series(np.unique(kinds_CS[variants.ran]))
+        is_apart, there = False, pd.Series(np.unique(kinds_CS[variants.ran]))
         of_numbers = pd.to_numeric(there, errors="coerce").notna().all()
         for one, other in ((first, b) for first, *rest in contrasts for b in rest):
             sides = [{*kinds_CS[at][variants.ran[at]]} for at in (one, other)]
@@ -172,15 +172,12 @@ def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]], *, mixed
                     " train one of them again where the other was (force=true), or allow it with --mixed"
                 )
             both = variants.ran[one] & variants.ran[other]
-            differ = both & (kinds_CS[one] != kinds_CS[other])
-            if not variants.paired:
-                both = differ = np.array([disjoint])
+            differ = disjoint if not variants.paired else (both & (kinds_CS[one] != kinds_CS[other])).any()
             if column in PROGRAM or not of_numbers or (disjoint and max(map(len, sides)) == 1):
-                apart, pairs = apart + int(differ.sum()), pairs + int(both.sum())
-        if apart:
-            where = "" if apart == pairs else f" in {apart} of {counted(pairs, 'pair')}"
+                is_apart |= bool(differ)
+        if is_apart:
             every = first_few(sorted({*there} - {""}))
-            differs = f"{column} ({every}) differs{where} between what is compared"
+            differs = f"{column} ({every}) differs between what is compared"
             notes.append(doubt(f"{differs}: a difference may be its doing", f"{column} differs, too"))
     return notes
 

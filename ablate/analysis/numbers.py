@@ -1,5 +1,5 @@
-"""Numbers as people and programs write them, from the text of a table's cells: 3.21, 3,21, −0.5, 1 234.5,
-93.5 %. Loads no torch."""
+"""Numbers as people and programs write them, from the text of a table's cells: 3.21, −0.5, 1 234.5, 93.5 %.
+Loads no torch."""
 
 import re
 from collections.abc import Callable
@@ -16,21 +16,21 @@ SOME = 100  # cells that are looked at before all are
 _SIGNS = str.maketrans({"\u2212": "-", "\u2013": "-", "\u202f": " ", "\u2009": " ", "\xa0": " "})
 _NUMBER = r"[+-]?[\d.,]*\d\s*%?"
 _MEAN = re.compile(rf"{_NUMBER}\s*((±|\+/-|\+-|\\pm)\s*{_NUMBER}|\(\s*±?\s*{_NUMBER}\s*\)).*")
-_GROUPS = r"[+-]?[1-9]\d{0,2}(?:%s\d{3})+"
+_COMMA = r"[+-]?[\d.]*,[\d.,]*"
 
 
 def as_numbers(rows: pd.DataFrame, column: str, place: Callable[[int], str]) -> pd.Series:
     """A column as float64, NaN for what is missing. place: the words for a row, by its place. Raises
-    ConfigError for anything else in it, and for a point or comma that may mean two things."""
+    ConfigError for anything else in it, and for a comma, which may mean two things."""
     cells = rows[column]
     if is_numeric(cells) or pd.api.types.is_bool_dtype(cells):
         return cells.astype("Float64").astype(float)
     texts = spellings(cells)
     numbers = pd.to_numeric(texts, errors="coerce").astype(float)
     others = texts[numbers.isna() & ~texts.str.lower().isin(MISSING)]
-    if others.empty and not _are_thousands(texts, "."):
+    if others.empty:
         return numbers
-    found, reason = _shown(texts[~texts.str.lower().isin(MISSING)], _has_decimal_commas(rows, column))
+    found, reason = _shown(texts[~texts.str.lower().isin(MISSING)])
     if reason is None:
         return found.reindex(cells.index)
     wrong = found.index[0]
@@ -51,13 +51,13 @@ def can_be_numbers(cells: pd.Series) -> bool:
         return False
     texts = spellings(cells)
     given = texts[~texts.str.lower().isin(MISSING)]
-    if _shown(given.iloc[:SOME], False)[1] is not None:
+    if _shown(given.iloc[:SOME])[1] is not None:
         return False
     plain = pd.to_numeric(given, errors="coerce").notna().all()
-    return len(given) > 0 and bool(plain or _shown(given, False)[1] is None)
+    return len(given) > 0 and bool(plain or _shown(given)[1] is None)
 
 
-def _shown(texts: pd.Series, decimal_commas: bool) -> tuple[pd.Series, str | None]:
+def _shown(texts: pd.Series) -> tuple[pd.Series, str | None]:
     """The numbers of cells that are not missing, and no reason; or the first cell that is none, and why."""
     lower = texts.str.lower()
     if lower.isin(TRUTH).all():
@@ -66,43 +66,16 @@ def _shown(texts: pd.Series, decimal_commas: bool) -> tuple[pd.Series, str | Non
     percent = plain.str.endswith("%")
     plain = plain.str.removesuffix("%").str.strip()
     plain = plain.str.replace(r"(?<=\d)( (?=\d{3}(\D|$))|_(?=\d))", "", regex=True)
-    of_runs = plain.str.fullmatch(_MEAN)
-    comma, point = (plain.str.contains(sign, regex=False) for sign in ",.")
-    both, doubtful = plain[comma & point], plain.isna()
-    decimal = "," if (both.str.rfind(",") > both.str.rfind(".")).any() else "."
-    if both.empty and comma.any() and not point.any():
-        grouped = _are_thousands(plain, ",") and not decimal_commas
-        decimal = "." if grouped else ","
-        doubtful |= comma & (grouped and not plain.str.count(",").gt(1).any())
-    elif decimal_commas and not comma.any() and _are_thousands(plain, "."):
-        doubtful |= point
-    thousands = "," if decimal == "." else "."
-    grouped = plain.str.contains(thousands, regex=False)
-    right = plain.str.fullmatch(_GROUPS % re.escape(thousands) + rf"(?:{re.escape(decimal)}\d+)?")
-    plain = plain.where(~(grouped & right), plain.str.replace(thousands, ""))
-    numbers = pd.to_numeric(plain.str.replace(decimal, "."), errors="coerce").astype(float)
+    numbers = pd.to_numeric(plain, errors="coerce").astype(float)
     for wrong, reason in (
-        (of_runs, "is a mean over runs, and a comparison needs the runs: a row for each"),
+        (plain.str.fullmatch(_MEAN), "is a mean over runs, and a comparison needs the runs: a row for each"),
         (~percent & bool(percent.any()), "has no %, and others have; write all alike"),
-        (doubtful, "may mean a decimal or thousands; write decimal points and no thousands"),
-        (numbers.isna() | (grouped & ~right), "is no usable number; correct the row or leave it out"),
+        (
+            plain.str.fullmatch(_COMMA),
+            "may mean a decimal or thousands; write decimal points and no thousands",
+        ),
+        (numbers.isna(), "is no usable number; correct the row or leave it out"),
     ):
         if wrong.any():
             return texts[wrong].iloc[:1], reason
     return numbers, None
-
-
-def _are_thousands(texts: pd.Series, sign: str) -> bool:
-    """Whether each number with this sign may have it between its thousands."""
-    of = texts[texts.str.contains(sign, regex=False)]
-    return len(of) > 0 and all(map(re.compile(_GROUPS % re.escape(sign)).fullmatch, of))
-
-
-def _has_decimal_commas(rows: pd.DataFrame, besides: str) -> bool:
-    """Whether numbers of another column have decimal commas."""
-    texts = (rows[key].dropna().astype(str).head(SOME) for key in rows.columns.drop(besides))
-    return any(
-        of.str.fullmatch(r"[+-]?\d*,?\d+").all() and of.str.fullmatch(r"[+-]?\d*,(\d|\d\d|\d{4,})").any()
-        for of in texts
-        if len(of)
-    )

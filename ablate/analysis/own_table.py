@@ -1,16 +1,14 @@
 """A table of ablate's own rows, perhaps through a spreadsheet: each column has its type. Loads no torch."""
 
 import reprlib
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.numbers import as_numbers, can_be_numbers
 from ablate.config.column import Column
 from ablate.config.rules import ConfigError
 from ablate.store.columns import RESULTS, SEED_COLUMNS, TABLE, Status
-from ablate.store.frames import LARGEST, as_kind, is_foreign
+from ablate.store.frames import LARGEST, as_kind
 
 REQUIRED = ("fusion", "heads", "out_proj", "seed")  # in a row that has one, if the table has the column
 
@@ -33,8 +31,7 @@ def of_ours(table: pd.DataFrame, name: str) -> pd.DataFrame:
             rows[one.name] = as_kind(cells, one)
             if is_number and one.name not in SEED_COLUMNS:
                 _refuse_words(rows[one.name], one, name)
-    own = {str(key): table[key] for key in table if key not in rows}
-    return _typed(pd.DataFrame(rows | own), [*own])
+    return pd.DataFrame(rows | {str(key): table[key] for key in table if key not in rows})
 
 
 def _refuse_words(cells: pd.Series, column: Column, name: str) -> None:
@@ -54,23 +51,3 @@ def _refuse_words(cells: pd.Series, column: Column, name: str) -> None:
 def _place(rows: "pd.DataFrame | pd.Series") -> str:
     """The place of the first of these rows: its line in the file, or its label in a frame."""
     return f"{rows.index.name or 'row'} {rows.index[0]}"
-
-
-# --- for people ----------------------------------------------------------------------------------------
-
-
-def with_types(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows for people: a column of another program that holds nothing but numbers has numbers."""
-    if not is_foreign(rows):
-        return rows
-    seeds = {one.name: as_kind(rows[one.name], one) for one in TABLE if one.name in SEED_COLUMNS}
-    return _typed(rows.assign(**seeds), [str(key) for key in rows if key not in seeds])
-
-
-def _typed(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    typed = dict[str, pd.Series]()
-    for key in (key for key in keys if str(rows[key].dtype) in ("object", "str")):
-        if can_be_numbers(rows[key]):
-            truths = as_kind(rows[key], Column(key, "metric", "boolean"))
-            typed[key] = truths if str(truths.dtype) == "boolean" else as_numbers(rows, key, str)
-    return rows.assign(**typed)

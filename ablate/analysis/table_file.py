@@ -4,7 +4,6 @@ semicolons or tabs, JSON lines, a JSON list, Parquet; also gzipped, from a pipe,
 What can't be read is one line with the name of the file, the line in it, and the way out. Loads no torch.
 """
 
-import codecs
 import csv
 import functools
 import gzip
@@ -20,11 +19,8 @@ from typing import Any
 import pandas as pd
 
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted
 
 INPUT = "-"
-UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # marks with which spreadsheets begin text
-MOST_COLUMNS = 5_000  # of which each takes a millisecond or two
 SEPARATORS = ",;\t"  # the ones that spreadsheets write
 
 
@@ -79,60 +75,53 @@ def _of_json(text: str, path: Path) -> pd.DataFrame:
 
 
 def _decoded(data: bytes, path: Path) -> str:
-    encoding = "utf-16" if data.startswith(UTF_16) else "utf-8"
     try:
-        text = data.decode(encoding)
-        wrong = data.find(b"\0") if "\0" in text else -1
+        text = data.decode("utf-8")
+        wrong = data.find(b"\0")
     except UnicodeDecodeError as error:
         text, wrong = "", error.start
     if wrong >= 0:
-        what = "holds a null character" if text else f"is not {encoding.upper()} text"
+        what = "holds a null character" if text else "is not UTF-8 text"
         line = data.count(b"\n", 0, wrong) + 1
         raise ConfigError(f"{path}: line {line} {what}; save its table as CSV in UTF-8")
     return text.replace("\ufeff", "")  # byte order marks, also inside of concatenated files
 
 
 def _of_csv(text: str, path: Path) -> pd.DataFrame:
-    """The rows by the line in which they begin, without blank lines and without repeated headers, as in
-    concatenated files."""
+    """The rows by their line, without blank lines and without repeated headers, as in concatenated files."""
     separator = max(SEPARATORS, key=text.lstrip().partition("\n")[0].count)
     csv.field_size_limit(max(len(text), csv.field_size_limit()))
-    lines = io.StringIO(text, newline="")
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
-    rows = dict[int, Sequence[str]]()
-    line = 1
+    how: Any = {"sep": separator, "header": None, "engine": "python", "dtype": object}
+    how |= {"skipinitialspace": True, "skip_blank_lines": False, "keep_default_na": False}
     try:
-        for cells in reader:
-            if any(map(str.strip, cells)):
-                rows[line] = cells
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise ConfigError(f"{path}: line {line}: {error}; correct its quotation marks") from error
-    header = [*next(iter(rows.values()), [])]
-    rows = {line: cells for line, cells in rows.items() if cells != header}
-    if line := next((line for line, cells in rows.items() if len(cells) != len(header)), 0):
-        raise ConfigError(
-            f"{path}: line {line} has {counted(len(rows[line]), 'cell')}, not {len(header)}: cut off, or of"
-            " another separator or file; correct it, or leave it out"
-        )
-    header = [name.strip() for name in header]
-    require_columns(header, str(path))
-    table = pd.DataFrame([*rows.values()], pd.Index([*rows], name="line"), header, dtype=object)
-    return table.apply(_with_points) if separator == ";" else table
+        cells = pd.read_csv(io.StringIO(text.lstrip("\r\n")), **how)
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame()
+    except pd.errors.ParserError as error:
+        raise ConfigError(f"{path}: {error}: cut off, or of another separator? correct it there") from error
+    cells = cells.set_index(pd.RangeIndex(1, len(cells) + 1, name="line"))
+    cells = cells[cells.apply(lambda of: of.str.strip().fillna("") != "").any(axis=1)]
+    header = [*cells.iloc[0]]
+    table = cells[(cells != header).any(axis=1)].set_axis([str(name).strip() for name in header], axis=1)
+    if len(short := table.index[table.isna().any(axis=1)]):
+        raise ConfigError(f"{path}: line {short[0]} lacks cells: cut off? correct it, or leave it out")
+    require_columns([*table.columns], str(path))
+    return _with_points(table, path) if separator == ";" else table
 
 
-def _with_points(cells: pd.Series) -> pd.Series:
-    """Numbers some of which, as 1,234, might be thousands elsewhere: what stands between semicolons has its
-    comma for a decimal one."""
-    given = cells[cells != ""].str
-    is_one = given.fullmatch(r"[+-]?\d+(,\d+)?").all() and given.fullmatch(r"[+-]?\d{1,3},\d{3}").any()
-    return cells.str.replace(",", ".") if is_one else cells
+def _with_points(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """The table with its decimal commas as points, as they are between semicolons. Raises ConfigError for
+    points besides that may stand between thousands."""
+    is_number = table.apply(lambda of: of.str.fullmatch(r"[+-]?[\d.]*\d(,\d+)?|").all())
+    numbers = table.loc[:, is_number]
+    grouped = numbers.apply(lambda of: of.str.fullmatch(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?"))
+    if grouped.any(axis=None) and numbers.apply(lambda of: of.str.contains(",")).any(axis=None):
+        cell = numbers.where(grouped).stack().iloc[0]
+        raise ConfigError(f"{path}: {cell!r} may mean a decimal or thousands; write decimal points alone")
+    return table.assign(**{str(key): of.str.replace(",", ".") for key, of in numbers.items()})
 
 
 def require_columns(columns: Sequence[str], name: str) -> None:
-    """Raises ConfigError for more than MOST_COLUMNS of them, and for two of one name."""
-    if len(columns) > MOST_COLUMNS:
-        most = f"{len(columns):,} columns, and at most {MOST_COLUMNS:,} are read"
-        raise ConfigError(f"{name}: {most}; leave out those that no comparison needs")
+    """Raises ConfigError for two of one name."""
     if column := next((column for column, count in Counter(columns).items() if column and count > 1), ""):
         raise ConfigError(f"{name}: two columns are called {column}; leave one of them out")

@@ -15,6 +15,7 @@ from tests.helpers import call_cli, make_spec
 TEXT = "Ärger, naïve café 日本, it's\tthe cat's  hat.\r\n\nTwo  spaces! 😀 "
 TINY = ("corpus=file", "corpus.path=t.txt", "train.steps=4", "train.batch=2", "train.lr=0.05")
 TINY += ("model.layers=2", "model.d_model=16", "model.context=32", "heads=4", "train.eval_tokens=64")
+TINY += ("corpus.tokenizer=bpe", "corpus.bpe_vocab=300")
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +43,7 @@ def refused(place: Path, *arguments: str) -> str:
     return done.stderr
 
 
-KINDS_OF_RUN = (["corpus.tokenizer=char"], ["corpus.tokenizer=byte", "model.bias=true"])
-KINDS_OF_RUN += (["corpus.tokenizer=bpe", "corpus.bpe_vocab=300"],)
+KINDS_OF_RUN = ([], ["model.bias=true"])
 LLAMA = ["model.position=rope", "model.norm=rms", "model.mlp=swiglu"]
 KINDS_OF_RUN += (
     [*LLAMA, "key_heads=2", "value_heads=2", "key_width=8", "value_width=8", "model.rope_base=500"],
@@ -122,7 +122,9 @@ def test_a_run_that_is_no_gpt2_is_refused_with_the_way_to_its_model(place):
     assert not (place / "runs/exports").exists()
 
 
-def test_a_run_without_its_model_is_refused(place):
+def test_a_run_without_its_model_or_bpe_is_refused(place):
+    letters = trained(place, "corpus.tokenizer=char")
+    assert "take a run with corpus.tokenizer=bpe" in refused(place, letters)
     bare = trained(place, "train.save=none", "seed=3")
     assert "it kept no weights" in refused(place, bare)
     assert "no finished run begins with it" in refused(place, "nothing")

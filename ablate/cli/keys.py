@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ablate.cli.shared import FormatOption, WideOption, print_table, remark
+from ablate.cli.shared import FormatOption, print_table, remark
 from ablate.printing import put
 
 COLUMNS = ["key", "default", "meaning"]
@@ -17,7 +17,6 @@ def keys(
         typer.Argument(help="Only keys that begin so, as train or fusion.per; or a choice, as fusion=gated."),
     ] = "",
     format: FormatOption = "table",
-    wide: WideOption = False,
 ) -> None:
     """Show every key with its default and what it means.
 
@@ -39,5 +38,5 @@ def keys(
             remark(f"{section.choice}: {about}" if about else section.choice, format)
         if section.keys:
             table = pd.DataFrame([astuple(key) for key in section.keys], columns=COLUMNS)
-            print_table(table if table["default"].any() else table.drop(columns="default"), format, wide=wide)
+            print_table(table if table["default"].any() else table.drop(columns="default"), format)
         put()

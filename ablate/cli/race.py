@@ -2,7 +2,6 @@
 
 import math
 import re
-import subprocess
 from pathlib import Path
 from typing import Annotated
 
@@ -33,9 +32,9 @@ def race(
     margin: Annotated[float, typer.Option(min=0, max=1e9, help="What does not matter, at most.")] = 0,
     name: Annotated[list[str] | None, typer.Option("-n", "--name", help="Their names; else A, B, C")] = None,
     source: Annotated[
-        list[str] | None,
+        str,
         typer.Option("--from", "--pattern", metavar="FILE|REGEX", help="FILE.csv|json in {out}; of the log."),
-    ] = None,
+    ] = "",
     seeds: Annotated[int, typer.Option(min=2, help="The most pairs.")] = SEEDS,
     limit: Annotated[
         float | None,
@@ -57,44 +56,41 @@ def race(
     replaced in them. The same command goes on where it was cut off. Exit codes: 0 better, 10 worse, 11
     equivalent, 12 undecided, 2 not carried out (docs/race.md).
     """
-    from ablate.files.atomic import file_digest
+    from ablate.files.atomic import file_digest, locked
     from ablate.race.metric import FILES
-    from ablate.race.race import COLUMNS, Race, locked
+    from ablate.race.race import COLUMNS, Race
     from ablate.race.verdict import answer, doubts, raced, standing
     from ablate.store.store import Store
     from ablate.tables import records
 
     commands = commands * 2 if null and len(commands) == 1 else commands
-    where, names = "".join(source or []), [*(name or []), *"ABCDEFGH"[len(name or []) : len(commands)]]
-    metric = metric or ("metric" if where and not where.endswith(FILES) else "")
+    names = [*(name or []), *"ABCDEFGH"[len(name or []) : len(commands)]]
+    metric = metric or ("metric" if source and not source.endswith(FILES) else "")
     unseeded, homeless = ([one for one in commands if word not in one] for word in ("{seed}", "{out}"))
     different, directory = len({*commands}), Store().root.absolute() / "races" / "-".join(names)
-    equal = " that are equal" if different == 1 < len(commands) else ""
     wrong = [
         *lines_if(
             different != 1 if null else not 2 <= different == len(commands) <= 8,
-            f"{counted(len(commands), 'command')}{equal}: give two to eight that differ, or one with --null",
+            f"{counted(len(commands), 'command')}: give two to eight that differ, or one with --null",
         ),
         *lines_if(len({*names}) != len(commands), f"{joined(names)}: name each with -n"),
         *(f"-n {one}: a directory is called so: no / in it" for one in names if not NAME.fullmatch(one)),
         *lines_if(not no_seed and unseeded, f"{joined(unseeded)}: put {{seed}} in, or give --no-seed"),
-        *lines_if(where.endswith(FILES) and homeless, f"{joined(homeless)}: put {{out}} in, for {where}"),
-        *lines_if(len(source or []) > 1, "--from and --pattern: give one of them"),
+        *lines_if(source.endswith(FILES) and homeless, f"{joined(homeless)}: put {{out}} in, for {source}"),
         *lines_if(higher_is_better is None, f"which way is better? give {WAYS.replace('/', ' or ')}"),
         *lines_if(metric in ("", *COLUMNS), f"--metric {metric}: name what the commands print"),
-        *(f"{lacking}: no such command" for lacking in filter(None, map(_lacking, commands))),
     ]
     try:
-        re.compile(where)
+        re.compile(source)
     except re.error as error:
-        wrong.append(f"--pattern {where}: {error}")
+        wrong.append(f"--pattern {source}: {error}")
     if wrong:
         raise ConfigError(wrong[0])
     files = {Path(one) for command in commands for one in re.findall(r"[\w./-]+\.(?:py|sh)\b", command)}
-    plan = {"commands": dict(zip(names, commands, strict=True)), "metric": metric, "source": where}
+    plan = {"commands": dict(zip(names, commands, strict=True)), "metric": metric, "source": source}
     plan |= {"higher_is_better": higher_is_better, "margin": margin, "seeds": seeds, "tries": tries}
     plan |= {"prepare": prepare, "scripts": {str(one): file_digest(one) for one in files if one.is_file()}}
-    with resumable(), locked(directory):
+    with resumable(), locked(directory / "lock"):
         contest = Race(directory, plan, [*(look for look in LOOKS if look < seeds), seeds])
         say(f"{directory} has {counted(len(contest.rows), 'run')}")
         for line in raced(contest, jobs, warmup, math.inf if limit is None else limit):
@@ -112,10 +108,3 @@ def race(
         for line in notes:
             say(line)
     raise typer.Exit(next(code for verdict, code in CODES.items() if verdict in {*now["verdict"]}))
-
-
-def _lacking(command: str) -> str:
-    """The program that a command begins with, if no shell knows it."""
-    program = re.match(r"\s*(?:\w+=\S*\s+)*([\w./+-]+)(?=\s|$)", command)
-    known = ["sh", "-c", 'command -v "$0"', program[1] if program else ":"]
-    return program[1] if program and subprocess.run(known, capture_output=True).returncode else ""

@@ -1,4 +1,4 @@
-"""Export of one run as a GPT-2 or a Llama of Hugging Face's transformers: config, weights and tokenizer.
+"""Export of one run as a GPT-2 or a Llama of Hugging Face's transformers: config, weights and BPE tokenizer.
 
 Only runs that compute exactly what one of them computes. Biases that a GPT-2 has and a run has not become
 zeros; the weights are those after the last step, as ablate.load_model gives them.
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import GPT2, LLAMA
-from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer
+from ablate.data.tokenizers import Bpe
 from ablate.execution.trained import TrainedModel, load_model
 from ablate.files.atomic import explained, make_once
 from ablate.model.layers import RMSNorm
@@ -55,9 +55,11 @@ def export(target: str, out: str | None) -> str:
             f"{run.name}: no {theirs}, with {', '.join(missing)}; ablate.load_model({run.name!r}) gives the"
             " model in Python"
         )
+    if not isinstance(model.tokenizer, Bpe):
+        raise ConfigError(f"{run.name}: its tokenizer isn't exported; take a run with corpus.tokenizer=bpe")
     place = Path(out) if out else store.root / "exports" / "hf" / run.name
     with explained(place):
-        if make_once(place, _files(model, spec)):
+        if make_once(place, _files(model, spec, model.tokenizer)):
             return f"hf: {run.name} in {place}: written"
     raise ConfigError(f"{place}: exists; delete it, or name another directory with --out")
 
@@ -130,8 +132,8 @@ def _config(spec: ModelSpec) -> dict[str, Any]:
     }
 
 
-def _files(model: TrainedModel, spec: ModelSpec) -> dict[str, bytes]:
-    ours, tokenizer = model.state_dict(), model.tokenizer
+def _files(model: TrainedModel, spec: ModelSpec, tokenizer: Bpe) -> dict[str, bytes]:
+    ours = model.state_dict()
     weights = renamed(ours, LLAMA_NAMES) if backbone(spec) is LLAMA else gpt2_weights(ours)
     tokens = {"bos_token_id": None, "eos_token_id": None}
     config = {"vocab_size": tokenizer.vocab_size, "tie_word_embeddings": True, "dtype": "float32"}
@@ -140,32 +142,6 @@ def _files(model: TrainedModel, spec: ModelSpec) -> dict[str, bytes]:
         "config.json": as_json(_config(spec) | config | tokens),
         "generation_config.json": as_json(tokens),
         "tokenizer_config.json": as_json({**of_tokenizer, "model_max_length": spec.context}),
-        "tokenizer.json": _tokenizer(tokenizer).to_str(pretty=True).encode(),
+        "tokenizer.json": tokenizer.state["model"].encode(),
         "model.safetensors": safetensors.torch.save(weights, {"format": "pt"}),
     }
-
-
-def _tokenizer(tokenizer: Tokenizer) -> Any:
-    """The tokenizer as one of Hugging Face's library, with the same ids."""
-    from tokenizers import Regex, decoders, models, pre_tokenizers
-    from tokenizers import Tokenizer as Theirs
-
-    match tokenizer:
-        case Bpe():
-            theirs = Theirs.from_str(tokenizer.state["model"])
-        case Char():  # without a token for unknown characters, which are an error, as in ablate
-            theirs = Theirs(models.WordLevel({c: i for i, c in enumerate(tokenizer.alphabet)}))
-            theirs.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-            theirs.decoder = decoders.Fuse()
-        case Byte():  # whose letters are the bytes that print, and above 255, in order, one for each other
-            letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-            ids = sorted(range(256), key=lambda byte: (chr(byte) not in letters, byte))
-            theirs = Theirs(models.BPE(dict(zip(letters, ids, strict=True)), []))
-            theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-            theirs.decoder = decoders.ByteLevel()
-        case Numbers():
-            theirs = Theirs(models.WordLevel({str(i): i for i in range(tokenizer.vocab_size)}))
-            theirs.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        case _:
-            raise AssertionError("only pairs have another, and no decoder reads them")
-    return theirs

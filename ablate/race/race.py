@@ -7,7 +7,6 @@ any moment is in it, or begins again.
 
 import contextlib
 import csv
-import fcntl
 import json
 import math
 import os
@@ -33,6 +32,7 @@ from ablate.store.columns import Row, Status
 
 MARK = "ABLATE_RACE"  # an environment variable of all that a race starts: its directory
 KILLED_S = 0.3  # if everything is killed, this process is within that time of the command it waits for
+NOT_FOUND = 127  # the exit code of a shell that finds no such command
 COLUMNS = ("method", "seed", "seconds", "status")
 
 
@@ -95,9 +95,10 @@ class Race:
         code = self._execute(plan["commands"][name], out, seed)
         seconds = f"{time.monotonic() - began:.3f}"
         value = None if code else read(out, plan["metric"], plan["source"])
-        if not code and value is None and all(row["method"] != name for row in self.rows):
+        if value is None and code in (0, NOT_FOUND) and all(row["method"] != name for row in self.rows):
             wanted = plan["source"] or plan["metric"]
-            raise _ended(f"{name} gave no {wanted}, but {named(printed(out / LOG))}", out)
+            why = "no such command" if code else f"it gave no {wanted}, but {named(printed(out / LOG))}"
+            raise _ended(f"{name}: {why}", out)
         status = Status.FAILED if value is None else Status.DONE if math.isfinite(value) else Status.DIVERGED
         row = {"method": name, "seed": seed, plan["metric"]: "" if value is None else repr(value)}
         return {**row, "seconds": seconds, "status": str(status)}
@@ -135,20 +136,6 @@ class Race:
         if seed in failed and {seed - 1, seed + 1} & failed:
             raise _ended(f"{name} failed twice in a row", self.directory / "runs" / f"{name}-{seed}")
         return row
-
-
-@contextlib.contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """A directory, made if needed, that no other process has meanwhile. Raises StoreError."""
-    with explained(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / "lock").open("ab")
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StoreError(f"{directory}: another process runs this race; wait for it") from error
-        yield
 
 
 def end_all(directory: Path) -> None:

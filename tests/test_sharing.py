@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import json
 import multiprocessing
 import os
@@ -19,7 +20,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 
 from ablate.execution.execute import execute, record_failure
@@ -69,18 +69,29 @@ def steps(run: RunFolder) -> list[str]:
     return [line.split(",")[0] for line in lines]
 
 
-def leased(directory: Path, **changes: Any) -> Path:
-    """The lease of this process, changed."""
-    directory.mkdir(exist_ok=True)
-    (directory / "lease.json").write_text(json.dumps({**json.loads(lease.content()), **changes}))
-    return directory
+def leased(tmp_path: Path) -> Path:
+    """The directory of an attempt with a lease of this process."""
+    attempt = tmp_path / "store" / ".run.part" / "1" / "01234567"
+    attempt.mkdir(parents=True, exist_ok=True)
+    (attempt / "lease.json").write_bytes(lease.content(tmp_path / "store"))
+    return attempt
+
+
+def sign_of(attempt: Path) -> Path:
+    return lease._read(attempt)[1]
 
 
 def elsewhere(monkeypatch: pytest.MonkeyPatch, expires_s: float = -1) -> None:
     """From here on this process is on another machine, where leases expire, by default at once."""
-    here = {**lease._here(), "host": "elsewhere"}
-    monkeypatch.setattr(lease, "_here", lambda: here)
+    monkeypatch.setattr(lease, "_boot", lambda: "another")
     monkeypatch.setattr(lease, "EXPIRES_S", expires_s)
+
+
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
 
 
 def in_other_processes(work: Callable[..., Any], *arguments: Any, processes: int = 16) -> list[Any]:
@@ -108,46 +119,47 @@ def in_other_processes(work: Callable[..., Any], *arguments: Any, processes: int
 # --- who is at a run ------------------------------------------------------------------------------
 
 
-def test_a_process_of_this_machine_is_looked_up(tmp_path):
+def test_on_its_machine_a_process_lives_as_long_as_its_lock(tmp_path):
     """Whatever its heartbeat says: it may have been stopped, or the clock set."""
-    lease.hold(mine := leased(tmp_path / "mine"))
-    os.utime(mine / "lease.json", (0, 0))
+    mine = leased(tmp_path)
+    os.utime(sign_of(mine), (0, 0))
+    lease.sweep(tmp_path / "store")
     assert lease.is_live(mine)
     lease.release(mine)
     assert not lease.is_live(mine)
-    assert not lease.is_live(leased(tmp_path / "ended", pid=2**22 + 1))
-    assert not lease.is_live(leased(tmp_path / "its number is another's", pid=1))  # which is always there
 
 
-def lives_by_its_heartbeat(directory: Path) -> None:
-    assert lease.is_live(directory)
-    os.utime(directory / "lease.json", (0, 0))
-    assert not lease.is_live(directory)
-
-
-@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"boot": 0.0}, {"pids": "another"}])
-def test_any_other_lives_by_its_heartbeat(tmp_path, elsewhere):
-    """The name of a host may be that of many: another container of it can't be looked into."""
-    lives_by_its_heartbeat(leased(tmp_path / "a", pid=2**22 + 1, **elsewhere))
-
-
-def test_after_a_clock_was_set_a_process_of_this_machine_lives_by_its_heartbeat(tmp_path, monkeypatch):
-    lease.hold(mine := leased(tmp_path / "mine"))
-    booted = psutil.boot_time()
-    monkeypatch.setattr(psutil, "boot_time", lambda: booted + 10)
-    lives_by_its_heartbeat(mine)
-    lease.release(mine)
+@pytest.mark.parametrize("where", [elsewhere, without_locks])
+def test_anywhere_else_it_lives_by_its_heartbeat(tmp_path, monkeypatch, where):
+    mine = leased(tmp_path)
+    where(monkeypatch)
+    monkeypatch.setattr(lease, "EXPIRES_S", 120)
+    lease.sweep(tmp_path / "store")
+    assert lease.is_live(mine)
+    os.utime(sign_of(mine), (0, 0))
+    assert not lease.is_live(mine)
 
 
 @LINUX
-def test_a_process_that_has_ended_and_waits_to_be_asked_how_is_dead(tmp_path):
+@pytest.mark.parametrize("leaves", [False, True], ids=["", "and leaves a child"])
+def test_a_process_that_has_ended_is_dead(tmp_path, leaves):
+    """Also while it waits to be asked how, and if a process lives that it forked."""
+    pipe, other = os.pipe()
     child = os.fork()
     if not child:
-        leased(tmp_path / "a")
+        leased(tmp_path)
+        os.close(other)
+        if leaves and not os.fork():
+            os.read(pipe, 1)  # until this test ends
         os._exit(0)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    assert not lease.is_live(tmp_path / "a")
+    (attempt,) = tmp_path.glob("store/.run.part/*/*")
+    assert sign_of(attempt).exists() and not lease.is_live(attempt)
+    lease.sweep(tmp_path / "store")
+    assert not sign_of(attempt).exists() and not lease.is_live(attempt)
     os.waitpid(child, 0)
+    os.close(pipe)
+    os.close(other)
 
 
 def dated(path: Path, ahead_s: float) -> None:
@@ -159,16 +171,16 @@ def test_a_lease_dated_ahead_counts_from_when_it_is_met(tmp_path, monkeypatch, a
     """As of a machine that died before its clock, or that of the disk, was set back."""
     run = Store(tmp_path).run("run")
     with attempt(run) as writer:
-        path = writer.path / "lease.json"
-        dated(path, ahead_s)
+        path, sign = writer.path / "lease.json", sign_of(writer.path)
+        dated(sign, ahead_s)
         elsewhere(monkeypatch, 120)
         who = f"run: process {os.getpid()} on {socket.gethostname()} is training this run"
         with pytest.raises(Busy, match=rf"^{who} \(if it is gone, delete {path}\)$"), attempt(run):
             pass
-        assert abs(path.stat().st_mtime - time.time()) < 60
+        assert abs(sign.stat().st_mtime - time.time()) < 60
         with pytest.raises(Busy, match=r"this run, last heard of \d s ago \(if it is gone, "), attempt(run):
             pass
-        dated(path, -121)
+        dated(sign, -121)
         with attempt(run) as second:
             assert second.path != writer.path
 
@@ -178,7 +190,7 @@ def test_a_process_whose_clock_is_ahead_keeps_its_run_as_long_as_it_beats(tmp_pa
     with attempt(run) as writer:
         elsewhere(monkeypatch, 120)
         for _ in range(3):
-            dated(writer.path / "lease.json", 3600)
+            dated(sign_of(writer.path), 3600)
             with pytest.raises(Busy, match="is training this run"), attempt(run):
                 pass
         writer.metrics({**METRICS, "step": 1})
@@ -186,13 +198,12 @@ def test_a_process_whose_clock_is_ahead_keeps_its_run_as_long_as_it_beats(tmp_pa
 
 def test_a_heartbeat_waits_for_no_computation(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "HEARTBEAT_S", 0.01)
-    monkeypatch.setattr(lease, "_heart", None)
+    lease._close_sign()
     with attempt(Store(tmp_path).run("run")) as writer:
-        os.utime(writer.path / "lease.json", (0, 0))
+        os.utime(sign := sign_of(writer.path), (0, 0))
         limit = time.monotonic() + 10
-        while (writer.path / "lease.json").stat().st_mtime == 0:  # nothing is written meanwhile
+        while sign.stat().st_mtime == 0:  # nothing is written meanwhile
             assert time.monotonic() < limit
-        writer.check()
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE, errno.EACCES])
@@ -278,7 +289,7 @@ def test_who_lost_a_run_writes_nothing_into_it_and_stops(tmp_path, monkeypatch):
         first.metrics({**METRICS, "step": 4})
     assert steps(run) == ["step", "3"]
     assert (run.directory / "log.txt").read_text() == "first\n"
-    assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
+    assert [path.name for path in (tmp_path / "store").glob("*run*")] == ["run"]
 
 
 @LINUX
@@ -307,16 +318,6 @@ def test_a_process_that_was_stopped_and_comes_back_loses_its_run(tmp_path, monke
         finish(second)
     first.join()
     assert steps(run) == ["step", "2", "2"]
-
-
-def test_what_a_process_was_at_that_was_ended_is_given_back(tmp_path):
-    run = Store(tmp_path).run("run")
-    with attempt(run) as writer:
-        path = writer.path / "lease.json"
-        run.release(os.getpid() + 1)
-        assert path.exists()
-        run.release(os.getpid())
-        assert not path.exists()
 
 
 def test_a_single_run_waits_for_who_is_at_it(tmp_path, monkeypatch):
@@ -403,7 +404,7 @@ def test_killed_before_any_of_its_operations_nothing_is_lost(tmp_path, monkeypat
             if run.attempts.exists():  # killed after its run was published
                 make_anew(run)
         assert (run.read() or {})["val_loss"] == 1.0
-        assert [path.name for path in (tmp_path / str(call) / "store").iterdir()] == ["run"], call
+        assert [path.name for path in (tmp_path / str(call) / "store").glob("*run*")] == ["run"], call
 
 
 @pytest.mark.slow

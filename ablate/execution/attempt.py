@@ -108,7 +108,6 @@ class Attempt:
         """What happens in training: to the group, or to this member of it."""
         if not self.trains:
             return
-        self.folder.check()
         match event:
             case Began(how):
                 self.folder.log(how)

@@ -8,7 +8,7 @@ the octaves between the rate and best_lr, and by sd times a standard normal draw
 
 import math
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from ablate import rng
@@ -22,11 +22,10 @@ from ablate.execution.run import Run
 from ablate.files.atomic import digest
 from ablate.store.columns import Row, Status
 from ablate.store.run_files import Checkpoint
-from ablate.training.events import Checked, Diverged, Evaluation, Event, Final, Kept, Score
+from ablate.training.events import Diverged, Evaluation, Event, Final, Kept, Score
 
 DECAY = 6.0  # of the distance to the last loss, as a rate over all steps
 LATE = 0.5  # of the steps: where a run that forms late is at the end
-SLICE_S = 0.05  # between looks whether the run is still this process's
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def simulated(runs: Sequence[Run], starts: Sequence[Checkpoint | None]) -> Gener
     a_step, kept_every = assumed.step_ms / 1e3, train.checkpoint_every or train.steps
     due = {train.steps, *range(0, train.steps, train.eval_every), *range(0, train.steps, kept_every)}
     for step in sorted(step for step in due if step > before):
-        yield from _slept((step - max(before, 0)) * a_step)
+        time.sleep((step - max(before, 0)) * a_step)
         before = step
         for member in [*going]:
             diverged = losses[member].diverged
@@ -122,13 +121,6 @@ def row_of(run: Run) -> Row:
         return {"status": Status.DIVERGED}
     last, test = _evaluation(0, run, losses, steps, 0.0), _score(run, "test", losses.at(1))
     return {"status": Status.DONE, **formulas.at_end(run, last, [], Final(0, None, test))}
-
-
-def _slept(seconds: float) -> Iterator[Event]:
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, SLICE_S))
-        yield Checked(0, [])
 
 
 def _evaluation(member: int, run: Run, losses: Losses, step: int, seconds: float) -> Evaluation:

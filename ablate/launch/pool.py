@@ -21,6 +21,7 @@ from ablate.export.trackers import tracked
 from ablate.launch.processes import Worker, wait_for
 from ablate.launch.queue import AGAIN_S, Queue
 from ablate.phrases import counted, error_line
+from ablate.store import lease
 from ablate.store.run_folder import Busy
 from ablate.store.store import Store
 from ablate.training.events import Evaluation, Listener, News
@@ -87,13 +88,13 @@ class WorkerPool:
                     self._attend(worker)
                     if reason := worker.end():
                         self._attend(worker)  # its last messages
-                        given = worker.given
                         self._lost(worker, reason)
-                        self._stop(worker, given)
+                        worker.stop()
                         self._staff[place] = self._hired(place)
         finally:
             for worker in self._staff:
-                self._stop(worker, worker.given)
+                worker.stop()
+            lease.sweep(Store().root / "store")
         return self.refused
 
     @property
@@ -161,14 +162,6 @@ class WorkerPool:
         self.listen(first)(line)
         middle = (len(worker.given) + 1) // 2
         self._queue.put_back(worker.given[:middle], worker.given[middle:])
-
-    def _stop(self, worker: Worker, given: Sequence[Run]) -> None:
-        """Kill a worker and release its leases of what it was given, so that no other machine has to wait for
-        them to expire."""
-        worker.stop()
-        if pid := worker.process.pid:
-            for run in given:
-                Store().run(run.name).release(pid)
 
 
 def train_given(

@@ -1,15 +1,22 @@
-"""Leases: a lease.json in the directory of an attempt names the process that works on it.
+"""Leases: a lease.json in the directory of an attempt names the process that works on it, and its sign.
 
-A process on this machine is looked up by its pid. Any other proves that it is alive by a heartbeat: it keeps
-updating the modification time of its lease.json, by the clock of the file system.
+The sign is a file in store/.alive, one for each process, which holds a lock on it. The system frees the lock
+when the process ends, however it ends: on its own machine a process lives if and only if the lock is held,
+whatever clocks say. On any other, and on a disk without locks, it lives by its heartbeat: a thread keeps
+updating the time of the file, by the clock of the file system.
+
+A machine is known by its boot: two may have one name, while containers have names of their own and share a
+kernel and its locks. A forked process closes the file, as the lock would outlive its owner.
 """
 
 import contextlib
+import fcntl
 import functools
 import json
 import math
 import os
 import re
+import secrets
 import socket
 import tempfile
 import threading
@@ -34,129 +41,97 @@ def seconds(variable: str, usual: float) -> float:
 # A lease expires after this long without a heartbeat; the same for all who share a store.
 EXPIRES_S = seconds("ABLATE_LEASE_EXPIRES_S", 120)
 HEARTBEAT_S = min(5.0, EXPIRES_S / 4)
+ALIVE = ".alive"
 ODD = (ValueError, KeyError, TypeError)  # a lease that ablate has not written
-SAME_S = 2.0  # times that differ by less are of one event: some systems count boots in whole seconds
 
-_mine: dict[Path, bool] = {}  # the attempts that this process works on: whether another took them away
-_heart: threading.Thread | None = None
-os.register_at_fork(after_in_child=_mine.clear)
+_sign: tuple[Path, int] | None = None  # of this process, in the store that it works on, and its descriptor
 
 
-def content() -> bytes:
-    """The content of lease.json for this process."""
-    pid = os.getpid()
-    return (json.dumps({**_here(), "pid": pid, "started": _began(pid)}) + "\n").encode()
+def content(store: Path) -> bytes:
+    """The content of lease.json for this process, which shows from here on that it lives, whatever else it
+    computes. store: the directory of the runs. Raises StoreError, OSError."""
+    global _sign
+    signs = (store / ALIVE).resolve()
+    while not (_sign and _sign[0].parent == signs and _sign[0].exists()):  # another may just have swept it
+        _close_sign()
+        signs.mkdir(parents=True, exist_ok=True)
+        sweep(store)
+        path = signs / f"{_boot()}-{secrets.token_hex(4)}"
+        _sign = path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with contextlib.suppress(OSError):  # a disk without locks
+            fcntl.flock(_sign[1], fcntl.LOCK_EX)
+        try:
+            threading.Thread(target=_beat, args=(path,), daemon=True).start()
+        except RuntimeError as error:
+            raise StoreError(
+                "this machine starts no more threads; take fewer hydra.launcher.workers"
+            ) from error
+    about = {"host": socket.gethostname(), "pid": os.getpid(), "sign": _sign[0].name}
+    return (json.dumps(about) + "\n").encode()
 
 
-def hold(attempt: Path) -> None:
-    """Keep showing, until `release`, that this process works on an attempt, whatever else it computes. Raises
-    StoreError."""
-    global _heart
-    _mine[attempt] = False
-    if _heart and _heart.is_alive():  # in a process that was forked it is not
-        return
-    try:
-        _heart = threading.Thread(target=_beat, daemon=True)
-        _heart.start()
-    except RuntimeError as error:
-        raise StoreError(
-            "this machine starts no further thread; take fewer hydra.launcher.threads or"
-            " hydra.launcher.workers"
-        ) from error
-
-
-def is_lost(attempt: Path) -> bool:
-    """Whether another process took the attempt away."""
-    return _mine.get(attempt, False)
-
-
-def release(attempt: Path, now: Path | None = None) -> None:
-    """Give up this process's lease of an attempt. now: its directory, if it was renamed."""
-    _mine.pop(attempt, None)
+def release(attempt: Path) -> None:
+    """Give up this process's lease of an attempt."""
     with contextlib.suppress(OSError):
-        delete((now or attempt) / "lease.json")
+        delete(attempt / "lease.json")
 
 
-def _beat() -> None:
-    while True:
-        time.sleep(HEARTBEAT_S)
-        for attempt in [*_mine]:
-            try:
-                os.utime(attempt / "lease.json")
-            except OSError as error:  # a network may be unreachable for a while
-                if is_gone(error) and attempt in _mine:
-                    _mine[attempt] = True
+def sweep(store: Path) -> None:
+    """Remove the signs of processes of this machine that have ended, for which other machines would wait."""
+    for path in (store / ALIVE).glob(f"{_boot()}-*"):
+        with contextlib.suppress(OSError), path.open("rb") as sign:
+            fcntl.flock(sign, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            delete(path)
 
 
-def is_live(directory: Path) -> bool:
+def is_live(attempt: Path) -> bool:
     """Whether the process that holds the lease of this attempt is still working on it."""
-    path = directory / "lease.json"
     try:
-        content = json.loads(path.read_bytes())
-        pid, started = int(content["pid"]), float(content["started"])
-        if _is_of_here(content) and (now := _started(pid)) is not None:
-            # If this process has given it up, its lease.json could not be removed.
-            is_held = pid != os.getpid() or directory.name in [attempt.name for attempt in [*_mine]]
-            return abs(now - started) < SAME_S and is_held
-        return _age(directory) < EXPIRES_S
+        _, path = _read(attempt)
+        if path.name.startswith(_boot()):
+            with path.open("rb") as sign, contextlib.suppress(OSError):
+                try:
+                    fcntl.flock(sign, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    return False
+                except BlockingIOError:
+                    return True
+        return _age(path) < EXPIRES_S
     except OSError as error:
-        # If it can't be read at the moment, leave the attempt alone.
-        return not is_gone(error)
+        return not is_gone(error)  # if it can't be read at the moment, leave the attempt alone
     except ODD:
         return False
 
 
-def holder(directory: Path) -> str:
+def holder(attempt: Path) -> str:
     """What to say of the process that holds the lease of this attempt: who it is, when it was heard of, and
     the way out if it is gone."""
-    path, who, heard = directory / "lease.json", "another process", ""
+    who, heard = "another process", ""
     with contextlib.suppress(OSError, *ODD):
-        content = json.loads(path.read_bytes())
-        who = one_line(f"process {content['pid']} on {content['host']}")
-        if 0 <= (age := _age(directory)) < math.inf:
+        about, sign = _read(attempt)
+        who = one_line(f"process {about['pid']} on {about['host']}")
+        if 0 <= (age := _age(sign)) < math.inf:
             heard = f", last heard of {duration(age)} ago"
-    return f"{who} is training this run{heard} (if it is gone, delete {path})"
+    return f"{who} is training this run{heard} (if it is gone, delete {attempt / 'lease.json'})"
 
 
-def count_from_now(directory: Path) -> None:
+def count_from_now(attempt: Path) -> None:
     """A heartbeat that is dated ahead, as where a clock was set back, says nothing: date it now, so that the
     process behind it is dead unless another one follows."""
-    with contextlib.suppress(OSError):
-        if _age(directory) < -HEARTBEAT_S:
-            os.utime(directory / "lease.json")
-
-
-def release_ended(directory: Path, pid: int) -> None:
-    """Remove the lease of a process of this machine that ended without releasing it."""
     with contextlib.suppress(OSError, *ODD):
-        content = json.loads((directory / "lease.json").read_bytes())
-        if _is_of_here(content) and content["pid"] == pid:
-            release(directory)
+        _, sign = _read(attempt)
+        if _age(sign) < -HEARTBEAT_S:
+            os.utime(sign)
 
 
-@functools.cache
-def _here() -> dict[str, Any]:
-    """Where a pid is valid: this host, since its last boot, in this container's pid namespace."""
-    import psutil
-
-    pids = ""
-    with contextlib.suppress(OSError):  # only Linux has them
-        pids = os.readlink("/proc/self/ns/pid")
-    return {"host": socket.gethostname(), "pids": pids, "boot": psutil.boot_time()}
+def _read(attempt: Path) -> tuple[dict[str, Any], Path]:
+    """What is in the lease of an attempt, and the sign. Raises OSError, and what is in ODD."""
+    about = json.loads((attempt / "lease.json").read_bytes())
+    return about, attempt.parents[2] / ALIVE / about["sign"]
 
 
-def _is_of_here(content: dict[str, Any]) -> bool:
-    """Whether the pid of a lease is one of this machine. Not if its clock was set since: then the times at
-    which it was booted and at which the process began can't be compared."""
-    import psutil
-
-    same_place = all(content[key] == _here()[key] for key in ("host", "pids"))
-    return same_place and abs(float(content["boot"]) - psutil.boot_time()) < SAME_S  # by the clock as it is
-
-
-def _age(directory: Path) -> float:
-    """Seconds since the last heartbeat of an attempt; below 0 if that is dated ahead. Raises OSError."""
-    return _clock(directory.parents[2]) - (directory / "lease.json").stat().st_mtime
+def _age(sign: Path) -> float:
+    """Seconds since the last heartbeat; below 0 if that is dated ahead. Raises OSError."""
+    return _clock(sign.parent) - sign.stat().st_mtime
 
 
 def _clock(directory: Path) -> float:
@@ -168,22 +143,25 @@ def _clock(directory: Path) -> float:
 
 
 @functools.cache
-def _began(pid: int) -> float | None:
-    """As _started, of this process, which is looked up once."""
-    return _started(pid)
+def _boot() -> str:
+    """What identifies this machine since its last boot; the name of the host, where only Linux tells."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
+    return socket.gethostname()
 
 
-def _started(pid: int) -> float | None:
-    """When a process began, in seconds since 1970, which tells it from a later one with the same pid; 0 if it
-    has ended; None if it can't be looked up."""
-    import psutil
+def _beat(path: Path) -> None:
+    while _sign and _sign[0] == path:
+        time.sleep(HEARTBEAT_S)
+        with contextlib.suppress(OSError):  # a network may be unreachable for a while
+            os.utime(path)
 
-    with contextlib.suppress(psutil.AccessDenied, PermissionError):
-        try:
-            process = psutil.Process(pid)
-            return 0.0 if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-        except psutil.NoSuchProcess:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, 0)  # where /proc shows only a user's own (hidepid), it may be another user's
-            return 0.0
-    return None
+
+def _close_sign() -> None:
+    global _sign
+    if _sign:
+        os.close(_sign[1])
+    _sign = None
+
+
+os.register_at_fork(after_in_child=_close_sign)

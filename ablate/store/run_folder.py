@@ -137,7 +137,7 @@ class RunFolder:
         try:
             yield self
         finally:
-            lease.release(self._begun, self.path)
+            lease.release(self.path)
 
     def _begin(self, files: dict[str, bytes], row: Row, anew: bool, resumes: bool) -> None:
         numbers, before = self._numbers(), self.latest()
@@ -147,14 +147,13 @@ class RunFolder:
         files |= dict([checkpoint_file(self.start)]) if self.start else {}
         with contextlib.suppress(OSError):  # the log goes on, even if the run begins anew
             files |= {"log.txt": (before / "log.txt").read_bytes()} if before else {}
-        files["lease.json"] = lease.content()  # written last, since its age counts
+        files["lease.json"] = lease.content(self.attempts.parent)
         number = self.attempts / str(max(numbers, default=0) + 1)
-        path = self.path = self._begun = number / secrets.token_hex(4)
+        path = self.path = number / secrets.token_hex(4)
         try:
             made = make_once(number, {f"{path.name}/{name}": data for name, data in files.items()})
             if not made and not path.exists():  # a network may report failure after success
                 raise Busy(f"{number}: another process has just begun this run")
-            lease.hold(path)
             for earlier in (path for n in numbers for path in self._attempts_of(n) if resumes):
                 self._discard(earlier)
             # From here on no other process publishes a result, unless it takes this attempt away first.
@@ -195,11 +194,6 @@ class RunFolder:
             return None
 
     # --- write --------------------------------------------------------------------------------------
-
-    def check(self) -> None:
-        """Raises Busy if the run was taken over; cheap enough for every step."""
-        if lease.is_lost(self._begun):
-            raise self._taken_over()
 
     def metrics(self, row: Row) -> None:
         """Add a row to metrics.csv."""
@@ -297,12 +291,6 @@ class RunFolder:
             for directory in (self.directory, self.attempts):
                 with contextlib.suppress(FileNotFoundError):
                     owned.remove_tree(directory)
-
-    def release(self, pid: int) -> None:
-        """Release the lease of a process of this machine that has ended."""
-        with contextlib.suppress(OSError, StoreError):
-            if latest := self.latest():
-                lease.release_ended(latest, pid)
 
     def _append(self, name: str, text: str) -> None:
         with self._here(), (self.path / name).open("ab") as file:

@@ -115,11 +115,6 @@ def _recipe(config: CorpusConfig) -> Recipe:
 def require_usable(corpus: Corpus, context: int) -> None:
     """Raises ConfigError unless each split of a text fills a window and its targets (test may be empty), or a
     row of a task is as long as a window, or each pair fits in one."""
-    if corpus.recipe.reach > context:
-        raise ConfigError(
-            f"model.context={context}: what decides the next token of corpus={corpus.name} lies up to"
-            f" {corpus.recipe.reach} back; take model.context={corpus.recipe.reach} at least, or shorter lags"
-        )
     splits = corpus.splits.values()
     longest = max((split.pairs.longest for split in splits if isinstance(split, Paired)), default=0)
     if longest > context:

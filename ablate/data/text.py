@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,6 @@ class Document:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.chunks())
-
-    def held(self) -> "Document":
-        """The document, read into memory."""
-        return replace(self, chunks=[*self].__iter__)
 
 
 @dataclass(frozen=True)

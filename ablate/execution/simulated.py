@@ -146,4 +146,4 @@ def _score(run: Run, split: str, loss: float) -> Score:
     of = run.corpus.splits[split]
     targets, right = round((of.size or 0) * of.target_share), math.exp(-max(loss, 0.0))
     rows = 0 if isinstance(of, Stream) else targets
-    return Score(loss * targets, round(right * targets), targets, rows, round(right * rows), (loss,) * 3)
+    return Score(loss * targets, round(right * targets), targets, rows, round(right * rows))

@@ -32,11 +32,6 @@ class Recipe(ABC):
     read_as: ClassVar[tuple[str, ...]]  # how a model can: as text, as rows of a task, as pairs
 
     @property
-    def reach(self) -> int:
-        """How many tokens back the next one is known to depend on."""
-        return 0
-
-    @property
     def known(self) -> dict[str, str]:
         """What is known of it without training, by name, for readers."""
         return {}
@@ -87,7 +82,6 @@ class Task(Recipe):
 
     read_as = ("task",)
     tokenizers = ("number",)
-    grows: ClassVar[str] = ""  # the size with which the least length or vocabulary grows
     seed: int
     examples: Count | None
     held_out: Count
@@ -97,11 +91,9 @@ class Task(Recipe):
     def __post_init__(self) -> None:
         for key, least in self.least.items():
             if (given := self.sizes[key]) < least:
-                grown = f" with corpus.{self.grows}={self.sizes[self.grows]}" if self.grows else ""
-                lower = f", or lower corpus.{self.grows}" if self.grows else ""
                 raise ConfigError(
-                    f"corpus.{key}={given}: corpus={self.name}{grown} takes {least} at least; give as many"
-                    f"{lower} (corpus.length follows model.context)"
+                    f"corpus.{key}={given}: corpus={self.name} takes {least} at least at its other sizes;"
+                    " give as many (corpus.length follows model.context)"
                 )
 
     @property

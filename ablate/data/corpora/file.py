@@ -10,7 +10,6 @@ from pathlib import Path
 from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
 from ablate.data.text import CorpusError, Document, Text, find, of_files, read
 from ablate.files import cache
-from ablate.files.owned import rename_onto_free
 
 # The variable that names the file with the text, so that child processes read the file, not the pipe.
 SPOOLED = "ABLATE_STDIN"
@@ -47,14 +46,8 @@ def _spooled() -> Path:
         return Path(spooled)
     if sys.stdin is None or sys.stdin.isatty():
         raise CorpusError("corpus.path=-: nothing is piped in; as in cat book.txt | ablate run corpus.path=-")
-    digest = hashlib.sha256()
-    with cache.scratch() as part:
-        written = part / "text"
-        with written.open("xb") as file:
-            while block := sys.stdin.buffer.read(1 << 20):
-                digest.update(block)
-                file.write(block)
-        key = f"stdin-{digest.hexdigest()}"
-        entry, _ = cache.publish(key, lambda place: rename_onto_free(written, place / "text"))
+    text = sys.stdin.buffer.read()
+    key = f"stdin-{hashlib.sha256(text).hexdigest()}"
+    entry, _ = cache.publish(key, lambda place: (place / "text").write_bytes(text))
     os.environ[SPOOLED] = str(entry / "text")
     return entry / "text"

@@ -10,10 +10,11 @@ legend: s symbols, L lags.
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from ablate.config.rules import ConfigError, Count
+from ablate.config.rules import AtLeast, AtMost, ConfigError, Count, as_override
 from ablate.data.corpora import TextRecipe, register
 from ablate.data.text import Document, Text
 
@@ -30,29 +31,20 @@ class Lags(TextRecipe):
     """Letters that depend on those a few places back.
 
     lags: how many letters back the letters are that decide the next one. symbols: the number of different
-    letters. Raises ConfigError for lags and symbols that can't make a text."""
+    letters. Raises ConfigError for lags that can't make a text."""
 
     seed: int
     characters: Count
-    lags: tuple[int, ...]
-    symbols: int
+    lags: tuple[Count, ...]
+    symbols: Annotated[int, AtLeast(2), AtMost(len(LETTERS))]
 
     def __post_init__(self) -> None:
-        lags, symbols = self.lags, self.symbols
-        shown = f"corpus.lags=[{','.join(map(str, lags))}]"
-        if not lags or min(lags) < 1 or len({*lags}) < len(lags):
-            raise ConfigError(f"{shown}: how many letters back, each once, from 1 on; as corpus.lags=[2,3]")
-        if not 2 <= symbols <= len(LETTERS):
-            raise ConfigError(f"corpus.symbols={symbols}: there are from 2 to {len(LETTERS)} letters")
-        if symbols ** len(lags) > ROWS:
+        lags, cases = self.lags, self.symbols ** len(self.lags)
+        if not lags or len({*lags}) < len(lags) or cases > ROWS:
             raise ConfigError(
-                f"{shown} corpus.symbols={symbols}: the next letter would depend on {symbols ** len(lags):,}"
-                f" cases, more than {ROWS:,}; take fewer lags or symbols"
+                f"corpus.lags={as_override(lags)}: {cases:,} cases to look up; take from 1 to {ROWS:,}, and"
+                " each lag once, as corpus.lags=[2,3]"
             )
-
-    @property
-    def reach(self) -> int:
-        return max(self.lags)
 
     def text(self) -> Text:
         stamp = ["lags", VERSION, self.seed, self.characters, self.lags, self.symbols]

@@ -20,7 +20,6 @@ class MQAR(Task):
     See: Arora et al., "Zoology: measuring and improving recall", arXiv 2312.04927.
     """
 
-    grows = "pairs"
     pairs: Count
     filler: Literal["random", "blank"]
 

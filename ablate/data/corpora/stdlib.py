@@ -1,6 +1,6 @@
 import string
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
 from ablate.data.library import root, sources, without_tables
@@ -24,7 +24,7 @@ class Stdlib(OfDocuments, Decoded, TextRecipe):
                 " take corpus=grammar or corpus=file"
             )
         text = of_files(files, self.encoding, self.errors)
-        read = (document.held() for document in text.documents)
+        read = (replace(document, chunks=[*document].__iter__) for document in text.documents)
         no_tables = (document for document in read if digits(document) <= DIGITS)
         return Text(no_tables, text.stamp)
 

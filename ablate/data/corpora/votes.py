@@ -28,7 +28,6 @@ class Votes(Task):
     2510.06662.
     """
 
-    grows = "voters"
     voters: Count
 
     @property

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from ablate.files.reading import left_out
 from tests.helpers import Command, Server, call_cli, forgetting_plugins, quick
 
 # Several files are tested side by side: a thread for each, here and in the commands that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-torch.set_num_threads(1)
 os.environ.pop("ABLATE_RUNS", None)  # results lie where a test says
 
 # In the background of a shell tests ignore Ctrl-C, and under nohup SIGHUP; commands they start would, too.
@@ -42,8 +40,17 @@ def _quick():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread():
+    import torch  # not by the process that starts others to run the tests
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(autouse=True)
 def _seeded():
+    import torch
+
     torch.default_generator.manual_seed(0)  # torch.manual_seed asks every kind of device, at 2 ms
 
 
@@ -79,7 +86,11 @@ def pytest_collection_finish():
 
 
 def pytest_addoption(parser: pytest.Parser):
-    parser.addoption("--clusters", choices=("only",), help="the tests on a real SLURM and a real Ray alone")
+    parser.addoption(
+        "--clusters",
+        choices=("only",),
+        help="tests on a real SLURM and Ray, by Hydra's launchers",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks how many processes there are to be
@@ -96,7 +107,7 @@ def pytest_cmdline_main(config: pytest.Config):
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Tests on clusters are collected in a session of their own."""
-    is_on_clusters = collection_path.name in ("test_slurm.py", "test_ray.py")
+    is_on_clusters = collection_path.name in ("test_slurm.py", "test_ray.py", "test_launchers.py")
     is_asked_for = is_on_clusters == bool(config.getoption("clusters"))
     return None if is_asked_for or collection_path.is_dir() else True
 
@@ -142,15 +153,6 @@ def start():
     """`ablate …` in a process group of its own, as a shell starts it; ended with the test."""
     with contextlib.ExitStack() as ends:
         yield lambda *words, **given: ends.enter_context(contextlib.closing(Command(*words, **given)))
-
-
-@pytest.fixture
-def by_joblib():
-    """The words that take the processes of joblib, which end with the test."""
-    from joblib.externals import loky
-
-    yield ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
-    loky.get_reusable_executor().shutdown(kill_workers=True)
 
 
 @pytest.fixture

@@ -40,7 +40,9 @@ def spec_of(*overrides: str) -> AttentionSpec:
 def grid() -> dict[str, list[AttentionSpec]]:
     """By class, each variant of a small grid that can be built."""
     classes: dict[str, list[AttentionSpec]] = {}
-    for name, other, heads, bias in itertools.product(FUSIONS, OTHERS, (1, 4), ("false", "true")):
+    of = itertools.product(enumerate(FUSIONS), enumerate(OTHERS), (1, 4))
+    for (row, name), (column, other), heads in of:
+        bias = ("false", "true")[(row + column + heads // 4) % 2]  # each value of each meets both
         try:
             spec = spec_of(f"fusion={name}", other, f"heads={heads}", f"model.bias={bias}")
         except ConfigError:
@@ -60,7 +62,7 @@ def test_what_is_of_one_class_folds_into_each_other():
             assert a.mask == b.mask == CAUSAL
             assert relative_error(b(x_BTC, x_BTC), a(x_BTC, x_BTC)) < 1e-10, (name, source, target)
             pairs += 1
-    assert pairs > 250
+    assert pairs > 125
 
 
 SCALES = ("scale=outside", "scale=both", "scale=none")

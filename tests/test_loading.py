@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ import pytest
 from ablate.compose import private
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
-from benchmarks.odd.configs import CANARY
+from benchmarks.odd.configs import CANARY, Cage, odd_config
 
 EVIL = {"_target_": "os.mkdir", "path": "made"}
 CREATED = """${oc.create:"{'_target_':'os.mkdir','path':'made'}"}"""
@@ -167,3 +168,13 @@ def test_what_is_private_in_hydra_is_where_ablate_looks_for_it(name, parts):
     assert name in (names := {one for one in vars(private) if one[0] != "_"}) and len(names) == 3
     found = {*dir(thing), *inspect.signature(thing).parameters}
     assert {*parts} <= found, f"{name} of {thing.__module__} lacks {sorted({*parts} - found)} in this Hydra"
+
+
+@pytest.mark.slow
+def test_a_hostile_config_runs_nothing_and_writes_nothing(tmp_path, monkeypatch):
+    """benchmarks/fuzz.py draws more of them."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    cage = Cage(tmp_path)
+    for number in range(4):
+        case = odd_config(random.Random(number))
+        assert not cage.trial(case).faults, case.argv

@@ -5,12 +5,10 @@ import re
 import subprocess
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from ablate.config.schema import PARTS
 from tests.helpers import SUM, call_cli, fork_cli
-from tests.test_pool import SAME, results
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.eval_every=3", "train.batch=4")
 
@@ -97,28 +95,6 @@ def test_what_a_method_raises_is_told_once_with_its_line(tmp_path):
     count = "    @classmethod\n    def count_flops(cls, shape, options): return no_such\n\n"
     write(tmp_path, claims=count)  # which is asked only when a run is planned
     assert_refused(run_mine(tmp_path), "(line 7 of mine.py); mend your method")
-
-
-# --- it reaches every worker --------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_every_launcher_makes_the_same(tmp_path, by_joblib, monkeypatch):
-    """The pool, and joblib with the threads of the study, whatever PyTorch would take in its processes."""
-    write(tmp_path)
-    (work := tmp_path / "work").mkdir()
-    by_pool = ("hydra.launcher.threads=3",)
-    for place, seeds, words in (("pool", "0,1", by_pool), ("both", "0", by_pool), ("both", "0,1", by_joblib)):
-        sweep = ("-m", "fusion=sum,mine", "name=mine", f"seed={seeds}", *QUICK, *words)
-        done = call_cli("run", "--plugin", "../mine.py", "--runs", f"{place}/runs", *sweep, cwd=work)
-        assert done.returncode == 0, done.stderr
-        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert "2 runs had finished before" in done.stderr  # those of the pool
-    pool, both = (results(work / place) for place in ("pool", "both"))
-    pd.testing.assert_frame_equal(pool[SAME], both[SAME])
-    made = both.set_index(["fusion", "seed"])
-    assert len(made) == 4 and {*made["threads"]} == {3}
-    assert made["val_loss"]["mine"].tolist() == made["val_loss"]["sum"].tolist()
 
 
 # --- what has changed since ---------------------------------------------------------------------

@@ -159,18 +159,20 @@ def test_nothing_outlives_the_parent(tmp_path, ending, start):
     assert rows.count("interrupted") == 2 and rows.count("running") == 0
 
 
-def test_hydras_own_launchers_fill_the_same_store(tmp_path):
-    """From the second seed on. joblib, whose processes take seconds to begin, does so with a plugin."""
-    mine, tables = ("run", "-m", "fusion=sum,mean", *SIMULATED, "name=mine"), list[pd.DataFrame]()
-    for launcher in ("pool", "basic", "submitit_local"):
-        (cwd := tmp_path / launcher).mkdir()
-        assert call_cli(*mine, "seed=0", cwd=cwd).returncode == 0
-        for finished in (2, 4):
-            done = call_cli(*mine, "seed=0,1", f"hydra/launcher={launcher}", cwd=cwd)
-            assert done.returncode == 0 and f"{finished} runs had finished before" in done.stderr, done.stderr
-        tables.append(results(cwd)[SAME])
-    for table in tables[1:]:
-        pd.testing.assert_frame_equal(tables[0], table)
+def fill(directory: Path, launcher: str) -> pd.DataFrame:
+    """The rows of a store that the pool begins and this launcher fills, from the second seed on."""
+    directory.mkdir()
+    mine = ("run", "-m", "fusion=sum,mean", *SIMULATED, "name=mine")
+    assert call_cli(*mine, "seed=0", cwd=directory).returncode == 0
+    for finished in (2, 4):
+        done = call_cli(*mine, "seed=0,1", f"hydra/launcher={launcher}", cwd=directory)
+        assert done.returncode == 0 and f"{finished} runs had finished before" in done.stderr, done.stderr
+    return results(directory)[SAME]
+
+
+def test_hydras_own_launcher_fills_the_same_store(tmp_path):
+    """test_launchers.py tries those that take seconds."""
+    pd.testing.assert_frame_equal(fill(tmp_path / "pool", "pool"), fill(tmp_path / "basic", "basic"))
 
 
 @pytest.mark.parametrize("setting", ["workers=0", "members=x", "members=1025"])

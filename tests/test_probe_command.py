@@ -13,17 +13,21 @@ from ablate.analysis.load import read
 from ablate.analysis.probes import COLUMNS, PROBES, over_seeds, silent
 from ablate.compute.arithmetic import Arithmetic, onednn
 from ablate.config.rules import ConfigError
+from ablate.data.corpus import open_corpus
+from ablate.data.paired import Paired, batch_of
 from ablate.data.splits import Batch
 from ablate.execution.run import prepare
 from ablate.execution.trained import in_float64
-from ablate.probes.patterns import patterns_of
+from ablate.model.models import build_model
+from ablate.model.sizing import resolve_spec
+from ablate.probes.patterns import look, patterns_of, real_at
 from ablate.probes.study import looks
 from ablate.reporting.charts import figures
 from ablate.reporting.page import gather
-from tests.helpers import call_cli, make_config
+from tests.helpers import SEEDS, call_cli, make_config
 from tests.synthetic import small_study, synthetic_probes
 
-QUICK = ("model.d_model=16", "heads=2", "model.context=16", "train.steps=20", "train.eval_every=20")
+QUICK = ("model.d_model=16", "heads=2", "model.context=16", "train.steps=10", "train.eval_every=10")
 GRAMMAR = ("corpus=grammar", "corpus.characters=20000")
 LARGEST = """
 from ablate.methods import Fusion, register
@@ -33,6 +37,7 @@ class Largest(Fusion):
     def forward(self, z_BTHV, x_BTC):
         return z_BTHV.amax(-2)
 """
+PLUGIN = ("--plugin", "largest.py")
 CONCAT, SUM = (f"fusion={fusion} heads=4 out_proj=true" for fusion in ("concat", "sum"))
 
 
@@ -62,48 +67,53 @@ def test_a_probe_that_shows_nothing_is_a_line():
     assert silent(*probed({"a": [0.2, 0.3], "b": [0.6, 0.6, 0.1]})) == {}
 
 
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> Path:
+    """Where there is a study of sum and a method that is no sum of heads, at two seeds."""
+    cwd = tmp_path_factory.mktemp("two")
+    (cwd / "largest.py").write_text(LARGEST)
+    common = ("-m", *QUICK, *GRAMMAR, "model.layers=1", "name=two", "seed=0,1", "hydra/launcher=basic")
+    assert call_cli("run", *PLUGIN, *common, "fusion=sum,largest", cwd=cwd).returncode == 0
+    return cwd
+
+
 @pytest.mark.slow
-def test_a_study_is_probed_beside_its_results(tmp_path: Path):
-    common = ("-m", *QUICK, *GRAMMAR, "model.layers=1", "name=two", "seed=0,1")
-    (tmp_path / "largest.py").write_text(LARGEST)
-    plugin = ("--plugin", "largest.py")
-    call_cli("run", *plugin, *common, "fusion=sum,largest", cwd=tmp_path)
-    done = call_cli("probe", "two", *plugin, "--only", "kept,previous,loss_added", cwd=tmp_path)
+def test_a_study_is_probed_beside_its_results(two: Path):
+    done = call_cli("probe", "two", *PLUGIN, "--only", "kept,previous,loss_added", cwd=two)
     assert done.returncode == 0, done.stderr
-    table = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
+    table = pd.read_csv(two / "runs/studies/two/probes.csv")
     assert {*table["probe"]} <= {*PROBES}
     assert table["run_id"].nunique() == 4 and {*PROBES} == {*table["probe"]}
     kept = table[table["probe"] == "kept"]
     assert kept["value"].between(0, 1).all() and kept[["null", "untrained"]].notna().all(axis=None)
-    of_largest = table[table["run_id"].isin(ids(tmp_path, "largest"))]
+    of_largest = table[table["run_id"].isin(ids(two, "largest"))]
     assert not of_largest[of_largest["probe"].isin(["write_rank", "loss_added"])]["exact"].any()
     assert table[table["probe"] == "previous"]["low"].notna().all()
-    one = ids(tmp_path, "sum")[0]
-    assert call_cli("probe", one, "--only", "kept", cwd=tmp_path).returncode == 0
-    brief = call_cli("probe", "two", "--where", "fusion=sum", "--wide", cwd=tmp_path)
+    one = ids(two, "sum")[0]
+    assert call_cli("probe", one, "--only", "kept", cwd=two).returncode == 0
+    brief = call_cli("probe", "two", "--where", "fusion=sum", "--wide", cwd=two)
     header, line, *others = brief.stdout.splitlines()
     assert not others[1:] and {*header.split()} >= {"layer", "n", "kept", "loss_added", "distance"}
-    largest = kept[kept["run_id"].isin(ids(tmp_path, "sum"))].groupby("run_id")[["value", "untrained"]].max()
+    largest = kept[kept["run_id"].isin(ids(two, "sum"))].groupby("run_id")[["value", "untrained"]].max()
     assert "{:.3g} ({:.3g})".format(*largest.mean()) in line
-    again = call_cli("probe", "two", "--where", "fusion=sum", "--format", "csv", cwd=tmp_path)
+    again = call_cli("probe", "two", "--where", "fusion=sum", "--format", "csv", cwd=two)
     assert again.returncode == 0
     printed = pd.read_csv(io.StringIO(again.stdout))  # a program gets every probe, and only the table
     assert {*printed["probe"]} == {*table["probe"]}
-    after = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
+    after = pd.read_csv(two / "runs/studies/two/probes.csv")
     assert after["run_id"].nunique() == 4 and len(after) == len(table)
 
 
 @pytest.mark.slow
-def test_where_heads_look_in_a_text_of_ones_own(tmp_path: Path):
-    call_cli("run", "-m", *QUICK, *GRAMMAR, "model.layers=1", "name=two", "fusion=sum,mean", cwd=tmp_path)
-    (tmp_path / "own.txt").write_text("the cat\nthe dog")
-    done = call_cli("probe", "two", "--text", "own.txt", cwd=tmp_path)
+def test_where_heads_look_in_a_text_of_ones_own(two: Path):
+    (two / "own.txt").write_text("the cat\nthe dog")
+    done = call_cli("probe", "two", *PLUGIN, "--text", "own.txt", cwd=two)
     assert done.returncode == 0, done.stderr
-    assert {Path(picture).name[:3] for picture in done.stdout.splitlines()} == {"sum", "mea"}
+    assert {Path(picture).name[:3] for picture in done.stdout.splitlines()} == {"sum", "lar"}
     for picture in map(Path, done.stdout.splitlines()):
-        svg, name = (tmp_path / picture).with_suffix(".svg").read_text(), picture.name.partition("-")[0]
+        svg, name = (two / picture).with_suffix(".svg").read_text(), picture.name.partition("-")[0]
         assert f"fusion={name}" in svg and "own.txt" in svg and "head 2" in svg and "⏎" in svg
-    directory = (tmp_path / "runs/store").glob("sum-*").__next__()
+    directory = (two / "runs/store").glob("sum-*").__next__()
     weights = looks(directory, "the cat")
     assert weights.groupby(["layer", "head", "query"])["weight"].sum().between(1 - 1e-9, 1 + 1e-9).all()
     model = ablate.load_model(directory).double()
@@ -111,9 +121,9 @@ def test_where_heads_look_in_a_text_of_ones_own(tmp_path: Path):
     last = weights.query("layer == 1 and head == 2").tail(7)["weight"].to_numpy()
     assert last == pytest.approx(seen[0][0, 1, 6].numpy())
     for text, line in (("t", "fewer than two tokens"), ("T", "not among the")):
-        (tmp_path / "own.txt").write_text(text)
-        assert line in call_cli("probe", "two", "--text", "own.txt", cwd=tmp_path).stderr
-    assert "none: " in call_cli("probe", "two", "--text", "none", cwd=tmp_path).stderr
+        (two / "own.txt").write_text(text)
+        assert line in call_cli("probe", "two", *PLUGIN, "--text", "own.txt", cwd=two).stderr
+    assert "none: " in call_cli("probe", "two", *PLUGIN, "--text", "none", cwd=two).stderr
 
 
 def ids(where: Path, fusion: str) -> list[str]:
@@ -143,6 +153,39 @@ def test_what_can_not_be_probed_says_why(tmp_path: Path):
         assert done.returncode == 2 and words in done.stderr, done.stderr
     done = call_cli("probe", "bare", "--only", "kep", cwd=tmp_path)
     assert "--only kep: no such probe; did you mean kept?" in done.stderr
+
+
+# --- pairs: each kind of attention by itself -------------------------------------------------------------
+
+
+def test_padding_counts_in_no_probe():
+    config = make_config("model=pair", "corpus=copy", "model.context=16", "corpus.held_out=40")
+    corpus = open_corpus(config.corpus, as_pairs=True)
+    model = build_model(resolve_spec(config, corpus.tokenizer.vocab_size), SEEDS)
+    split = corpus.splits["validation"]
+    batch = next(split.windows(context=16, windows=40))
+    assert isinstance(split, Paired) and batch.source is not None
+    lengths = [(row >= 0).sum().item() for row in batch.source]
+    for heads in look(model, batch):
+        counts = heads.real.sum(1).tolist()
+        assert counts == [n if heads.site.kind == "encoder" else n + 1 for n in lengths]
+    short = batch_of(split.pairs.held_out[:1], split.separator)
+    assert real_at(model.sites()[0], short).all()
+
+
+@pytest.mark.slow
+def test_the_command_probes_pairs(tmp_path):
+    small = ("model.d_model=16", "model.layers=1", "heads=2", "train.steps=2", "train.batch=4")
+    pairs = ("model=pair", "corpus=reverse", "corpus.held_out=120", "train.eval_tokens=120")
+    method = ("fusion=sum", "at=cross", "train.precision=bfloat16")
+    assert call_cli("run", *pairs, *small, *method, "name=p", cwd=tmp_path).returncode == 0
+    done = call_cli("probe", "p", "--format", "csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    kinds = ("cross 1", "encoder 1", "decoder 1")
+    for words in (*kinds, "kept", "loss_added"):
+        assert words in done.stdout, words
+    assert call_cli("report", "p", cwd=tmp_path).returncode == 0
+    assert "answer" in call_cli("sample", "sum-", "--prompt", "7 5", cwd=tmp_path).stdout
 
 
 # --- the report --------------------------------------------------------------------------------

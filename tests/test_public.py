@@ -89,7 +89,7 @@ def test_a_wheel_runs_from_another_directory(tmp_path):
         "print(ablate.__file__, flush=True)\n"
         "ablate.cli.app.main()"
     )
-    overrides = ["-m", "corpus=grammar", "corpus.characters=9000", "train.steps=2", "fusion=sum,mean"]
+    overrides = ["-m", "corpus=grammar", "corpus.characters=9000", "train=simulated", "fusion=sum,mean"]
     done = subprocess.run(
         [sys.executable, "-c", code, str(ROOT), "run", *overrides],
         cwd=elsewhere,

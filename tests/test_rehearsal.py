@@ -89,10 +89,10 @@ def test_a_verdict_is_right_or_wrong_by_what_is_assumed():
 
 @pytest.mark.slow
 def test_without_an_effect_few_are_wrong_and_looks_save_runs():
-    """The bound is 5 % and three standard errors of 200 studies; without looks all seeds are taken."""
-    looks = rehearse(sweep_of(*STUDY), 200)
+    """The bound is 5 % and three standard errors of 80 studies; without looks all seeds are taken."""
+    looks = rehearse(sweep_of(*STUDY), 80)
     fixed = rehearse(sweep_of(*STUDY, "study.looks=[]", "seed=range(12)"), 20)
-    assert looks.wrong <= 0.05 + 3 * (0.05 * 0.95 / 200) ** 0.5 and looks.runs < 2 * 32
+    assert looks.wrong <= 0.05 + 3 * (0.05 * 0.95 / 80) ** 0.5 and looks.runs < 2 * 32
     assert fixed.runs == 24 and {*fixed.contrasts["seeds"]} == {12}
 
 

@@ -8,29 +8,18 @@ from typing import Any
 import yaml
 
 from ablate.compose.keys import configs_dir
-from ablate.config.rules import ConfigError
-
-
-def own_configs(directory: str) -> Path:
-    """The directory of the user's configs that -cd names. Raises ConfigError."""
-    if not Path(directory).is_dir():
-        raise ConfigError(f"-cd {directory}: there is no such directory; correct it")
-    return Path(directory)
 
 
 def corpora() -> dict[str, dict[str, Any]]:
     """The keys in the YAML of each corpus, by name, sorted; a preset has those of its defaults, too."""
-    keys = {path.stem: _read(path) for path in sorted((configs_dir() / "corpus").glob("*.yaml"))}
-    return {name: {"name": name, **_with_defaults(name, keys, {name})} for name in keys}
+    return {path.stem: _with_defaults(path) for path in sorted((configs_dir() / "corpus").glob("*.yaml"))}
 
 
-def _with_defaults(name: str, keys: Mapping[str, dict[str, Any]], seen: set[str]) -> dict[str, Any]:
-    """The keys of a preset over those of the presets that it begins with; seen: those that are under way."""
-    own, inherited = {**keys[name]}, dict[str, Any]()
-    bases = own.pop("defaults", ())
-    for base in bases if isinstance(bases, list) else ():
-        if isinstance(base, str) and base in keys and base not in seen:
-            inherited |= _with_defaults(base, keys, {*seen, base})
+def _with_defaults(path: Path) -> dict[str, Any]:
+    """The keys of a preset over those of the presets that it begins with."""
+    own, inherited = _read(path), {"name": path.stem}
+    for base in own.pop("defaults", []):
+        inherited |= {} if base == "_self_" else _with_defaults(path.with_name(f"{base}.yaml"))
     return inherited | own
 
 
@@ -51,4 +40,4 @@ def offer(kind: str, name: str, defaults: Mapping[str, Any]) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    return yaml.safe_load(path.read_text(encoding="utf-8"))

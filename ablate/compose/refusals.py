@@ -155,7 +155,7 @@ def explain(error: BaseException) -> str:
     if not isinstance(error, SAID):
         return f"Hydra can't compose this ({type(error).__name__}: {error})"
     key = f"{error.full_key}: " if isinstance(error, OmegaConfBaseException) and error.full_key else ""
-    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line.strip() for line in str(error).partition("Config search path:")[0].splitlines()]
     return key + " ".join(one for one in lines if one and not one.startswith(("full_key:", "object_type=")))
 
 

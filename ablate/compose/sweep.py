@@ -23,7 +23,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.composer import Composer, Overrides, to_run_config
-from ablate.compose.configs import configs_dir, own_configs
+from ablate.compose.keys import configs_dir
 from ablate.compose.launchers import KEY, LAUNCHER, Pool
 from ablate.compose.loading import Loader, is_pool
 from ablate.compose.private import Callbacks
@@ -132,9 +132,11 @@ def compose(args: Sequence[str]) -> Sweep:
     if hydra.__version__.startswith("1.3."):  # its defaults would be those of 1.1; Hydra 1.4 has its own only
         version.setbase("1.3")
     JobRuntime.instance().set("name", "ablate")  # which a config may lack that does not begin with ablate's
-    loader = Loader(None if parsed.config_dir is None else own_configs(parsed.config_dir))
+    own = None if parsed.config_dir is None else Path(parsed.config_dir)
+    if own and not own.is_dir():
+        raise ConfigError(f"-cd {own}: there is no such directory; correct it")
     with explained():
-        return _sweep(loader, parsed)
+        return _sweep(Loader(own), parsed)
 
 
 @contextlib.contextmanager

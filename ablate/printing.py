@@ -3,13 +3,11 @@ the names in a table of another program, the error of a method, or a study.json 
 
 import contextlib
 import io
-import logging
 import re
 import shutil
 import sys
 import textwrap
 import traceback
-import warnings
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ablate.phrases import cleaned, one_line
@@ -74,14 +72,3 @@ def outlive_readers() -> None:
                 file = io.BufferedWriter(Unread(stream.fileno(), "w", closefd=False))
                 kept = {"encoding": stream.encoding, "errors": stream.errors}
                 setattr(sys, name, io.TextIOWrapper(file, line_buffering=True, **kept))
-
-
-def say_what_is_warned() -> None:
-    """Let warnings, and what is logged without a handler, through the door."""
-
-    class Said(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            say(record.getMessage())
-
-    logging.lastResort = Said(logging.WARNING)
-    warnings.showwarning = lambda message, category, *_: say(f"{category.__name__}: {message}")

@@ -101,7 +101,7 @@ def test_a_condition_chooses_what_is_deleted_and_what_runs_stays(tmp_path: Path)
         assert running.returncode == 2 and "it is running; --force" in running.stderr
     interrupted = ("runs", "--where", "status=failed,interrupted", "--delete")
     dry = call_cli(*interrupted, cwd=tmp_path)
-    assert "nothing is deleted yet: --yes deletes 1 run, " in dry.stderr and "concat" in dry.stdout
+    assert "nothing is deleted yet: --yes deletes 1 run" in dry.stderr and "concat" in dry.stdout
     assert call_cli(*interrupted, "--yes", cwd=tmp_path).returncode == 0
     assert [row["status"] for row in store.rows()] == ["done"]
     assert "no row meets it" in call_cli(*interrupted, "--yes", cwd=tmp_path).stderr
@@ -119,7 +119,7 @@ def test_a_study_is_deleted_with_the_runs_that_no_other_uses(four: Path):
     assert some.returncode == 2 and "synthetic; --force --yes deletes it all the same" in some.stderr
 
     dry = call_cli("runs", "synthetic", "--delete", cwd=four)
-    line = "studies/synthetic with all in it, and 2 runs, 0.0 MB; runs that others have too stay"
+    line = "studies/synthetic with all in it, and 2 runs; runs that others have too stay"
     assert dry.returncode == 0 and f"nothing is deleted yet: --yes deletes runs/{line}" in dry.stderr
     assert len(dry.stdout.splitlines()) == 3 and len(store.finished()) == 4
 

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from ablate.cli.shared import TERMINATED
 from ablate.config.rules import ConfigError, line_on
 from ablate.files.reading import left_out
 from ablate.phrases import counted, error_line, out_of_memory
-from ablate.printing import put, put_traceback, say, say_what_is_warned
+from ablate.printing import put, put_traceback, say
 from ablate.version import __version__
 
 HELP_ALL = "--help-all"  # --help with the options that few need, too, which their declarations hide
@@ -158,7 +159,7 @@ def main() -> None:
         os.environ["GOMP_SPINCOUNT"] = SPINS  # read when PyTorch is loaded, also by workers
     if isinstance(sys.stdout, io.TextIOWrapper):  # what it lacks, as cp1252 lacks Σ, is escaped as on stderr
         sys.stdout.reconfigure(errors="backslashreplace")
-    say_what_is_warned()
+    warnings.showwarning = lambda message, category, *_: say(f"{category.__name__}: {message}")
     try:
         os.getcwd()  # raises if it is gone, which libraries report in many ways
         words = ["--help" if word == HELP_ALL else word for word in sys.argv[1:]]

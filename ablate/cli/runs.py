@@ -143,13 +143,10 @@ def _removed(store: "Store", rows: "Mapping[str, Row]", study: str, *, force: bo
 
 def _delete(store: "Store", runs: "Sequence[Removable]", study: str, *, yes: bool) -> None:
     """Delete runs, and the study that goes with them, if any; without `yes` only say so."""
-    from ablate.store.removal import remove, size
+    from ablate.store.removal import remove
 
     directory = store.study_directory(study) if study else None
-    megabytes = sum(size(store, run) for run in runs) / 1e6
-    what = (
-        f"{f'{directory} with all in it, and ' * bool(study)}{counted(len(runs), 'run')}, {megabytes:,.1f} MB"
-    )
+    what = f"{f'{directory} with all in it, and ' * bool(study)}{counted(len(runs), 'run')}"
     what += "; runs that others have too stay" * bool(study)
     if not (runs or study):
         say("nothing to delete")

@@ -26,7 +26,7 @@ from ablate.cli.shared import (
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import about, advised, counted, texts
+from ablate.phrases import about, advised, counted, first_few, texts
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
@@ -196,8 +196,7 @@ def _put_json(outcome: "Outcome") -> None:
 def _show_results(outcome: "Outcome", *, wide: bool) -> int:
     """Print the results; returns how many runs failed or have not begun."""
     from ablate.analysis.notes import of_rows
-    from ablate.store.columns import RESULTS, Status
-    from ablate.store.provenance import code
+    from ablate.store.columns import RESULTS
     from ablate.store.store import Store
 
     rows, store = outcome.rows(), Store()
@@ -217,9 +216,7 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
         )
     if outcome.finished_before:
         before = counted(outcome.finished_before, "run")
-        other = int((rows["status"].eq(Status.DONE) & rows["code"].ne(code())).sum())
-        by = f", {other} of them by an ablate with other code and the same numerics" if other else ""
-        lines.append(f"{before} had finished before{by}; force=true makes a new attempt")
+        lines.append(f"{before} had finished before; force=true makes a new attempt")
     for line in lines:
         say(line)
     total = len(store.rows(outcome.study))
@@ -286,8 +283,8 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
         say(line)
     named = {"arms": [*estimate.record.arms]} if estimate.record.arms else {}
     for key, levels in {**named, **estimate.record.factors}.items():
-        put(f"{key}: {_some(levels)}")
-    put(f"seeds: {_some([*map(str, estimate.record.seeds)])}")
+        put(f"{key}: {first_few(levels, SHOWN)}")
+    put(f"seeds: {first_few(estimate.record.seeds, SHOWN)}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
     first, in_all = (" first", f", {estimate.how}{estimate.in_all:,} in all") if estimate.how else ("", "")
@@ -301,10 +298,3 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
         put(
             "What difference these seeds show is not known beforehand; ablate plan says it once some have run"
         )
-
-
-def _some(values: Sequence[str]) -> str:
-    """All values or, if they are many, the first ones and the last."""
-    if len(values) <= SHOWN:
-        return ", ".join(values)
-    return f"{', '.join(values[: SHOWN - 2])}, …, {values[-1]} ({len(values):,} values)"

@@ -45,16 +45,6 @@ def removable(store: Store, rows: Mapping[str, Row]) -> list[Removable]:
     return [Removable(name, row, users.get(row["run_id"], [])) for name, row in rows.items()]
 
 
-def size(store: Store, run: Removable) -> int:
-    """The bytes of all files of a run, as far as another process does not remove some meanwhile."""
-    total, folder = 0, store.run(run.name)
-    for directory in (folder.directory, folder.attempts):
-        with contextlib.suppress(FileNotFoundError):
-            for path in directory.rglob("*"):
-                total += path.lstat().st_size * path.is_file()
-    return total
-
-
 def remove(store: Store, runs: Sequence[Removable], directory: Path | None = None) -> None:
     """Delete the runs with their results, attempts and weights; damaged ones are put aside. Lists of single
     runs forget them; in studies they count as not begun. directory: of a study, deleted after its runs with

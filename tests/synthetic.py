@@ -121,14 +121,13 @@ def synthetic_probes(store: Store) -> pd.DataFrame:
         for layer, head in places:
             noise = generator.normal(0, 0.01)
             looks_back = 0.9 / head if layer == 1 else 0.1
-            for probe, value, untrained, null, low, high in (
-                ("kept", 1 / H + 0.1, 1 / H, 1 / H, None, None),
-                ("previous", looks_back, 0.1, None, 0.05, 0.15),
-                ("induction", 0.02, 0.02, None, -0.05, 0.07),
-                ("loss_added", 0.1 / head, 0.0, None, None, None),
+            for probe, value, untrained, null in (
+                ("kept", 1 / H + 0.1, 1 / H, 1 / H),
+                ("previous", looks_back, 0.1, None),
+                ("induction", 0.02, 0.02, None),
+                ("loss_added", 0.1 / head, 0.0, None),
             ):
-                values = (value + noise, untrained, null, low, high)
-                rows.append((run_id, layer, head, probe, *values, True))
+                rows.append((run_id, layer, head, probe, value + noise, untrained, null, True))
     table = pd.DataFrame(rows, columns=[*COLUMNS])
     table.to_csv(study / FILE, index=False)
     return table

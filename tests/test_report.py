@@ -28,7 +28,7 @@ from tests.test_compare import of_cells
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028|\u2029"
-PARTS = ("answer", "compared", "robustness", "repeat", "paper")
+PARTS = ("answer", "compared", "robustness", "heads", "repeat", "paper")
 
 
 @pytest.fixture(scope="module")

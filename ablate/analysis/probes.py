@@ -6,17 +6,14 @@ summarized by its largest, its median and its smallest head, which are averaged 
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
 from ablate.config.rules import ConfigError
 
-COLUMNS = ("run_id", "layer", "head", "probe", "value", "untrained", "null", "low", "high", "exact")
+COLUMNS = ("run_id", "layer", "head", "probe", "value", "untrained", "null", "exact")
 SORTED = ("largest", "median", "smallest")
-SCORES = ("previous", "induction", "jsd")  # probes of which only high values count
 FIRST = ("distance", "previous", "induction", "jsd", "kept", "loss_added")  # what the terminal shows
-OFTEN = 0.5  # a probe shows nothing if fewer than this share of the runs is beyond chance
 FILE = "probes.csv"  # beside the results of a study
 # Every probe, with the label of its axis; docs/probes.md says more.
 PROBES = {
@@ -39,19 +36,15 @@ def read(path: Path) -> pd.DataFrame:
     except (OSError, ValueError) as error:
         why = f"can't be read ({str(error).splitlines()[0]}); ablate probe writes it"
         raise ConfigError(f"{path}: {why}") from None
-    if [*table.columns] != [*COLUMNS]:
+    if not {*COLUMNS} <= {*table.columns}:  # there once were more
         raise ConfigError(f"{path}: no file of ablate probe; move it away, and probe again")
-    return table
+    return table[[*COLUMNS]]
 
 
 def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
     """Summary over runs: variant, probe, layer, n, then for each of SORTED its mean over runs with _low
     and _high, the 95 % t-interval; untrained, the mean of the largest untrained head; null, the mean by
-    chance; beyond, how many runs have their largest head of this layer above the range of untrained models
-    (NaN if that is not known), whose ends are of the largest head of all layers.
-
-    values: as from `read`. variant: its name by run_id; other runs are left out.
-    """
+    chance. values: as from `read`. variant: its name by run_id; other runs are left out."""
     values = named(values, variant)
     keys = ["variant", "probe", "layer"]
     per_run = values.groupby([*keys, "run_id"], sort=False).agg(
@@ -60,39 +53,15 @@ def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
         smallest=("value", "min"),
         untrained=("untrained", "max"),
         null=("null", "mean"),
-        low=("low", "first"),
-        high=("high", "first"),
     )
-    above = per_run["largest"] > per_run["high"]
-    per_run["beyond"] = above.astype(float).where(per_run["low"].notna())
     summary = []
     for key, runs in per_run.groupby(level=keys, sort=False):
         row = dict(zip(keys, key, strict=True)) | {"n": len(runs)}
         for name in SORTED:
             low, high = stats.t_interval(runs[name].to_numpy(float)[None])
             row |= {name: runs[name].mean(), f"{name}_low": low[0], f"{name}_high": high[0]}
-        row |= {"untrained": runs["untrained"].mean(), "null": runs["null"].mean()}
-        row["beyond"] = runs["beyond"].sum() if runs["beyond"].notna().any() else np.nan
-        summary.append(row)
+        summary.append(row | {"untrained": runs["untrained"].mean(), "null": runs["null"].mean()})
     return pd.DataFrame(summary)
-
-
-def silent(values: pd.DataFrame, variant: pd.Series) -> dict[str, tuple[int, int]]:
-    """The probes that show nothing, with (the number of runs beyond chance, the number of runs). A run is
-    beyond chance if its largest head, over all layers, is outside of the range of untrained models, of SCORES
-    above it; a probe
-    shows nothing if that is so in fewer than half of the runs of every variant."""
-    last = named(values, variant).dropna(subset="low")
-    runs = last.groupby(["probe", "variant", "run_id"], sort=False).agg(
-        largest=("value", "max"), low=("low", "first"), high=("high", "first")
-    )
-    above, below = runs["largest"] > runs["high"], runs["largest"] < runs["low"]
-    outside = above | (below & ~runs.index.get_level_values("probe").isin(SCORES))
-    beyond = {}
-    for probe, of_probe in outside.groupby(level="probe", sort=False):
-        if (of_probe.groupby(level="variant").mean() < OFTEN).all():
-            beyond[str(probe)] = (int(of_probe.sum()), len(of_probe))
-    return beyond
 
 
 def named(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:

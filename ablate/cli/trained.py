@@ -59,8 +59,9 @@ def probe(
     over seeds. docs/probes.md says more.
     """
     say_loading()
-    from ablate.analysis.probes import FIRST, over_seeds, silent
+    from ablate.analysis.probes import FIRST, over_seeds
     from ablate.probes.study import find, probe_runs
+    from ablate.reporting.cells import by_layer
 
     is_brief = format in READ and not (all or only)
     chosen = FIRST if is_brief else _chosen(only)
@@ -70,15 +71,10 @@ def probe(
     if text is not None:
         return _draw(probed.first_of_each, Path(text), path.with_suffix(""))
     values = probe_runs(probed.directories, path, report=say)
-    quiet = silent(values, probed.variant) if format in READ else {}
-    shown = values[values["probe"].isin(chosen) & ~values["probe"].isin(quiet)]
-    table = over_seeds(shown, probed.variant)
+    table = over_seeds(values[values["probe"].isin(chosen)], probed.variant)
     if format in READ:
-        table = _by_layer(table) if is_brief else _for_reading(table)
+        table = by_layer(table) if is_brief else _for_reading(table)
     print_table(table, format, wide=wide)
-    for name, (beyond, runs) in quiet.items():
-        if name in chosen:
-            say(f"{name}: as by chance, but for {beyond} of {runs} runs")
     put(path) if format == "table" else say(str(path))
 
 
@@ -112,20 +108,11 @@ def _chosen(only: str | None) -> list[str]:
     return chosen
 
 
-def _by_layer(table: "pd.DataFrame") -> "pd.DataFrame":
-    """One row per variant and layer, one column per probe: its largest head, and in brackets that of the
-    untrained twin. table: as from over_seeds."""
-    cells = [f"{_short(head)} ({_short(twin)})" for head, twin in table[["largest", "untrained"]].to_numpy()]
-    wide = table.assign(cell=cells).pivot_table(
-        index=["variant", "layer", "n"], columns="probe", values="cell", aggfunc="first", sort=False
-    )
-    return wide.reset_index().rename_axis(columns=None)
-
-
 def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
-    """One row per variant, probe and layer, with means and intervals in one cell, and without the column
-    `beyond` if it is empty. table: as from over_seeds."""
+    """One row per variant, probe and layer, with means and intervals in one cell. table: as from
+    over_seeds."""
     from ablate.analysis.probes import SORTED
+    from ablate.reporting.cells import short
     from ablate.reporting.words import interval
 
     if table.empty:
@@ -133,17 +120,10 @@ def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
     shown = table[["variant", "probe", "layer", "n"]].copy()
     for name in SORTED:
         columns = table[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False, name=None)
-        shown[name] = [f"{_short(mean)} {interval(low, high, '.3g')}".rstrip() for mean, low, high in columns]
+        shown[name] = [f"{short(mean)} {interval(low, high, '.3g')}".rstrip() for mean, low, high in columns]
     for name in ("untrained", "null"):
-        shown[name] = [_short(value) for value in table[name]]
-    if table["beyond"].notna().any():
-        counts = zip(table["beyond"], table["n"], strict=True)
-        shown["beyond"] = ["" if count != count else f"{count:.0f}/{n}" for count, n in counts]
+        shown[name] = [short(value) for value in table[name]]
     return shown
-
-
-def _short(value: float) -> str:
-    return "" if value != value else f"{value:.3g}"
 
 
 def sample(

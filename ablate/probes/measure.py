@@ -1,4 +1,4 @@
-"""Compute every probe of one model, with what chance and untrained models give for comparison.
+"""Compute every probe of one model, with what chance gives for comparison.
 
 legend: B rows, T positions, H heads, V value width, n tokens.
 """
@@ -13,8 +13,7 @@ from torch import Tensor
 
 from ablate.data.splits import Batch, Split
 from ablate.execution.run import Run
-from ablate.execution.trained import in_float64
-from ablate.model.models import Model, draw_weights
+from ablate.model.models import Model
 from ablate.probes import outputs, patterns
 from ablate.probes.needed import loss_added
 from ablate.probes.patterns import Heads, look, patterns_of
@@ -23,7 +22,6 @@ from ablate.rng import generator
 TOKENS = 16_384  # tokens of the validation split for probes that predict one thing from another
 ROWS = 32  # rows for patterns, and for probes that compute the loss once per head
 NAMED = 4_000  # tokens for the classifier that names heads
-TWINS = 20  # untrained models, whose largest heads give the range to compare with
 
 OF_PATTERNS: dict[str, Callable[[Tensor], list[float]]] = {
     "entropy": patterns.entropies,
@@ -38,8 +36,8 @@ class Value:
     """The value of a probe for a head. Layers and heads count from 1. In a model with several kinds of
     attention, a layer is named by its kind, as `cross 1`.
 
-    null: the value by chance. low, high: the 95 % range of the largest head of untrained models. exact:
-    whether the head's output is exact, since its fusion adds heads up (adds_up in ablate.model.fusion).
+    null: the value by chance. exact: whether the head's output is exact, since its fusion adds heads up
+    (adds_up in ablate.model.fusion).
     """
 
     layer: int | str
@@ -47,14 +45,12 @@ class Value:
     probe: str
     value: float
     null: float | None = None
-    low: float | None = None
-    high: float | None = None
     exact: bool = True
 
 
-def measure(run: Run, model: Model, *, ranges: bool = True) -> list[Value]:
-    """The probes of a model of this run, in float64 on the CPU. ranges: with low and high. Raises ConfigError
-    if the validation split is too short."""
+def measure(run: Run, model: Model) -> list[Value]:
+    """The probes of a model of this run, in float64 on the CPU. Raises ConfigError if the validation split is
+    too short."""
     split, context = run.corpus.splits["validation"], run.spec.context
     names, exact = layer_names(model), [site.attention.fusion.adds_up for site in model.sites()]
     values = []
@@ -62,7 +58,7 @@ def measure(run: Run, model: Model, *, ranges: bool = True) -> list[Value]:
         values += _written(layer, heads)
     reads_more = any(site.attention.scores.reads_more for site in model.sites())
     if not (reads_more or split.is_ragged):
-        values += _patterns(run, model, ranges=ranges)
+        values += _patterns(run, model)
     batch = _rows(split, context, ROWS * context)
     for layer, of_heads, adds_up in zip(names, loss_added(model, batch), exact, strict=True):
         values += _of_heads(layer, "loss_added", of_heads, exact=adds_up)
@@ -114,12 +110,10 @@ def _shuffled(heads: Heads, draws: np.random.Generator) -> tuple[np.ndarray, np.
     return read, heads.fuse(whole)[heads.real].numpy()
 
 
-def _patterns(run: Run, model: Model, *, ranges: bool) -> Iterator[Value]:
-    untrained = _untrained_ranges(run) if ranges else {}
+def _patterns(run: Run, model: Model) -> Iterator[Value]:
     for probe, layers in _scores(model, *_texts(run)).items():
-        low, high = untrained.get(probe, (None, None))
         for layer, values in enumerate(layers, 1):
-            yield from _of_heads(layer, probe, values, low=low, high=high)
+            yield from _of_heads(layer, probe, values)
 
 
 def _scores(model: Model, text: Batch, again: Batch) -> dict[str, list[list[float]]]:
@@ -136,33 +130,6 @@ def _texts(run: Run) -> tuple[Batch, Batch]:
     text = _rows(run.corpus.splits["validation"], context, ROWS * context)
     again = patterns.twice(run.spec.vocab, context, ROWS, generator(0, "probe", "twice"))
     return text, Batch(again, again)
-
-
-_RANGES: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}  # by model and text, for all seeds
-
-
-def _untrained_ranges(run: Run) -> dict[str, tuple[float, float]]:
-    """By probe, the 95 % prediction interval of the largest head of another untrained model, if normal."""
-    key = (repr(run.spec), run.corpus.sha256)
-    if key not in _RANGES:
-        texts, model = _texts(run), in_float64(run)
-        largest: dict[str, list[float]] = {}
-        for seed in range(TWINS):
-            draw_weights(model, dict.fromkeys(run.config.resolved_seeds(), 10**6 + seed))
-            for probe, layers in _scores(model, *texts).items():
-                every = (value for layer in layers for value in layer)
-                largest.setdefault(probe, []).append(max(every, default=np.nan))
-        _RANGES[key] = {probe: prediction(values) for probe, values in largest.items()}
-    return _RANGES[key]
-
-
-def prediction(values: Sequence[float]) -> tuple[float, float]:
-    """Mean ± t·sd·√(1 + 1/n): the 95 % prediction interval of a further value of a normal distribution."""
-    from scipy.stats import t
-
-    n = len(values)
-    half = t.ppf(0.975, n - 1) * np.std(values, ddof=1) * (1 + 1 / n) ** 0.5
-    return float(np.mean(values) - half), float(np.mean(values) + half)
 
 
 def _rows(split: Split, context: int, tokens: int) -> Batch:

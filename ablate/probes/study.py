@@ -119,7 +119,7 @@ def _values_of_run(directory: Path) -> pd.DataFrame | ConfigError:
         require_weights(directory)
         run = reopened(directory, code=True).prepared("cpu")
         model = in_float64(run)
-        untrained = _table(measure(run, model, ranges=False))
+        untrained = _table(measure(run, model))
         model.load_state_dict(weights_of(directory))
         trained = _table(measure(run, model))
     except ConfigError as error:
@@ -138,7 +138,7 @@ def _abstaining(directory: Path) -> str:
 
 
 def _table(values: Iterable[Value]) -> pd.DataFrame:
-    numbers = dict.fromkeys(("value", "null", "low", "high"), float)
+    numbers = dict.fromkeys(("value", "null"), float)
     return pd.DataFrame([asdict(value) for value in values]).astype(numbers)
 
 

@@ -110,3 +110,17 @@ def _readable(comparison: Comparison, rows: pd.DataFrame) -> pd.DataFrame:
     if rows["diff"].notna().any():
         read["difference [low, high]"] = [*map(difference, rows.to_dict("records"))]
     return read
+
+
+def by_layer(heads: pd.DataFrame) -> pd.DataFrame:
+    """One row per variant and layer, one column per probe: its largest head, and in brackets that of the
+    untrained twin. heads: as from probes.over_seeds."""
+    cells = [f"{short(head)} ({short(twin)})" for head, twin in heads[["largest", "untrained"]].to_numpy()]
+    wide = heads.assign(cell=cells).pivot_table(
+        index=["variant", "layer", "n"], columns="probe", values="cell", aggfunc="first", sort=False
+    )
+    return wide.reset_index().rename_axis(columns=None)
+
+
+def short(value: float) -> str:
+    return "" if value != value else f"{value:.3g}"

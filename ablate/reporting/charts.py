@@ -13,7 +13,6 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.variant import names
 from ablate.analysis.variants import USABLE
-from ablate.reporting import head_charts
 from ablate.reporting.figures import (
     COLORS,
     GREY,
@@ -41,8 +40,8 @@ POINTS = 40  # the most points of a curve
 
 
 def figures(page: Page) -> list[Figure]:
-    """The figures of a page, in reading order. Raises ConfigError if the file of probes can't be read."""
-    return [figure for chart in (*CHARTS, head_charts.figures) for figure in chart(page)]
+    """The figures of a page, in reading order."""
+    return [figure for chart in CHARTS for figure in chart(page)]
 
 
 def _intervals(page: Page) -> Iterator[Figure]:

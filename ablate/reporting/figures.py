@@ -115,11 +115,6 @@ def label(comparison: Comparison, variant: str, pattern: str = "{1}") -> str:
     return comparison.variants[variant].title(comparison.varying, between=" · ", pattern=pattern)
 
 
-def layer_name(layer: object) -> str:
-    """The name of a layer in charts, as `layer 1` or `cross 1`."""
-    return f"layer {layer}" if str(layer).isdecimal() else str(layer)
-
-
 def in_colour(comparison: Comparison) -> list[str]:
     """The variants drawn in colour: those of the planned contrasts, else the best."""
     sides = [name for one in comparison.tested for name in (one.variant.name, one.baseline.name)]

@@ -57,6 +57,7 @@ def write_report(
         svg={stem: Markup(drawn(spec)) for stem, spec in specs.items()},
         compared=table(page.compared, f"Mean {page.comparison.metric} over seeds, best first"),
         comparison=_tables(page.comparison),
+        heads=table(page.heads, "The largest head of a layer, mean over seeds; in brackets, untrained"),
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
     )
     if charts is not None:

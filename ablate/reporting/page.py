@@ -1,14 +1,18 @@
 """Gather the content of a report's page from rows, without drawing anything. Loads no torch."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.load import Results
+from ablate.analysis.probes import COLUMNS, FILE, FIRST, over_seeds, read
 from ablate.analysis.question import NOTHING_ASKED, Question
+from ablate.analysis.variant import names_of_runs
 from ablate.phrases import texts
 from ablate.reporting.answers import Answer, answer
+from ablate.reporting.cells import by_layer
 from ablate.reporting.commands import SINGLE_RUNS, commands
 from ablate.reporting.methods import levels_in_words, paragraph
 from ablate.store.frames import as_texts, is_foreign
@@ -17,7 +21,8 @@ from ablate.store.frames import as_texts, is_foreign
 @dataclass(frozen=True)
 class Page:
     """subject: with all its rows; charts take their numbers from those that were compared. notes: what
-    weakens the result, a line each. compared: a row an arm: parameters, the tuned value, seeds, mean.
+    weakens the result, a line each. compared: a row an arm: parameters, the tuned value, seeds, mean. heads:
+    a row a layer, as the terminal has it; empty if none were probed.
     commands: that repeat it. methods: a paragraph for a paper. version: of ablate, that made the rows."""
 
     subject: Results
@@ -25,6 +30,7 @@ class Page:
     answer: Answer
     notes: list[str]
     compared: pd.DataFrame
+    heads: pd.DataFrame
     commands: list[str]
     methods: str
     version: str
@@ -43,10 +49,18 @@ def gather(subject: Results, question: Question = NOTHING_ASKED) -> Page:
         answer=answer(comparison, subject.records, subject.notes, "“How robust is it?” explains"),
         notes=texts(note for note in (*subject.notes, *comparison.notes) if note.kind != "remark"),
         compared=_compared(comparison, record.tuned_column),
+        heads=_heads(subject.page.with_name(FILE), names_of_runs(comparison.rows, comparison.shown)),
         commands=reproduced,
         methods=paragraph(comparison, record, development),
         version=levels_in_words(comparison.rows["ablate"]),
     )
+
+
+def _heads(path: Path, variant: pd.Series) -> pd.DataFrame:
+    """What `ablate probe` found of these runs. Raises ConfigError if its file can't be read."""
+    values = read(path) if path.is_file() else pd.DataFrame(columns=[*COLUMNS])
+    values = values[values["probe"].isin(FIRST) & values["run_id"].isin(variant.index)]
+    return by_layer(over_seeds(values, variant)) if len(values) else values
 
 
 def _compared(comparison: Comparison, tuned: str) -> pd.DataFrame:

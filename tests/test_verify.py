@@ -50,10 +50,7 @@ def broken_ways() -> list[tuple[type, str, Any]]:
             for name in ("concat", "sum", "mean", "weighted_sum", "head_scale")
         ),
         *((known[name], "forward", zero) for name in ("concat", "sum", "softmax")),
-        (softmax, "forward", louder),
         (softmax, "forward", lambda old: lambda self, q, k, v, *more: old(self, q, k, v.flip(1), *more)),
-        (known["talking"], "forward", lambda old: softmax.forward),
-        (known["differential"], "_difference", lambda old: lambda self, z: z.chunk(2, 1)[0]),
         (softmax, "probabilities", changed(lambda A: A**1.01)),
         (softmax, "probabilities", changed(torch.ones_like)),
         (Linear, "forward", louder),
@@ -97,7 +94,7 @@ def test_a_method_that_returns_nonsense_fails_and_does_not_crash(monkeypatch):
     method = fusion.methods()["sum"]
     monkeypatch.setattr(method, "forward", lambda self, z_BTHV, x_BTC: z_BTHV.flatten(-2))
     failed = names_of_failed()
-    assert {"2", "4", "18", "21"} <= failed and "1" not in failed
+    assert {"2", "4", "18"} <= failed and "1" not in failed
     monkeypatch.setattr(method, "forward", lambda self, z_BTHV, x_BTC: z_BTHV.sum(-2) * torch.nan)
     failed = names_of_failed()
     assert {"2", "9 not", "18 not"} <= failed  # not a number is neither equal nor different
@@ -117,7 +114,7 @@ def test_the_command(tmp_path):
     )
     assert "Q2: Does the output projection matter?" in shown.stderr
     plain = json.loads(call_cli("verify", "--format", "json", cwd=tmp_path).stdout)
-    assert {*plain} == {"schema", "identities"} and len(plain["identities"]) > 25
+    assert {*plain} == {"schema", "identities"} and len(plain["identities"]) > 20
     refused = call_cli("verify", "--only", "99", cwd=tmp_path)
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1
     assert not [*tmp_path.iterdir()]

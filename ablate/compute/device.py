@@ -101,17 +101,6 @@ def is_lost(device: "torch.device") -> bool:
     return False
 
 
-@contextlib.contextmanager
-def with_threads(count: int) -> Iterator[None]:
-    """PyTorch computes with so many threads meanwhile."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def use_threads(device: "torch.device", count: int) -> None:
     """PyTorch computes with so many threads from now on."""
     if device != SIMULATED:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ablate.analysis import stats
 from ablate.analysis.looks import USUAL_SD, spending
-from ablate.compute.device import with_threads
+from ablate.compute.device import use_threads
 from ablate.config.contrast import FEWEST
 from ablate.execution.execute import settled
 from ablate.execution.grouping import kind, most_as_one, that_fit
@@ -152,14 +152,14 @@ def _time(run: Run, members: int, threads: int) -> tuple[float, float]:
     small = replace(run, config=replace(run.config, train=replace(train, batch=rows)))
     steps, split, context = endless_steps(small, members), run.corpus.splits["validation"], run.spec.context
     group = build_group([small] * members)
-    with with_threads(threads):
-        next(steps)  # the first warms up
-        spent, count = 0.0, 0
-        while spent < TIMED_S:
-            spent, count = spent + seconds_each(steps, 1), count + 1
-        tokens = max(1, min(WINDOWS, int(WINDOWS * at_most))) * context
-        scores(group, split, context=context, most=tokens)  # draws the examples of a task, which are kept
-        began = time.perf_counter()
-        scores(group, split, context=context, most=tokens)
+    use_threads(run.device, threads)
+    next(steps)  # the first warms up
+    spent, count = 0.0, 0
+    while spent < TIMED_S:
+        spent, count = spent + seconds_each(steps, 1), count + 1
+    tokens = max(1, min(WINDOWS, int(WINDOWS * at_most))) * context
+    scores(group, split, context=context, most=tokens)  # draws the examples of a task, which are kept
+    began = time.perf_counter()
+    scores(group, split, context=context, most=tokens)
     token_s = (time.perf_counter() - began) / min(tokens, split.size or tokens)
     return spent / count * train.batch / rows / members, token_s / members

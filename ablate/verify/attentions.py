@@ -141,7 +141,6 @@ class Bench:
     def __init__(self, B: int = 3, T: int = 17, H: int = 8, K: int = 8, V: int = 8, C: int = 64) -> None:
         self.B, self.T, self.H, self.K, self.V, self.C = B, T, H, K, V, C
         self.x = self.random("x", B, T, C)
-        self.source = self.random("source", B, T + 2, C)  # an encoder's output
 
     def random(self, name: str, *shape: int) -> Tensor:
         seed = int.from_bytes(name.encode()) % 2**31 + sum(shape)
@@ -158,9 +157,9 @@ class Bench:
                 given[kind] = PartConfig(name=name, options={**options, **chosen})
         return attention_spec(**{**sizes, **given})
 
-    def attention(self, mask: Mask = CAUSAL, **given: Any) -> Attention:
+    def attention(self, **given: Any) -> Attention:
         """An attention with drawn weights. given: as for `spec`."""
-        built = Attention(self.spec(**given), mask).double()
+        built = Attention(self.spec(**given), CAUSAL).double()
         with torch.no_grad():
             for name, module in built.named_modules():
                 if isinstance(module, Linear):
@@ -175,10 +174,10 @@ class Bench:
 
     # --- the plain formulas ------------------------------------------------------------------
 
-    def projected(self, attention: Attention, name: str, width: int, x: Tensor | None = None) -> Tensor:
+    def projected(self, attention: Attention, name: str, width: int) -> Tensor:
         """x W^i of each head: (B, H, T, width)."""
-        weight, x = attention.get_parameter(f"{name}.weight"), self.x if x is None else x
-        return torch.stack([x @ part.mT for part in weight.split(width)], 1)
+        weight = attention.get_parameter(f"{name}.weight")
+        return torch.stack([self.x @ part.mT for part in weight.split(width)], 1)
 
     def scores(self, attention: Attention) -> Tensor:
         """QKᵀ/√K of each head: (B, H, T, T)."""

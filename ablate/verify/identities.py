@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ablate.model.attend import EVERYTHING
 from ablate.model.attention import Attention
 from ablate.verify.attentions import Bench
 from ablate.verify.fold import fold, operators
@@ -214,25 +213,6 @@ def one_pattern(b: Bench) -> Sides:
     return b.out(alike), b.out(one)
 
 
-@identity(
-    "11 mean", "mean(A_i V) = (mean A_i) V", "with shared values, a mean of heads is one of patterns", "Q4"
-)
-def mean_of_patterns(b: Bench) -> Sides:
-    return _one_pattern(b, "mean", 1 / b.H)
-
-
-@identity("21", "Σ A_i V W = (Σ A_i) V W", "and a sum of heads is a single pattern", "Q4")
-def sum_of_patterns(b: Bench) -> Sides:
-    return _one_pattern(b, "sum", 1.0)
-
-
-def _one_pattern(b: Bench, fusion: str, weight: float) -> Sides:
-    """The output with shared values, and that of the sum of all patterns times `weight`."""
-    shared = b.attention(fusion=fusion, value_heads=1)
-    pattern = weight * b.patterns(b.scores(shared)).sum(1, keepdim=True)
-    return b.out(shared), b.written(pattern @ b.projected(shared, "value", b.V), shared)
-
-
 # --- what no output shows --------------------------------------------------------------------------
 
 
@@ -256,28 +236,6 @@ def gauge_changes_nothing(b: Bench) -> Sides:
 @identity("12 not", "same output ⇏ same z_i", "so measure what it writes, not what it reads", "Q4")
 def gauge_changes_what_is_read(b: Bench) -> Sides:
     return _gauged(b).look(b.x, b.x).heads_BTHV, b.concat.look(b.x, b.x).heads_BTHV
-
-
-@identity("14", "min v_s ≤ z_t ≤ max v_s over s ≤ t", "a head's output lies in the range of the values", "Q1")
-def in_the_range_of_the_values(b: Bench) -> Sides:
-    return _clamped(b, b.concat)
-
-
-@identity("14 not", "not so for talking heads", "a free mix of patterns leaves that range", "Q1")
-def talking_leaves_the_range(b: Bench) -> Sides:
-    return _clamped(b, b.attention(scores="talking", scores_mix="post"))
-
-
-@identity("14 not, differential", "nor for a difference of two patterns", "weights below 0 leave it", "Q1")
-def differences_leave_the_range(b: Bench) -> Sides:
-    return _clamped(b, b.attention(scores="differential"))
-
-
-def _clamped(b: Bench, attention: Attention) -> Sides:
-    z = attention.look(b.x, b.x).heads_BTHV.transpose(1, 2)
-    values = b.projected(attention, "value", b.V)
-    slack = 1e-12 * values.abs().max()
-    return z.clamp(values.cummin(-2).values - slack, values.cummax(-2).values + slack), z
 
 
 # --- classes ------------------------------------------------------------------------------------------
@@ -329,15 +287,6 @@ def _swapped(b: Bench) -> Attention:
     other.query.load_state_dict(b.concat.key.state_dict())
     other.key.load_state_dict(b.concat.query.state_dict())
     return other
-
-
-@identity("24", "softmax(Q_dec K_encᵀ) V_enc", "cross-attention: a row for each token of the target", "Q1")
-def cross_by_hand(b: Bench) -> Sides:
-    cross = b.attention(EVERYTHING)
-    q, k = b.projected(cross, "query", b.K), b.projected(cross, "key", b.K, b.source)
-    patterns = torch.softmax(b.K**-0.5 * q @ k.mT, -1)
-    output = cross(b.x, b.source)
-    return output, b.written(patterns @ b.projected(cross, "value", b.V, b.source), cross)
 
 
 for _place in ("outside", "both", "none"):

@@ -74,31 +74,6 @@ def test_a_run_ends_as_it_does_without_a_damaged_study_beside_it(store, tmp_path
     assert {*(store.root / "store").iterdir()} == before
 
 
-# --- rows -----------------------------------------------------------------------------------------
-
-
-def test_remembered_rows_count_only_if_every_byte_is_as_it_was_written(store):
-    before = store.rows()
-    cache = store.root / "store" / ".rows.json"
-    data = cache.read_bytes()
-    name = one_run(store, "mine").name.encode()
-    for other in (
-        data.replace(b'"fusion": "concat"', b'"fusion": ["conc"]'),
-        data.replace(name, b"x" * len(name)),
-    ):
-        assert other != data and len(other) == len(data)
-        cache.write_bytes(other)
-        assert store.rows() == before
-        assert cache.read_bytes() == data  # written anew
-    for make in (
-        lambda: cache.write_bytes(b""),
-        lambda: cache.write_bytes(b"[" * 99_999),
-    ):
-        cache.unlink()
-        make()
-        assert store.rows() == before
-
-
 # --- beside them ------------------------------------------------------------------------------------
 
 

@@ -114,7 +114,7 @@ def test_what_is_no_run_is_never_offered(made: Path):
     assert call_cli("runs", "single", "--delete", "--yes", cwd=made).returncode == 0
     assert [contents(path) for path in no_runs] == before
     others = [path for path in (made / "runs/store").iterdir() if path not in no_runs]
-    assert {path.name for path in others} == {".lock", ".rows.json", "notes.txt"}
+    assert {path.name for path in others} == {".alive", ".lock", ".rows.json", "notes.txt"}
 
 
 def test_links_are_deleted_and_never_what_they_lead_to(made: Path):

@@ -46,9 +46,9 @@ def removable(store: Store, rows: Mapping[str, Row]) -> list[Removable]:
 
 
 def remove(store: Store, runs: Sequence[Removable], directory: Path | None = None) -> None:
-    """Delete the runs with their results, attempts and weights; damaged ones are put aside. Lists of single
-    runs forget them; in studies they count as not begun. directory: of a study, deleted after its runs with
-    all in it; if that is cut off, the study is still there, to be deleted again. Raises ConfigError."""
+    """Delete the runs with their results, attempts and weights. Lists of single runs forget them; in studies
+    they count as not begun. directory: of a study, deleted after its runs with all in it; if that is cut off,
+    the study is still there, to be deleted again. Raises ConfigError."""
     for run in runs:
         store.run(run.name).remove()
     gone = {run.row["run_id"] for run in runs}

@@ -263,25 +263,17 @@ class RunFolder:
         return self.path
 
     def put_aside_if_damaged(self, path: Path) -> Path | None:
-        """Move the result or an attempt to damaged/, where it is never read again, if it is damaged; returns
-        its new path. None if it is intact, gone or being written by another process."""
-
-        def damaged(at: Path) -> bool:
-            if path == self.directory:  # looked at twice, as it may be replaced while its files are read
-                return all(at.exists() and not is_sealed(at) for _ in range(2))
-            with contextlib.suppress(Damaged):
-                if not lease.is_live(at):
-                    read_started(at)
-                    read_checkpoint(at)
-                return False
-            return True
-
+        """Move the result or an attempt to damaged/, where it is never read again, if it is damaged, which is
+        looked at anew, as it may just have been replaced; returns its new path."""
         with explained(path), contextlib.suppress(FileNotFoundError):
-            if not damaged(path):
-                return None
-            aside = owned.put_aside(path, self.damaged)
-            if damaged(aside) or not owned.rename_onto_free(aside, path):
-                return aside  # otherwise it had just been replaced, and is back in place
+            try:
+                if path == self.directory:
+                    self.read()
+                elif not lease.is_live(path):
+                    read_started(path)
+                    read_checkpoint(path)
+            except Damaged:
+                return owned.put_aside(path, self.damaged)
         return None
 
     def remove(self) -> None:

@@ -14,6 +14,7 @@ from ablate.data import tokenizers
 from ablate.data.corpus import Corpus, open_corpus
 from ablate.data.tokenizers import Tokenizer
 from ablate.execution.run import Run, prepare
+from ablate.files.atomic import out_of_reach
 from ablate.store import lease, provenance
 from ablate.store.columns import Row
 from ablate.store.run_files import (
@@ -22,7 +23,6 @@ from ablate.store.run_files import (
     read_config,
     read_finished,
     read_started,
-    unreadable,
 )
 from ablate.store.store import Store
 
@@ -60,7 +60,7 @@ def reopened(directory: Path, *, code: bool = False) -> Stored:
     try:
         return Stored(directory, row, read(RunConfig, config), tokenizer)
     except (ValueError, TypeError, AttributeError) as error:
-        raise unreadable(directory, error) from error
+        raise out_of_reach(directory, error) from error
 
 
 def require_as_begun(run: Run, store: Store) -> None:

@@ -20,9 +20,9 @@ from ablate.data.examples import Examples
 from ablate.data.paired import Paired
 from ablate.execution.run import SIMULATED, Run
 from ablate.execution.stored import Stored, reopened
+from ablate.files.atomic import out_of_reach
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec
-from ablate.store.run_files import unreadable
 
 
 class TrainedModel(nn.Module):
@@ -120,7 +120,7 @@ def load_model(directory: Path, *, code: bool = False) -> TrainedModel:
         network = build_model(spec, stored.config.resolved_seeds())
         network.load_state_dict(weights)
     except (ValueError, RuntimeError, MemoryError) as error:
-        raise unreadable(directory / "model.safetensors", error) from error
+        raise out_of_reach(directory / "model.safetensors", error) from error
     return TrainedModel(network, stored)
 
 
@@ -177,7 +177,7 @@ def weights_of(directory: Path) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load_file(path)
     except (OSError, SafetensorError, MemoryError) as error:
-        raise unreadable(path, error) from error
+        raise out_of_reach(path, error) from error
 
 
 def require_weights(directory: Path) -> None:

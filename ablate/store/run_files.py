@@ -20,7 +20,6 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from ablate.config.rules import ConfigError
 from ablate.files.atomic import (
     Garbled,
     StoreError,
@@ -30,7 +29,6 @@ from ablate.files.atomic import (
     out_of_reach,
     read_json,
 )
-from ablate.phrases import lacks_memory
 from ablate.store.columns import Row
 
 ROW_KEYS = {"run_id", "status", "code", "torch"}
@@ -95,27 +93,15 @@ class Damaged(StoreError):
         self.path = path
 
 
-def unreadable(path: Path, error: Exception) -> ConfigError:
-    """The error for what can't be loaded although its seal holds, so that it is not damaged."""
-    if lacks_memory(error):
-        files = [path] if path.is_file() else path.iterdir()
-        size = sum(file.stat().st_size for file in files) / 1e6
-        return ConfigError(f"{path}: too little memory to load its {size:,.1f} MB; free some, and try again")
-    return out_of_reach(path, error)
-
-
 def read_config(directory: Path) -> dict[str, Any]:
     """What was asked for. Raises ConfigError."""
     import yaml
 
     path = directory / "config.yaml"
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if not isinstance(config, dict):
-            raise TypeError("no keys with values")
-        return config
-    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
-        raise unreadable(directory, error) from error
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise out_of_reach(path, error) from error
 
 
 def read_started(directory: Path) -> Row:

@@ -64,11 +64,6 @@ class Store:
             name[1 : -len(PART)] for name in self._names() if name.startswith(".") and name.endswith(PART)
         }
 
-    def all_runs(self) -> set[str]:
-        """The names of the runs, finished or begun. A run that finishes meanwhile is among them, since those
-        that are under way are listed first."""
-        return self.begun() | self.finished()
-
     def interrupted(self) -> set[str]:
         """The names of the runs that were interrupted: begun, but no process works on them."""
         return {name for name, attempt in self.attempts().items() if not lease.is_live(attempt)}

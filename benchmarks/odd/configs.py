@@ -56,40 +56,23 @@ TRIED = apart(
 CALLS: tuple[dict[str, Any], ...] = (
     {"_target_": "canary.run"},
     {"_target_": "os.mkdir", "path": "MADE"},
-    {"_target_": "os.system", "command": "touch MADE"},
     {"_target_": "builtins.open", "file": "book.txt", "mode": "w"},
     {"_target_": "pathlib.Path.write_text", "_args_": [{"_target_": "pathlib.Path", "_args_": ["MADE"]}, ""]},
     {
         "_target_": "hydra._internal.core_plugins.basic_launcher.BasicLauncher",
         "x": {"_target_": "canary.run"},
     },
-    {"_target_": "hydra_plugins.canary.run"},
-    {"_partial_": True, "_target_": "canary.run", "_convert_": "all"},
+    {"_target_": "hydra_plugins.canary.run", "_partial_": True, "_convert_": "all"},
 )
 LOGGING = (
     {"()": "canary.run"},
     {"class": "canary.Handler"},
     {"class": "logging.FileHandler", "filename": "book.txt", "mode": "w"},
-    {"()": "os.mkdir", "path": "MADE"},
 )
 SETTINGS = [{"version": 1, "handlers": {"x": one}, "root": {"handlers": ["x"]}} for one in LOGGING]
 PLAIN = (
-    *apart("MADE  ../MADE  .  canary  canary.run  pkg://canary  book.txt  os.system  MULTIRUN"),
-    *(
-        "",
-        "a\ntouch MADE",
-        True,
-        3,
-        None,
-        [],
-        {},
-        ["pkg://canary"],
-        ["own"],
-        ["file://own", "nix"],
-        ["a", "b"],
-    ),
-    *({"x": 1}, "${oc.env:HOME}", "${nix}", "${oc.env:NIX}", "${hydra:job.num}", "${now:%Y}", "${study}"),
-    *("???", "${"),
+    *apart("MADE  ../MADE  canary.run  pkg://canary  book.txt  MULTIRUN  ???  ${  ${nix}  ${hydra:job.num}"),
+    *("", "a\ntouch MADE", True, 3, None, [], {}, ["pkg://canary"], ["own"], ["file://own", "nix"], {"x": 1}),
 )
 LAUNCHERS = (None, *apart("basic  joblib  submitit_local  submitit_slurm  pool  odd  nix"))
 GROUPS = apart("job_logging  hydra_logging  sweeper  output  help  env  callbacks  hydra_help")
@@ -175,9 +158,7 @@ def odd_config(draw: random.Random) -> Case:
             files["own/study/odd.yaml"] = _file({"defaults": defaults, **block}, "_global_")
             words += ["study=odd"]
         case "search":
-            paths = draw.choice(
-                (["pkg://canary"], ["other"], ["file://other"], "${oc.create:'[\"pkg://canary\"]'}")
-            )
+            paths = draw.choice((["pkg://canary"], ["file://other"], "${oc.create:'[\"pkg://canary\"]'}"))
             files["own/odd.yaml"] = _file({"defaults": whole, "hydra": {"searchpath": paths}})
             files["other/fusion/odd.yaml"] = _file(_nested(key, value), "_global_")
             words += ["-cn", "odd", "fusion=odd"]

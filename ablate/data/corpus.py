@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ablate.config.read import hints, read
-from ablate.config.rules import ConfigError, as_override
+from ablate.config.read import read
+from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data import examples, paired, tokenized
 from ablate.data.corpora import Recipe, Task, TextRecipe, registry
@@ -102,10 +102,6 @@ def _open(config: CorpusConfig, as_pairs: bool) -> Corpus:
 def _recipe(config: CorpusConfig) -> Recipe:
     """The corpus with its options, checked. Raises ConfigError."""
     kind = registry.named(config.recipe)
-    for key, value in config.options.items():
-        if key not in hints(kind):
-            given = f"corpus.{key}={as_override(value)}"
-            raise CorpusError(f"{given}: corpus={config.name} has no such key; remove it")
     if config.tokenizer not in kind.tokenizers:
         only = joined(kind.tokenizers, "or")
         raise CorpusError(f"corpus.tokenizer={config.tokenizer}: corpus={config.name} takes {only}")

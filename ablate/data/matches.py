@@ -26,17 +26,11 @@ def hashes(codes_N: np.ndarray) -> np.ndarray:
     if len(codes_N) < WIDTH:
         return np.empty(0, np.uint64)
     with np.errstate(over="ignore"):
-        power, width = codes_N.astype(np.uint64) * _MIX, 1  # of stretches of 1, 2, 4, … characters
-        power ^= power >> np.uint64(29)
-        base, result, done = _BASE, np.zeros(len(codes_N) + 1, np.uint64), 0
-        while width <= WIDTH:
-            if WIDTH & width:
-                result = result[: len(power) - done] * base + power[done:]
-                done += width
-            if 2 * width <= WIDTH:
-                power = power[:-width] * base + power[width:]
-                base = base * base
-            width *= 2
+        mixed_N = codes_N.astype(np.uint64) * _MIX
+        mixed_N ^= mixed_N >> np.uint64(29)
+        result = np.zeros(len(codes_N) - WIDTH + 1, np.uint64)
+        for at in range(WIDTH):
+            result = result * _BASE + mixed_N[at : at + len(result)]
     return result
 
 

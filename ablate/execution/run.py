@@ -1,7 +1,6 @@
 """A run: what a config means, and whether this machine can train it. Loads no torch, unless to look for a
 GPU."""
 
-import copy
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,12 +78,6 @@ class Run:
         """The run with the seeds of `config`, which differs from its own in nothing else."""
         config = dataclasses.replace(self.config, seed=config.seed, seeds=config.seeds)
         return dataclasses.replace(self, config=config)
-
-    def replacing(self, result: Stamp) -> Self:
-        """The run, which may replace this result, with its id as it was computed."""
-        run = copy.copy(self)
-        object.__setattr__(run, "replaces", result)
-        return run
 
     def is_over(self, row: Row, stamp: Stamp) -> bool:
         """Whether this result of it, with its stamp, counts, so that it is not trained again: one that was

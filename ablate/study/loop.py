@@ -101,7 +101,7 @@ class Loop:
         while proposed := self.study.design.propose(self.rows):
             # A run may replace the result that it has now; any other is made by another command.
             ready = self.study.ready(proposed).items()
-            runs = {one: run.replacing(self.store.run(run.name).stamp()) for one, run in ready}
+            runs = {one: replace(run, replaces=self.store.run(run.name).stamp()) for one, run in ready}
             self.rows |= {one: {"status": Absent.EXCLUDED} for one in proposed if one not in runs}
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
             if runs:

@@ -139,7 +139,12 @@ def escaped(text: str) -> str:
     return re.sub(r"(?<![\w.])-(?=\d)", r"$-$", safe)
 
 
-_SIGNS, _NAMES = "√·≤≥≠≈∞→∈", "surd cdot leq geq neq approx infty to in"
+_SIGNS = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ√·≤≥≠≈∞→∈"
+_NAMES = (
+    "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon"
+    " varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega surd cdot leq geq neq"
+    " approx infty to in"
+)
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},

@@ -187,33 +187,24 @@ def torn(monkeypatch) -> Iterator[None]:
         yield
 
 
-def test_wandb_with_a_server_is_asked_which_runs_it_has(store, command, monkeypatch):
-    there: dict[str, SimpleNamespace] = {}
+def test_a_run_in_wandb_has_one_id_by_which_it_replaces_itself(store, command, monkeypatch):
+    made = dict[str, dict[int, Mapping[str, float]]]()
 
-    def init(name: str, group: str, project: str, id: str | None, **_: Any) -> SimpleNamespace:
-        made = SimpleNamespace(name=name, log=lambda values, step: None, finish=finish)
-        made.delete = lambda: there.pop(name)
-        there[name] = made
-        assert (group, project, id) == (STUDY, "ablate", None)
-        return made
+    def init(id: str, group: str, project: str, **_: Any) -> SimpleNamespace:
+        assert (group, project) == (STUDY, "ablate")
+        own = made[id] = {}
+        return SimpleNamespace(log=lambda values, step: own.update({step: values}), finish=lambda: None)
 
-    def finish() -> None:
-        named = {run.name: run for run in there.values()}
-        there.clear()
-        there.update(named)
-
-    api = SimpleNamespace(runs=lambda project, filters: [*there.values()])
-    fake = SimpleNamespace(init=init, Settings=dict, Api=lambda timeout: api)
-    monkeypatch.setitem(sys.modules, "wandb", fake)
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init, Settings=dict))
     monkeypatch.setattr(trackers, "require", lambda *_, **__: None)
     monkeypatch.delenv("WANDB_MODE")
     monkeypatch.setenv("WANDB_API_KEY", "of an account")
     with torn(monkeypatch):
         assert command("export", STUDY, "--to", "wandb")[0] == 2
-    assert [name.startswith("part-") for name in there] == [True]
-    assert command("export", STUDY, "--to", "wandb")[1] == f"wandb: {STUDY} in project ablate: 4 new\n"
-    assert len(there) == 4 and not any(name.startswith("part-") for name in there)
-    assert command("export", STUDY, "--to", "wandb")[1].endswith(": 4 there already\n")
+    assert [len(points) for points in made.values()] == [1]
+    for _ in range(2):
+        assert command("export", STUDY, "--to", "wandb")[1] == f"wandb: {STUDY} in project ablate: 4 new\n"
+        assert len(made) == 4 and all("final/val_loss" in max(of.items())[1] for of in made.values())
 
 
 # --- what is exported, and refusals -------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def export(
     """Write runs to a tracker, or one as a model of transformers.
 
     Trackers get settings, curves and final results. A run that is there already is skipped; delete it there
-    to have it written anew. docs/export.md shows how each target looks.
+    to have it written anew. W&B replaces it. docs/export.md shows how each target looks.
     """
     if to == "hf":
         say_loading()

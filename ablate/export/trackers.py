@@ -1,7 +1,7 @@
 """Runs in TensorBoard, W&B, Trackio or MLflow: settings, curves and results; as they go, or from the store.
 
-A run is written under a name that begins with `part-`, and gets its own once it is whole. So what is there
-under its own name is skipped, and what an interrupted export left is written anew.
+Except in W&B a run is written under a name that begins with `part-`, and gets its own once it is whole. So
+what is there under its own name is skipped, and what an interrupted export left is written anew.
 """
 
 import contextlib
@@ -255,24 +255,23 @@ def tensorboard(study: str, out: str) -> Tracker:
 
 
 def wandb(study: str, out: str) -> Tracker:
-    """A group a study, in WANDB_PROJECT; offline every run in OUT, each time under one id."""
+    """A group a study, in WANDB_PROJECT, offline in OUT. A run always has one id, so one that is written
+    again replaces itself."""
     if is_offline := _is_offline():
         os.environ["WANDB_MODE"] = "offline"
     module, project = import_module("wandb"), os.environ.get("WANDB_PROJECT", "ablate")
-    runs = (
-        {} if is_offline else _named(lambda: module.Api(timeout=PATIENCE_S).runs(project, {"group": study}))
-    )
-    settings = module.Settings(silent=True, console="off", init_timeout=PATIENCE_S, x_disable_stats=True)
-    about = {"project": project, "group": study, "settings": settings, "dir": _made(out)}
+    quiet = module.Settings(silent=True, console="off", init_timeout=PATIENCE_S, x_disable_stats=True)
+    about = {"project": project, "group": study, "settings": quiet, "dir": _made(out)}
 
     @contextlib.contextmanager
     def opened(name: str, settings: Settings) -> Iterator[Log]:
-        same = digest([study, name])[:16] if is_offline else None
-        with _begun(module, runs, name, settings, id=same, reinit="create_new", **about) as made:
+        same = digest([study, name])[:16]
+        made = module.init(name=name, id=same, config=dict(settings), reinit="create_new", **about)
+        with contextlib.ExitStack() as ends:
+            ends.callback(made.finish)
             yield lambda step, values: made.log(values, step=step)
-            made.name = name
 
-    return Tracker(out if is_offline else f"project {project}", runs, opened)
+    return Tracker(out if is_offline else f"project {project}", {}, opened)
 
 
 def _is_offline() -> bool:
@@ -286,36 +285,27 @@ def trackio(study: str, out: str) -> Tracker:
     """A project a study, in a database in OUT, which its dashboard reads without a server."""
     os.environ["TRACKIO_DIR"] = str(Path(out).resolve())  # which it reads as it is imported
     module = import_module("trackio")
-    runs = _named(lambda: module.Api().runs(study))
     about = {"project": study, "embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+
+    def runs() -> dict[str, Any]:
+        with contextlib.suppress(ValueError):  # there is no such project yet
+            return {run.name: run for run in module.Api().runs(study)}
+        return {}
+
+    there = runs()
 
     @contextlib.contextmanager
     def opened(name: str, settings: Settings) -> Iterator[Log]:
         module.context_vars.current_run.set(None)  # or it would end another one that goes on
-        with _begun(module, runs, name, settings, **about) as made:
+        if half := there.get(PART + name):
+            half.delete()
+        made = module.init(name=PART + name, config=dict(settings), **about)
+        with contextlib.ExitStack() as ends:
+            ends.callback(made.finish)
             yield lambda step, values: made.log(dict(values), step=step)
-        _named(lambda: module.Api().runs(study))[PART + name].rename(new_name=name)
+        runs()[PART + name].rename(new_name=name)
 
-    return Tracker(out, runs, opened)
-
-
-def _named(runs: Callable[[], Any]) -> dict[str, Any]:
-    """The runs of W&B or of Trackio by name; none where there is no such project yet."""
-    with contextlib.suppress(ValueError):
-        return {run.name: run for run in runs()}
-    return {}
-
-
-@contextlib.contextmanager
-def _begun(module: Any, there: Mapping[str, Any], name: str, config: Settings, **about: Any) -> Iterator[Any]:
-    """A run of W&B or of Trackio that goes on for the block, at whose end all is written."""
-    if half := there.get(PART + name):
-        half.delete()
-    made = module.init(name=PART + name, config=dict(config), **about)
-    try:
-        yield made
-    finally:
-        made.finish()
+    return Tracker(out, there, opened)
 
 
 def mlflow(study: str, out: str) -> Tracker:

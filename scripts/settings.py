@@ -14,7 +14,7 @@ VOCAB = 1024  # a text decides it, and no attention depends on it
 @cache
 def spec(settings: str) -> ModelSpec:
     """The sizes of the default model with these settings. Raises ConfigError."""
-    return resolve_spec(_configs()(settings.split()), VOCAB)
+    return resolve_spec(_configs()((*settings.split(),)), VOCAB)
 
 
 @cache

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ablate.config.read import OF_ABLATE
 from ablate.config.rules import ConfigError, did_you_mean, line_on
 
 PRESETS = ("model", "train")  # groups whose choices all have the same keys
@@ -64,6 +65,8 @@ def unknown_key(key: str) -> str:
     parent, _, last = key.rpartition(".")
     if having := [one.choice for one in every if one.choice and key in (of.name for of in one.keys)]:
         return f"{key}: a key of {' or '.join(having)}; choose that, or leave it out"
+    if key in names:
+        return f"{key}: not in this config; {'add study=NAME' if parent == 'study' else OF_ABLATE}"
     if line := line_on(key) or line_on(f".{last}"):
         return line
     if near := next((name for name in names if name.endswith(f".{last}")), ""):

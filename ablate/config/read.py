@@ -111,12 +111,13 @@ def _plain(hint: Any, value: Any) -> Any:
     if isinstance(value, str) and hint in (int, float, bool):
         with contextlib.suppress(KeyError, ValueError):
             value = {"true": True, "false": False}[value] if hint is bool else hint(value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is float and is_number:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if hint is float:
         return float(value) if abs(value) <= sys.float_info.max else None
     if hint is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e3
-    return str(value) if hint is str and is_number else value  # `corpus.path=1984` is a path
+    return str(value) if hint is str else value  # `corpus.path=1984` is a path
 
 
 def _ruled(hint: Any, rules: list[Rule], value: Any, path: str) -> Any:

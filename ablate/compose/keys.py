@@ -43,13 +43,11 @@ class Section:
 def matching(prefix: str) -> list[Section]:
     """The sections with the keys that begin with the prefix. It may also be a choice, as fusion=gated, which
     shows all its keys. Raises ConfigError if there are none."""
-    every, dotted, found = sections(), prefix.replace("/", "."), list[Section]()
-    for section in every:
-        choice = section.choice.replace("/", ".")
-        keys = [key for key in section.keys if key.name.replace("/", ".").startswith(dotted)]
-        if choice.startswith(dotted):
+    found = list[Section]()
+    for section in sections():
+        if section.choice.startswith(prefix):
             found.append(section)
-        elif keys:
+        elif keys := [key for key in section.keys if key.name.startswith(prefix)]:
             found.append(replace(section, keys=keys))
     if not found:
         raise ConfigError(unknown_key(prefix))
@@ -136,12 +134,10 @@ def _studies(root: Path) -> Section:
 
 def _head(path: Path) -> str:
     """What a file says of itself: its key `about`, or the first sentence of the comment at its beginning."""
-    for key in _lines(path):
-        if key.name == "about":
-            return key.default
+    about = [key.default for key in _lines(path) if key.name == "about"]
     text = path.read_text(encoding="utf-8")
     lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
-    return re.split(r"(?<=\.) (?=[A-Z])", " ".join(line.lstrip("# ") for line in lines))[0]
+    return [*about, *re.split(r"(?<=\.) (?=[A-Z])", " ".join(line.lstrip("# ") for line in lines))][0]
 
 
 def keys_in(path: Path, prefix: str = "") -> Iterator[Key]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -91,6 +92,28 @@ def mlflow_runs() -> Shown:
     return found
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory) -> Path:
+    """An empty database of MLflow, which takes seconds to make one."""
+    needs("mlflow")
+    from mlflow.tracking import MlflowClient
+
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture
+def target(request, command) -> str:
+    """A tracker, which has its databases already."""
+    needs(request.param)
+    if request.param == "mlflow":
+        for place in ("out", "runs/exports/mlflow"):
+            Path(place).mkdir(parents=True)
+            shutil.copy(request.getfixturevalue("migrated"), place)
+    return request.param
+
+
 READERS: Mapping[str, Callable[[], Shown]] = {
     "mlflow": mlflow_runs,
     "tensorboard": tensorboard_runs,
@@ -100,9 +123,8 @@ READERS: Mapping[str, Callable[[], Shown]] = {
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of SQLAlchemy, by MLflow
-@pytest.mark.parametrize("target", READERS)
+@pytest.mark.parametrize("target", READERS, indirect=True)
 def test_a_tracker_has_every_value_of_the_store_once(store, command, monkeypatch, target):
-    needs(target)
     export = ("export", STUDY, "--to", target, "--out", "out")
     with torn(monkeypatch):
         code, out, err = command(*export)
@@ -130,13 +152,13 @@ def test_a_tracker_has_every_value_of_the_store_once(store, command, monkeypatch
 
 TINY = ("train.steps=20", "train.eval_every=10", "model.d_model=16", "heads=2", "model.context=16")
 LIVE = ("run", "-m", "fusion=concat,sum", "name=live", *TINY, "corpus=grammar", "corpus.characters=20000")
+LIVE += ("hydra/launcher=basic",)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("target", READERS)
+@pytest.mark.parametrize("target", READERS, indirect=True)
 def test_a_run_that_is_logged_as_it_goes_is_what_an_export_writes(command, monkeypatch, target):
-    needs(target)
     monkeypatch.setattr(f"{__name__}.STUDY", "live")
     code, _, err = command(*LIVE, "--track", target)
     assert code == 0 and "--track" not in err, err

@@ -116,6 +116,10 @@ def _typed(words: list[str], cwd) -> subprocess.CompletedProcess:
     if has_model:
         rest = [word for word in rest if not word.startswith("train.steps=")]
     text = () if any(word.startswith("corpus=") for word in rest) else SHORT_TEXT
+    if command == "run" and ("-m" in rest or "--rehearse" in rest):
+        text += ("hydra/launcher=basic",)
+    if "--rehearse" in rest:
+        text += ("seed=range(8)", "study.looks=null")
     made = (command, *rest, *(QUICK if has_model else SIMULATED), *text)
     if "--rehearse" not in made:
         return call_cli(*made, cwd=cwd)

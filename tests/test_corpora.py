@@ -284,7 +284,7 @@ def test_every_corpus_has_its_yaml_with_its_keys():
 def test_every_corpus_opens_and_is_the_same_each_time(texts: Path, monkeypatch, name: str):
     small = {"characters": 5000, "length": 64, "held_out": 20, "path": str(texts / "text")}
     put(texts / "text", "".join(f"source {i}\ttarget {i}\n" for i in range(200)))
-    monkeypatch.setattr("ablate.data.corpora.stdlib.sources", lambda **given: sources(**given)[:50])
+    monkeypatch.setattr("ablate.data.corpora.stdlib.sources", lambda **given: sources(**given)[:15])
     config = config_of(name, **{key: small[key] for key in small if key in read_yaml(name)})
     opened = 0
     for as_pairs in (False, True):
@@ -331,7 +331,7 @@ def test_the_library_is_read_without_tables(texts: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_docs_which_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    corpus = other("docs")
+    corpus = other("docs", tokenizer="char")
     train, validation, test = words(corpus)
     assert 1_500_000 < len(train) + len(validation) + len(test) < 2_500_000
     assert 'The "if" statement' in train + validation + test

@@ -294,7 +294,8 @@ def test_what_does_not_go_together(overrides, message):
 def test_a_task_is_learned_and_sampled(tmp_path: Path):
     """In bfloat16 too; bits per byte stay empty; sample takes a row of the test split."""
     common = ["corpus=copy", "corpus.vocabulary=8", "model.context=8", "corpus.held_out=40", "name=copies"]
-    common += ["train.steps=150", "train.batch=64", "train.eval_every=75", "train.precision=float32,bfloat16"]
+    common += ["train.steps=100", "train.batch=48", "train.eval_every=100", "train.lr=0.02", "model.layers=1"]
+    common += ["train.precision=float32,bfloat16", "hydra/launcher=basic"]
     call_cli("run", "-m", *common, cwd=tmp_path)
     rows = pd.read_csv(tmp_path / "runs/studies/copies/results.csv")
     assert rows["val_exact"].min() > 0.9 and rows["test_exact"].min() > 0.9 and rows["val_bpb"].isna().all()

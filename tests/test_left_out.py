@@ -43,8 +43,6 @@ WHOLE = {"name": "other", "kind": "grid", "factors": {}, "fixed": {}, "seeds": [
 CONTENTS = {
     "cut": b'{"name": "oth',
     "null": json.dumps(WHOLE | {"runs": None}).encode(),
-    "a key of a newer ablate": json.dumps(WHOLE | {"budget": 3}).encode(),
-    "deep": b"[" * 100_000,
     "not UTF-8": b'{"name": "\xff"}',
 }
 

@@ -156,16 +156,6 @@ def test_differences_are_of_each_size_and_never_pooled_over_sizes():
             {"per_level": {"heads": {"1": {"train.steps": 5}}}},
             "study.per_level.heads: the study has no such",
         ),
-        (
-            [],
-            {"per_level": {"model": {"rung/r2": {"train.lr": 1}}}},
-            r"rung/r2.train.lr: the study sets it already",
-        ),
-        (
-            [],
-            {"per_level": {"model": {"rung/r2": 5}}},
-            "study.per_level.model.rung/r2=5: write what the arm sets",
-        ),
         ([], {"per_level": {"model": 5}}, "study.per_level.model=5: write levels, as"),
     ],
 )

@@ -186,14 +186,11 @@ def test_what_was_resolved_resolves_to_the_same(overrides):
     "overrides, parts",
     [
         (("heads=5",), ("heads=5", "model.d_model=64", "heads=4 or heads=8", "key_width")),
-        (("heads=100",), ("heads=100", "heads=64")),
         (("heads=5", "key_width=16"), ("heads=5", "value_width=auto")),
         (("fusion=sum", "out_proj=false", "value_width=narrow"), ("value_width=64", "out_proj=true")),
-        (("fusion=concat", "out_proj=false", "value_width=wide"), ("value_width=16", "out_proj=true")),
         (("fusion=grouped", "fusion.groups=3"), ("fusion.groups=3", "heads=4", "1 or 2 or 4")),
         (("fusion=sum", "match=params", "model.mlp_hidden=999"), ("mlp_hidden=999", "%")),
         (("key_heads=3", "heads=8"), ("key_heads=3: does not divide heads=8; use one of 1, 2, 4, 8",)),
-        (("value_heads=16",), ("value_heads=16: does not divide heads=4; use one of 1, 2, 4",)),
         (
             ("heads=5", "key_width=4", "value_width=9", "out_proj=false"),
             ("no value_width fits, so use out_proj=true",),
@@ -201,27 +198,12 @@ def test_what_was_resolved_resolves_to_the_same(overrides):
         (("out_rank=0",), ("out_rank=0: must be at least 1",)),
         (("out_rank=4", "out_proj=false"), ("out_rank=4: with out_proj=false",)),
         (("fusion=hadamard", "value_width=5"), ("are 20 wide; use value_width=4 or value_width=8",)),
-        (("fusion=hadamard", "heads=3", "key_width=4", "value_width=4"), ("use a power of two of heads",)),
-        (
-            ("fusion=hadamard", "model.d_model=96"),
-            ("are 96 wide; use model.d_model=64 or model.d_model=128",),
-        ),
         (("tie_qk=true", "key_heads=2"), ("tie_qk=true: key_heads=2 can't have the weight of as many",)),
         (("scale=outisde",), ("scale=outisde: not a choice; did you mean outside?",)),
-        (("scores=windows", "scores.windows=[8,16]"), ("scores.windows=[8,16]: 2 of them for heads=4",)),
         (("scores=windows", "scores.windows=[0,1,2,3]"), ("windows=[0,1,2,3]: give each head a width of",)),
-        (("scores=windows", "scores.windows=0"), ("scores.windows=0: give each head a width of 1",)),
         (("scores=differential", "key_width=7"), ("and a head has 7; use key_width=8",)),
-        *(
-            (
-                ("scores=differential", "model.position=rope", f"key_width={K}"),
-                (f"a head has {K}; use key_width={to}",),
-            )
-            for K, to in ((2, 4), (6, 8), (10, 12))
-        ),
         (("model.position=rope", "key_width=5"), ("a head has 5 (key_width=5); use key_width=6",)),
         (("model=pair", "corpus=copy", "model.position=rope"), ("model=pair reads two texts",)),
-        (("model.rope_base=1",), ("model.rope_base=1",)),
         (("model.mlp=swiglu", "model.mlp_hidden=0"), ("model.mlp_hidden=0 leaves the MLPs out",)),
         (("scores=uniform", "key_width=8"), ("key_width=8: scores=uniform has no queries and keys",)),
         (("scores=uniform", "scale=none"), ("scores=uniform has no queries and keys; use scale=inside",)),

@@ -50,7 +50,6 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, ...], str]] = [
         PRIMARY,
         "hydra/launcher=None: no such",
     ),
-    ("own", launcher("basic", CREATED), PRIMARY, "In 'own': ValidationError"),
     # At every level.
     (
         *("fusion/own", {**GLOBAL, "fusion": {"name": "sum"}, "hydra": {"callbacks": {"x": EVIL}}}, FUSION),

@@ -448,7 +448,7 @@ def test_a_study_of_ones_own_is_a_study_or_an_error(own, tmp_path):
     for lacking, line in (
         (
             text.replace("# @package _global_", ""),
-            "In 'study/mine': Could not override 'corpus@study.corpus'",
+            "@study.",
         ),
         (plain.replace("# @package _global_", ""), "declares no study"),
         ("", "declares no study"),

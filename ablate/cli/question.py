@@ -16,67 +16,50 @@ WhereOption = Annotated[
         help="Only these rows: K=V[,V], K!=V[,V], K<V, K<=V, K>V or K>=V; given several times, all hold.",
     ),
 ]
+
+
+def _option(kind: Any, help: str, *names: str, **given: Any) -> Any:
+    return Annotated[kind | None, typer.Option(*names, help=help, **given)]
+
+
+PAIRS = "K=V[,K=V]"
 OPTIONS = {
-    "metric": Annotated[
-        str | None, typer.Option(help="The column to compare; by default the study's metric, else val_loss.")
-    ],
-    "by": Annotated[str | None, typer.Option(metavar="COL[,COL]", help="The columns that define a variant.")],
-    "pair_by": Annotated[
-        str | None,
-        typer.Option(
-            metavar="COL[,COL]",
-            help="The columns by which runs pair, where that is not the seed.",
-            hidden=True,
-        ),
-    ],
-    "baseline": Annotated[
-        str | None,
-        typer.Option(
-            metavar="K=V[,K=V]", help="What each variant is compared with; by default fusion=concat."
-        ),
-    ],
+    "metric": _option(str, "The column to compare; by default the study's metric, else val_loss."),
+    "by": _option(str, "The columns that define a variant.", metavar="COL[,COL]"),
+    "pair_by": _option(
+        str, "The columns by which runs pair, where that is not the seed.", metavar="COL[,COL]", hidden=True
+    ),
+    "baseline": _option(str, "What each variant is compared with; by default fusion=concat.", metavar=PAIRS),
     "where": WhereOption,
-    "margin": Annotated[
-        float | None,
-        typer.Option(
-            help="The largest difference that does not matter, in the metric's unit; by default the study's,"
-            f" else {MARGIN} of what is in nats."
-        ),
-    ],
-    "within": Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY", help="Whether a difference is the same at all levels of this key, two by two."
-        ),
-    ],
-    "higher_is_better": Annotated[
-        bool | None,
-        typer.Option(
-            "--higher-is-better/--lower-is-better",
-            help="Which way a metric that is not ablate's is better; without it nothing is called better.",
-            hidden=True,
-        ),
-    ],
-    "fixed": Annotated[
-        str | None,
-        typer.Option(
-            metavar="K=V[,K=V]",
-            help="The variant whose one value is known, as of a deterministic baseline; it has no scatter.",
-            hidden=True,
-        ),
-    ],
-    "finished": Annotated[
-        str | None,
-        typer.Option(
-            metavar="WORD[,WORD]",
-            help="Words for the status of runs that count, besides finished and its like.",
-            hidden=True,
-        ),
-    ],
-    "mixed": Annotated[
-        bool | None,
-        typer.Option("--mixed", help="Allow rows from several corpora or versions of the code.", hidden=True),
-    ],
+    "margin": _option(
+        float,
+        "The largest difference that does not matter, in the metric's unit; by default the study's, else"
+        f" {MARGIN} of what is in nats.",
+    ),
+    "within": _option(
+        str, "Whether a difference is the same at all levels of this key, two by two.", metavar="KEY"
+    ),
+    "higher_is_better": _option(
+        bool,
+        "Which way a metric that is not ablate's is better; without it nothing is called better.",
+        "--higher-is-better/--lower-is-better",
+        hidden=True,
+    ),
+    "fixed": _option(
+        str,
+        "The variant whose one value is known, as of a deterministic baseline; it has no scatter.",
+        metavar=PAIRS,
+        hidden=True,
+    ),
+    "finished": _option(
+        str,
+        "Words for the status of runs that count, besides finished and its like.",
+        metavar="WORD[,WORD]",
+        hidden=True,
+    ),
+    "mixed": _option(
+        bool, "Allow rows from several corpora or versions of the code.", "--mixed", hidden=True
+    ),
 }
 
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 
 from ablate.config.rules import ConfigError
 from ablate.phrases import duration, lines_if, one_line
-from ablate.printing import console
+from ablate.printing import console, say
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.run_folder import Busy
 from ablate.store.store import REHEARSALS, Store
@@ -45,8 +44,7 @@ class Lines:
     quiet = False  # whether runs that are done get no line
     typed: Mapping[str, str] = MappingProxyType({})  # what tells a run from others, by its name
 
-    def __init__(self, console: Console, total: int | None) -> None:
-        self.console = console
+    def __init__(self, total: int | None = None) -> None:
         self.total = total
         self.count = 0  # of the runs that this command is done with
         self.place = Place()
@@ -59,7 +57,7 @@ class Lines:
     def hear(self, name: str, news: News) -> None:
         match news:
             case Evaluation(train_loss=float()) if self.total is None:
-                self.say(
+                say(
                     f"step {news.step}: train_loss {news.train_loss:.4f}, val_loss"
                     f" {news.validation.loss:.4f}, {news.tokens_per_s:,.0f} tokens/s"
                 )
@@ -68,7 +66,7 @@ class Lines:
             case None:
                 self.count += 1
                 if not self.quiet:
-                    self.say(f"{self.numbered(name)}: finished by another process")
+                    say(f"{self.numbered(name)}: finished by another process")
             case Busy():  # it is tried again
                 pass
             case ConfigError():  # the reasons are printed at the end
@@ -81,7 +79,7 @@ class Lines:
         if not (self.quiet and row["status"] == Status.DONE):
             figures = f"val_loss {row['val_loss']:.4f}" if row["status"] == Status.DONE else row["error"]
             seconds = f", {row['wall_s']:.1f} s" if row.get("wall_s") else ""
-            self.say(f"{self.numbered(name)}: {row['status']}, {figures}{seconds}")
+            say(f"{self.numbered(name)}: {row['status']}, {figures}{seconds}")
 
     @property
     def whereabouts(self) -> str:
@@ -96,20 +94,14 @@ class Lines:
         most = f", at most {self.total + may_follow}" if self.total and may_follow else ""
         return f"[{self.count}/{self.total}{most}] {name}" if self.total else name
 
-    def say(self, line: str) -> None:
-        self.console.print(one_line(line), soft_wrap=True)
-
     def say_once(self, line: str) -> None:
         """Print a line unless it was the last one that this printed."""
         if line != self._last:
             self._last = line
-            self.say(line)
+            say(line)
 
 
-@functools.cache
-def one_by_one(total: int | None) -> Lines:
-    """The lines of a process that trains runs for a launcher of Hydra's."""
-    return Lines(console(), total)
+one_by_one = functools.cache(Lines)  # of a process that trains runs for a launcher of Hydra's
 
 
 class Board(Lines):
@@ -118,9 +110,10 @@ class Board(Lines):
     all by default."""
 
     def __init__(self, study: str, total: int | None, only: Collection[str] | None = None) -> None:
-        super().__init__(console(), total)
+        super().__init__(total)
         self.study, self.only = study, only
         self._seen, self._due = "", 0.0  # what was seen last; when to look again
+        self.console = console()
         self.quiet = self.console.is_terminal or Store().root.parent.name == REHEARSALS
         self._live = contextlib.ExitStack()
 

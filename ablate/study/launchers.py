@@ -24,6 +24,7 @@ from ablate.launch.processes import SAFE_PATH
 from ablate.launch.queue import processes
 from ablate.live import Board, Lines, one_by_one
 from ablate.phrases import first_few
+from ablate.printing import say
 from ablate.store.provenance import Plugin
 from ablate.store.record import StudyRecord
 from ablate.store.store import ABLATE_RUNS, Store, StoreError
@@ -61,7 +62,7 @@ class Launcher:
         LauncherFailed if it trains nothing more, and ConfigError before any begins."""
         runs, threads = _measured(work.runs.values()), work.threads
         with work.board(None if work.is_one else len(runs)) as board:
-            begin(work.record.name, board.say)
+            begin(work.record.name, say)
             if work.is_one:
                 _train_in_this_process(runs[0], threads, board)
                 return {}

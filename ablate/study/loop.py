@@ -15,7 +15,7 @@ from ablate.execution.simulated import require_met
 from ablate.execution.stored import require_as_begun
 from ablate.live import Board, Lines, one_by_one
 from ablate.phrases import counted
-from ablate.printing import console
+from ablate.printing import say
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
@@ -45,7 +45,7 @@ class Loop:
         self.refused: list[str] = []
         self.is_training = False
         self.finished_before = 0
-        self.lines = Lines(console(), None)  # the board, while there is one
+        self.lines = Lines()  # the board, while there is one
         self.typed: dict[str, str] = {}  # the overrides that tell a run from others, by its name
         self.passed = 0  # the last look whose line was printed
 
@@ -142,7 +142,7 @@ class Loop:
             del self.pending[overrides]
         if (looks := self.study.design.looks) and (now := self.study.design.standing(self.rows)):
             for line in looks.lines(now, self.passed):
-                self.lines.say(line)
+                say(line)
             self.passed = looks.passed(now)
             self.lines.place.may_follow = self.study.design.may_follow(self.rows)
 
@@ -197,7 +197,7 @@ class Loop:
             is_new = phase != place.phase
             place.phase, place.in_all, place.of = phase, in_all, f"{how}{counted(in_all, 'run')}"
             if is_new:
-                self.lines.say(self.lines.whereabouts)
+                say(self.lines.whereabouts)
         return todo
 
     def _train(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> bool:
@@ -206,7 +206,7 @@ class Loop:
             return True
         if not self.is_training:
             for line in self._beforehand(todo, record):
-                self.lines.say(line)
+                say(line)
         self.is_training = True
         in_all = len({*self.ids.values()})
         work = Work(

@@ -82,12 +82,11 @@ def test_another_text_is_not_measured(made):
 
 def test_what_needs_no_text_works_when_it_is_gone(made, monkeypatch):
     prompted = ("sample", "concat", "--prompt", "abc", "--tokens", "5")
-    exported = ("export", "concat", "--to", "hf", "--out", "exported")
     before = call_cli(*prompted, cwd=made).stdout
     for text in ("book.txt", "pairs.txt"):
         (made / text).unlink()
     monkeypatch.setattr(corpus, "_open", mock.Mock(side_effect=AssertionError("the text is opened")))
-    for command in (prompted, exported, ("sample", "sum", "--prompt", "abc")):
+    for command in (prompted, ("sample", "sum", "--prompt", "abc")):
         done = call_cli(*command, cwd=made)
         assert done.returncode == 0, done.stderr
     assert call_cli(*prompted, cwd=made).stdout == before != ""

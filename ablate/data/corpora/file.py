@@ -10,6 +10,7 @@ from pathlib import Path
 from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
 from ablate.data.text import CorpusError, Document, Text, find, of_files, read
 from ablate.files import cache
+from ablate.files.owned import create
 
 # The variable that names the file with the text, so that child processes read the file, not the pipe.
 SPOOLED = "ABLATE_STDIN"
@@ -48,6 +49,6 @@ def _spooled() -> Path:
         raise CorpusError("corpus.path=-: nothing is piped in; as in cat book.txt | ablate run corpus.path=-")
     text = sys.stdin.buffer.read()
     key = f"stdin-{hashlib.sha256(text).hexdigest()}"
-    entry, _ = cache.publish(key, lambda place: (place / "text").write_bytes(text))
+    entry, _ = cache.publish(key, lambda place: create(place / "text", text))
     os.environ[SPOOLED] = str(entry / "text")
     return entry / "text"

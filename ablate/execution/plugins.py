@@ -6,7 +6,6 @@ a copy. No code is ever executed because a config or a run names it.
 
 import dataclasses
 import inspect
-import re
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -130,8 +129,6 @@ def _execute(plugin: Plugin) -> None:
 
 def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:
     """The defaults of a method's options. Raises ConfigError if the method could not be chosen or built."""
-    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-        raise ConfigError(f"{name!r} can't name a method; use letters, digits and _")
     if inspect.isabstract(method):
         raise ConfigError(f"{kind}={name} lacks {first_few(sorted(method.__abstractmethods__))}; define it")
     if not dataclasses.is_dataclass(method.Options):

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.rules import ConfigError
-from ablate.files.atomic import StoreError, is_gone
+from ablate.files.atomic import is_gone
 from ablate.files.owned import delete
 from ablate.phrases import duration, one_line
 
@@ -49,7 +49,7 @@ _sign: tuple[Path, int] | None = None  # of this process, in the store that it w
 
 def content(store: Path) -> bytes:
     """The content of lease.json for this process, which shows from here on that it lives, whatever else it
-    computes. store: the directory of the runs. Raises StoreError, OSError."""
+    computes. store: the directory of the runs. Raises OSError."""
     global _sign
     signs = (store / ALIVE).resolve()
     while not (_sign and _sign[0].parent == signs and _sign[0].exists()):  # another may just have swept it
@@ -60,12 +60,7 @@ def content(store: Path) -> bytes:
         _sign = path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with contextlib.suppress(OSError):  # a disk without locks
             fcntl.flock(_sign[1], fcntl.LOCK_EX)
-        try:
-            threading.Thread(target=_beat, args=(path,), daemon=True).start()
-        except RuntimeError as error:
-            raise StoreError(
-                "this machine starts no more threads; take fewer hydra.launcher.workers"
-            ) from error
+        threading.Thread(target=_beat, args=(path,), daemon=True).start()
     about = {"host": socket.gethostname(), "pid": os.getpid(), "sign": _sign[0].name}
     return (json.dumps(about) + "\n").encode()
 

@@ -143,11 +143,6 @@ class StudyRecord:
         return {*self.runs} - of_no_use
 
     @property
-    def own_keys(self) -> set[str]:
-        """The keys that its arms set, and levels besides their factors."""
-        return keys_of_arms(self.arms) | keys_of_levels(self.declared.get("per_level", {}))
-
-    @property
     def is_one_by_one(self) -> bool:
         """Whether it lists single runs."""
         return self.kind == ONE_BY_ONE

@@ -1,8 +1,7 @@
 """The door by which all text gets out of a command, cleaned once: what is printed may come from anywhere, as
 the names in a table of another program, the error of a method, or a study.json do. Nothing else prints."""
 
-import contextlib
-import io
+import os
 import re
 import shutil
 import sys
@@ -23,17 +22,26 @@ def put(text: object = "", end: str = "\n", *, bold: bool = False) -> None:
     """Print on stdout what was asked for. bold: whether some of it is, of a table with clean cells."""
     pieces = BOLD.split(str(text)) if bold else [str(text)]
     shown = (piece if at % 2 else cleaned(piece) for at, piece in enumerate(pieces))
-    print("".join(shown), end=end, flush=True)
+    _print("".join(shown), sys.stdout, end)
 
 
 def say(line: str) -> None:
     """Print one line on stderr."""
-    print(wrapped(one_line(line), sys.stderr), file=sys.stderr)
+    _print(wrapped(one_line(line), sys.stderr), sys.stderr)
+
+
+def _print(text: str, stream: TextIO, end: str = "\n") -> None:
+    """Go on when nobody reads any more what is printed, as behind `| head`: what a run is made for is in its
+    files."""
+    try:
+        print(text, end=end, file=stream, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def put_traceback(error: Exception) -> None:
     """Print it on stderr, for a bug report."""
-    print(cleaned("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+    _print(cleaned("".join(traceback.format_exception(error))), sys.stderr, end="")
 
 
 def wrapped(text: str, stream: TextIO) -> str:
@@ -52,23 +60,3 @@ def console(*, stderr: bool = True, **given: Any) -> "Console":
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, **given)
-
-
-def outlive_readers() -> None:
-    """Go on when nobody reads any more what is printed, as behind `| head`: what a run is made for is in its
-    files."""
-
-    class Unread(io.FileIO):
-        def write(self, data: Any) -> int:
-            with contextlib.suppress(BrokenPipeError):
-                return super().write(data) or 0
-            return len(data)
-
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        with contextlib.suppress(OSError):  # no file is behind it, as in a notebook
-            if not stream.isatty():
-                stream.flush()
-                file = io.BufferedWriter(Unread(stream.fileno(), "w", closefd=False))
-                kept = {"encoding": stream.encoding, "errors": stream.errors}
-                setattr(sys, name, io.TextIOWrapper(file, line_buffering=True, **kept))

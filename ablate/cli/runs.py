@@ -31,7 +31,7 @@ def runs(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[STUDY|RUN]...",
+            metavar="STUDY|RUN",
             help="Studies by name, and runs by a prefix of their id or name; else every run.",
         ),
     ] = None,

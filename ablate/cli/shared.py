@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ablate.printing import outlive_readers, put, say, wrapped
+from ablate.printing import put, say, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,9 +133,7 @@ def say_loading() -> None:
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """Say of a command that is interrupted in the block that it goes on from there. Nobody need read its
-    progress."""
-    outlive_readers()
+    """Say of a command that is interrupted in the block that it goes on from there."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as error:

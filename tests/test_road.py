@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.analysis.probes import COLUMNS, over_seeds
 from ablate.reporting.answers import answer, lines
 from ablate.store.record import StudyRecord
 from ablate.study.growth import grown
@@ -86,14 +85,6 @@ def test_whether_a_study_is_finished_does_not_depend_on_the_rows_that_are_shown(
         }
     finished = compared(rows, records=[study(rows)], where=["seed<7"])
     assert not any("not finished" in line for line in lines(finished, [study(rows)]))
-
-
-def test_a_layer_is_beyond_untrained_models_only_above_the_largest_head_of_all_layers():
-    """Layer 2 of an untrained twin is below that range as often as not, which says nothing."""
-    values = [(0.3, 0.25, 0.4), (0.02, 0.25, 0.4), (0.5, 0.25, 0.4)]
-    rows = [("r", at, 1, "jsd", value, 0.0, None, *ends, True) for at, (value, *ends) in enumerate(values, 1)]
-    summary = over_seeds(pd.DataFrame(rows, columns=[*COLUMNS]), pd.Series({"r": "v"}))
-    assert summary["beyond"].tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize("metric", ["test_bleu", "val_loss", "params"])

@@ -59,7 +59,7 @@ def read_rows(store: Path) -> dict[str, Row]:
                 if is_run(store / name):  # otherwise it is not, or is just being replaced
                     failed = {"status": Status.FAILED, "error": str(error)}
                     damaged[name] = {"run_id": short_id(name), "code": None, "torch": None, **failed}
-    if rows.keys() != known.keys() or any(rows[name][0] != known[name][0] for name in rows):
+    if rows != known:
         with contextlib.suppress(StoreError):  # a disk that is full or read-only can still be read
             write_atomically(cache, json.dumps(rows))
     return {name: dict(row) for name, (_, row) in rows.items()} | damaged

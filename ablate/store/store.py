@@ -1,6 +1,6 @@
 """The run store: the only reader and writer of the directory of results. Loads no torch.
 
-runs/store/             the runs (run_folder)
+runs/store/             the runs (run_folder), and signs of who trains them (lease)
 runs/studies/<name>/    study.json, the record of a study; results.csv, its rows
 runs/results.csv        the rows of all runs
 
@@ -56,13 +56,12 @@ class Store:
 
     def finished(self) -> set[str]:
         """The names of the finished runs, from one listing of the directory."""
-        return {name for name in self._names() if not name.startswith(".")}
+        return {name for name in names(self.root / "store") if not name.startswith(".")}
 
     def begun(self) -> set[str]:
         """The names of the runs that are under way or were interrupted."""
-        return {
-            name[1 : -len(PART)] for name in self._names() if name.startswith(".") and name.endswith(PART)
-        }
+        found = names(self.root / "store")
+        return {name[1 : -len(PART)] for name in found if name.startswith(".") and name.endswith(PART)}
 
     def interrupted(self) -> set[str]:
         """The names of the runs that were interrupted: begun, but no process works on them."""
@@ -76,9 +75,6 @@ class Store:
                 if attempt := self.run(name).latest():
                     attempts[name] = attempt
         return attempts
-
-    def _names(self) -> list[str]:
-        return names(self.root / "store")
 
     def find(self, run: str) -> Path:
         """The directory of the one finished run whose name or id begins with `run`; or `run` itself,

@@ -2,23 +2,18 @@
 
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import ablate
-from ablate.analysis.load import read
 from ablate.api import as_overrides
-from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import texts
 from ablate.store.store import Store
-from tests.helpers import ROOT, call_cli, write_study
+from tests.helpers import ROOT, call_cli
 from tests.synthetic import synthetic_study
 
 
@@ -59,29 +54,6 @@ def test_compare_says_what_the_command_says(study):
     done = call_cli("compare", "synthetic", cwd=study)
     shown, printed = (text.splitlines() for text in (str(comparison), done.stdout + done.stderr))
     assert [line for line in shown if line] == [line for line in printed if line]
-
-
-@pytest.mark.slow
-def test_a_merge_loses_nothing_of_what_was_named_beforehand(study):
-    """It drops DataFrame.attrs; the columns stay."""
-    store = Store(study / "runs")
-    record, rows = store.read_study("synthetic"), ablate.load("synthetic")
-    assert record is not None and len(ablate.load()) == len(rows) == 32
-    assert ablate.compare(rows).families == ["planned", "exploratory"]
-    write_study(store, replace(record, metric="test_loss", margin=0.5))
-    authors = pd.DataFrame({"fusion": ["concat", "sum", "mean", "weighted_sum"], "author": [*"abca"]})
-    merged = ablate.load("synthetic").merge(authors, on="fusion")
-    assert "target" not in merged.attrs
-    found = ablate.compare(merged)
-    assert (found.families, found.metric, found.margin) == (["planned", "exploratory"], "test_loss", 0.5)
-    assert not any("study.json" in note for note in texts(found.notes))
-    one = ablate.compare(merged, baseline="heads=2", where=["fusion == sum", "heads < 99"]).table
-    assert one["baseline"].notna().sum() == 1
-    assert read(merged).page == read("synthetic").page
-
-    gone = ablate.compare(merged.assign(study="nowhere"))
-    assert (gone.families, gone.metric, gone.margin) == (["exploratory"], "val_loss", MARGIN)
-    assert texts(gone.notes)[0].startswith("rows: without the study.json of nowhere, so nothing counts")
 
 
 @pytest.mark.slow

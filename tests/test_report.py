@@ -260,7 +260,7 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def command_of(name: str) -> str:
-        (command,) = gather(read(name)).commands
+        command = gather(read(name)).command
         done = call_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
         runs = re.search(r"(\d+) runs, (\d+) of them finished", done.stdout)
         assert runs and runs[1] == runs[2] == str(len(read(name).rows)), done.stdout + done.stderr

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ablate.reporting.answers import LEAD, around
-from ablate.reporting.cells import short_table
+from ablate.reporting.cells import contrast_table
 from ablate.store.record import PlannedLooks
 from ablate.tables import lines_of
 from tests.helpers import ROOT, compared, make_record, with_contrasts
@@ -61,7 +61,7 @@ DOUBTFUL = {"ngram_val_loss": 1.0, "ngram_order": 6, "overlap": 0.3, "epochs": 9
 )
 def test_it_is_short(rows: pd.DataFrame, most: int):
     result = compared(rows)
-    shown, left_out = lines_of(short_table(result), 80)
+    shown, left_out = lines_of(contrast_table(result), 80)
     above, below = around(result, [])
     text = "\n".join([*above, shown, *below])
     assert height(text) <= most and not left_out, text
@@ -70,7 +70,7 @@ def test_it_is_short(rows: pd.DataFrame, most: int):
 
 def test_undecided_differences_are_no_numbers_to_quote_and_verdicts_name_who():
     result = compared(study(*fusions(3), effect=0.001, sd=0.03), margin=0.001)
-    shown = short_table(result)
+    shown = contrast_table(result)
     undecided = shown[shown["verdict"] == "undecided: noise"]
     assert len(undecided) and undecided[DIGITS].str.fullmatch(r"~ \[-?\d\.\d{4}, -?\d\.\d{4}\]").all()
     above, _ = around(result, [])
@@ -148,4 +148,4 @@ def test_a_study_with_looks_left_names_the_command_that_goes_on():
 def test_equivalence_of_models_nearer_to_guessing_than_to_counting_is_withheld(vocabulary, effect, said):
     rows = study(*fusions(1), effect=effect, ngram_val_loss=1.0, ngram_order=2, vocab=vocabulary)
     result = compared(rows)
-    assert short_table(result)["verdict"].tolist()[1] == said and result.findings[0].more_seeds is None
+    assert contrast_table(result)["verdict"].tolist()[1] == said and result.findings[0].more_seeds is None

@@ -14,8 +14,8 @@ from ablate.analysis.load import read
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.execution.formulas import before_training
-from ablate.reporting.cells import short_table
-from ablate.reporting.commands import commands
+from ablate.reporting.cells import contrast_table
+from ablate.reporting.commands import repeated
 from ablate.reporting.next import next_steps
 from ablate.store.columns import Row
 from ablate.store.frames import frame
@@ -133,7 +133,7 @@ def test_differences_are_of_each_size_and_never_pooled_over_sizes():
         assert middle == pytest.approx(effect, abs=0.005) and low < effect < high
     bases = [comparison.variants[name].levels["model"] for name in primary["baseline"]]
     assert bases == primary["model"].tolist() and len(primary) == 6 and len(every) == 12
-    names = [*short_table(comparison)["variant"]]
+    names = [*contrast_table(comparison)["variant"]]
     for at, size in zip((0, 3, 6), reversed(SIZES), strict=True):  # each size below a better one
         of_size = {f"{arm} model={size}" for arm in ("concat", "sum", "one_head")}
         assert {*names[at : at + 3]} == of_size
@@ -177,6 +177,6 @@ def test_a_study_of_sizes_is_trained_compared_and_repeated(tmp_path):
     pairs = [(row["model"], row["heads"]) for row in rows if row["baseline"] and row["family"] == "planned"]
     assert sorted(pairs) == [("r2", 5), ("r4", 8)]
     assert "sum model=rung/r4" in call_cli("compare", "s", cwd=tmp_path).stdout
-    (repeated,) = commands(read(tmp_path / "runs" / "studies" / "s"))
-    planned = call_cli(*shlex.split(repeated)[1:], "--dry-run", cwd=tmp_path)
+    again = repeated(read(tmp_path / "runs" / "studies" / "s").record)
+    planned = call_cli(*shlex.split(again)[1:], "--dry-run", cwd=tmp_path)
     assert "12 runs first, 12 of them finished" in planned.stdout, planned.stderr

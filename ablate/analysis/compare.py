@@ -158,10 +158,11 @@ def compare(
         apart = rows_of_differences(crossed_ones, summary)
         summary = apart if question.within else pd.concat([summary, apart], ignore_index=True)
     sides = [[at for _, at in one.sides] for one in contrasts]
+    asked = [one for one in contrasts if one.record]  # which the answer is about
     compared, seeds = sorted({at for of in sides for at in of}), int(variants.ran.sum(1).max())
     lines = [
         *notes.foreseen(variants, compared, seeds, records),
-        *notes.weak_models(variants, sorted({one.baseline for one in contrasts})),
+        *notes.weak_models(variants, sorted({one.baseline for one in asked or contrasts})),
         *notes.chosen_rows(question.where, chosen, metric),
         *taken,
         *left_out,

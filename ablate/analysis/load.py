@@ -19,7 +19,7 @@ from ablate.config.rules import ConfigError
 from ablate.files.reading import left_out
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
-from ablate.store.frames import FILE, REHEARSAL, SIMULATED, as_texts, frame, is_foreign
+from ablate.store.frames import FILE, REHEARSAL, SIMULATED, frame, is_foreign
 from ablate.store.record import NO_STUDY, StudyRecord
 from ablate.store.run_files import read_started
 from ablate.store.store import Store, read_study
@@ -56,11 +56,11 @@ class Source:
 
     @cached_property
     def record(self) -> StudyRecord | None:
-        """The record, without the command that it holds if that is not ablate's."""
+        """The record, without a command that it holds if that is none of ablate's."""
         if self.stored is None:
             return None
-        known = replace(self.stored, is_copy=self.store is None)
-        return known if _is_ours(known) else replace(known, command="", typed=[], config_dir=None)
+        command = self.stored.command if _is_duel(self.stored.command) else ""
+        return replace(self.stored, is_copy=self.store is None, command=command)
 
 
 @dataclass(frozen=True)
@@ -131,19 +131,14 @@ def read(target: str | Path | pd.DataFrame, finished: Sequence[str] = ()) -> Res
     """The rows of one target, as of `load`, or of a table from load or run, or a foreign one. Raises
     ConfigError.
 
-    The source of a table is known from DataFrame.attrs or, as a merge drops them, from the columns study and
-    run_id.
+    The source of a table is known from DataFrame.attrs.
     """
     if not isinstance(target, pd.DataFrame):
         return load([str(target)], finished)
     loaded_from, source = target.attrs.get("target"), None
     rows, lines = as_results(target, "rows", finished)
-    studies = rows["study"].dropna().unique()
     if loaded_from:
         source = find_source(loaded_from)
-    elif len(studies) == 1 and studies[0] in Store().study_names():  # if all of these runs belong to it
-        source = _study(studies[0])
-        source = source if source.record and {*rows["run_id"]} <= {*source.record.runs} else None
     notes = [*_rehearsed(rows), *lines, *_without_plan(rows, source, "rows")]
     return Results(rows, [source] if source else [], notes)
 
@@ -190,15 +185,11 @@ def find_source(target: str, *, runs: bool = False) -> Source:
     return _study(target)
 
 
-def _is_ours(record: StudyRecord) -> bool:
-    """Whether what it says was typed is a command of ablate's, in words that a shell takes as they are."""
+def _is_duel(command: str) -> bool:
     try:
-        words = shlex.split(record.command)
+        return shlex.split(command)[:2] == ["ablate", "duel"]
     except ValueError:
         return False
-    begins = words[:2] in ([], ["ablate", "duel"])
-    plain = all(map(str.isprintable, (*words, *record.typed, record.config_dir or "")))
-    return begins and plain and shlex.join(words) == record.command
 
 
 def _study(name: str) -> Source:
@@ -225,10 +216,7 @@ def _rehearsed(rows: pd.DataFrame) -> list[Note]:
 
 
 def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[Note]:
-    """A line if rows are of studies whose declarations are not known, or whose command is not shown."""
-    if source and source.stored and not _is_ours(source.stored):
-        line = f"{source.directory / 'study.json'}: holds a command that is not ablate's, which is not shown"
-        return [Note(line, "doubt", "a command that is not ablate's")]
+    """A line if rows are of studies whose declarations are not known."""
     studies = rows["study"].dropna().unique()
     if is_foreign(rows) or (source and (source.record or not (source.study or source.table))):
         return []
@@ -262,18 +250,9 @@ def _texts(rows: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
 
 
 def _require_fit(rows: pd.DataFrame, table: Path, record: StudyRecord) -> None:
-    """Raises ConfigError unless the table has each run that the record lists, once, in the role that the
-    record gives it. rows: of the table."""
-    present, listed = {*rows["run_id"].dropna()}, {*record.runs}
-    given = zip(as_texts(rows["phase"]), as_texts(rows["role"]), strict=True)
-    roles = dict(zip(rows["run_id"], given, strict=True))
-    of_record = {run_id: (role.phase, role.role) for run_id, role in record.roles.items()}
-    changed = any(roles.get(run_id, role) != role for run_id, role in of_record.items())
-    missing, foreign = len(listed - present), len(present - listed)
-    faults = lines_if(missing, f"lacks {missing} of the {len(listed)} runs that study.json lists")
-    faults += lines_if(foreign, f"has {foreign} that it does not list")
-    if len(rows) > len(present) or changed:
-        faults = ["has a run twice, or in another phase or role than study.json says"]
-    if faults:
+    """Raises ConfigError unless the table has each run that the record lists, once. rows: of the table."""
+    present, listed = [*rows["run_id"].dropna()], {*record.runs}
+    if {*present} != listed or len(present) < len(rows) or len({*present}) < len(present):
         way_out = "copy both files of one study from its store"
-        raise ConfigError(f"{table.parent}: results.csv {' and '.join(faults)}; {way_out}")
+        few = f"{len(listed & {*present})} of the {len(listed)} runs that study.json lists"
+        raise ConfigError(f"{table.parent}: results.csv has {few}, in {counted(len(rows), 'row')}; {way_out}")

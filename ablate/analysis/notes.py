@@ -19,8 +19,7 @@ from ablate.analysis.variants import COUNTING, PROGRAM, USABLE, Settings, Varian
 from ablate.config.conditions import Condition
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError, as_text
-from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import Note, advised, counted, first_few, joined, lines_if
+from ablate.phrases import Note, counted, first_few, joined, lines_if
 from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, of_role
 from ablate.store.frames import as_texts, is_empty, is_foreign, row_in_words
 from ablate.store.record import StudyRecord
@@ -82,14 +81,8 @@ def shared_rate(rows: pd.DataFrame, records: Sequence[StudyRecord] = ()) -> str:
 def _one_rate(table: pd.DataFrame, records: Sequence[StudyRecord]) -> Iterator[Note]:
     """A doubt if all share one learning rate, tuned for none of them."""
     if rate := shared_rate(table, records):
-        levels = {column: [*dict.fromkeys(table[column])] for column in FACTORS}
-        varied = [f"{column}={','.join(of)}" for column, of in levels.items() if len(of) > 1]
-        words = ["run", "study=tuned", *varied]
-        if len(table) == len(levels["fusion"]) == 2:
-            words = ["duel", *sorted(levels["fusion"], key=STANDARD_FUSION.__eq__)]
-        tunes = f"`{advised(['ablate', *words])}`" if len(levels["fusion"]) > 1 else "study=tuned"
-        line = f"all variants share one learning rate, {rate}, which was tuned for none of them: a"
-        line = f"{line} difference may be how well it suits each; {tunes} tunes each"
+        line = f"all variants share one learning rate, {rate}, which was tuned for none of them: a difference"
+        line = f"{line} may be how well it suits each; `ablate run study=tuned` or `ablate duel` tunes each"
         yield doubt(line, "one rate")
 
 
@@ -271,7 +264,7 @@ def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] =
 
 
 def missing_units(variants: Variants) -> list[Note]:
-    """A line for each variant without a unit that another variant has."""
+    """A line on the variants without a unit that another variant has."""
     if not variants.paired or (len(variants.ran) > 1 and variants.ran.sum(0).max() < 2):
         return []
     units = variants.seeds.agg(", ".join, axis=1).to_numpy()
@@ -280,11 +273,12 @@ def missing_units(variants: Variants) -> list[Note]:
     what = "seed" if "seed" in variants.seeds else ", ".join(variants.seeds.columns)
     there = variants.run_ids != ""
     there = there if there.any() else variants.ran | variants.copied | ~np.isnan(variants.fixed)[:, None]
-    return [
-        doubt(f"missing: {name}: no run of {what} {', '.join(units[~has])}", "missing seeds")
+    each = [
+        f"{name} has no run of {what} {', '.join(units[~has])}"
         for name, has in zip(variants.names, there, strict=True)
         if not has.all()
     ]
+    return lines_if(each, doubt(f"missing: {'; '.join(each)}", "missing seeds"))
 
 
 def loss_context(run: Mapping[Any, Any]) -> list[str]:

@@ -83,7 +83,7 @@ def compare(
         for line in above:
             remark(line, format)
         put()
-        print_table(cells.short_table(result), format, wide=wide)
+        print_table(cells.contrast_table(result), format, wide=wide)
         for line in below:
             remark(line, format)
         said = []
@@ -93,7 +93,7 @@ def compare(
         put()
         for family in result.families:
             remark(cells.caption(result, family), format)
-            print_table(cells.full_table(result, family), format, wide=wide)
+            print_table(cells.contrast_table(result, family, long=True), format, wide=wide)
             put()
     for line in said:
         say(line)
@@ -107,10 +107,9 @@ def _for_a_paper(result: "Comparison", pivot: str | None, format: Format, *, wid
     table = paper.pivot(result, keys) if pivot is not None else paper.by_variant(result)
     if format == "latex":
         put(paper.latex(table), end="")
-    elif format not in READ:
-        print_table(paper.tidy(result, keys), format)
     else:
-        remark(table.caption, format)
+        if format in READ:
+            remark(table.caption, format)
         print_table(paper.plain(table), format, wide=wide)
 
 

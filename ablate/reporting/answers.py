@@ -2,7 +2,7 @@
 rows comes first, then the verdicts, then whether they stand by other means, then what to do next. Prints
 nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -12,7 +12,6 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.variants import USABLE
 from ablate.phrases import Note, capital, counted, described, joined, lines_if
-from ablate.reporting.backbone import backbone
 from ablate.reporting.next import Next, next_steps
 from ablate.reporting.words import Terms, confidence, number, sentence, setting_of, unit, units_in_words
 from ablate.store.frames import REHEARSAL, is_foreign, is_simulated
@@ -169,19 +168,17 @@ def _robust(tested: Sequence[Finding], terms: Terms) -> str:
 
 
 def place(rows: pd.DataFrame) -> str:
-    """The conditions that all rows share: `On docs (GPT-2's backbone, 2 layers, 64 wide, 1,000 steps)`; empty
-    of another program, whose words for them mean something else."""
+    """The conditions that all rows share: `On docs (2 layers, 64 wide, 1,000 steps)`; empty of another
+    program, whose words for them mean something else."""
     if is_foreign(rows):
         return ""
-    one = {c: rows[c].dropna().unique() for c in ("corpus", "layers", "d_model", "steps") if c in rows}
-    shared = {column: values[0] for column, values in one.items() if len(values) == 1}
-    words: dict[str, Callable[[int], str]] = {
-        "layers": lambda layers: counted(layers, "layer"),
-        "d_model": "{:,} wide".format,
-        "steps": lambda steps: counted(steps, "step"),
-    }
-    sizes = [say(int(shared[column])) for column, say in words.items() if column in shared]
-    kind = f"{REHEARSAL.capitalize()}. " if is_simulated(rows) else ""
+    levels = {of: rows[of].dropna().unique() for of in ("corpus", "layers", "d_model", "steps") if of in rows}
+    shared = {of: values[0] for of, values in levels.items() if len(values) == 1}
+    sizes = ", ".join(
+        f"{int(shared[of]):,} wide" if of == "d_model" else counted(int(shared[of]), of.removesuffix("s"))
+        for of in ("layers", "d_model", "steps")
+        if of in shared
+    )
     text = f"On {shared['corpus']}" if "corpus" in shared else "At this size" if sizes else ""
-    conditions = [words for words in (backbone(rows), *sizes) if words]
-    return kind + (f"{text} ({', '.join(conditions)})" if conditions else text)
+    kind = f"{REHEARSAL.capitalize()}. " if is_simulated(rows) else ""
+    return kind + (f"{text} ({sizes})" if sizes else text)

@@ -16,46 +16,38 @@ from ablate.reporting.words import interval, unit
 DIGITS = ".4f"  # of metrics in tables
 
 
-def short_table(comparison: Comparison) -> pd.DataFrame:
-    """The contrasts that the answer is about: variant, n, mean, difference [low, high], verdict; each
-    baseline once, above those that are compared with it. If nothing is compared: variant, n, mean."""
+def contrast_table(comparison: Comparison, family: str = "", *, long: bool = False) -> pd.DataFrame:
+    """The contrasts of a family, by default of the one that the answer is about: variant, n, mean, difference
+    [low, high], verdict; each baseline once, above those that are compared with it. If nothing is compared:
+    variant, n, mean. long: also what is compared with nothing, best first, with parameters, scatter and whole
+    reasons."""
     is_planned = any(one.is_planned for one in comparison.tested[:1])
-    family = PLANNED if is_planned else comparison.families[-1]
-    table = comparison.table[comparison.table["family"] == family]
-    rows = table[table["baseline"].notna()]
-    if rows.empty:
-        rows = table
-    else:
-        bases = table[(table["why"] == BASELINE) & table["variant"].isin(rows["baseline"])]
-        under = [
-            (bases.index[bases["variant"] == of], rows.index[rows["baseline"] == of])
-            for of in bases["variant"]
-        ]
-        order = [at for base, below in under for at in (*base, *below)]
-        rows = table.loc[order if len(bases) > 1 else sorted(order)]
-    read = _readable(comparison, rows)
-    if rows["diff"].notna().any():  # undecided with the reason in a few words
-        why = [re.split("[,:]", why)[0] for why in rows["why"]]
-        read["verdict"] = [": ".join(filter(None, pair)) for pair in zip(rows["verdict"], why, strict=True)]
-    return read
-
-
-def full_table(comparison: Comparison, family: str) -> pd.DataFrame:
-    """One family, also with what is compared with nothing: the same, with parameters, scatter and why."""
+    family = family or (PLANNED if is_planned else comparison.families[-1])
     rows = comparison.table[comparison.table["family"] == family]
-    read = _readable(comparison, rows)
-    if rows["sd"].notna().any():
+    if not long and rows["baseline"].notna().any():
+        rows = _below_baselines(rows)
+    read, is_judged = _readable(comparison, rows), bool(rows["diff"].notna().any())
+    if long and rows["sd"].notna().any():
         read.insert(3, "sd", rows["sd"].tolist())
-    if "match_error" in rows:  # the difference in cost that remains after matching
+    if long and "match_error" in rows:  # the difference in cost that remains after matching
         errors = ["" if error != error else f"{error:+.1%}" for error in rows["match_error"]]
         read = read.assign(params=rows["params"].tolist(), match_error=errors)
-    if rows["diff"].notna().any() and comparison.summary["n"].max() > 1:  # one seed decides nothing
-        each = zip(rows["verdict"], rows["why"], strict=True)
-        read["verdict"] = [f"{of}: {why}" if of and why else of or why for of, why in each]
-        if rows["look"].notna().any():
-            looks = zip(rows["look"], rows["last_look"], strict=True)
-            read["seeds"] = ["" if pd.isna(at) else f"{at} of {last}" for at, last in looks]
+    if is_judged:
+        whys = rows["why"] if long else [re.split("[,:]", why)[0] for why in rows["why"]]
+        read["verdict"] = [": ".join(filter(None, pair)) for pair in zip(rows["verdict"], whys, strict=True)]
+    if is_judged and long and rows["look"].notna().any():
+        looks = zip(rows["look"], rows["last_look"], strict=True)
+        read["seeds"] = ["" if pd.isna(at) else f"{at} of {last}" for at, last in looks]
     return read
+
+
+def _below_baselines(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows that are compared, below their baselines if there are several."""
+    rows = table[table["baseline"].notna()]
+    bases = table[(table["why"] == BASELINE) & table["variant"].isin(rows["baseline"])]
+    under = [(at, *rows.index[rows["baseline"] == of]) for at, of in bases["variant"].items()]
+    order: list[Any] = [at for of in under for at in of]
+    return table.loc[order if len(bases) > 1 else sorted(order)]
 
 
 def caption(comparison: Comparison, family: str) -> str:

@@ -1,46 +1,16 @@
-"""The commands that reproduce runs: of a study as it was typed, of single runs with every key that affects a
-result; and those that make more of a study. Loads no torch."""
+"""The command that makes a study again, as it was typed, and those that make more of it. Loads no torch."""
 
-import re
 import shlex
 from collections.abc import Sequence
 
-from ablate.analysis.load import Results
 from ablate.analysis.variant import FACTORS
-from ablate.config.rules import as_value, flatten
+from ablate.config.rules import as_value
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import advised, lines_if
-from ablate.store.provenance import PLUGIN, is_of_plugin
 from ablate.store.record import StudyRecord
-from ablate.store.run_files import read_config, read_started
 
-PLAIN = re.compile(r"\w[\w.-]*\.py")  # the name of a plugin's copy in a run's directory
-SINGLE_RUNS = 10  # the most commands for a list of single runs
-# Keys about where a run computes or what it keeps, which do not affect its result, and those that the name of
-# a downloaded text stands for.
-NOT_REPEATED = (
-    *("name", "device", "force", "seed", "train.save", "train.checkpoint_every"),
-    *("corpus.recipe", "corpus.licence", "corpus.files"),
-)
 BESIDE_RATES = ("name", "seed", "study", "train.lr")  # what study=tuned has its own of
 DEFAULTS = {"corpus": "docs", "train": "default"}  # of a plain grid, as in configs/config.yaml
-
-
-def commands(results: Results) -> list[str]:
-    """One command for a study, or one per run for single runs; empty if what was typed is not known, or
-    the runs are not here."""
-    record, directories = results.record, results.directories
-    if not record.is_one_by_one:
-        return [*filter(None, [repeated(record)])]
-    own = ["-cd", record.config_dir] if record.config_dir else []
-    own += [word for file in _plugins(results) for word in ("--plugin", file)]
-    configs = [flatten(read_config(path)) for path in [*directories.values()][:SINGLE_RUNS]]
-    lines = list[str]()
-    for config in configs:  # all keys that a command has to give: none that are null by default
-        given = ((k, v) for k, v in config.items() if v is not None or k.startswith("train."))
-        kept = {k: v for k, v in given if k not in NOT_REPEATED} | {"seed": config["seed"]}
-        lines.append(advised(["ablate", "run", *own, *(f"{k}={as_value(v)}" for k, v in kept.items())]))
-    return lines
 
 
 def repeated(record: StudyRecord) -> str:
@@ -116,17 +86,3 @@ def _without(words: Sequence[str], keys: Sequence[str]) -> list[str]:
     """The words of a command without those that set these keys, or anything below them."""
     gone = tuple(f"{key}{end}" for key in keys for end in ("=", "."))
     return [word for word in words if not word.startswith(gone)]
-
-
-def _plugins(results: Results) -> list[str]:
-    """The plugin files of the runs, by the names of the copies that each run keeps."""
-    of_each_code = {*results.rows.drop_duplicates("parts")["run_id"]}
-    named = {
-        (path, name.removeprefix(PLUGIN))
-        for run, path in results.directories.items()
-        if run in of_each_code
-        for name in read_started(path).get("part_files") or ()
-        if is_of_plugin(name)
-    }
-    kept = (name for path, name in named if PLAIN.fullmatch(name) and (path / name).is_file())
-    return sorted({*kept})

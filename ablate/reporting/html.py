@@ -80,7 +80,10 @@ def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:
 
 def _tables(comparison: Comparison) -> list[dict[str, Any]]:
     """Each family as a terminal shows it."""
-    each = ((cells.full_table(comparison, of), cells.caption(comparison, of)) for of in comparison.families)
+    each = (
+        (cells.contrast_table(comparison, of, long=True), cells.caption(comparison, of))
+        for of in comparison.families
+    )
     return [table(frame, caption) for frame, caption in each]
 
 

@@ -13,11 +13,6 @@ from ablate.store.frames import as_texts, is_foreign
 from ablate.store.record import StudyRecord
 
 TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")
-MODELS = {
-    "decoder": "a causal transformer language model",
-    "encoder-decoder": "a transformer with an encoder and a decoder",
-}
-LEVELS = 8  # more levels than this are shown as a range
 
 
 def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataFrame) -> str:
@@ -35,16 +30,12 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
     warms_up = of["warmup"] not in ("", "0", "0.0")
     warmup = f"linear warm-up over {of['warmup']} of the steps, then " if warms_up else ""
-    one_text = of["architecture"] in ("", "decoder")
-    encoder = f" of the decoder and {of['encoder_layers']} of the encoder" if of["encoder_layers"] else ""
-    layers = f"{of['layers']} layers{encoder}"
     sentences = [f"We compare {variants} variants that differ in {joined(varying)}."]
     if all(of[column] for column in TRAINING):  # rows from elsewhere may lack them
         sentences += [
-            f"Each is {MODELS.get(of['architecture'], MODELS['decoder'])} (pre-norm,"
-            f" {parts(rows) or 'learned positions, GELU'}, tied embeddings; {layers}, width {of['d_model']},"
-            f" context {of['context']}),"
-            f" trained for {of['steps']} steps of {of['batch']} {'windows' if one_text else 'pairs'} on"
+            f"Each is a transformer (pre-norm, {parts(rows) or 'learned positions, GELU'}, tied embeddings;"
+            f" {of['layers']} layers, width {of['d_model']}, context {of['context']}),"
+            f" trained for {of['steps']} steps of {of['batch']} rows on"
             f" {of['corpus']} ({of['tokenizer']} tokens,"
             f" vocabulary {of['vocab']}, fingerprint {of['corpus_sha256'][:12]}) by AdamW (β1 ="
             f" {of['beta1']}, β2 = {of['beta2']}, ε = {of['eps']}, weight decay {of['weight_decay']}) at a"
@@ -73,11 +64,8 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
         if record.looks:
             taken = joined([*map(str, record.looks.at)])
             sentences.append(
-                f"The study looked at {taken} seeds, as named beforehand. The"
-                " level of 5 % is spent linearly in the number of seeds, and each look has its share"
-                " (Bonferroni), so the intervals are repeated confidence intervals; before the last look they"
-                " take at least the median standard deviation of the family's differences. A contrast that is"
-                " decided gets no more seeds; a difference decided at an early look is overstated on average."
+                f"Contrasts were judged at {taken} seeds, named beforehand, by repeated confidence intervals"
+                " that spend the level of 5 % linearly in the seeds; what is decided gets no more of them."
             )
         named = "The planned contrasts were named beforehand, all others" if record.contrasts else "All"
         sentences.append(f"{named} are exploratory.")
@@ -104,12 +92,6 @@ def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list
 
 
 def levels_in_words(column: pd.Series) -> str:
-    if column_named(str(column.name)).kind == "text":  # a hash of digits is no number
-        return ", ".join(column.dropna().unique())
-    values = [value for value in as_texts(column).unique() if value]
-    numbers = pd.to_numeric(pd.Series(values), errors="coerce")
-    if numbers.notna().all():
-        values = [value for _, value in sorted(zip(numbers, values, strict=True))]
-        if len(values) > LEVELS:
-            return f"{values[0]} to {values[-1]} ({len(values)} values)"
-    return ", ".join(values)
+    levels = [value for value in as_texts(column).unique() if value]
+    numbers = pd.to_numeric(pd.Series(levels), errors="coerce")
+    return ", ".join(levels if numbers.isna().any() else [levels[at] for at in numbers.argsort()])

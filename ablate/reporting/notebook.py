@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ablate.analysis.compare import Comparison
 from ablate.phrases import cleaned
 from ablate.reporting.answers import around
-from ablate.reporting.cells import short_table
+from ablate.reporting.cells import contrast_table
 from ablate.reporting.html import comparison_html
 from ablate.store.record import StudyRecord
 from ablate.tables import render
@@ -23,7 +23,7 @@ class ShownComparison(Comparison):
     def __repr__(self) -> str:
         """The text that `ablate compare` prints."""
         above, below = around(self, self.records)
-        table = render(short_table(self), "table")
+        table = render(contrast_table(self), "table")
         return cleaned("\n".join([*above, "", table, *below]))
 
     def _repr_html_(self) -> str:

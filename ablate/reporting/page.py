@@ -13,7 +13,7 @@ from ablate.analysis.variant import names_of_runs
 from ablate.phrases import texts
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.cells import by_layer
-from ablate.reporting.commands import SINGLE_RUNS, commands
+from ablate.reporting.commands import repeated
 from ablate.reporting.methods import levels_in_words, paragraph
 from ablate.store.frames import as_texts, is_foreign
 
@@ -23,7 +23,8 @@ class Page:
     """subject: with all its rows; charts take their numbers from those that were compared. notes: what
     weakens the result, a line each. compared: a row an arm: parameters, the tuned value, seeds, mean. heads:
     a row a layer, as the terminal has it; empty if none were probed.
-    commands: that repeat it. methods: a paragraph for a paper. version: of ablate, that made the rows."""
+    command: that repeats it; empty if that is not known. methods: a paragraph for a paper. version: of
+    ablate, that made the rows."""
 
     subject: Results
     comparison: Comparison
@@ -31,16 +32,14 @@ class Page:
     notes: list[str]
     compared: pd.DataFrame
     heads: pd.DataFrame
-    commands: list[str]
+    command: str
     methods: str
     version: str
 
 
 def gather(subject: Results, question: Question = NOTHING_ASKED) -> Page:
     """The content of the page about these rows. Raises ConfigError."""
-    record, reproduced = subject.record, commands(subject)
-    if record.is_one_by_one and len(subject.rows) > SINGLE_RUNS:
-        reproduced.append(f"# the first {SINGLE_RUNS} of {len(subject.rows)} runs")
+    record = subject.record
     comparison = compare(subject.rows, question, subject.records)
     development = subject.rows[~as_texts(subject.rows["phase"]).isin(["", "report"])]
     return Page(
@@ -50,7 +49,7 @@ def gather(subject: Results, question: Question = NOTHING_ASKED) -> Page:
         notes=texts(note for note in (*subject.notes, *comparison.notes) if note.kind != "remark"),
         compared=_compared(comparison, record.tuned_column),
         heads=_heads(subject.page.with_name(FILE), names_of_runs(comparison.rows, comparison.shown)),
-        commands=reproduced,
+        command=repeated(record),
         methods=paragraph(comparison, record, development),
         version=levels_in_words(comparison.rows["ablate"]),
     )

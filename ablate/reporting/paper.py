@@ -3,7 +3,6 @@
 A cell is a mean ± half of its 95 % t-interval over seeds. The LaTeX needs no package but booktabs.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,7 +25,7 @@ MARKS = {stats.BETTER: "†", stats.WORSE: "†", stats.EQUIVALENT: "‡"}
 
 @dataclass(frozen=True)
 class PaperTable:
-    """frame: cells as text, the best means between ** where that is decided. stub: how many columns name the
+    """frame: cells as text. stub: how many columns name the
     rows. over: the factor whose levels name the other columns; empty if these have names of their own."""
 
     caption: str
@@ -90,10 +89,7 @@ def by_variant(comparison: Comparison) -> PaperTable:
 def latex(table: PaperTable) -> str:
     """The table in LaTeX, as a float with booktabs rules."""
     cells = len(table.frame.columns) - table.stub
-    rows = [
-        [re.sub(r"^\*\*(.*)\*\*$", r"\\textbf{\1}", escaped(text)) for text in row]
-        for row in table.frame.itertuples(index=False, name=None)
-    ]
+    rows = [[*map(escaped, row)] for row in table.frame.itertuples(index=False, name=None)]
     names, levels = [*table.frame.columns[: table.stub], table.over], table.frame.columns[table.stub :]
     *stubs, over = (escaped(name.replace("_", " ")) for name in names)
     headings, align = [*stubs, *map(escaped, levels), over], "l" * table.stub + "r" * cells
@@ -108,13 +104,6 @@ def plain(table: PaperTable) -> pd.DataFrame:
     return table.frame.set_axis([*columns[: table.stub], *named], axis=1)
 
 
-def tidy(comparison: Comparison, keys: Sequence[str]) -> pd.DataFrame:
-    """One row per variant, for programs: keys, n, mean, half, best, verdict."""
-    table = _variants(comparison)
-    columns = [column_of(key, table, f"--pivot {','.join(keys)}") for key in keys]
-    return table[[*columns, "n", "mean", "half", "best", "verdict"]]
-
-
 def _shared(comparison: Comparison) -> str:
     """What all baselines have in common, so that a mark says what it is against; empty if nothing does."""
     bases = [one.baseline for one in comparison.family(comparison.families[0])]
@@ -123,26 +112,18 @@ def _shared(comparison: Comparison) -> str:
 
 
 def _variants(comparison: Comparison, *, marked: bool = False) -> pd.DataFrame:
-    """Each variant once, with half the width of the 95 % interval of its mean, its verdict where it has one
-    contrast, whether it is the best by all comparisons with it, and its mean as a cell; marked: with its
-    verdict."""
+    """Each variant once, with its mean and half the width of its 95 % interval as a cell; marked: with its
+    verdict, where it has one contrast."""
     table = comparison.summary.reset_index(drop=True)
-    findings = [one for one in comparison.family(comparison.families[0]) if not one.is_sum]
-    half = stats.half_width(table["n"].to_numpy(float), table["sd"].to_numpy(float))
-    verdicts = {name: [of.verdict for of in findings if of.variant.name == name] for name in table["variant"]}
-    only = [of[0] if len(of := verdicts[name]) == 1 else "" for name in table["variant"]]
-    told, open_ = (  # variants that a comparison tells apart, or leaves open
-        {side.name for one in findings if one.verdict in of for side in one.both}
-        for of in ((stats.BETTER, stats.WORSE), (stats.UNDECIDED,))
-    )
-    best = (table["mean"] == table["mean"].iloc[0]) & table["variant"].isin(told - open_)
-    best &= comparison.higher_is_better is not None
+    verdicts = dict[str, list[str]]()
+    for one in comparison.family(comparison.families[0]):
+        verdicts.setdefault(one.variant.name, []).extend(lines_if(marked and not one.is_sum, one.verdict))
     cells = []
-    for mean, h, verdict, is_best in zip(table["mean"], half, only, best, strict=True):
-        mark = MARKS.get(verdict, "") if marked else ""
-        cell = f"{mean:.3f}{'' if h != h else f' ± {h:.3f}'}{mark}"
-        cells.append(f"**{cell}**" if is_best else cell)
-    return table.assign(half=half, best=best, verdict=only, cell=cells)
+    half = stats.half_width(table["n"].to_numpy(float), table["sd"].to_numpy(float))
+    for name, mean, h in zip(table["variant"], table["mean"], half, strict=True):
+        mark = MARKS.get(of[0], "") if len(of := verdicts.get(name, [])) == 1 else ""
+        cells.append(f"{mean:.3f}{'' if h != h else f' ± {h:.3f}'}{mark}")
+    return table.assign(cell=cells)
 
 
 def _difference(one: Finding) -> str:
@@ -160,8 +141,6 @@ def _caption(comparison: Comparison, table: pd.DataFrame, *, named_below: bool =
     exploratory = "Exploratory: no contrast was named beforehand."
     is_exploratory = any(one.is_tested for one in findings) and not any(one.is_planned for one in findings)
     parts += lines_if(is_exploratory, exploratory)
-    which = "highest" if comparison.higher_is_better else "lowest"
-    parts += lines_if(table["best"].any(), f"Bold: the {which} mean, if all comparisons with it are decided.")
     shared = "" if named_below else _shared(comparison)
     base = f"its baseline, {shared}," if shared else "its baseline"
     marks = {MARKS.get(one.verdict) for one in findings}

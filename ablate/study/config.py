@@ -238,14 +238,12 @@ class StudyConfig:
             raise ConfigError(f"study.metric={self.metric}: no column of results{near}")
         if self.margin is None and column_named(self.metric).unit == "nats":
             object.__setattr__(self, "margin", MARGIN)
-        if "seed" in self.factors:
-            raise ConfigError("study.factors.seed: seeds are no factor; list them as study.seeds")
-        for key in {"name", "force", "study"} & {*self.factors}:
-            raise ConfigError(f"study.factors.{key}: it makes no variants; leave it out")
-        in_arms = {key: name for name, arm in self.arms.items() for key in arm}
-        for key in in_arms.keys() & {*self.factors, "seed", "name", "force"}:
-            why = "the factors set it already" if key in self.factors else "it makes no arm"
-            raise ConfigError(f"study.arms.{in_arms[key]}.{key}: {why}; leave it out")
+        of_none = {"seed", "name", "force", "study"}
+        arms = ((f"arms.{name}", arm, of_none | {*self.factors}) for name, arm in self.arms.items())
+        for where, keys, taken in (("factors", self.factors, of_none), *arms):
+            for key in taken & {*keys}:
+                why = "it makes no arm, as seeds and what the factors set make none"
+                raise ConfigError(f"study.{where}.{key}: {why}; leave it out")
         for one, other in itertools.combinations(self.arms, 2):
             if self.arms[one] == self.arms[other]:
                 raise ConfigError(f"study.arms: {one} and {other} set the same; leave one of them out")

@@ -52,14 +52,6 @@ def grown(
             refuse(f"{key} was {was.get(key)} when the study began, and there are results since", again)
     is_kept = old.declaration == new.declaration
     levels = {} if new.metric and not has_results(name) else old.factors
-    settings = {
-        variant: [word.partition("=")[::2] for word in variant.split(" ")] for variant in old.left_out
-    }
-    untried = {  # what can't be built, but for what is asked for again, which says so itself
-        variant: old.left_out[variant]
-        for variant, words in settings.items()
-        if not all(value in new.factors.get(key, ()) for key, value in words)
-    }
     return replace(
         new,
         digest=old.digest if old.digest != new.digest and has_results(name) else new.digest,
@@ -71,7 +63,7 @@ def grown(
         runs=sorted({*old.runs, *new.runs}),
         config_dir=new.config_dir or old.config_dir,
         threads=new.threads or old.threads,
-        left_out={**untried, **new.left_out},
+        left_out={**old.left_out, **new.left_out},
         roles=_grown_roles(old, new),
         chosen={**old.chosen, **new.chosen},
     )

@@ -23,7 +23,6 @@ from ablate.launch.pool import WorkerPool, train_or_wait
 from ablate.launch.processes import SAFE_PATH
 from ablate.launch.queue import processes
 from ablate.live import Board, Lines, one_by_one
-from ablate.phrases import first_few
 from ablate.printing import say
 from ablate.store.provenance import Plugin
 from ablate.store.record import StudyRecord
@@ -121,12 +120,11 @@ class ByHydra(Launcher):
 
     def train(self, work: Work) -> Mapping[str, str]:
         total = work.in_all if self.settings.workers == 1 else None
-        planned = {run.name: run.corpus.sha256 for run in work.runs.values()}
         where = {"place": Path.cwd(), "root": Store().root}
-        task = partial(_job, threads=work.threads, total=total, planned=planned, own=plugins.used(), **where)
+        task = partial(_job, threads=work.threads, total=total, own=plugins.used(), **where)
         with environment(**SAFE_PATH):
             refused = self.settings.launch(task, [*work.runs])
-        names = [*planned]
+        names = [run.name for run in work.runs.values()]
         return {names[index]: why for index, why in refused.items()}
 
 
@@ -135,14 +133,13 @@ def _job(
     *,
     threads: int,
     total: int | None,
-    planned: Mapping[str, str],
     own: Sequence[Plugin],
     place: Path,
     root: Path,
 ) -> None:
     """Train a run in this process, which a launcher of Hydra's started. Raises ConfigError. total: of runs in
-    the sweep, if this process trains all of them one after the other. planned: the fingerprints of the texts,
-    by the names of runs. own, place, root: the plugins, the directory and the store of the command."""
+    the sweep, if this process trains all of them one after the other. own, place, root: the plugins, the
+    directory and the store of the command."""
     plugins.install(own)
     try:
         os.chdir(place)  # where the process began elsewhere, as Ray's do
@@ -154,10 +151,4 @@ def _job(
     if Store().root != root:  # nor does it have the command's variables
         os.environ[ABLATE_RUNS] = str(root)
     run = prepare(config)
-    if run.name not in planned:
-        raise ConfigError(
-            f"{run.name}: not what was planned, which is {first_few([*planned])}: the fingerprint of its text"
-            f" (corpus_sha256) was {first_few(sorted({sha256[:12] for sha256 in planned.values()}))} and is"
-            f" {run.corpus.sha256[:12]}; give the command again"
-        )
     _train_in_this_process(run, threads, one_by_one(total))

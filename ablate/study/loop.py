@@ -174,7 +174,7 @@ class Loop:
 
     def _beforehand(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> list[str]:
         seeds = len(self.study.design.levels.get("seed", record.seeds))
-        return beforehand(runs.values(), record, seeds, self.launcher.settings.members)
+        return beforehand(runs.values(), record, seeds)
 
     def _threads(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> int:
         return self.launcher.threads(before.threads if before else None, runs.values())

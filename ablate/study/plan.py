@@ -16,6 +16,7 @@ from ablate.analysis.stats import Array, Judged
 from ablate.compose.composer import Overrides
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, did_you_mean
+from ablate.phrases import lines_if
 from ablate.store.columns import column_named
 from ablate.store.record import Decided, PlannedContrast, PlannedLooks, Side
 
@@ -93,20 +94,16 @@ class Plan:
     def lines(self, now: Judged, since: int) -> list[str]:
         """A line for each look that has been passed since that of so many seeds: what it decided, and what
         goes on."""
-        lines = []
+        lines, each = list[str](), [*zip(self.contrasts, now.seeds, now.decided, now.verdict, strict=True)]
         for look in (look for look in self.at if since < look <= self.passed(now)):
-            said, going_on = list[str](), list[str]()
-            for k, one in enumerate(self.contrasts):
-                if now.decided[k] and now.seeds[k] == look:
-                    interval = f"{now.diff[k]:+.4f} [{now.low[k]:.4f}, {now.high[k]:.4f}], decided"
-                    same = "equal by construction" if one.equal else "no difference at any seed"
-                    is_judged = not one.equal and np.isfinite(now.low[k])
-                    said.append(f"{one.name}: {f'{now.verdict[k]}, {interval}' if is_judged else same}")
-                elif not now.decided[k] or now.seeds[k] > look:
-                    going_on.append(one.name)
-            if going_on:
-                how = "undecided" if look == self.at[-1] else "goes on" if len(going_on) == 1 else "go on"
-                said.append(f"{', '.join(going_on)} {how}")
+            said = [
+                f"{one.name}: {'the same' if one.equal or verdict == stats.UNDECIDED else verdict}"
+                for one, seeds, decided, verdict in each
+                if decided and seeds == look
+            ]
+            others = [one.name for one, seeds, decided, _ in each if not decided or seeds > look]
+            how = "undecided" if look == self.at[-1] else "going on"
+            said += lines_if(others, f"{how}: {', '.join(others)}")
             lines.append(f"{look} seeds: {'; '.join(said)}")
         return lines
 

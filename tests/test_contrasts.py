@@ -49,7 +49,7 @@ def named(of: Study) -> list[list[tuple[float, str]]]:
 @pytest.mark.slow
 def test_a_contrast_by_names_is_of_these_arms_alone():
     of = study("sum_matched - concat", "rank - groups 4", {"vary": "fusion", "baseline": "concat",
-               "variants": ["gated"], "where": {"match": "none"}})  # fmt: skip
+               "where": {"fusion": ["concat", "gated"], "match": "none"}})  # fmt: skip
     assert named(of) == [
         [(1, "sum_matched"), (-1, "concat")],
         [(1, "rank"), (-1, "groups 4")],

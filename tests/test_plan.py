@@ -74,7 +74,7 @@ def test_the_noise_of_a_study_with_looks_is_that_of_its_first():
 
 
 def test_the_primary_contrasts_of_a_study_are_what_is_planned_for():
-    entry = {"vary": "fusion", "baseline": "concat", "variants": ["mean"]}
+    entry = {"vary": "fusion", "baseline": "concat", "where": {"fusion": ["concat", "mean"]}}
     planned = make_record(primary=[entry], metric="test_loss", margin=0.01)
     rows = pilot(test_loss=0).assign(test_loss=lambda rows: 2 * rows["val_loss"])
     table, lines = seeds_needed(rows, difference=0.1, records=[planned])

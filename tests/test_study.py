@@ -335,7 +335,7 @@ def test_every_study_can_show_what_it_decided_on(planned, study):
         ("{baseline: {fusion: sum, heads: 16}}", "fusion=sum and heads=16: no two runs of this study"),
         ("{vary: fusion, baseline: concat, where: {heads: [4, 5], layers: 3}}", "no two runs of this"),
         ("{vary: fuson, baseline: sum}", "no column fuson; did you mean fusion?"),
-        ("{vary: heads, baseline: 1, variants: [{fused: 1}]}", "no column fused"),
+        ("{vary: heads, baseline: 1, where: {fused: 1}}", "no column fused"),
     ],
 )
 def test_a_contrast_that_no_runs_could_show_is_refused_before_any_is_made(planned, primary, line):

@@ -136,11 +136,7 @@ def declared_pairs(variants: Settings, contrast: Contrast) -> list[Pair]:
     """The pairs of a contrast that a YAML declares by the keys that vary. Raises ConfigError."""
     table = variants.table[_meeting(variants, variants.table, contrast.where)]
     has_baseline = _meeting(variants, table, contrast.is_baseline).any()
-    found = pair_up(variants, contrast.baseline, [*table.index]) if has_baseline else []
-    if contrast.variants:
-        meets = np.any([_meeting(variants, table, one) for one in contrast.variants], axis=0)
-        found = [pair for pair in found if pair[0] in table.index[meets]]
-    return found
+    return pair_up(variants, contrast.baseline, [*table.index]) if has_baseline else []
 
 
 def followers(variants: Settings, columns: Iterable[str]) -> set[str]:

@@ -21,15 +21,13 @@ _TERM = re.compile(r"(?:(\d*\.?\d+)\s*\*\s*)?(\S.*)")
 class Contrast:
     """Variants against the one that has the values of `baseline` and is otherwise equal.
 
-    baseline: the keys that vary, each with its one value, which may be a list. variants: what the variants
-    have, any of these; empty for all others. where: what both have. A list in these two means any of its
-    values, as in every condition that is a mapping. arms: a sum of arms by their names in place of all that,
-    as `sum - concat` or `0.5*sum + 0.5*mean - concat`. within: a factor, between each two of whose levels
-    such differences are compared, in place of the differences themselves.
+    baseline: the keys that vary, each with its one value, which may be a list. where: what both have, a list
+    for any of its values, as in every condition that is a mapping. arms: a sum of arms by their names in
+    place of all that, as `sum - concat` or `0.5*sum + 0.5*mean - concat`. within: a factor, between each two
+    of whose levels such differences are compared, in place of the differences themselves.
     """
 
     baseline: Mapping[str, Any] = field(default_factory=dict)
-    variants: list[Mapping[str, Any]] = field(default_factory=list)
     where: Mapping[str, Any] = field(default_factory=dict)
     arms: str = ""
     within: str = ""
@@ -64,25 +62,18 @@ def _terms(text: str) -> list[tuple[float, str]]:
 
 
 def as_a_contrast(value: Any, path: str) -> dict[str, Any]:
-    """A contrast as a YAML has it: `vary` names the key that `baseline` and `variants` are values of, unless
-    these are mappings themselves; or the names of two arms, as `sum - concat`."""
+    """A contrast as a YAML has it: `vary` names the key that `baseline` is a value of; a record has both in
+    `baseline`. Or the names of two arms, as `sum - concat`."""
     own: dict[str, Any] = {**value} if isinstance(value, Mapping) else {"arms": value}
     if isinstance(arms := own.get("arms"), str) and _terms(arms) and own.keys() <= {"arms", "within"}:
         return own | {"arms": " ".join(arms.split())}
-    vary, baseline, variants = own.pop("vary", None), own.get("baseline", {}), own.get("variants", [])
-    levels = [baseline, *variants] if isinstance(variants, list) else []
-    if (
-        not levels
-        or baseline == {}
-        or not (isinstance(vary, str) or all(isinstance(one, Mapping) for one in levels))
-    ):
+    vary, baseline = own.pop("vary", None), own.get("baseline", {})
+    if baseline == {} or not (isinstance(vary, str) or isinstance(baseline, Mapping)):
         raise ConfigError(
             f"{path}: {value}: write an entry as {EXAMPLE}, if need be with where: {{KEY: VALUE}}, or by"
             f" the names of two arms, as {BY_NAMES}"
         )
-    own["baseline"] = baseline if isinstance(baseline, Mapping) else {vary: baseline}
-    own["variants"] = [one if isinstance(one, Mapping) else {vary: [one]} for one in variants]
-    return own
+    return own | {"baseline": baseline if isinstance(baseline, Mapping) else {vary: baseline}}
 
 
 Contrasts = Annotated[

@@ -59,6 +59,9 @@ def test_of_many_contrasts_the_best_and_the_worst_are_named_then_verdicts_counte
         "On book.txt: against concat: best is mean (heads=8, undecided), worst sum (heads=2, worse by 1.250"
         " nats); in all 3 worse and 3 undecided."
     )
+    many.loc[many["fusion"] != "concat", "val_loss"] -= 3  # now all are better
+    short = answer(compared(many, records=[record]), [record]).short
+    assert "best is mean (heads=8, better by " in short and ", least good sum (heads=2, better by " in short
 
 
 @pytest.mark.slow

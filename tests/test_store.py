@@ -119,13 +119,6 @@ def test_a_study_grows_by_levels_and_seeds():
     assert both.seeds == [0, 1, 2] and both.runs == ["a", "b", "c"]
 
 
-def test_a_variant_that_can_be_built_by_now_is_no_longer_said_to_fail():
-    before = replace(mine("heads=1,2", "fusion=sum,mean"), left_out={"fusion=sum heads=2": "no", "odd": "no"})
-    now = replace(mine("heads=2,4", "fusion=sum,mean"), left_out={"fusion=mean heads=4": "too many"})
-    assert grown(before, now).left_out == {"odd": "no", "fusion=mean heads=4": "too many"}
-    assert grown(before, mine("heads=4,8", "fusion=sum,mean")).left_out == before.left_out
-
-
 @pytest.mark.parametrize(
     "other, parts",
     [

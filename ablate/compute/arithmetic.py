@@ -104,8 +104,3 @@ def arithmetic(precision: str, device: torch.device) -> Arithmetic:
         return PLAIN
     in_float32, in_bfloat16 = TABLE.get((maker(), instruction_set()), (PLAIN, PLAIN))
     return in_bfloat16 if precision == "bfloat16" else in_float32
-
-
-def bfloat16_is_slow(device: torch.device) -> bool:
-    """Whether the device lacks bfloat16 products, so that float32 is faster there."""
-    return arithmetic("bfloat16", device) is EMULATED

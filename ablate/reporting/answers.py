@@ -143,7 +143,9 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
     alone = alone if len(alone) > 1 else tested
     worst, *_, best = sorted(alone, key=lambda one: one.diff, reverse=not tested[0].higher_is_better)
     counts = joined([f"{len(of)} {of[0].verdict}" for of in _by_verdict(tested)])
-    ends = f"best is {named(best, best.verdict)}, worst {named(worst, worst.verdict)}"
+    high = "least bad" if best.verdict == stats.WORSE else "best"
+    low = "least good" if worst.verdict == stats.BETTER else "worst"
+    ends = f"{high} is {named(best, best.verdict)}, {low} {named(worst, worst.verdict)}"
     return f"{against}{ends}; in all {counts}"
 
 

@@ -1,12 +1,15 @@
-"""Tasks of made examples: right answers, splits that share nothing, logits at the target positions."""
+"""What is made rather than read: tasks, pairs of texts, the grammar and text of lags."""
 
+import hashlib
 import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,20 +17,25 @@ import pytest
 import torch
 
 from ablate.config.rules import ConfigError
-from ablate.data.corpora import IGNORE_INDEX, Task, distinct, registry
+from ablate.data.corpora import IGNORE_INDEX, Task, distinct, grammar, lags, registry
 from ablate.data.corpora.copy import Copy
+from ablate.data.corpora.grammar import GRAMMAR, read_rules, sentences, text
 from ablate.data.corpora.induction import Induction
 from ablate.data.corpora.mqar import MQAR
 from ablate.data.corpora.reverse import Reverse
 from ablate.data.corpora.sort import Sort
 from ablate.data.corpora.votes import Votes
+from ablate.data.corpus import open_corpus, require_usable
 from ablate.data.examples import BLOCK, Drawn, Examples, rows_of
+from ablate.data.paired import BATCHES, Paired
 from ablate.data.splits import Batch
+from ablate.data.tokenizers import load
 from ablate.execution.run import prepare
+from ablate.execution.trained import TrainedModel, answer
 from ablate.model.models import build_model
 from ablate.training.evaluate import Score, scores
 from ablate.training.group import Group
-from tests.helpers import SEEDS, call_cli, make_config, make_spec
+from tests.helpers import ROOT, SEEDS, call_cli, forget, make_config, make_spec, refusal
 
 
 def made(kind: Callable[..., Task], length: int, vocabulary: int, **options) -> Task:
@@ -111,9 +119,9 @@ def test_votes_ask_how_many_last_votes_are_ayes():
     """Voter 2's aye is the word 5, the question the word 6; 0 to 3 ayes are the words 7 to 10."""
     inputs, targets = made(Votes, 12, 11, voters=3).draw(DRAWS, 500)
     assert (inputs[:, -1] == 6).all() and (targets[:, :-1] == IGNORE_INDEX).all()
-    for votes, answer in zip(inputs[:, :-1].tolist(), targets[:, -1].tolist(), strict=True):
+    for votes, asked in zip(inputs[:, :-1].tolist(), targets[:, -1].tolist(), strict=True):
         last = {vote // 2: vote % 2 for vote in votes}
-        assert answer == 7 + sum(last.values())
+        assert asked == 7 + sum(last.values())
     assert {*inputs[:, :-1].ravel().tolist()} == {*range(6)} and {*targets[:, -1].tolist()} == {7, 8, 9, 10}
 
 
@@ -293,3 +301,324 @@ def test_a_task_is_learned_and_sampled(tmp_path: Path):
     shown = call_cli("sample", rows["run_id"][0], "--seed", "3", cwd=tmp_path).stdout.splitlines()
     words = [int(word) for word in shown[0].split()]
     assert len(words) == 8 and words[4] == 0 and shown[1] == f"position 5, 0: {words[0]}, right"
+
+
+# --- pairs of texts -----------------------------------------------------------------------------------------
+
+
+DRAWN: Any = {"seed": 0, "examples": None, "held_out": 10}
+
+
+def opened(*overrides: str):
+    config = make_config("model=pair", *overrides)
+    forget()  # files may have changed
+    corpus = open_corpus(config.corpus, config.model.two_texts)
+    require_usable(corpus, config.model.context)
+    return corpus
+
+
+def texts(corpus, split: str, count: int = 200) -> list[tuple[str, str]]:
+    """The first pairs of a split, as texts."""
+    pairs = corpus.splits[split].pairs
+    some = pairs.at(5, range(count)) if split == "train" else pairs.held_out[:count]
+    return [tuple(corpus.tokenizer.decode(side) for side in pair) for pair in some]
+
+
+# --- tasks of words -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("copy", [3, 1, 2]), ("reverse", [2, 1, 3]), ("sort", [1, 2, 3])]
+)
+def test_words_by_hand(name, target):
+    kind: Any = registry.named(name)
+    task = kind(length=8, vocabulary=5, **DRAWN)
+    assert task.answer(np.array([3, 1, 2])).tolist() == target
+
+
+# --- splits and batches -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corpus", ["reverse", "sort"])
+def test_no_pair_is_in_two_splits(corpus):
+    found = opened(f"corpus={corpus}", "corpus.held_out=300")
+    train, validation, test = ({*texts(found, split, 3000)} for split in ("train", "validation", "test"))
+    assert validation and test and not (train & validation or train & test or validation & test)
+
+
+def test_batches_drawn_together_hold_each_pair_once_and_little_padding():
+    split = opened("corpus=reverse").splits["train"]
+    assert isinstance(split, Paired)
+    batches = [split.batch(context=80, batch=32, seed=0, step=step) for step in range(1, BATCHES + 1)]
+    rows = [tuple(target[target != IGNORE_INDEX].tolist()) for batch in batches for target in batch.targets]
+    drawn, end = split.pairs.at(0, range(BATCHES * 32)), split.separator
+    assert sorted(rows) == sorted((*pair.target.tolist(), end) for pair in drawn)
+    sources = [batch.source for batch in batches if batch.source is not None]
+    assert len(sources) == BATCHES
+    filled = sum((source >= 0).sum().item() for source in sources)
+    assert filled > 0.6 * sum(source.numel() for source in sources)
+    lengths = [source.shape[1] for source in sources]
+    assert lengths != sorted(lengths)  # the shortest do not come first
+
+
+def test_an_epoch_of_files_has_each_pair_once(tmp_path):
+    write(tmp_path, [f"a{i}" for i in range(100)], [f"b{i}" for i in range(100)])
+    split = opened(*files(tmp_path)).splits["train"]
+    assert isinstance(split, Paired)
+    count = split.pairs.count
+    assert count is not None
+    epochs = [split.pairs.at(3, range(start, start + count)) for start in (0, count)]
+    said = [[tuple(pair.source.tolist()) for pair in epoch] for epoch in epochs]
+    assert sorted(said[0]) == sorted(said[1]) and said[0] != said[1] and len({*said[0]}) == count
+
+
+def test_evaluating_reads_each_pair_once_or_some():
+    split = opened("corpus=reverse", "corpus.held_out=50").splits["validation"]
+    rows = [len(batch.inputs) for batch in split.windows(context=80, windows=16)]
+    assert rows == [16, 16, 16, 2]
+    some = [*split.windows(context=80, windows=16, most=200)]
+    asked = sum(len(batch.target_positions) for batch in some if batch.target_positions is not None)
+    assert split.size is not None and 0 < asked < split.size and asked == pytest.approx(200, rel=0.6)
+
+
+# --- files of one's own -------------------------------------------------------------------------------------
+
+
+def write(directory: Path, sources: list[str], targets: list[str], end: str = "\n") -> None:
+    for name, lines in (("a.de", sources), ("a.en", targets)):
+        (directory / name).write_bytes("".join(f"{line}{end}" for line in lines).encode())
+
+
+def files(directory: Path) -> tuple[str, ...]:
+    return ("corpus=pairs", f"corpus.path={directory}/a.de", f"corpus.target={directory}/a.en")
+
+
+GERMAN = [f"ein Satz {i}" for i in range(60)]
+ENGLISH = [f"a sentence {i}" for i in range(60)]
+SENTENCES = {*zip(GERMAN, ENGLISH, strict=True)}
+
+
+def every(corpus) -> set[tuple[str, str]]:
+    pairs = (pair for split in corpus.splits.values() for pair in split.pairs.held_out)
+    return {(corpus.tokenizer.decode(pair.source), corpus.tokenizer.decode(pair.target)) for pair in pairs}
+
+
+def test_however_lines_end(tmp_path):
+    found = []
+    for end in ("\n", "\r\n"):
+        write(tmp_path, GERMAN, ENGLISH, end)
+        found.append(opened(*files(tmp_path)))
+    (tmp_path / "a.de").write_bytes(b"\xef\xbb\xbf" + "\n".join(GERMAN).encode())  # a BOM, no last end
+    found.append(opened(*files(tmp_path)))
+    columns = [f"{de}\t{en}\tCC-BY 2.0" for de, en in zip(GERMAN, ENGLISH, strict=True)]
+    (tmp_path / "both.tsv").write_text("\n".join(columns), encoding="utf-8")
+    found.append(opened("corpus=pairs", f"corpus.path={tmp_path}/both.tsv"))
+    assert all(every(corpus) == SENTENCES for corpus in found)
+    assert len({corpus.sha256 for corpus in found}) == 1
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe"])
+def test_every_tokenizer_writes_both_texts(tmp_path, tokenizer):
+    write(tmp_path, [f"größer {i}" for i in range(60)], ENGLISH)
+    corpus = opened(*files(tmp_path), f"corpus.tokenizer={tokenizer}", "corpus.bpe_vocab=300")
+    assert ("größer 7", "a sentence 7") in every(corpus)
+    (tmp_path / "tokenizer.json").write_text(corpus.tokenizer.dump())
+    again = load(tmp_path / "tokenizer.json")
+    separator = corpus.tokenizer.separator
+    assert again.vocab_size == corpus.tokenizer.vocab_size == separator + 1
+    ids = corpus.tokenizer.encode("größer")
+    assert again.decode([separator, *ids, separator]) == "größer"
+
+
+def test_all_targets_of_one_source_are_in_one_split(tmp_path):
+    write(tmp_path, [f"Satz {i // 5}" for i in range(300)], [f"sentence {i}" for i in range(300)])
+    corpus = opened(*files(tmp_path))
+    sources = [{source for source, _ in texts(corpus, name)} for name in corpus.splits]
+    assert sum(map(len, sources)) == len(set.union(*sources)) == 60
+
+
+def test_a_source_as_long_as_the_context_is_answered():
+    """By a model that copies its source, letter by letter, and then ends. An answer has a letter less than
+    the context, as it begins with the separator."""
+
+    class Copies(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.on = torch.nn.Linear(1, 1)
+
+        def forward(self, inputs_BT, positions, source_BS):
+            letters_BT = torch.nn.functional.pad(source_BS, (0, 1), value=5)[:, : inputs_BT.shape[1]]
+            return torch.nn.functional.one_hot(letters_BT, 6).float()
+
+    network: Any = Copies()
+    stored: Any = SimpleNamespace(
+        config=make_config("model=pair", "model.context=8"), tokenizer=SimpleNamespace(separator=5)
+    )
+    model = TrainedModel(network, stored)
+    for length in (3, 7, 8):
+        source_S = torch.arange(length) % 5
+        assert answer(model, source_S).tolist() == source_S[:7].tolist()
+    for length in (0, 9):
+        with pytest.raises(ConfigError, match=f"the prompt has {length} tokens; give 1 to 8"):
+            answer(model, torch.zeros(length, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets", "words"),
+    [
+        (GERMAN, ENGLISH[:-1], ("60 lines and 59",)),
+        ([""] * 3, ["a"] * 3, ("no pairs", "3 lines", "3 have an empty side")),
+        ([f"{'x' * 90}{i}" for i in range(50)], ["y"] * 50, ("model.context=92", "shorter pairs")),
+    ],
+)
+def test_files_that_will_not_do(tmp_path, sources, targets, words):
+    write(tmp_path, sources, targets)
+    with pytest.raises(ConfigError) as refused:
+        opened(*files(tmp_path))
+    assert all(word in str(refused.value) for word in words), refused.value
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("corpus=pairs",), ("which texts?", "corpus.target=")),
+        (("corpus=pairs", "corpus.path=one.tsv"), ("line 2", "no tab")),
+        (("corpus=pairs", "corpus.path=-", "corpus.target=one.tsv"), ("one file of each language",)),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, overrides, words):
+    for name in ("one.tsv", "two.tsv"):
+        (tmp_path / name).write_text("a\tb\nc d\n")
+    line = refusal("run", "model=pair", *overrides, cwd=tmp_path)
+    assert all(word in line for word in words), line
+
+
+# --- the grammar --------------------------------------------------------------------------------------------
+
+
+PINNED = "0ac66fc7e849d079139774826a3bebcc161b0925d993620b90fcbcd18ed0d3c6"
+
+
+def derivations(sentence: str) -> int:
+    """In how many ways the grammar derives a sentence: counted over all spans, without its sampler."""
+    words = sentence.removesuffix(".\n").split(" ")
+
+    @cache
+    def ways(symbols: tuple[str, ...], start: int, stop: int) -> int:
+        if not symbols:
+            return int(start == stop)
+        if len(symbols) > stop - start:
+            return 0
+        first, *rest = symbols
+        if not rest and first in GRAMMAR:
+            return sum(ways(body, start, stop) for _, body in GRAMMAR[first])
+        if not rest:
+            return int(stop - start == 1 and words[start] == first)
+        return sum(ways((first,), start, at) * ways(tuple(rest), at, stop) for at in range(start + 1, stop))
+
+    return ways(("sentence",), 0, len(words))
+
+
+def entropy_per_character() -> float:
+    """The entropy rate of the text in nats per character: entropy of a sentence / its expected length.
+
+    Both are sums over a derivation. The expected contribution of a symbol X with all that it expands to is
+
+        E[X] = own[X] + Σ_rules p(rule) Σ_{Y in rule} E[Y],   own = entropy of the choice of rule, or length
+
+    which is one linear equation for each head. Sentences are independent and end in ".\\n", which occurs
+    nowhere else, so the ratio is the rate. See: Soule, "Entropies of probabilistic grammars", 1974.
+    """
+    heads = list(grammar.GRAMMAR)
+    below = np.zeros((len(heads), len(heads)))  # expected number of each head in the body of each head
+    entropy, length = np.zeros(len(heads)), np.zeros(len(heads))
+    for row, head in enumerate(heads):
+        total = sum(weight for weight, _ in grammar.GRAMMAR[head])
+        for weight, body in grammar.GRAMMAR[head]:
+            p = weight / total
+            entropy[row] -= p * math.log(p)
+            for symbol in body:
+                if symbol in grammar.GRAMMAR:
+                    below[row, heads.index(symbol)] += p
+                else:
+                    length[row] += p * (len(symbol) + 1)  # with the space, or the full stop, after it
+    expected = np.linalg.solve(np.eye(len(heads)) - below, np.stack([entropy, length], axis=1))
+    sentence_entropy, sentence_length = expected[heads.index("sentence")]
+    return float(sentence_entropy / (sentence_length + 1))  # the line end
+
+
+def test_the_text_is_the_same_everywhere():
+    whole = "".join(text(0, 10_000))
+    assert len(whole) == 10_000
+    assert hashlib.sha256(whole.encode()).hexdigest() == PINNED
+    assert "".join(text(1, 10_000)) != whole
+    assert "".join(text(0, 9_973)) == whole[:9_973]
+
+
+@pytest.mark.slow
+def test_every_sentence_has_one_derivation():
+    shortish = (line for line, _ in sentences(5) if len(line) < 120)
+    assert {derivations(line) for line in itertools.islice(shortish, 150)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "ways"),
+    [
+        ("the dogs near the cat sleep", 1),
+        ("the dogs near the cat sleeps", 0),  # the verb agrees with the distractor
+        ("the ducks that the guard sees duck", 1),  # a noun, then the same form as a verb
+        ("the watch watches the watches", 1),
+        ("the the dog sleeps", 0),
+    ],
+)
+def test_agreement_and_ambiguous_words(sentence: str, ways: int):
+    assert derivations(sentence) == ways
+
+
+@pytest.mark.slow
+def test_entropy_is_that_of_sampled_sentences():
+    sample = list(itertools.islice(sentences(3), 20_000))
+    characters = sum(len(line) for line, _ in sample)
+    floor = entropy_per_character()
+    # The ratio of two means: its standard error by the delta method. Five of them, and below 1 %.
+    residuals = [nats - floor * len(line) for line, nats in sample]
+    error = math.sqrt(sum(r * r for r in residuals)) / characters
+    assert abs(sum(nats for _, nats in sample) / characters - floor) < 5 * error < 0.01 * floor
+
+
+def test_the_docs_say_the_entropy():
+    said = f"of {entropy_per_character():.4f} nats per character"
+    assert said in (ROOT / "docs/corpora.md").read_text(encoding="utf-8")
+
+
+def test_rules_are_read_for_both_numbers():
+    assert read_rules("np-#: 3 a-# b | 2 c\nnp-one: 5 d\n") == {
+        "np-one": [(3, ("a-one", "b")), (2, ("c",)), (5, ("d",))],
+        "np-many": [(3, ("a-many", "b")), (2, ("c",))],
+    }
+
+
+# --- text of lags -------------------------------------------------------------------------------------------
+
+
+def ids(seed: int, count: int, back: tuple[int, ...], symbols: int) -> np.ndarray:
+    return np.array([lags.LETTERS.index(letter) for letter in "".join(lags.text(seed, count, back, symbols))])
+
+
+def test_the_next_letter_is_drawn_from_the_row_of_those_at_the_lags_in_their_order():
+    back, symbols = (3, 1), 3
+    letters, weights = ids(5, 300_000, back, symbols), lags.table(5, back, symbols)
+    counts = np.zeros((symbols, symbols, symbols))
+    np.add.at(counts, (letters[:-3], letters[2:-1], letters[3:]), 1)
+    shares, wanted = counts / counts.sum(-1, keepdims=True), weights / weights.sum(-1, keepdims=True)
+    assert np.abs(shares - wanted).max() < 0.02
+    assert np.abs(shares.transpose(1, 0, 2) - wanted).max() > 0.2  # the other order is another text
+
+
+def test_the_same_text_on_every_machine_in_chunks_of_any_size(monkeypatch):
+    whole = "".join(lags.text(0, 1000, (2, 3), 8))
+    assert whole[:40] == "bggeafgdcfgdcgagbbbgfcdgddgedhgddfebebag"
+    monkeypatch.setattr(lags, "CHUNK", 7)
+    assert "".join(lags.text(0, 1000, (2, 3), 8)) == whole and len(whole) == 1000
+    assert "".join(lags.text(1, 1000, (2, 3), 8)) != whole

@@ -1,6 +1,8 @@
-"""The training loop: what it learns from, when it looks, and how it ends."""
+"""Training: the optimizer, what the loop learns from, when it looks, and how it ends."""
 
 import copy
+import dataclasses
+import errno
 import math
 import re
 from typing import Any
@@ -9,15 +11,87 @@ import numpy as np
 import pytest
 import torch
 
+from ablate.config.schema import TrainConfig
+from ablate.data import text_statistics
 from ablate.data.splits import Stream
+from ablate.execution import networks
+from ablate.execution.execute import execute
+from ablate.execution.run import prepare
+from ablate.execution.trained import weights_of
+from ablate.files import cache
 from ablate.model.models import Model, build_model
 from ablate.store.run_files import Checkpoint
-from ablate.training import train
+from ablate.store.store import Store
+from ablate.training import optim, train
 from ablate.training.evaluate import Score, scores
 from ablate.training.events import Diverged, Evaluation, Event, Kept, Step
 from ablate.training.group import Group
 from ablate.training.train import Member, Training
-from tests.helpers import make_config, make_spec
+from tests.helpers import ignore, make_config, make_spec
+
+# --- the optimizer, against torch.optim and by hand ---------------------------------------------------------
+
+
+def trained(**keys: float) -> TrainConfig:
+    return dataclasses.replace(make_config().train, **keys)
+
+
+def test_adamw_is_torchs_for_each_member():
+    """Of 4 members with 20 parameters, of which 13 decay: rates, decay and divisors are a member's, and two
+    have equal rates and decay."""
+    weights_MP = torch.randn(4, 20, dtype=torch.float64)
+    decay, divisor_M = [0.3, 0.0, 0.1, 0.3], torch.tensor([2.5, 1.0, 7.0, 3.0])
+    alike = [([0, 3], 0.3), ([1], 0.0), ([2], 0.1)]
+    theirs = [[torch.nn.Parameter(part.clone()) for part in row.split([13, 7])] for row in weights_MP]
+    reference = [
+        torch.optim.AdamW(
+            [{"params": [decays], "weight_decay": most}, {"params": [kept], "weight_decay": 0.0}],
+            **{"betas": (0.8, 0.95), "eps": 1e-3},
+        )
+        for (decays, kept), most in zip(theirs, decay, strict=True)
+    ]
+    moments = optim.Moments.zeros(weights_MP)
+    for step in range(1, 8):
+        grads_MP, lr_M = (
+            torch.randn(4, 20, dtype=torch.float64),
+            torch.tensor([0.1, 0.2, 0.3, 0.1]).double() / step,
+        )
+        for params, optimizer, grads, divisor, lr in zip(
+            theirs, reference, grads_MP, divisor_M, lr_M.tolist(), strict=True
+        ):
+            for param, grad, group in zip(
+                params, (grads / divisor).split([13, 7]), optimizer.param_groups, strict=True
+            ):
+                param.grad, group["lr"] = grad, lr
+            optimizer.step()
+        rates: Any = {"lr_M": lr_M, "alike": alike, "decayed": 13, "divisor_M": divisor_M}
+        optim.update_(weights_MP, grads_MP, moments, trained(beta1=0.8, beta2=0.95, eps=1e-3), **rates)
+    for mine, params in zip(weights_MP, theirs, strict=True):
+        torch.testing.assert_close(mine, torch.cat([*params]).detach(), rtol=1e-12, atol=1e-14)
+
+
+def test_clipping_by_hand():
+    norm_M = torch.tensor([5.0, 5.0, 5.0])
+    divisors = optim.clipping_divisor(norm_M, torch.tensor([2.5, 10.0, math.inf]))
+    assert divisors.tolist() == pytest.approx([2, 1, 1])  # the second is short enough, the third not clipped
+
+
+def test_schedule_by_hand():
+    def rate(step):
+        return optim.learning_rate(step, trained(steps=10, warmup=0.2, min_lr_ratio=0.1), 1.0)
+
+    # two steps of warm-up reach 1/3 and 2/3; then cosine over 8 steps: 1 at its start, 0.55 half-way
+    assert [rate(1), rate(2), rate(3), rate(7)] == pytest.approx([1 / 3, 2 / 3, 1.0, 0.55])
+    rates = [rate(step) for step in range(3, 11)]
+    assert rates == sorted(rates, reverse=True) and 0.1 < rates[-1] < 0.14
+
+
+def test_one_step_has_its_full_rate():
+    assert optim.learning_rate(1, trained(steps=1, warmup=0.05, min_lr_ratio=0.1), 0.3) == pytest.approx(0.3)
+
+
+# --- the loop -----------------------------------------------------------------------------------------------
+
 
 SIZES = ("model.d_model=12", "heads=2", "model.context=7")
 SIZES += ("train.steps=9", "train.batch=3", "train.eval_every=4")
@@ -135,3 +209,44 @@ def test_going_on_from_a_state_changes_nothing(more, monkeypatch):
         scores = [event.validation for event in evaluations(before) + evaluations(after)]
         assert scores == [event.validation for event in evaluations(whole)]
         assert all(a.seconds >= resumable.checkpoint.seconds for a in evaluations(after))
+
+
+QUICK = ("corpus=grammar", "corpus.characters=9000", "model.layers=1", "heads=2", "model.d_model=16")
+QUICK += ("train.batch=2", "train.steps=4", "train.eval_every=2", "model.context=16")
+
+
+@pytest.mark.parametrize("number", [math.inf, math.nan])
+def test_a_loss_at_the_end_that_is_not_finite_is_a_divergence_of_that_column(tmp_path, monkeypatch, number):
+    run, scores = prepare(make_config(*QUICK)), networks.scores
+
+    def scoring(group, split, *, context):
+        (given,) = scores(group, split, context=context)
+        return [dataclasses.replace(given, nats=number)]
+
+    whole = execute(run, ignore, tmp_path / "whole")
+    monkeypatch.setattr(networks, "scores", scoring)
+    row = execute(run, ignore, tmp_path / "lost")
+    assert row["status"] == "diverged"
+    assert row["error"] == "test_loss not finite after the last step"
+    metrics = ("val_loss", "test_loss", "mix_loss")
+    assert {name: row[name] for name in metrics} == {
+        name: None if name == "test_loss" else whole[name] for name in metrics
+    }
+    stored = Store(tmp_path / "lost").run(run.name)
+    kept = stored.read()
+    assert kept is not None and kept["error"] == row["error"] and weights_of(stored.directory)
+
+
+def test_a_full_disk_of_the_cache_ends_no_training(tmp_path, monkeypatch):
+    run = prepare(make_config(*QUICK, "corpus.seed=5"))
+
+    def full(key: str, write: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "publish", full)
+        row = execute(run, ignore, tmp_path / "full")
+    known = text_statistics.text_statistics(run.corpus, 16)
+    assert known is not None and row["status"] == "done" and row["ngram_loss"] == known.loss["test"]
+    again = execute(run, ignore, tmp_path / "again")
+    assert again["mix_loss"] == row["mix_loss"] < row["test_loss"]

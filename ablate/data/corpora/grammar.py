@@ -12,7 +12,7 @@ requires three different abilities of a model:
   verbs after a subject, so a word's role has to be read from its context;
 - plain statistics: words and rules differ in weight, which even a bigram model can learn.
 
-The best possible loss is known (tests/test_grammar.py). Each sentence has exactly one derivation (a noun
+The best possible loss is known (tests/test_tasks.py). Each sentence has exactly one derivation (a noun
 phrase takes at most one modifier, so no attachment is ambiguous), hence -log p(sentence) is the sum of -log p
 over its rules.
 """

@@ -28,8 +28,6 @@ def reseed(seed: int, stream: str, name: object) -> None:
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_initialized():  # torch.manual_seed would queue a call for it each time
         torch.cuda.manual_seed_all(number)
-    if torch.backends.mps.is_available():
-        torch.mps.manual_seed(number)
     np.random.seed(number % 2**32)
     random.seed(number)
 

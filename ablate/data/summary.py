@@ -43,17 +43,15 @@ def beginning(corpus: Corpus, split: str, seed: int) -> list[str]:
     if chosen.size == 0:
         return []
     decode, is_train = corpus.tokenizer.decode, split == "train"
-    match chosen:
-        case Stream():
-            text = decode(chosen.tokens[:READ])
-            return [visible(line) for line in text.split("\n") if line.strip()][:LINES]
-        case Examples():
-            inputs, targets, *_ = chosen.rows(seed if is_train else chosen.seed, np.arange(ROWS))
-            rows = [(row, wanted[wanted >= 0]) for row, wanted in zip(inputs, targets, strict=True)]
-        case Paired(pairs=pairs):
-            rows = pairs.at(seed, range(LINES)) if is_train else pairs.held_out[:LINES]
-        case _:
-            raise TypeError(chosen)
+    if isinstance(chosen, Stream):
+        text = decode(chosen.tokens[:READ])
+        return [visible(line) for line in text.split("\n") if line.strip()][:LINES]
+    if isinstance(chosen, Examples):
+        inputs, targets, *_ = chosen.rows(seed if is_train else chosen.seed, np.arange(ROWS))
+        rows = [(row, wanted[wanted >= 0]) for row, wanted in zip(inputs, targets, strict=True)]
+    else:
+        assert isinstance(chosen, Paired)
+        rows = chosen.pairs.at(seed, range(LINES)) if is_train else chosen.pairs.held_out[:LINES]
     return [line for row, answer in rows for line in (visible(decode(row)), visible(ANSWER + decode(answer)))]
 
 

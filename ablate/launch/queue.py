@@ -36,9 +36,9 @@ class Queue:
     None for as many as a GPU takes, whose runs are divided among `apart` processes, and one elsewhere.
 
     Interrupted runs come before all others, then the costliest, so that no long run is left for the end. Of
-    commands that work on the same list each begins at another place among equals. Runs that another process
-    has finished are passed over; those that it is working on are tried again last: by then they are finished,
-    or it is gone.
+    commands that work on the same list each begins at another place: of runs alone, among equals. Runs that
+    another process has finished are passed over; those that it is working on are tried again last: by then
+    they are finished, or it is gone.
     """
 
     def __init__(
@@ -59,13 +59,15 @@ class Queue:
         self._looked = -math.inf
         self._before = store.finished()  # to be trained again, or damaged: `execute` decides
         self._finished: set[str] = set()
-        interrupted, groups = store.interrupted(), deque(self._alike(runs))
-        groups.rotate(-int((place_in_array() if start is None else start) * len(groups)))
+        interrupted, groups = store.interrupted(), [*self._alike(runs)]
 
         def first(group: list[Run]) -> tuple[bool, int]:
             return any(run.name in interrupted for run in group), math.frexp(group[0].cost)[1]
 
         self._groups = deque(sorted(groups, key=first, reverse=True))
+        self._groups.rotate(-int((place_in_array() if start is None else start) * len(groups)))
+        if all(len(group) == 1 for group in groups):  # others are shared where two commands meet
+            self._groups = deque(sorted(self._groups, key=first, reverse=True))
 
     def __bool__(self) -> bool:
         return bool(self._groups or self._later)

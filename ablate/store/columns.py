@@ -84,7 +84,7 @@ TABLE = (
     Column("fusion_weights", "metric", "json", "Weights of heads that the fusion learned"),
     Column("tokens_per_s", "resource", "number", "Tokens a second", unit="tokens/s", higher_is_better=True),
     Column("wall_s", "resource", "number", "Time, or its share of a group's", unit="s"),
-    Column("device", "provenance", "word", "cpu, cuda or mps"),
+    Column("device", "provenance", "word", "cpu or cuda"),
     Column("processor", "provenance", "text", "processor"),
     Column("threads", "provenance", "whole", "threads"),
     Column("members", "provenance", "whole", "runs trained as one"),

@@ -35,6 +35,9 @@ def duel(one: Method, other: Method, settings: Sequence[str], command: str, seed
     name, first = f"duel-{one.name}-{other.name}-{named}", FIRST_SEED + int(named, 16)
     budget = [f"{key}={value}" for key, value in BUDGET.items() if key not in keys]
     sweep = declared_here({}, [f"name={name}", *budget, *settings], command=command)
+    for key, values in sweep.configs.levels(settings).items():
+        if len(values) > 1:
+            raise ConfigError(f"{key}={','.join(values)}: both sides of a duel have one value; give one")
     alone = [(*sweep.arguments, *(f"{key}={value}" for key, value in arm.items())) for arm in arms.values()]
     if len({*equal_forms(variants_of(resolve(sweep.configs(arguments)) for arguments in alone))}) == 1:
         raise ConfigError(

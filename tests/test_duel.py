@@ -88,7 +88,7 @@ def test_a_text_may_have_any_name():
         (("sum", "sum"), [], "sum and sum are the same function here"),
         (("concat", "gated"), ["fusion.per=channel"], "fusion.per"),
         (("sum", "concat"), ["out_proj=false", "heads=16"], "match"),
-        (("sum", "concat"), ["heads=2,4"], "heads"),
+        (("sum", "concat"), ["heads=2,4"], "heads=2,4: both sides of a duel have one value"),
     ],
 )
 def test_what_can_not_be_compared_is_refused_with_its_reason(names, settings, message):

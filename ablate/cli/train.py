@@ -26,7 +26,7 @@ from ablate.cli.shared import (
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import about, advised, counted, first_few, texts
+from ablate.phrases import about, advised, counted, first_few, lines_if, texts
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
@@ -206,7 +206,8 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
     if len(rows) == 1:
         lines = [*_show_one(rows), *lines]
         words = ["ablate", "run", "-m", f"fusion={STANDARD_FUSION},sum", f"seed=range({FEWEST})"]
-        lines += [f"next: `{advised(words)}` compares two ways to combine heads"]
+        next_one = f"next: `{advised(words)}` compares two ways to combine heads"
+        lines += lines_if(rows.iloc[0]["status"] in RESULTS, next_one)
     elif len(rows):
         lines += _show_several(rows, record, wide=wide)
     missing = len(outcome.run_ids) - len(rows)

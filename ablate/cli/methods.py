@@ -83,7 +83,6 @@ def verify(
     say_loading()
     import pandas as pd
 
-    from ablate.verify.identities import QUESTIONS
     from ablate.verify.results import FAIL
     from ablate.verify.results import verify as verified
 
@@ -103,10 +102,6 @@ def verify(
         table = pd.DataFrame(rows).drop(columns="crash")
         table["error"] = ["" if e is None or e != e else f"{e:.1e}" for e in table["error"]]
         print_table(table, "table")
-        put()
-        for question, words in QUESTIONS.items():
-            if any(verdict.question == question for verdict in verdicts):
-                say(f"{question}: {words}")
     for verdict in failed:
         if verdict.crash:
             say(f"{verdict.name}: {verdict.crash}")

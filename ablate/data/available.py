@@ -9,8 +9,8 @@ from ablate.data.corpora import Recipe, registry
 
 def about(keys: Mapping[str, Any]) -> str:
     """What a corpus consists of, in a line; keys: of its YAML."""
-    said = " ".join((inspect.getdoc(kind_of(keys) or object) or "").split())
-    return keys.get("about") or said.partition(". ")[0].removesuffix(".")
+    said, _, _ = (inspect.getdoc(kind_of(keys) or object) or "").partition("\n\n")
+    return keys.get("about") or " ".join(said.split()).partition(". ")[0].removesuffix(".")
 
 
 def kind_of(keys: Mapping[str, Any]) -> type[Recipe] | None:

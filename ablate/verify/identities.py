@@ -17,13 +17,6 @@ from ablate.verify.fold import fold, operators
 
 Sides = tuple[Tensor, Tensor]
 Compute = Callable[[Bench], Sides]
-QUESTIONS = {
-    "Q0": "Why concatenate heads rather than sum, weigh or average them? Is information lost?",
-    "Q1": "Why not a symmetric attention with a fourth matrix?",
-    "Q2": "Does the output projection matter? Is one head the same as many, with the same weights?",
-    "Q3": "Why many heads, if all are one matrix product?",
-    "Q4": "Do heads look at different things?",
-}
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple 
 WORSE = "worse than counting"  # the brief of that doubt
 MOST_OVERLAP = 0.05  # of a held-out split
 MOST_EPOCHS = 4
-SMALL = 0.01  # the largest value of a metric that tables round away
 
 
 def doubt(text: str, brief: str) -> Note:
@@ -194,12 +193,6 @@ def of_units(variants: Variants, findings: Sequence[Finding], nothing: str) -> I
     lines += lines_if(variants.items, f"a value is the mean over {variants.items} of one run")
     if variants.higher_is_better is None:
         lines.append(f"{metric}: --higher-is-better or --lower-is-better says what is better")
-    values = np.abs(variants.values[np.isfinite(variants.values)])
-    if variants.is_foreign and 0 < values.max(initial=0) < SMALL:
-        lines.append(
-            f"{metric} is {values.max():.1e} at most, and tables have four digits after the point: give it in"
-            " a smaller unit"
-        )
     yield from (Note(line, "taken") for line in lines)
 
 

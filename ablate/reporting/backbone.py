@@ -14,6 +14,8 @@ def parts(rows: pd.DataFrame) -> str:
     them."""
     there = rows[[*PARTS]].dropna() if {*PARTS} <= {*rows.columns} else rows.iloc[:0]
     each = (
-        [words.get(kind, kind) for kind in there[of].unique()] for of, words in PARTS.items() if len(there)
+        [words.get(str(kind), str(kind)) for kind in there[of].unique()]
+        for of, words in PARTS.items()
+        if len(there)
     )
     return ", ".join(" or ".join(kinds) for kinds in each)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 import random
 import re
@@ -120,6 +121,16 @@ def test_runs_composed_fast_are_as_hydra_composes_them():
                 compose(cell)
             continue
         assert compose(cell) == to_run_config(hydras.load_sweep_config(config, [*cell])), cell
+
+
+def test_runs_that_choose_the_same_are_composed_once(monkeypatch):
+    """Since Hydra takes 50 ms for each; plain values are set in what it made."""
+    compose, made = Composer(Loader()), list[object]()
+    load = Loader.load_configuration
+    monkeypatch.setattr(Loader, "load_configuration", lambda *a, **b: (made.append(a), load(*a, **b))[1])
+    for fusion, heads, rate in itertools.product(("concat", "sum"), (1, 2, 4), ("1e-3", "0.01")):
+        compose((f"fusion={fusion}", f"heads={heads}", f"train.lr={rate}"))
+    assert len(made) == 2
 
 
 # --- many runs --------------------------------------------------------------------------------------

@@ -69,15 +69,6 @@ def directory(made: Path, begins: str = "concat") -> Path:
 OTHERS = {"letters": letters(1), "vocabulary": letters(1, "abcdefgh "), "short": "abc"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name, content", [("config.yaml", b"a: [1"), ("model.safetensors", b"{}")])
-def test_a_file_that_cannot_be_loaded_is_one_line(made, name, content):
-    run = Store().find("concat-")
-    (run / name).write_bytes(content)
-    with pytest.raises(ConfigError, match=rf"^\S+{name}: can't be read \(.+\); mend that"):
-        ablate.load_model(run)
-
-
 def test_another_text_is_not_measured(made):
     (made / "book.txt").write_text(OTHERS["letters"])
     done = call_cli("probe", "concat", "--only", "loss_added", cwd=made)

@@ -132,6 +132,7 @@ def test_an_argument_that_can_not_be_is_refused_in_one_line(study, function, giv
     assert str(raised.value).startswith(error) and len(str(raised.value).splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_what_a_model_is_asked_for_is_checked_like_the_options_of_sample(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     small = {"corpus": "grammar", "corpus.characters": 9000, "train.steps": 2, "model.d_model": 16}

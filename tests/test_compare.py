@@ -58,6 +58,7 @@ def grid() -> pd.DataFrame:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column, other", [("numerics", 2), ("torch", "2.8.0"), ("processor", "other")])
 def test_sides_of_two_programs_do_not_stand_in_one_comparison_unless_asked(column, other):
     rows = table(*hand_worked())

@@ -32,7 +32,10 @@ REFUSED = [
     ),
     # An option of a swept choice.
     *(
-        (["-m", f"fusion={chosen},sum", "fusion.per=head"], "fusion.per: a key of fusion=gated or")
+        (
+            ["-m", f"fusion={chosen},sum", "fusion.per=head", "corpus=grammar"],
+            "fusion.per: a key of fusion=gated or",
+        )
         for chosen in ("gated", "concat")
     ),
     # A mistake in a study leaves nothing out.

@@ -41,7 +41,8 @@ def refused(table: Any, **asked: Any) -> str:
 # --- the truth is known -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(of, marks=pytest.mark.slow) for of in (1, 2))])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(3))
 def test_no_table_ends_with_another_n_mean_or_verdict(part, tmp_path):
     """python -m benchmarks.drawn_tables tries 300."""
     for seed in covering()[part::3]:
@@ -75,6 +76,7 @@ SPELT = [("1e5", "100000"), ("007", "7"), ("0.10", "0.1"), ("true", "True"), ("n
 SPELT += [("12e4567", "12e4568"), ("a,b", "a=b"), ("it's", '"q"'), ("x and y", "x"), ("1_000", "1000")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at, names", [*enumerate(SPELT)])
 def test_what_is_printed_can_be_pasted(at, names, tmp_path):
     """From frames and files in turn."""
@@ -103,6 +105,7 @@ def test_blank_alone_is_missing(tmp_path):
 # --- what is no run ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_word_among_numbers_is_a_sum_of_others(tmp_path):
     words = ["mean", "std", "min", "max", "mean±std"]
     more = pd.DataFrame({"method": "base", "seed": words, "loss": 3.2})
@@ -131,6 +134,7 @@ def test_a_row_that_is_the_mean_of_the_others_is_a_doubt():
     assert "looks like" not in str(ablate.compare(rows(), **ASKED))
 
 
+@pytest.mark.slow
 def test_copies_count_once_and_rows_of_ours_are_exempt(tmp_path):
     three = rows().query("seed < 3")
     found = ablate.compare(pd.concat([three, three.assign(seed=three["seed"] + 3)]), **ASKED)
@@ -167,6 +171,7 @@ def test_a_history_is_told_how_to_take_its_last():
     assert "rows of one run differ in step" in refused(one)
 
 
+@pytest.mark.slow
 def test_rows_without_a_seed_are_no_runs_where_they_are_parts_of_one():
     parts = rows().rename(columns={"seed": "doc"})
     assert "doc has the same 6 values in each variant: --pair-by doc" in refused(parts)
@@ -215,6 +220,7 @@ def test_a_column_for_each_variant(tmp_path):
     assert "if each column is a variant: --by base,ours" in refused(wide, by=())
 
 
+@pytest.mark.slow
 def test_a_column_that_no_comparison_needs_refuses_nothing(command):
     rows(steps="10k", layers="x", lr="auto", params="12M", heads=[4] * 6 + [8] * 6).to_csv(
         "t.csv", index=False
@@ -244,6 +250,7 @@ def test_the_status_says_which_variant_lost_how_many():
     assert ablate.compare(rows(state="fertig"), finished="fertig", **ASKED).tested[0].pairs == 6
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_is_printed(command):
     page = (ROOT / "docs" / "elsewhere.md").read_text(encoding="utf-8")
     printed, tried = "", 0

@@ -7,7 +7,6 @@ import json
 import multiprocessing
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -33,9 +32,8 @@ from ablate.store.run_files import Checkpoint, is_sealed, read_checkpoint
 from ablate.store.run_folder import Busy, RunFolder
 from ablate.store.store import Store
 from ablate.study.growth import grown
-from ablate.training import train
 from ablate.training.events import Evaluation, News
-from tests.helpers import QUICK, ROOT, ignore, make_config, make_record, stopping, write_study
+from tests.helpers import QUICK, ROOT, ignore, make_config, make_record, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t", "seed": 0}
 METRICS = {"tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0, "seconds": 0.5}
@@ -185,17 +183,6 @@ def test_a_lease_dated_ahead_counts_from_when_it_is_met(tmp_path, monkeypatch, a
             assert second.path != writer.path
 
 
-def test_a_process_whose_clock_is_ahead_keeps_its_run_as_long_as_it_beats(tmp_path, monkeypatch):
-    run = Store(tmp_path).run("run")
-    with attempt(run) as writer:
-        elsewhere(monkeypatch, 120)
-        for _ in range(3):
-            dated(sign_of(writer.path), 3600)
-            with pytest.raises(Busy, match="is training this run"), attempt(run):
-                pass
-        writer.metrics({**METRICS, "step": 1})
-
-
 def test_a_heartbeat_waits_for_no_computation(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "HEARTBEAT_S", 0.01)
     lease._close_sign()
@@ -290,34 +277,6 @@ def test_who_lost_a_run_writes_nothing_into_it_and_stops(tmp_path, monkeypatch):
     assert steps(run) == ["step", "3"]
     assert (run.directory / "log.txt").read_text() == "first\n"
     assert [path.name for path in (tmp_path / "store").glob("*run*")] == ["run"]
-
-
-@LINUX
-def test_a_process_that_was_stopped_and_comes_back_loses_its_run(tmp_path, monkeypatch):
-    run, (pipe, child) = Store(tmp_path).run("run"), FORK.Pipe()
-
-    def write_on() -> None:
-        try:
-            with attempt(run) as writer:
-                child.send("begun")
-                while True:
-                    writer.metrics({**METRICS, "step": 1})
-        except Busy as error:
-            child.send(str(error))
-
-    first = FORK.Process(target=write_on)
-    first.start()
-    assert pipe.recv() == "begun"
-    os.kill(first.pid or 0, signal.SIGSTOP)
-    elsewhere(monkeypatch)
-    with attempt(run) as second:
-        second.metrics({**METRICS, "step": 2})
-        os.kill(first.pid or 0, signal.SIGCONT)
-        assert pipe.poll(20) and "has taken this run over" in pipe.recv()
-        second.metrics({**METRICS, "step": 2})
-        finish(second)
-    first.join()
-    assert steps(run) == ["step", "2", "2"]
 
 
 def test_a_single_run_waits_for_who_is_at_it(tmp_path, monkeypatch):
@@ -439,21 +398,6 @@ def test_a_run_that_fails_is_tried_once_by_commands_that_begin_together(tmp_path
     assert Store(tmp_path).run(run.name).stamp() != failure
     ends = [type(news) for news in heard if not isinstance(news, str | Evaluation)]
     assert ends == [dict, type(None), dict]
-
-
-def test_a_run_whose_process_died_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr(train, "CHECKPOINTS", 1e9)
-    run = prepare(make_config(*QUICK, "train.steps=6", "train.eval_every=2", "train.checkpoint_every=2"))
-    whole = execute(run, ignore, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        execute(run, stopping(4), tmp_path)
-    died = record_failure(run, "killed", tmp_path)
-    assert (died["status"], died["error"]) == ("failed", "killed")
-    assert [row["status"] for row in Store(tmp_path).rows()] == ["failed"]
-    row, log = execute(run, ignore, tmp_path), Store(tmp_path).run(run.name).directory / "log.txt"
-    assert "going on after step 2" in log.read_text()
-    assert row["val_loss"] == whole["val_loss"] and row["test_loss"] == whole["test_loss"]
-    assert not Store(tmp_path).run(run.name).attempts.exists()
 
 
 def test_another_run_whose_id_begins_alike_is_not_taken_for_it(tmp_path):

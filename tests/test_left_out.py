@@ -75,7 +75,9 @@ def test_a_run_ends_as_it_does_without_a_damaged_study_beside_it(store, tmp_path
 # --- beside them ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"pid": 1, "sign": "x"}'], ids=lambda content: "")
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b"[" * 10**5, b'{"pid": 1, "sign": "x"}'], ids=lambda content: ""
+)
 def test_a_lease_that_nobody_wrote_holds_no_run(tmp_path, content):
     (attempt := tmp_path / "1" / "2" / "3").mkdir(parents=True)
     (attempt / "lease.json").write_bytes(content)

@@ -76,10 +76,14 @@ def test_workers_read_the_text_that_the_command_was_given(tmp_path):
     assert results(tmp_path)["status"].tolist() == ["done", "done"]
 
 
-# A sitecustomize.py that every Python process reads: it breaks the runs of the seeds that the test names.
+# A sitecustomize.py that every Python process reads: it breaks the runs of the seeds that the test names, on
+# a disk without locks, where nothing but its parent knows that a worker is dead.
 BROKEN = """
-import json, os, sys
+import errno, fcntl, json, os, sys
 if os.environ.get("BREAK"):
+    def without_locks(*_):
+        raise OSError(errno.ENOSYS, "no locks")
+    fcntl.flock = without_locks
     import ablate.execution.execute as execute
     original = execute._compute
     def broken(attempts):

@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -23,7 +24,8 @@ import pytest
 
 from ablate.execution.execute import execute, record_failure
 from ablate.execution.run import Run, prepare
-from ablate.files.atomic import StoreError
+from ablate.files import atomic
+from ablate.files.atomic import StoreError, locked
 from ablate.files.reading import left_out
 from ablate.launch.pool import train_or_wait
 from ablate.launch.queue import AGAIN_S, Queue, place_in_array
@@ -494,6 +496,24 @@ def test_commands_that_change_a_study_at_once_never_undo_each_other(tmp_path):
     record = Store(tmp_path).read_study("mine")
     expected = sorted(f"{part}{run[1:]}" for run in added for part in "abc")
     assert record and record.runs == expected
+
+
+def test_who_waits_for_long_is_told_for_what(tmp_path, monkeypatch, caplog):
+    """As for a race, which another process may run for hours."""
+
+    def wait() -> None:
+        with locked(tmp_path / "lock"):
+            pass
+
+    waits = threading.Thread(target=wait)
+    with locked(tmp_path / "lock"):
+        monkeypatch.setattr(atomic, "LONG_S", 0.01)
+        waits.start()
+        limit = time.monotonic() + 10
+        while not caplog.messages:
+            assert time.monotonic() < limit
+    waits.join()
+    assert caplog.messages == [f"{tmp_path / 'lock'}: another process has it; waiting"]
 
 
 def test_an_edit_of_study_json_by_hand_counts(tmp_path):

@@ -12,7 +12,9 @@ import fcntl
 import functools
 import hashlib
 import json
+import logging
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,6 +23,9 @@ from typing import Any
 from ablate.config.rules import ConfigError
 from ablate.files import owned
 
+log = logging.getLogger(__name__)
+
+LONG_S = 2.0  # from which on a wait is said
 SETTLED_NS = 2_000_000_000  # how old a file is whose stamp tells any later change of it
 
 Content = dict[str, Any]
@@ -60,14 +65,21 @@ def explained(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Have other processes that ask for this lock wait meanwhile. Where the file system has no locks, nobody
-    waits. Raises StoreError if there can be no such file."""
+    """Have other processes that ask for this lock wait meanwhile; who waits for long is told. Where the file
+    system has no locks, nobody waits. Raises StoreError if there can be no such file."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("ab")
     with lock:
-        with contextlib.suppress(OSError):
+        line = threading.Timer(LONG_S, log.warning, ["%s: another process has it; waiting", path])
+        line.daemon = True
+        line.start()
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            pass
+        finally:
+            line.cancel()
         yield
 
 

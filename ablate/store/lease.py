@@ -42,7 +42,7 @@ def seconds(variable: str, usual: float) -> float:
 EXPIRES_S = seconds("ABLATE_LEASE_EXPIRES_S", 120)
 HEARTBEAT_S = min(5.0, EXPIRES_S / 4)
 ALIVE = ".alive"
-ODD = (ValueError, KeyError, TypeError)  # a lease that ablate has not written
+ODD = (ValueError, KeyError, TypeError, RecursionError)  # a lease that ablate has not written
 
 _sign: tuple[Path, int] | None = None  # of this process, in the store that it works on, and its descriptor
 
@@ -71,6 +71,15 @@ def release(attempt: Path) -> None:
         delete(attempt / "lease.json")
 
 
+def release_ended(attempt: Path, pid: int) -> None:
+    """Give up the lease of a process of this machine that has ended: on a disk without locks it would seem to
+    live on for a while."""
+    with contextlib.suppress(OSError, *ODD):
+        about, _ = _read(attempt)
+        if (about["host"], about["pid"]) == (socket.gethostname(), pid):
+            release(attempt)
+
+
 def sweep(store: Path) -> None:
     """Remove the signs of processes of this machine that have ended, for which other machines would wait."""
     for path in (store / ALIVE).glob(f"{_boot()}-*"):
@@ -83,7 +92,7 @@ def is_live(attempt: Path) -> bool:
     """Whether the process that holds the lease of this attempt is still working on it."""
     try:
         _, path = _read(attempt)
-        if path.name.startswith(_boot()):
+        if path.name.rpartition("-")[0] == _boot():
             with path.open("rb") as sign, contextlib.suppress(OSError):
                 try:
                     fcntl.flock(sign, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -94,6 +94,9 @@ def test_a_text_with_splits_of_its_own_keeps_them(server: Server):
     for split in corpus.splits:
         assert corpus.tokenizer.decode(corpus.tokens(split)) == f"{split}\n" * 99
     assert opened(*files).sha256 != opened(files[1] | {"holds": {"all": None}}).sha256
+    for split in ("valid", "all"):
+        line = refusal(files[1], files[1] | {"holds": {split: None}})
+        assert line.startswith(f"corpus.files: they hold {split}, validation; give all, or train, ")
 
 
 def test_the_first_address_that_has_it(server: Server, root: Path):

@@ -1,13 +1,12 @@
 """Texts: find the files that a path names and decode them, in chunks of about a million characters."""
 
 import functools
-import glob
 import os
 import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,8 +92,7 @@ def find(path: str) -> list[Path]:
         elif target.is_file():
             files = [target]
         else:
-            matches = map(Path, glob.glob(str(target), recursive=True))
-            files = sorted((match for match in matches if match.is_file()), key=Path.as_posix)
+            files = sorted(_matches(target), key=Path.as_posix)
     if not files:
         raise CorpusError(
             f"corpus.path={shown(Path(path))}: no file there, seen from {Path.cwd()}; name a file, a"
@@ -104,6 +102,19 @@ def find(path: str) -> list[Path]:
         if any("\ud800" <= sign <= "\udfff" for sign in str(file)):
             raise CorpusError(f"{shown(file)}: its name is not in UTF-8; rename it")
     return files
+
+
+def _matches(pattern: Path) -> Iterator[Path]:
+    """The files that a glob matches, without links that `**` would have to follow: they may lead back up."""
+
+    def is_hidden(path: Path) -> bool:
+        return any(part.startswith(".") and part != ".." for part in path.parts)
+
+    root = Path(pattern.anchor or ".")
+    with suppress(ValueError):  # no glob
+        for match in root.glob(str(pattern.relative_to(root))):
+            if match.is_file() and (is_hidden(pattern) or not is_hidden(match)):
+                yield match
 
 
 def below(

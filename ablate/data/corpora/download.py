@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from ablate.config.rules import AtLeast, Spelled
-from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
+from ablate.data.corpora import SPLITS, Decoded, OfDocuments, TextRecipe, register
 from ablate.data.text import CorpusError, Document, Text, read, readable, shown
 from ablate.files import cache
 
@@ -73,6 +73,14 @@ class Download(OfDocuments, Decoded, TextRecipe):
     about: str
     licence: str
     files: tuple[RemoteFile, ...]
+
+    def __post_init__(self) -> None:
+        splits = {str(split) for file in self.files for split in file.holds}
+        if splits != {"all"} and not splits <= {*SPLITS}:
+            raise CorpusError(
+                f"corpus.files: they hold {', '.join(sorted(splits))}; give all, or train, validation and"
+                " perhaps test"
+            )
 
     def text(self) -> Text:
         # The SHA-256 is that of the text, so its tokens are found in the cache even after the files are gone.

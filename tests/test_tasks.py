@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from ablate.config.rules import ConfigError
+from ablate.data import examples as examples_module
 from ablate.data.corpora import IGNORE_INDEX, Task, distinct, grammar, lags, registry
 from ablate.data.corpora.copy import Copy
 from ablate.data.corpora.grammar import GRAMMAR, read_rules, sentences, text
@@ -176,12 +177,16 @@ def test_a_block_is_drawn_once_however_many_seeds_are_read_in_turn(seeds: int):
     assert sum(map(len, examples._kept.values())) == seeds  # no earlier one is kept
 
 
-def test_what_comes_again_is_drawn_once():
+def test_what_comes_again_is_drawn_once_and_kept_within_bounds(monkeypatch):
+    monkeypatch.setattr(examples_module, "KEPT", 9)
     examples, blocks = counting(9 * BLOCK)
     for _ in range(2):
         for number in range(8):
             assert examples.at(0, [number * BLOCK, (number + 1) * BLOCK]) == [(0, number), (0, number + 1)]
     assert blocks == [(0, number) for number in range(9)]
+    for seed in range(30):
+        examples.at(seed, [0])
+        assert sum(map(len, examples._kept.values())) <= 10
 
 
 def test_splits_share_no_example():

@@ -20,6 +20,7 @@ from ablate.files.atomic import digest
 from ablate.rng import generator
 
 BLOCK = 1024  # examples drawn at a time
+KEPT = 256  # blocks, of all seeds
 TRIES = 1000  # the most draws to fill a block
 Range = tuple[float, float]  # a part of [0, 1): an example belongs to the split in whose range its hash lies
 Example = TypeVar("Example")
@@ -34,8 +35,8 @@ class Drawn(Generic[Example]):
     bytes. within: the split's range. encode: what a block is kept as. seed: of held-out examples; those of
     training take the seed of the run's batches.
 
-    Of each seed the blocks that were read are kept; of an endless split, which are not read again, those that
-    were read last.
+    Of each seed the blocks that were read are kept, until there are KEPT; of an endless split, which are not
+    read again, those that were read last.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class Drawn(Generic[Example]):
     def at(self, seed: int, places: Iterable[int]) -> list[Any]:
         """The examples at these places, which count from 0."""
         places = [place if self.count is None else place % self.count for place in places]
+        if sum(map(len, self._kept.values())) > KEPT:
+            self._kept.clear()
         before = self._kept.get(seed, {})
         numbers = dict.fromkeys(place // BLOCK for place in places)
         blocks = {at: before[at] if at in before else self.encode(self.block(seed, at)) for at in numbers}

@@ -1,8 +1,7 @@
 """corpus=lags: a text whose next letter depends on the letters a few places back.
 
 The next letter is drawn from a table with one row for each combination of letters at `lags` places back, in
-that order. So a model has to fetch each of these letters and to know which is which. The best losses that can
-be reached: benchmarks/lags.py.
+that order. So a model has to fetch each of these letters and to know which is which.
 
 legend: s symbols, L lags.
 """

@@ -5,14 +5,13 @@ python benchmarks/documents.py
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 
 from ablate.compose.sweep import compose
 from ablate.data import library
 from ablate.data.corpora import SPLITS
 from ablate.data.corpora.stdlib import DIGITS, Stdlib, digits
 from ablate.data.corpus import open_corpus
-from ablate.data.division import divide, paragraphs
+from ablate.data.division import of_split, paragraphs, placed
 from ablate.data.text import of_files
 
 TESTS = re.compile(r"(^|/)(tests?|idle_test)/")
@@ -22,24 +21,25 @@ def main() -> None:
     corpus = open_corpus(compose(["corpus=study"]).configs(()).corpus)
     assert isinstance(corpus.recipe, Stdlib)
 
-    def tokens(chunks: Iterable[str]) -> int:
-        return len(corpus.tokenizer.encode("".join(chunks)))
+    def tokens(text: str) -> int:
+        return len(corpus.tokenizer.encode(text))
 
     left_out, everything = Counter[str](), 0
-    for document in of_files(library.sources(tests=True), "utf-8", "replace").documents:
+    for document in of_files(library.sources(tests=True), "utf-8", "replace").documents():
         tables = [one for one in library.TABLES if document.name.startswith(one)]
-        everything += (count := tokens(document))
-        left_out[(tables or ["digits" if digits(document) > DIGITS else ""])[0]] += count
+        everything += (count := tokens(document.text))
+        left_out[(tables or ["digits" if digits(document.text) > DIGITS else ""])[0]] += count
     print({name: f"{count / everything:.2%}" for name, count in left_out.items()})
 
-    documents = [*corpus.recipe.text().documents]
-    name_of = {text: one.name for one in reversed(documents) for text in paragraphs(one)}  # the first counts
-    divided = divide(documents, corpus.config.splits, split="document", unique="paragraph")
+    documents = [*corpus.recipe.text().documents()]
+    # The first of equal paragraphs counts.
+    name_of = {text: one.name for one in reversed(documents) for text in paragraphs(one.text)}
+    units, split_U = placed(documents, corpus.config.splits, whole=True, unique=True)
     for number, split in enumerate(SPLITS):
-        chunks: dict[str, list[str]] = {}
-        for paragraph in divided.chunks(number):
-            chunks.setdefault(name_of[paragraph], []).append(paragraph)
-        counts = {name: tokens(of) for name, of in chunks.items()}
+        texts: dict[str, list[str]] = {}
+        for paragraph in of_split(units, split_U, number):
+            texts.setdefault(name_of[paragraph], []).append(paragraph)
+        counts = {name: tokens("".join(of)) for name, of in texts.items()}
         tests = sum(count for name, count in counts.items() if TESTS.search(name))
         total, largest = sum(counts.values()), max(counts, key=counts.__getitem__)
         print(

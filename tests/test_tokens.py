@@ -145,24 +145,19 @@ def test_a_text_shorter_than_a_stretch_has_no_matches(text):
 
 
 SHARES = (0.8, 0.1, 0.1)
-CHUNK = 13
 Dividing = Callable[[Sequence[float]], division.Divided]  # by these shares
 
 
 def text_of(*contents: str, split: str = "auto", unique: str = "none", given: Sequence[str] = ()) -> Dividing:
     documents = [
-        Document(
-            f"{number}.txt",
-            lambda text=text: [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)],
-            of,
-        )
+        Document(f"{number}.txt", text, of)
         for number, (text, of) in enumerate(zip(contents, given or [""] * len(contents), strict=True))
     ]
     return partial(divide, documents, split=split, unique=unique)
 
 
 def split_up(text: Dividing, shares: Sequence[float] = SHARES) -> list[str]:
-    return ["".join(divided.chunks(split)) for divided in [text(shares)] for split in range(3)]
+    return text(shares).splits
 
 
 def sentences(count: int, seed: int) -> list[str]:
@@ -265,27 +260,11 @@ def test_the_fingerprint_is_of_the_text_and_its_division():
     assert len({text_of(*contents)(shares).fingerprint for shares in (SHARES, (0.6, 0.2, 0.2))}) == 2
 
 
-@pytest.mark.parametrize("is_held", [True, False])
-def test_a_text_that_is_too_long_to_be_held_is_read_again_and_cut_by_position(is_held, monkeypatch):
-    contents, reads = [f"document {number} " * 9 for number in range(60)], Counter[int]()
-    monkeypatch.setattr(division, "HELD", sum(map(len, contents)) + is_held)
-
-    def counted(number: int) -> list[str]:
-        reads[number] += 1
-        return [contents[number]]
-
-    def text(split: str, unique: str = "none") -> Dividing:
-        documents = [Document(f"{n}.txt", partial(counted, n)) for n in range(60)]
-        return partial(divide, documents, split=split, unique=unique)
-
-    assert split_up(text(split="document")) == split_up(text_of(*contents, split="document"))
-    assert ({*reads.values()} == {1}) == is_held
-    assert split_up(text(split="auto")) == split_up(
-        text_of(*contents, split="auto" if is_held else "position")
-    )
-    if not is_held:
-        with pytest.raises(ConfigError, match=r"unique=paragraph: a text of more than 6,390 characters"):
-            text("auto", "paragraph")(SHARES)
+def test_a_long_text_is_cut_by_position(monkeypatch):
+    contents = [f"document {number} " * 9 for number in range(60)]
+    for limit, split in ((1, "document"), (0, "position")):
+        monkeypatch.setattr(division, "LONG", sum(map(len, contents)) + limit)
+        assert split_up(text_of(*contents)) == split_up(text_of(*contents, split=split))
 
 
 def test_files_are_documents_named_from_the_directory_that_all_are_in(tmp_path: Path):
@@ -293,7 +272,7 @@ def test_files_are_documents_named_from_the_directory_that_all_are_in(tmp_path: 
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     files = [tmp_path / "a/b/y.txt", tmp_path / "a/x.txt"]
-    assert [document.name for document in of_files(files, "utf-8", "strict").documents] == [
+    assert [document.name for document in of_files(files, "utf-8", "strict").documents()] == [
         "b/y.txt",
         "x.txt",
     ]

@@ -1,7 +1,7 @@
 """What of a text goes into which split: cut at two places, or whole documents, or as the text itself says.
 
-A text of less than HELD characters is read once, into memory. A longer one is read again for each step; it
-can't be unique, and is cut at two places unless split=document asks for more.
+A text is read once, into memory. One of LONG characters or more is cut at two places, unless split=document
+asks for more.
 
 A text that is to be unique keeps each paragraph once, and no two splits share a stretch of matches.WIDTH
 characters: of what training shares with the others the paragraphs in training go, of what validation shares
@@ -10,96 +10,77 @@ with test those in validation.
 legend: D documents; U units, which go into a split as a whole: paragraphs or documents.
 """
 
-import functools
 import hashlib
 import itertools
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ablate.data.corpora import SPLITS
 from ablate.data.matches import WIDTH, Index, stretches
-from ablate.data.text import CorpusError, Document
+from ablate.data.text import Document
 from ablate.data.tokenizers import utf8
 from ablate.files.atomic import digest
 
-HELD = 10**9
+LONG = 10**9
 TRAIN, VALIDATION, TEST = range(3)
 DROPPED = -1
 MANY = 50  # documents, from which on split=auto keeps them whole
 # Of a held-out split, the largest document in it, unless too few are as small; 2 % of what may remain of it.
 LARGEST = 0.016
-Unit = Iterable[str]  # in chunks
 
 
 @dataclass(frozen=True)
 class Divided:
-    """chunks: reads a split, by its number. sha256: of all of it as UTF-8. fingerprint: of the text and,
-    unless it is cut at two places, of its division. alphabet: its characters, sorted. documents: their
-    number."""
+    """splits: the text of each. fingerprint: of the text and, unless it is cut at two places, of its
+    division. documents: their number."""
 
-    chunks: Callable[[int], Iterator[str]]
-    sha256: str
+    splits: list[str]
     fingerprint: str
-    alphabet: str
     documents: int
 
 
 def divide(documents: Iterable[Document], shares: Sequence[float], *, split: str, unique: str) -> Divided:
     """Read the text and divide it, by these shares of its characters unless it says itself what goes where.
     Raises CorpusError."""
-    documents, is_held = read(documents)
+    documents = [*documents]
+    characters = sum(len(document.text) for document in documents)
+    whole = split == "document" or (split == "auto" and len(documents) >= MANY and characters < LONG)
     by_paragraph = unique == "paragraph"
-    if by_paragraph and not is_held:
-        raise CorpusError(
-            f"corpus.unique=paragraph: a text of more than {HELD:,} characters is not held in memory; use"
-            " corpus.unique=none, or give less text"
-        )
-    many = is_held and len(documents) >= MANY
-    whole = split == "document" or (split == "auto" and many)
     if whole or by_paragraph or any(document.split for document in documents):
-        chunks = functools.partial(of_split, *_placed(documents, shares, whole=whole, unique=by_paragraph))
-        sha256, characters, alphabet = scan(map(chunks, range(3)))
-        return Divided(chunks, sha256, digest([sha256, *characters]), alphabet, len(documents))
-    sha256, (characters,), alphabet = scan([itertools.chain.from_iterable(documents)])
-    ends = [*itertools.accumulate(split_lengths(characters, shares), initial=0)]
-
-    def cut(split: int) -> Iterator[str]:
-        return between(itertools.chain.from_iterable(documents), ends[split], ends[split + 1])
-
-    return Divided(cut, sha256, sha256, alphabet, len(documents))
+        units, split_U = placed(documents, shares, whole=whole, unique=by_paragraph)
+        splits = ["".join(of_split(units, split_U, number)) for number in range(3)]
+        fingerprint = digest([_sha256(splits), *map(len, splits)])
+        return Divided(splits, fingerprint, len(documents))
+    text = "".join(document.text for document in documents)
+    ends = itertools.accumulate(split_lengths(characters, shares), initial=0)
+    splits = [text[start:end] for start, end in itertools.pairwise(ends)]
+    return Divided(splits, _sha256(splits), len(documents))
 
 
-def read(documents: Iterable[Document]) -> tuple[list[Document], bool]:
-    """The documents, and whether they are held in memory."""
-    documents, held, room = [*documents], list[Document](), HELD
-    for document in documents:
-        chunks = list[str]()
-        for chunk in document:
-            chunks.append(chunk)
-            room -= len(chunk)
-            if room <= 0:
-                return documents, False
-        held.append(replace(document, chunks=chunks.__iter__))
-    return held, True
+def _sha256(splits: Iterable[str]) -> str:
+    """SHA-256 of them all as UTF-8, one after the other."""
+    sha256 = hashlib.sha256()
+    for split in splits:
+        sha256.update(utf8(split))
+    return sha256.hexdigest()
 
 
-def _placed(
+def placed(
     documents: Sequence[Document], shares: Sequence[float], *, whole: bool, unique: bool
-) -> tuple[list[Unit], np.ndarray]:
+) -> tuple[list[str], np.ndarray]:
     """The units, and (U,) the number of the split of each, or DROPPED."""
-    units, document_of, known = list[Unit](), list[int](), set[bytes]()
+    units, document_of, known = list[str](), list[int](), set[bytes]()
     for d, document in enumerate(documents):
         if unique:
-            units += [(one,) for one in paragraphs("".join(document)) if _is_new(one, known)]
+            units += [one for one in paragraphs(document.text) if _is_new(one, known)]
         else:
-            units.append(document)
+            units.append(document.text)
         document_of += [d] * (len(units) - len(document_of))
     document_U = np.array(document_of, np.int64)
-    size_U = np.array([sum(map(len, unit)) for unit in units], np.int64)
+    size_U = np.array([*map(len, units)], np.int64)
     if any(document.split for document in documents):
         split_U = np.array([SPLITS.index(document.split) for document in documents])[document_U]
     elif whole:
@@ -113,9 +94,9 @@ def _placed(
     return units, split_U
 
 
-def of_split(units: Iterable[Unit], split_U: np.ndarray, split: int) -> Iterator[str]:
-    """The chunks of the units in a split."""
-    return itertools.chain.from_iterable(itertools.compress(units, split_U == split))
+def of_split(units: Iterable[str], split_U: np.ndarray, split: int) -> Iterator[str]:
+    """The units in a split."""
+    return itertools.compress(units, split_U == split)
 
 
 def by_document(names: Sequence[str], sizes: np.ndarray, shares: Sequence[float]) -> list[int]:
@@ -138,7 +119,7 @@ def by_document(names: Sequence[str], sizes: np.ndarray, shares: Sequence[float]
     return splits
 
 
-def _drop_what_splits_share(units: Sequence[Unit], size_U: np.ndarray, split_U: np.ndarray) -> None:
+def _drop_what_splits_share(units: Sequence[str], size_U: np.ndarray, split_U: np.ndarray) -> None:
     for split, others in ((VALIDATION, (TEST,)), (TRAIN, (VALIDATION, TEST))):
         index = Index(block for other in others for block in stretches(of_split(units, split_U, other)))
         # Where a paragraph goes, its neighbours meet, and may have a stretch together.
@@ -147,7 +128,7 @@ def _drop_what_splits_share(units: Sequence[Unit], size_U: np.ndarray, split_U: 
 
 
 def _in_matches(
-    units: Sequence[Unit], size_U: np.ndarray, split_U: np.ndarray, split: int, index: Index
+    units: Sequence[str], size_U: np.ndarray, split_U: np.ndarray, split: int, index: Index
 ) -> np.ndarray:
     """The numbers of the units of a split in which a stretch of the index lies, or a part of one."""
     begins, start = [np.empty(0, np.int64)], 0
@@ -190,33 +171,9 @@ def _is_new(paragraph: str, known: set[bytes]) -> bool:
 # --- by position --------------------------------------------------------------------------------------
 
 
-def scan(parts: Iterable[Iterable[str]]) -> tuple[str, list[int], str]:
-    """Of a text in parts, which come in chunks: its SHA-256 as UTF-8, the characters in each part, and which
-    there are, sorted."""
-    sha256, characters, occurs = hashlib.sha256(), list[int](), np.zeros(sys.maxunicode + 1, bool)
-    for part in parts:
-        characters.append(0)
-        for chunk in part:
-            sha256.update(utf8(chunk))
-            characters[-1] += len(chunk)
-            occurs[np.frombuffer(chunk.encode("utf-32-le"), "<u4")] = True
-    return sha256.hexdigest(), characters, "".join(map(chr, np.flatnonzero(occurs)))
-
-
 def split_lengths(characters: int, shares: Iterable[float]) -> list[int]:
     """Characters in each split: its share, rounded down; the last split that is not empty gets the rest."""
     train, validation, test = shares
     first = int(characters * train)
     second = int(characters * validation) if test else characters - first
     return [first, second, characters - first - second]
-
-
-def between(chunks: Iterable[str], start: int, stop: int) -> Iterator[str]:
-    """The characters of a text from one place to another."""
-    at = 0
-    for chunk in chunks:
-        if part := chunk[max(start - at, 0) : max(stop - at, 0)]:
-            yield part
-        at += len(chunk)
-        if at >= stop:
-            return

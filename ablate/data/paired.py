@@ -5,6 +5,7 @@ legend: B rows, S positions of the source, T of the target.
 """
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -164,9 +165,8 @@ def _given(recipe: Pairs, config: CorpusConfig) -> tuple[str, Tokenizer, dict[st
                 f"corpus.splits: {len(pairs):,} pairs leave none for {name}, whose share is {share:g}; give"
                 " more pairs, or a larger share"
             )
-    alphabet = "".join(sorted({*"".join(map("".join, pairs))}))
-    training = (text for pair in texts["train"] for text in pair)
-    plain = fitted(config.tokenizer, alphabet, training, config.bpe_vocab)
+    of_all, of_training = (itertools.chain.from_iterable(some) for some in (pairs, texts["train"]))
+    plain = fitted(config.tokenizer, of_all, of_training, config.bpe_vocab)
     splits = {name: encoded(plain, chosen) for name, chosen in texts.items()}
     return digest(["pairs by source", pairs]), WithSeparator(plain), splits
 

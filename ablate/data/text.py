@@ -1,6 +1,5 @@
-"""Texts: find the files that a path names and decode them, in chunks of about a million characters."""
+"""Texts: find the files that a path names and decode them."""
 
-import functools
 import os
 import time
 import zipfile
@@ -13,7 +12,6 @@ from typing import Any
 
 from ablate.config.rules import ConfigError
 
-CHUNK = 1 << 20  # characters read at a time
 # What damaged archives raise; RuntimeError one that is encrypted or packed in a way that Python lacks.
 DAMAGED = (EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)
 
@@ -24,24 +22,20 @@ class CorpusError(ConfigError):
 
 @dataclass(frozen=True)
 class Document:
-    """A part of a text that stands for itself, such as a file; it is iterated in chunks, cut at arbitrary
-    places. name: the same on every machine. chunks: reads them. split: the name of its split, if the text
-    says it itself."""
+    """A part of a text that stands for itself, such as a file. name: the same on every machine. split: the
+    name of its split, if the text says it itself."""
 
     name: str
-    chunks: Callable[[], Iterable[str]]
+    text: str
     split: str = ""
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.chunks())
 
 
 @dataclass(frozen=True)
 class Text:
-    """documents: iterated once. stamp: plain data that changes whenever the text does; None if only reading
-    the text can tell."""
+    """documents: reads them. stamp: plain data that changes whenever the text does; None if only reading the
+    text can tell."""
 
-    documents: Iterable[Document]
+    documents: Callable[[], Iterable[Document]]
     stamp: Any
 
 
@@ -49,29 +43,26 @@ def of_files(files: list[Path], encoding: str, errors: str) -> Text:
     """The files one after the other, as `cat` would give them, each a document, named by its path from the
     directory that all are in. Raises CorpusError."""
     root = Path(os.path.commonpath([file.absolute().parent for file in files]))
-    documents = [
-        Document(
-            file.absolute().relative_to(root).as_posix(),
-            functools.partial(read, file, encoding, errors, name=shown(file)),
-        )
-        for file in files
-    ]
+
+    def documents() -> Iterator[Document]:
+        for file in files:
+            name = file.absolute().relative_to(root).as_posix()
+            yield Document(name, read(file, encoding, errors, name=shown(file)))
+
     return Text(documents, stamp_of(files, encoding, errors))
 
 
-def read(file: Path | zipfile.Path, encoding: str, errors: str, *, name: str) -> Iterator[str]:
+def read(file: Path | zipfile.Path, encoding: str, errors: str, *, name: str) -> str:
     """The characters of `file`. Line ends are kept, a leading byte order mark is dropped.
 
     name: what errors call the file. Raises CorpusError if it can't be read, or is no text in this encoding.
     """
     try:
         with readable(file, name), file.open(encoding=encoding, errors=errors, newline="") as stream:
-            text = stream.read(CHUNK).removeprefix("\ufeff")
-            while text:
-                if "\0" in text:
-                    raise UnicodeError("a null")
-                yield text
-                text = stream.read(CHUNK)
+            text = stream.read().removeprefix("\ufeff")
+        if "\0" in text:
+            raise UnicodeError("a null")
+        return text
     except (UnicodeError, LookupError) as error:
         raise CorpusError(
             f"{name}: no {encoding} text ({getattr(error, 'reason', error)}); name its encoding with"

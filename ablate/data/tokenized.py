@@ -1,7 +1,6 @@
-"""Split a text and write it to the cache as token ids, in passes that hold little of it in memory."""
+"""Split a text and write it to the cache as token ids."""
 
-import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from ablate.data.corpora import SPLITS, TextRecipe
 from ablate.data.division import Divided, divide
 from ablate.data.splits import Stream
 from ablate.data.text import CorpusError
-from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
+from ablate.data.tokenizers import Tokenizer, fitted, load
 from ablate.files import cache
 from ablate.files.atomic import digest
 from ablate.files.owned import create
@@ -45,7 +44,7 @@ def _entry(recipe: TextRecipe, config: CorpusConfig) -> tuple[Path, dict]:
     text = recipe.text()
 
     def divided() -> Divided:
-        return divide(text.documents, config.splits, split=recipe.split, unique=recipe.unique)
+        return divide(text.documents(), config.splits, split=recipe.split, unique=recipe.unique)
 
     known = divided() if text.stamp is None else None
     about = [text.stamp, recipe.split, recipe.unique] if known is None else [known.fingerprint]
@@ -58,27 +57,24 @@ def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, 
     """Write tokenizer.json and the ids of each split into `directory`.
 
     Returns {"sha256", "documents", "splits": {split: {"tokens", "predicted_bytes"}}}. Raises CorpusError if
-    the text is empty, or changed since it was divided.
+    the text is empty.
     """
-    if not divided.alphabet:
+    if not any(divided.splits):
         raise CorpusError(f"corpus={config.name}: {config.called} is empty; give text to train on")
-    training = pieces(divided.chunks(0))
-    tokenizer = fitted(config.tokenizer, divided.alphabet, training, config.bpe_vocab)
+    training = pieces(divided.splits[0])
+    tokenizer = fitted(config.tokenizer, divided.splits, training, config.bpe_vocab)
     create(directory / "tokenizer.json", tokenizer.dump())
-    sha256, splits = hashlib.sha256(), {}
-    for number, split in enumerate(SPLITS):
+    splits = {}
+    for split, text in zip(SPLITS, divided.splits, strict=True):
         tokens, size, first = 0, 0, 0  # how many tokens; the UTF-8 bytes of all of them, and of the first
         with (directory / f"{split}.bin").open("xb") as file:
-            for piece in pieces(divided.chunks(number)):
-                sha256.update(utf8(piece))
+            for piece in pieces(text):
                 ids = tokenizer.encode(piece)
                 file.write(ids.data)
                 lengths_of_ids = tokenizer.byte_lengths[ids]
                 first = first if tokens else int(lengths_of_ids[0])
                 tokens, size = tokens + len(ids), size + int(lengths_of_ids.sum())
         splits[split] = {"tokens": tokens, "predicted_bytes": size - first}
-    if sha256.hexdigest() != divided.sha256:  # of a text that is not held in memory
-        raise CorpusError(f"corpus={config.name}: the text changed while it was being read; run again")
     return {"sha256": divided.fingerprint, "documents": divided.documents, "splits": splits}
 
 
@@ -91,23 +87,19 @@ def read(directory: Path, split: str, tokens: int, tokenizer: Tokenizer) -> np.n
     return empty
 
 
-def pieces(parts: Iterable[str]) -> Iterator[str]:
-    """The same text in pieces of at most PIECE characters, cut at places that do not depend on `parts`.
+def pieces(text: str) -> Iterator[str]:
+    """The same text in pieces of at most PIECE characters.
 
     Cuts are before the white space after a word, if there is any: byte-level BPE never merges across such a
     place, so the pieces have the same ids as the whole text.
     """
-    held = ""
-    for part in parts:
-        held += part
-        start = 0
-        while len(held) - start > PIECE:
-            end = _cut_before(held, start, start + PIECE)
-            yield held[start:end]
-            start = end
-        held = held[start:]
-    if held:
-        yield held
+    start = 0
+    while len(text) - start > PIECE:
+        end = _cut_before(text, start, start + PIECE)
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]
 
 
 def _cut_before(text: str, start: int, stop: int) -> int:

@@ -183,12 +183,12 @@ class WithSeparator(Tokenizer):
         return self.plain.decode(ids[ids != self.separator])
 
 
-def fitted(kind: str, alphabet: str, training: Iterable[str], bpe_vocab: int) -> Tokenizer:
-    """The tokenizer of a text that corpus.tokenizer=KIND stands for. alphabet: the characters of the whole
-    text, sorted; training: what byte pairs are learned from, read for them alone."""
+def fitted(kind: str, texts: Iterable[str], training: Iterable[str], bpe_vocab: int) -> Tokenizer:
+    """The tokenizer that corpus.tokenizer=KIND stands for. texts: which make up the whole text; training:
+    what byte pairs are learned from."""
     match kind:
         case "char":
-            return Char(alphabet)
+            return Char("".join(sorted(set().union(*texts))))
         case "byte":
             return Byte()
         case "bpe":

@@ -32,7 +32,7 @@ class Docs(OfDocuments, TextRecipe):
                 " distributions leave it out); take corpus=grammar or corpus=file"
             )
         stamp = stamp_of([topics, *files], "docs", VERSION)
-        return Text(_documents(topics, files), stamp)
+        return Text(lambda: _documents(topics, files), stamp)
 
 
 def _documents(topics: Path, files: list[Path]) -> Iterator[Document]:
@@ -46,7 +46,7 @@ def _documents(topics: Path, files: list[Path]) -> Iterator[Document]:
 
 
 def _document(name: str, text: str) -> Document:
-    return Document(name, [f"{text.strip()}\n\n"].__iter__)
+    return Document(name, f"{text.strip()}\n\n")
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 them there, too. Loads no HTTP client before one is needed.
 """
 
-import functools
 import logging
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -85,20 +84,14 @@ class Download(OfDocuments, Decoded, TextRecipe):
     def text(self) -> Text:
         # The SHA-256 is that of the text, so its tokens are found in the cache even after the files are gone.
         stamp = [[file.sha256, sorted(file.holds.items())] for file in self.files]
-        documents = [
-            Document(
-                f"{file.file}/{member or ''}",
-                functools.partial(self._chunks, file, member),
-                "" if split == "all" else split,
-            )
-            for file in self.files
-            for split, member in file.holds.items()
-        ]
-        return Text(documents, [stamp, self.encoding, self.errors])
+        return Text(self._documents, [stamp, self.encoding, self.errors])
 
-    def _chunks(self, file: RemoteFile, member: str | None) -> Iterator[str]:
-        path = file.fetch()
-        name = f"{path}/{member}" if member else str(path)
-        with readable(path, name):
-            opened = zipfile.Path(path, member) if member else path
-        yield from read(opened, self.encoding, self.errors, name=name)
+    def _documents(self) -> Iterator[Document]:
+        for file in self.files:
+            path = file.fetch()
+            for split, member in file.holds.items():
+                name = f"{path}/{member}" if member else str(path)
+                with readable(path, name):
+                    opened = zipfile.Path(path, member) if member else path
+                text = read(opened, self.encoding, self.errors, name=name)
+                yield Document(f"{file.file}/{member or ''}", text, "" if split == "all" else split)

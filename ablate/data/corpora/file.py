@@ -1,6 +1,5 @@
 """corpus=file: the user's own text, from files or standard input."""
 
-import functools
 import hashlib
 import os
 import sys
@@ -37,8 +36,7 @@ class File(OfDocuments, Decoded, TextRecipe):
         file = _spooled()
         # The stamp has the digest, so the tokens are found in the cache even after the file is gone.
         stamp = [NAME, file.parent.name, self.encoding, self.errors]
-        chunks = functools.partial(read, file, self.encoding, self.errors, name=NAME)
-        return Text([Document("", chunks)], stamp)
+        return Text(lambda: [Document("", read(file, self.encoding, self.errors, name=NAME))], stamp)
 
 
 def _spooled() -> Path:

@@ -41,7 +41,7 @@ class Grammar(TextRecipe):
 
     def text(self) -> Text:
         stamp = ["grammar", VERSION, self.seed, self.characters]
-        return Text([Document("", lambda: text(self.seed, self.characters))], stamp)
+        return Text(lambda: [Document("", text(self.seed, self.characters))], stamp)
 
 
 # Each line is a head and its bodies; a body is a weight and symbols. A head may continue on another line. A
@@ -111,10 +111,9 @@ def sentences(seed: int) -> Iterator[tuple[str, float]]:
         yield " ".join(words) + ".\n", nats
 
 
-def text(seed: int, characters: int) -> Iterator[str]:
-    """The first `characters` characters of the sentences of `seed`, in chunks of a thousand sentences."""
-    stream = (sentence for sentence, _ in sentences(seed))
-    while characters > 0:
-        chunk = "".join(itertools.islice(stream, 1000))[:characters]
-        characters -= len(chunk)
-        yield chunk
+def text(seed: int, characters: int) -> str:
+    """The first `characters` characters of the sentences of `seed`."""
+    drawn, stream = "", (sentence for sentence, _ in sentences(seed))
+    while len(drawn) < characters:
+        drawn += "".join(itertools.islice(stream, 1000))
+    return drawn[:characters]

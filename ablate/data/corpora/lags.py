@@ -7,7 +7,7 @@ legend: s symbols, L lags.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -21,7 +21,6 @@ VERSION = 1  # raise it when the drawn text changes: cached texts are found by i
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 FAVOURED = (27, 9, 3)  # weights of the three likeliest letters in a row; all others have 1
 ROWS = 10**6
-CHUNK = 1 << 16  # letters
 
 
 @register("lags")
@@ -47,7 +46,7 @@ class Lags(TextRecipe):
 
     def text(self) -> Text:
         stamp = ["lags", VERSION, self.seed, self.characters, self.lags, self.symbols]
-        return Text([Document("", lambda: text(self.seed, self.characters, self.lags, self.symbols))], stamp)
+        return Text(lambda: [Document("", text(self.seed, self.characters, self.lags, self.symbols))], stamp)
 
 
 def table(seed: int, lags: Sequence[int], symbols: int) -> np.ndarray:
@@ -61,7 +60,7 @@ def table(seed: int, lags: Sequence[int], symbols: int) -> np.ndarray:
     return np.array(rows).reshape((symbols,) * (len(lags) + 1))
 
 
-def text(seed: int, characters: int, lags: Sequence[int], symbols: int) -> Iterator[str]:
+def text(seed: int, characters: int, lags: Sequence[int], symbols: int) -> str:
     """The first `characters` letters, the same on every machine and Python: all draws are `random()`, which
     Python keeps stable."""
     rows = table(seed, lags, symbols).reshape(-1, symbols)
@@ -70,12 +69,9 @@ def text(seed: int, characters: int, lags: Sequence[int], symbols: int) -> Itera
     total, longest = len(likely[0]), max(lags)
     draws = random.Random(f"{seed}/text")
     letters = [int(draws.random() * symbols) for _ in range(longest)]
-    while characters > 0:
-        count = min(CHUNK, characters)
-        for _ in range(count):
-            row = 0
-            for lag in lags:
-                row = row * symbols + letters[-lag]
-            letters.append(likely[row][int(draws.random() * total)])
-        yield "".join(LETTERS[letter] for letter in letters[-count:])
-        letters, characters = letters[-longest:], characters - count
+    for _ in range(characters):
+        row = 0
+        for lag in lags:
+            row = row * symbols + letters[-lag]
+        letters.append(likely[row][int(draws.random() * total)])
+    return "".join(LETTERS[letter] for letter in letters[longest:])

@@ -1,10 +1,10 @@
 import string
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
 from ablate.data.library import root, sources, without_tables
-from ablate.data.text import CorpusError, Document, Text, of_files
+from ablate.data.text import CorpusError, Text, of_files
 
 DIGITS = 0.08  # the largest share of a document's characters; with more it is a table
 
@@ -24,12 +24,9 @@ class Stdlib(OfDocuments, Decoded, TextRecipe):
                 " take corpus=grammar or corpus=file"
             )
         text = of_files(files, self.encoding, self.errors)
-        read = (replace(document, chunks=[*document].__iter__) for document in text.documents)
-        no_tables = (document for document in read if digits(document) <= DIGITS)
-        return Text(no_tables, text.stamp)
+        return Text(lambda: (one for one in text.documents() if digits(one.text) <= DIGITS), text.stamp)
 
 
-def digits(document: Document) -> float:
+def digits(text: str) -> float:
     """The share of its characters that are digits."""
-    found = sum(chunk.count(digit) for chunk in document for digit in string.digits)
-    return found / max(sum(map(len, document)), 1)
+    return sum(map(text.count, string.digits)) / max(len(text), 1)

@@ -20,7 +20,7 @@ from ablate.files.atomic import digest
 from ablate.rng import generator
 
 BLOCK = 1024  # examples drawn at a time
-KEPT = 256  # blocks, of all seeds
+KEPT = 512  # blocks, of all seeds: more than there are seeds that are read in turn
 TRIES = 1000  # the most draws to fill a block
 Range = tuple[float, float]  # a part of [0, 1): an example belongs to the split in whose range its hash lies
 Example = TypeVar("Example")

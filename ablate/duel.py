@@ -35,10 +35,11 @@ def duel(one: Method, other: Method, settings: Sequence[str], command: str, seed
     name, first = f"duel-{one.name}-{other.name}-{named}", FIRST_SEED + int(named, 16)
     budget = [f"{key}={value}" for key, value in BUDGET.items() if key not in keys]
     sweep = declared_here({}, [f"name={name}", *budget, *settings], command=command)
-    for key, values in sweep.configs.levels(settings).items():
-        if len(values) > 1:
-            raise ConfigError(f"{key}={','.join(values)}: both sides of a duel have one value; give one")
-    alone = [(*sweep.arguments, *(f"{key}={value}" for key, value in arm.items())) for arm in arms.values()]
+    for key, levels in (given := sweep.configs.levels(sweep.arguments)).items():
+        if len(levels) > 1:
+            raise ConfigError(f"{key}={','.join(levels)}: both sides of a duel have one value; give one")
+    both = {key: level for key, (level,) in given.items()}
+    alone = [tuple(f"{key}={value}" for key, value in (both | arm).items()) for arm in arms.values()]
     if len({*equal_forms(variants_of(resolve(sweep.configs(arguments)) for arguments in alone))}) == 1:
         raise ConfigError(
             f"{one.name} and {other.name} are the same function here, so there is nothing to compare; name"

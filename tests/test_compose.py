@@ -42,6 +42,8 @@ REFUSED = [
     (["study=fusion", "corpus=grammar", "heads=1,x"], "heads=x: expected a whole number"),
     # A key that is given twice, as a shell makes of seed={0..2}.
     (["seed=0", "seed=1", "seed=2"], "seed: given as 0, 1, 2; give one, or all by -m seed=0,1,2"),
+    (["study=fusion", "study=tuned"], "study: given as fusion, tuned; give one"),
+    (["model=null"], "model=null: name a model, or leave it out"),
     # What is Hydra's and has no effect, or what Hydra asserts.
     *(
         ([f"hydra.{key}"], f"hydra.{key}: of Hydra's keys, type hydra.launcher's alone")

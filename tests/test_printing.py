@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 
 from ablate.analysis.load import read
 from ablate.analysis.variant import Variant, variants_of
+from ablate.cli.app import main
 from ablate.phrases import cleaned, visible
 from ablate.printing import put
 from ablate.reporting.commands import repeated
@@ -87,3 +89,11 @@ def test_a_command_is_shown_if_it_is_one_of_ablate(tmp_path, monkeypatch):
     ):
         path.write_text(json.dumps(record | {"command": command}))
         assert repeated(read("synthetic").record) == shown
+
+
+def test_what_is_said_to_nobody_ends_no_command(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["ablate", "frobnicate"])
+    monkeypatch.setattr(sys, "stderr", None)  # as after `2>&-`
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    sys.stderr.close()

@@ -175,6 +175,10 @@ def test_a_place_that_is_no_directory_is_refused(words: tuple[str, ...], four: P
     assert "--runs" in refusal("runs", *words, cwd=four)
 
 
+def test_one_study_is_watched_at_a_time(four: Path):
+    assert "--watch a b: " in refusal("runs", "a", "b", "--watch", cwd=four)
+
+
 def test_a_terminal_has_how_far_the_runs_are(four, monkeypatch):
     monkeypatch.chdir(four)
     screen = io.StringIO()

@@ -74,6 +74,8 @@ def runs(
     if watch:
         from ablate.live import watch as watch_store
 
+        if len(names) > 1:
+            raise ConfigError(f"--watch {' '.join(names)}: it watches one study, or every run; give one name")
         return watch_store(store, study or None)
     rows = _chosen(store, names)
     table = _table(store, rows, where or ())

@@ -70,7 +70,7 @@ def unknown_key(key: str) -> str:
     if near := next((name for name in names if name.endswith(f".{last}")), ""):
         return f"{key}: no such key; did you mean {near}?"
     beside = [name for name in names if name.rpartition(".")[0] == parent]
-    return f"{key}: no such key{did_you_mean(key, beside or [name for name in names if '.' not in name])}"
+    return f"{key}: no such key{did_you_mean(key, beside or [name for name in names if name.isidentifier()])}"
 
 
 def configs_dir() -> Path:

@@ -78,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def chooses_a_study(overrides: Sequence[str]) -> bool:
-    return [one for one in overrides if one.startswith("study=")][-1:] not in ([], ["study=null"])
+    return any(one.startswith("study=") for one in overrides)
 
 
 def check_overrides(parsed: argparse.Namespace) -> None:
@@ -93,19 +93,24 @@ def check_overrides(parsed: argparse.Namespace) -> None:
         if argument[0] in "+~" and not of_hydra:
             bare = argument.lstrip("+~")
             raise ConfigError(line_on(key) or f"{argument}: no key is added or removed; type {bare}")
-        if is_sweep and (of_hydra or not makes_variants(key)):
+        if is_sweep and not makes_variants(key):
             raise ConfigError(f"{argument}: it makes no variants; give one value")
         if is_sweep and parsed.cfg:
             raise ConfigError(f"{argument}: --cfg job shows the config of one run; give one value")
         if is_sweep and not sweeping:
             raise ConfigError(f"{argument}: several values make a sweep, so add -m")
+        if argument.endswith("=null") and key in {
+            "study",
+            *(one.choice.partition("=")[0] for one in sections()),
+        }:
+            raise ConfigError(f"{argument}: name a {key}, or leave it out; see ablate keys")
         if key == "name" and "${" in argument:
             raise ConfigError(f"{argument}: a name is of all runs of a command; write it out")
     _require_each_once(parsed.overrides, swept=sweeping)
 
 
 def makes_variants(key: str) -> bool:
-    return key not in UNSWEPT and not key.lstrip("+").startswith("study.")
+    return key not in UNSWEPT and not key.lstrip("+").startswith(("study.", "hydra"))
 
 
 def _parsed(argument: str) -> Override:
@@ -129,7 +134,8 @@ def _require_each_once(overrides: Sequence[str], *, swept: bool) -> None:
         given[key] = [*dict.fromkeys([*given.get(key, ()), value])]
     for key, values in ((key, values) for key, values in given.items() if len(values) > 1):
         sweep = ("" if swept else "-m ") + shlex.quote(f"{key}={','.join(values)}")
-        raise ConfigError(f"{key}: given as {first_few(values)}; give one, or all by {sweep}")
+        all_of_them = f", or all by {sweep}" if makes_variants(key) else ""
+        raise ConfigError(f"{key}: given as {first_few(values)}; give one{all_of_them}")
 
 
 # --- Hydra's own errors ---------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """`ablate corpus`: what can be trained on, and what is known of a text before training."""
 
+import inspect
 import math
 import os
 from collections.abc import Sequence
@@ -26,10 +27,14 @@ def listed(format: FormatOption = "table") -> None:
     import pandas as pd
 
     from ablate.compose.configs import corpora
-    from ablate.data.available import about, kind_of
+    from ablate.data.corpora import kind_of
 
-    every = ((name, keys, kind_of(keys)) for name, keys in corpora().items())
-    rows = [(name, ", ".join(kind.read_as), about(keys)) for name, keys, kind in every if kind]
+    rows = []
+    for name, keys in corpora().items():
+        if kind := kind_of(keys):
+            said, _, _ = (inspect.getdoc(kind) or "").partition("\n\n")
+            about = keys.get("about") or " ".join(said.split()).partition(". ")[0].removesuffix(".")
+            rows.append((name, ", ".join(kind.read_as), about))
     print_table(pd.DataFrame(rows, columns=["name", "kind", "consists of"]), format)
 
 
@@ -99,7 +104,7 @@ def show(
 def _choice(text: str, overrides: Sequence[str]) -> list[str]:
     """The overrides that choose a corpus by its name, or else a text by its path. Raises ConfigError."""
     from ablate.compose.configs import corpora
-    from ablate.data.available import kind_of
+    from ablate.data.corpora import kind_of
 
     known, name = corpora(), f"corpus={text}"
     if text not in known and (os.path.exists(text) or text == "-" or OF_A_PATH & {*text}):

@@ -1,7 +1,6 @@
 """Texts: find the files that a path names and decode them."""
 
 import os
-import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.rules import ConfigError
+from ablate.files.atomic import file_stamp
 
 # What damaged archives raise; RuntimeError one that is encrypted or packed in a way that Python lacks.
 DAMAGED = (EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)
@@ -148,10 +148,8 @@ def stamp_of(files: list[Path], *others: Any) -> Any:
     facts = []
     for file in files:
         with readable(file):
-            stat = file.stat()
-        if stat.st_mtime_ns > time.time_ns() - 2_000_000_000:
-            return None  # it may change again within one tick of the file system's clock
-        # Which file it is and when it was touched: a link may lead to another, and cp -p keeps the time.
-        which = [stat.st_dev, stat.st_ino, stat.st_ctime_ns]
-        facts.append([str(file.absolute()), stat.st_size, stat.st_mtime_ns, *which])
+            stamp = file_stamp(file)
+        if stamp is None:
+            return None
+        facts.append([str(file.absolute()), *stamp])
     return [facts, *others]

@@ -11,7 +11,7 @@ from ablate.data.corpora import SPLITS, TextRecipe
 from ablate.data.division import Divided, divide
 from ablate.data.splits import Stream
 from ablate.data.text import CorpusError
-from ablate.data.tokenizers import Tokenizer, fitted, load
+from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
 from ablate.files import cache
 from ablate.files.atomic import digest
 from ablate.files.owned import create
@@ -66,15 +66,12 @@ def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, 
     create(directory / "tokenizer.json", tokenizer.dump())
     splits = {}
     for split, text in zip(SPLITS, divided.splits, strict=True):
-        tokens, size, first = 0, 0, 0  # how many tokens; the UTF-8 bytes of all of them, and of the first
+        ids = [tokenizer.encode(piece) for piece in pieces(text)]
         with (directory / f"{split}.bin").open("xb") as file:
-            for piece in pieces(text):
-                ids = tokenizer.encode(piece)
-                file.write(ids.data)
-                lengths_of_ids = tokenizer.byte_lengths[ids]
-                first = first if tokens else int(lengths_of_ids[0])
-                tokens, size = tokens + len(ids), size + int(lengths_of_ids.sum())
-        splits[split] = {"tokens": tokens, "predicted_bytes": size - first}
+            file.writelines(ids)
+        of_the_first = int(tokenizer.byte_lengths[ids[0][0]]) if ids else 0
+        predicted_bytes = len(utf8(text)) - of_the_first
+        splits[split] = {"tokens": sum(map(len, ids)), "predicted_bytes": predicted_bytes}
     return {"sha256": divided.fingerprint, "documents": divided.documents, "splits": splits}
 
 

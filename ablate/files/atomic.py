@@ -117,17 +117,25 @@ def digest(content: Any) -> str:
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
+def file_stamp(path: Path) -> tuple[int, ...] | None:
+    """What changes whenever the file does; None while it may change again within one tick of the file
+    system's clock. Raises OSError."""
+    stat = path.stat()
+    if stat.st_mtime_ns > time.time_ns() - SETTLED_NS:
+        return None
+    # Which file it is and when it was touched: a link may lead to another, and cp -p keeps the time.
+    return stat.st_size, stat.st_mtime_ns, stat.st_dev, stat.st_ino, stat.st_ctime_ns
+
+
 def file_digest(path: Path) -> str:
     """16 hex digits over the bytes of a file, which this process reads once for as long as the file keeps its
-    size, times and inode. Raises OSError."""
-    stat = path.stat()
-    stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-    is_settled = stat.st_mtime_ns < time.time_ns() - SETTLED_NS
-    return (_digest_of if is_settled else _digest_of.__wrapped__)(path, stamp)
+    stamp. Raises OSError."""
+    stamp = file_stamp(path)
+    return (_digest_of if stamp else _digest_of.__wrapped__)(path, stamp)
 
 
 @functools.lru_cache(4096)
-def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:
+def _digest_of(path: Path, stamp: tuple[int, ...] | None) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 

@@ -8,6 +8,7 @@ legend: N examples, T positions in each.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -39,6 +40,11 @@ class Recipe(ABC):
 
 registry: Registry[Recipe] = Registry("corpus", Recipe, "ablate.data.corpora", noun="corpus")
 register = registry.register
+
+
+def kind_of(keys: Mapping[str, Any]) -> type[Recipe] | None:
+    """The class of a corpus by the keys of its YAML; None if it names none."""
+    return registry.methods().get(keys.get("recipe", keys["name"]))
 
 
 class TextRecipe(Recipe):

@@ -68,7 +68,7 @@ def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, 
     for split, text in zip(SPLITS, divided.splits, strict=True):
         ids = [tokenizer.encode(piece) for piece in pieces(text)]
         with (directory / f"{split}.bin").open("xb") as file:
-            file.writelines(ids)
+            file.writelines(piece.data for piece in ids)
         of_the_first = int(tokenizer.byte_lengths[ids[0][0]]) if ids else 0
         predicted_bytes = len(utf8(text)) - of_the_first
         splits[split] = {"tokens": sum(map(len, ids)), "predicted_bytes": predicted_bytes}

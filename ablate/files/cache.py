@@ -7,7 +7,7 @@ place, so that no process ever sees half of one, even if several write it or a w
 import json
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
     Raises OSError, such as for a full disk.
     """
     place = directory() / key
-    with scratch() as part:
+    with owned.scratch(directory()) as part:
         about = write(part)
         sizes = {file.name: file.stat().st_size for file in part.iterdir()}
         owned.create(part / "meta.json", json.dumps({"sizes": sizes, "about": about}))
@@ -36,11 +36,6 @@ def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
             with suppress(FileNotFoundError):  # another process may remove it, too
                 owned.remove_tree(place)
         return place, about
-
-
-def scratch() -> AbstractContextManager[Path]:
-    """A temporary directory on the cache's disk, removed at the end with all that is left in it."""
-    return owned.scratch(directory())
 
 
 def directory() -> Path:

@@ -13,7 +13,7 @@ from ablate.analysis.question import Asked, ask
 from ablate.config.rules import ConfigError, as_value, flatten
 from ablate.files.reading import left_out
 from ablate.phrases import one_line, texts
-from ablate.reporting.notebook import ShownComparison
+from ablate.reporting.html import ShownComparison
 
 Files = str | Path | Sequence[str | Path]
 Value = str | int | float | PurePath | list | tuple | dict | None  # of a key

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.load import read
-from ablate.analysis.variant import Variant, variants_of
+from ablate.analysis.variants import Variant, variants_of
 from ablate.cli.app import main
 from ablate.phrases import cleaned, visible
 from ablate.printing import put

@@ -20,7 +20,7 @@ import ablate
 import ablate.methods
 from ablate.execution.trained import TrainedModel
 from ablate.model.parts import Part
-from ablate.reporting.notebook import ShownComparison
+from ablate.reporting.html import ShownComparison
 from tests.helpers import ROOT
 
 SNAPSHOT = Path(__file__).with_name("public.txt")

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.analysis.variant import distinguishing
+from ablate.analysis.variants import distinguishing
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.execution.execute import execute

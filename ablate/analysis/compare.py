@@ -22,8 +22,7 @@ from ablate.analysis.finding import Finding
 from ablate.analysis.findings import findings_of
 from ablate.analysis.projection import project
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of, settled
-from ablate.analysis.variant import Variant, varying
-from ablate.analysis.variants import Variants, settings_of
+from ablate.analysis.variants import Variant, Variants, settings_of, varying
 from ablate.analysis.within import crossed
 from ablate.analysis.within import rows as rows_of_differences
 from ablate.config.rules import ConfigError

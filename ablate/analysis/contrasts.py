@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.variant import as_pairs
-from ablate.analysis.variants import Settings, Variants
+from ablate.analysis.variants import Settings, Variants, as_pairs
 from ablate.compose.keys import sections
 from ablate.config.conditions import column_for
 from ablate.config.contrast import Contrast

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ablate.analysis import stats
-from ablate.analysis.variant import Variant
+from ablate.analysis.variants import Variant
 
 BY_FLIPS = "by sign flips"
 

@@ -5,18 +5,19 @@ of ablate's own each column has its type. What was taken for what is said. It lo
 """
 
 import re
+import reprlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.own_table import of_ours
 from ablate.analysis.table_file import read_cells, require_columns
+from ablate.config.column import Column
 from ablate.config.rules import ConfigError, as_text
 from ablate.phrases import Note, first_few, lines_if, option
 from ablate.store.columns import RESULTS, SEED_COLUMNS, TABLE, Status
-from ablate.store.frames import SEEDS, as_kind, as_texts, is_ours, spellings
+from ablate.store.frames import LARGEST, SEEDS, as_kind, as_texts, is_ours, spellings
 
 # What other programs call the status of a run: W&B, MLflow, Optuna, Ray, SLURM, and people.
 WORDS = {
@@ -112,3 +113,46 @@ def _plain(cells: pd.Series, name: str) -> pd.Series:
         return cells.map(lambda one: as_text(sorted(one) if isinstance(one, set) else one), "ignore")
     except TypeError as error:
         raise ConfigError(f"{name}: {cells.name}: {error}; write its values as text") from error
+
+
+REQUIRED = ("fusion", "heads", "out_proj", "seed")  # in a row that has one, if the table has the column
+
+
+def of_ours(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The columns with their types. Raises ConfigError."""
+    table = table.assign(status=table.get("status", pd.Series(str(Status.DONE), table.index)))
+    results = table[table["status"].isin(RESULTS)]  # the row of a damaged run may have only its id
+    for column in REQUIRED:
+        is_given = column in table and table[column].notna().any()
+        if is_given and len(empty := results[results[column].isna()]):
+            raise ConfigError(f"{name}: {_place(empty)} has no {column}; complete it, or leave the row out")
+    rows = dict[str, pd.Series]()
+    for one in TABLE:
+        if one.name in table:
+            cells = table[one.name]
+            is_number = one.kind in ("whole", "number")
+            if is_number and cells.astype(str).str.contains(",").any():
+                cells = cells.astype(str).str.replace(",", ".").where(cells.notna(), None)
+            rows[one.name] = as_kind(cells, one)
+            if is_number and one.name not in SEED_COLUMNS:
+                _refuse_words(rows[one.name], one, name)
+    return pd.DataFrame(rows | {str(key): table[key] for key in table if key not in rows})
+
+
+def _refuse_words(cells: pd.Series, column: Column, name: str) -> None:
+    """Raises ConfigError for a word, for a number that is too large, and for infinity, except in metrics: the
+    loss of a diverged run may be infinite."""
+    numbers = pd.to_numeric(cells, errors="coerce").astype(float)
+    wrong = (cells.notna() & numbers.isna()) | (numbers.abs() > LARGEST)
+    if column.role == "metric":
+        wrong &= ~np.isinf(numbers)
+    if len(words := cells[wrong]):
+        raise ConfigError(
+            f"{name}: {_place(words)}: {column.name} {reprlib.repr(str(words.iloc[0]))} is no usable number;"
+            " correct it, or leave the row out"
+        )
+
+
+def _place(rows: "pd.DataFrame | pd.Series") -> str:
+    """The place of the first of these rows: its line in the file, or its label in a frame."""
+    return f"{rows.index.name or 'row'} {rows.index[0]}"

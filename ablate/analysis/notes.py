@@ -14,8 +14,18 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.contrasts import equal_forms
 from ablate.analysis.finding import Finding
-from ablate.analysis.variant import FACTORS, distinguishing, names, variants_of, varying
-from ablate.analysis.variants import COUNTING, PROGRAM, USABLE, Settings, Variants
+from ablate.analysis.variants import (
+    COUNTING,
+    FACTORS,
+    PROGRAM,
+    USABLE,
+    Settings,
+    Variants,
+    distinguishing,
+    names,
+    variants_of,
+    varying,
+)
 from ablate.config.conditions import Condition
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError, as_text

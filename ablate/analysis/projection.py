@@ -26,12 +26,12 @@ from ablate.analysis.refusals import (
     with_results,
 )
 from ablate.analysis.stats import Array
-from ablate.analysis.variant import distinguishing
 from ablate.analysis.variants import (
     CARRIED,
     PROGRAM,
     USABLE,
     Variants,
+    distinguishing,
     diverged,
     options_of,
     setting_columns,

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ablate.analysis.question import Question, measured_columns, metrics_of
-from ablate.analysis.variant import distinguishing, variants_of
-from ablate.analysis.variants import identified
+from ablate.analysis.variants import distinguishing, identified, variants_of
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import joined, option
 from ablate.store.columns import COLUMNS, RESULTS

@@ -12,8 +12,7 @@ import pandas as pd
 from ablate.analysis.contrasts import Weighed
 from ablate.analysis.finding import Finding
 from ablate.analysis.stats import Array, moments
-from ablate.analysis.variant import Variant
-from ablate.analysis.variants import Variants
+from ablate.analysis.variants import Variant, Variants
 from ablate.config.rules import ConfigError, as_number
 from ablate.phrases import first_few
 from ablate.store.columns import WIDTHS

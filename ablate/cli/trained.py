@@ -82,8 +82,7 @@ def _draw(directories: Mapping[str, Path], text: Path, into: Path) -> None:
     """Draw where the heads of these runs, given by their variants, look in a text."""
     from ablate.config.rules import ConfigError
     from ablate.probes.study import looks
-    from ablate.reporting.figures import write_charts
-    from ablate.reporting.head_charts import on_text
+    from ablate.reporting.figures import on_text, write_charts
     from ablate.reporting.html import require_charts
 
     require_charts()

@@ -11,8 +11,7 @@ from ablate.analysis.load import load
 from ablate.analysis.probes import COLUMNS, FILE, read
 from ablate.analysis.projection import project
 from ablate.analysis.question import Question
-from ablate.analysis.variant import names_of_runs
-from ablate.analysis.variants import USABLE
+from ablate.analysis.variants import USABLE, names_of_runs
 from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Batch

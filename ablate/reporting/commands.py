@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from ablate.analysis.variant import FACTORS
+from ablate.analysis.variants import FACTORS
 from ablate.config.rules import as_value
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import advised, lines_if

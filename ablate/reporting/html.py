@@ -3,6 +3,7 @@ executes nothing: its Content-Security-Policy allows no script."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from ablate.config.rules import ConfigError
 from ablate.files.atomic import explained, write_atomically
 from ablate.phrases import cleaned, texts
 from ablate.reporting import cells
+from ablate.reporting.answers import around
+from ablate.reporting.cells import contrast_table
 from ablate.reporting.page import gather
 from ablate.store.frames import is_numeric
-from ablate.tables import readable
+from ablate.store.record import StudyRecord
+from ablate.tables import readable, render
 
 HERE = Path(__file__).parent
 
@@ -110,3 +114,21 @@ def coded(text: str) -> Markup:
         return escape(text)
     code = Markup("<code>{}</code>").format
     return Markup("").join(code(piece) if i % 2 else escape(piece) for i, piece in enumerate(pieces))
+
+
+@dataclass(frozen=True)
+class ShownComparison(Comparison):
+    """A comparison that displays its answer, its tables and its notes. answer: as lines. records: of its
+    studies."""
+
+    answer: list[str]
+    records: Sequence[StudyRecord]
+
+    def __repr__(self) -> str:
+        """The text that `ablate compare` prints."""
+        above, below = around(self, self.records)
+        table = render(contrast_table(self), "table")
+        return cleaned("\n".join([*above, "", table, *below]))
+
+    def _repr_html_(self) -> str:
+        return comparison_html(self, self.answer)

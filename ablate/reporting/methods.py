@@ -7,7 +7,6 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.variants import USABLE
 from ablate.config.contrast import FEWEST
 from ablate.phrases import joined
-from ablate.reporting.backbone import parts
 from ablate.store.columns import column_named, on_validation
 from ablate.store.frames import as_texts, is_foreign
 from ablate.store.record import StudyRecord
@@ -95,3 +94,22 @@ def levels_in_words(column: pd.Series) -> str:
     levels = [value for value in as_texts(column).unique() if value]
     numbers = pd.to_numeric(pd.Series(levels), errors="coerce")
     return ", ".join(levels if numbers.isna().any() else [levels[at] for at in numbers.argsort()])
+
+
+PARTS: dict[str, dict[str, str]] = {
+    "position": {"learned": "learned positions", "rope": "rotary positions", "none": "no positions"},
+    "norm": {"layer": "layer norm", "rms": "RMS norm"},
+    "mlp": {"gelu": "GELU", "relu2": "squared ReLU", "swiglu": "SwiGLU"},
+}
+
+
+def parts(rows: pd.DataFrame) -> str:
+    """`learned positions, layer norm, GELU`, with `or` where rows differ; empty for rows that do not name
+    them."""
+    there = rows[[*PARTS]].dropna() if {*PARTS} <= {*rows.columns} else rows.iloc[:0]
+    each = (
+        [words.get(str(kind), str(kind)) for kind in there[of].unique()]
+        for of, words in PARTS.items()
+        if len(there)
+    )
+    return ", ".join(" or ".join(kinds) for kinds in each)

@@ -9,7 +9,7 @@ from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.load import Results
 from ablate.analysis.probes import COLUMNS, FILE, FIRST, over_seeds, read
 from ablate.analysis.question import NOTHING_ASKED, Question
-from ablate.analysis.variant import names_of_runs
+from ablate.analysis.variants import names_of_runs
 from ablate.phrases import texts
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.cells import by_layer

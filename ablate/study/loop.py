@@ -2,29 +2,33 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
+from ablate.analysis.notes import foreseen
+from ablate.analysis.variants import settings_of
 from ablate.compose.sweep import HydraLauncher, LauncherFailed, Sweep
 from ablate.config.rules import ConfigError
 from ablate.data.corpus import forget
+from ablate.data.text_statistics import text_statistics
 from ablate.execution.execute import settled
+from ablate.execution.formulas import before_training
 from ablate.execution.run import Run
 from ablate.execution.simulated import require_met
 from ablate.execution.stored import require_as_begun
 from ablate.live import Board, Lines, one_by_one
-from ablate.phrases import counted
+from ablate.phrases import counted, texts
 from ablate.printing import say
 from ablate.store.columns import RESULTS, Row, Status
+from ablate.store.frames import frame
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
-from ablate.study.beforehand import beforehand
 from ablate.study.config import Absent, Overrides
 from ablate.study.growth import grown, with_looks
 from ablate.study.launchers import ByHydra, Launcher, Work
 from ablate.study.run import Outcome
-from ablate.study.study import Study
+from ablate.study.study import Study, one_of_each
 
 
 class Loop:
@@ -245,3 +249,16 @@ def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
     """The runs without duplicates, as different overrides may mean the same run."""
     first = {run.run_id: overrides for overrides, run in reversed(list(runs.items()))}
     return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}
+
+
+def beforehand(runs: Collection[Run], record: StudyRecord, seeds: int) -> list[str]:
+    """Lines on these runs of a study; usually none. seeds: of those that report."""
+    each = [before_training(run) | {"overlap": _overlap(run)} for run, _ in one_of_each(runs)]
+    variants = settings_of(frame(each))
+    return texts(foreseen(variants, range(len(variants.table)), seeds, [record]))
+
+
+def _overlap(run: Run) -> float:
+    """The largest share of a held-out split of its text that another split has, too."""
+    text = None if run.is_simulated else text_statistics(run.corpus, run.spec.context)
+    return max(text.overlap.values()) if text else 0.0

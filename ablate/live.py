@@ -27,14 +27,13 @@ SHARE = 0.05  # of the time that looking takes, at most: a store of many thousan
 @dataclass
 class Place:
     """Where a command is in its study, whichever lines say it. phase: of a study that has several. of: how
-    many runs it has in all, in words; in_all: as a number. before: its runs that were done before those that
-    the lines count. may_follow: how many runs may be added to theirs, at most."""
+    many runs it has in all, in words, if that is not fixed; in_all: of one with phases, as a number. before:
+    its runs that were done before those that the lines count."""
 
     phase: str = ""
     of: str = ""
     in_all: int = 0
     before: int = 0
-    may_follow: int = 0
 
 
 class Lines:
@@ -88,11 +87,9 @@ class Lines:
 
     def numbered(self, name: str) -> str:
         name = self.typed.get(name, name)
-        if self.place.phase:
+        if self.place.of:
             return f"[{self.place.before + self.count} of {self.place.of}] {name}"
-        may_follow = self.place.may_follow
-        most = f", at most {self.total + may_follow}" if self.total and may_follow else ""
-        return f"[{self.count}/{self.total}{most}] {name}" if self.total else name
+        return f"[{self.count}/{self.total}] {name}" if self.total else name
 
     def say_once(self, line: str) -> None:
         """Print a line unless it was the last one that this printed."""

@@ -185,10 +185,10 @@ def test_an_arm_that_is_decided_gets_no_more_seeds_and_the_baseline_goes_on():
     study, rows, sizes = design(), dict[Overrides, dict](), list[int]()
     while runs := study.propose(rows):
         sizes.append(len(runs))
-        assert len(runs) + study.may_follow(rows) <= 36 - len(rows)
+        assert len(runs) + study.planned(rows).may_follow <= 36 - len(rows)
         rows |= {run: row_of(run, losses) for run in runs}
     assert sizes == [12, 4, 4, 8]  # three arms, then two: the other difference is at the margin
-    assert study.may_follow(rows) == 0
+    assert study.planned(rows).may_follow == 0
 
 
 # --- what users type and read -----------------------------------------------------------------------
@@ -332,7 +332,7 @@ def test_a_study_says_what_each_look_decides(calm):
     for look in range(6, int(primary["look"].max()) + 1, 2):
         assert f"\n{look} seeds: " in err
     first = next(line for line in err.splitlines() if line.startswith("["))
-    assert len(table) < 48 and ", at most 48] " in first
+    assert len(table) < 48 and " of at most 48 runs] " in first
     assert "; decided at " in "\n".join(answer_lines(result, results.records))
     now = live.look(Store(directory / "runs"), "fusion")
     assert now.is_over and now.line == f"{len(table)} done"

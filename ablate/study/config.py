@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
+from ablate.analysis import stats
 from ablate.analysis.looks import SEEDS
 from ablate.analysis.stats import Judged
 from ablate.analysis.variants import USABLE
@@ -21,7 +22,7 @@ from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, Rule, as_override, as_value, did_you_mean, line_on
 from ablate.config.schema import RunConfig
 from ablate.store.columns import METRICS, Row, Status, column_named
-from ablate.store.record import Choice, Role, keys_of_arms
+from ablate.store.record import Choice, Decided, PlannedLooks, Role, keys_of_arms
 from ablate.study.plan import Plan
 
 Rows = Mapping[Overrides, Row]
@@ -120,9 +121,17 @@ class Design:
         """The runs to train next; none when the study is complete, or waits for runs that are under way."""
         return self._up_to("now", rows)
 
-    def may_follow(self, rows: Rows) -> int:
-        """How many runs there may be at most that are not proposed now."""
-        return len(self._up_to("most", rows)) - len(self.propose(rows)) if self.looks else 0
+    def planned(self, rows: Rows) -> PlannedLooks | None:
+        """The looks as study.json keeps them, with what is decided so far."""
+        if not (looks := self.looks) or (now := self.standing(rows)) is None:
+            return None
+        each = zip(looks.contrasts, map(int, now.seeds), map(str, now.verdict), strict=True)
+        return PlannedLooks(
+            at=[*looks.at],
+            seeds=[*map(int, looks.seeds)],
+            decided={one.name: Decided(*of) for one, *of in each if of[1] != stats.UNDECIDED},
+            may_follow=len(self._up_to("most", rows)) - len(self.propose(rows)),
+        )
 
     def _up_to(self, when: Literal["now", "most"], rows: Rows) -> list[Overrides]:
         new = [overrides for overrides in self.members(rows) if overrides not in rows]

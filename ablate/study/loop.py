@@ -69,7 +69,7 @@ class Loop:
                 self._read(at_end=True)
         assert self.record is not None, "_next gives runs, or raises"
         if self.study.design.looks and goes_on:  # what the last rows decided
-            planned = self.study.planned(self.rows)
+            planned = self.study.design.planned(self.rows)
             self.store.change_existing(self.record.name, partial(with_looks, looks=planned))
         return Outcome(
             study=self.record.name,
@@ -148,7 +148,6 @@ class Loop:
             for line in looks.lines(now, self.passed):
                 say(line)
             self.passed = looks.passed(now)
-            self.lines.place.may_follow = self.study.design.may_follow(self.rows)
 
     def request_runs(self, spare: int) -> dict[Overrides, Run]:
         """The runs that follow from what has ended, for so many idle workers. Raises ConfigError."""
@@ -193,13 +192,13 @@ class Loop:
         self.lines.place.before += len(unique) - len(todo)
         if self.lines.total is not None:
             self.lines.total += len(todo)
-        if self.record and self.record.looks:
-            self.lines.place.may_follow = self.record.looks.may_follow
         phase, how, in_all = self.study.design.phase(self.rows)
-        if todo and phase:  # let the lines say where the study is
+        if todo and (phase or how):  # let the lines say where the study is
             place = self.lines.place
             is_new = phase != place.phase
-            place.phase, place.in_all, place.of = phase, in_all, f"{how}{counted(in_all, 'run')}"
+            place.phase, place.of = phase, f"{how}{counted(in_all, 'run')}"
+            if phase:
+                place.in_all = in_all
             if is_new:
                 say(self.lines.whereabouts)
         return todo

@@ -18,7 +18,7 @@ from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import lines_if
 from ablate.store.columns import column_named
-from ablate.store.record import Decided, PlannedContrast, PlannedLooks, Side
+from ablate.store.record import PlannedContrast, Side
 
 Sides = Sequence[tuple[float, Overrides]]  # arms with their weights
 
@@ -106,18 +106,6 @@ class Plan:
             said += lines_if(others, f"{how}: {', '.join(others)}")
             lines.append(f"{look} seeds: {'; '.join(said)}")
         return lines
-
-    def planned_looks(self, now: Judged, may_follow: int) -> PlannedLooks:
-        """The looks as study.json keeps them, with what is decided so far."""
-        each = zip(self.contrasts, now.seeds, now.verdict, strict=True)
-        decided = {
-            one.name: Decided(int(seeds), str(verdict))
-            for one, seeds, verdict in each
-            if verdict != stats.UNDECIDED
-        }
-        return PlannedLooks(
-            at=[*self.at], seeds=[*map(int, self.seeds)], decided=decided, may_follow=may_follow
-        )
 
     def recorded(self, runs: Mapping[Overrides, Iterable[str]]) -> list[PlannedContrast]:
         """The contrasts as study.json keeps them. runs: the ids of those that report, by arm."""

@@ -27,7 +27,7 @@ from ablate.execution.run import Run, prepare
 from ablate.files.atomic import digest
 from ablate.phrases import first_few
 from ablate.store.frames import frame
-from ablate.store.record import ONE_BY_ONE, PlannedLooks, StudyRecord
+from ablate.store.record import ONE_BY_ONE, StudyRecord
 from ablate.study.config import Design, Rows, StudyConfig
 from ablate.study.plan import Plan, contrasts_of
 from ablate.study.tuned import Tuned
@@ -228,7 +228,7 @@ class Study:
             runs=sorted({*run_ids}),
             **of_yaml,
             contrasts=plan.recorded(judged) if (plan := self.design.plan) else [],
-            looks=self.planned(rows),
+            looks=self.design.planned(rows),
             typed=[] if sweep.command else [*plugins.words(), *sweep.typed],
             study=sweep.chosen,
             digest=sweep.digest,
@@ -238,12 +238,6 @@ class Study:
             roles=roles,
             chosen=chosen,
         )
-
-    def planned(self, rows: Rows) -> PlannedLooks | None:
-        """The looks as study.json keeps them, with what is decided so far."""
-        if not (looks := self.design.looks) or (now := self.design.standing(rows)) is None:
-            return None
-        return looks.planned_looks(now, self.design.may_follow(rows))
 
 
 def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:

@@ -11,9 +11,11 @@ from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_table
+from ablate.analysis.stats import Array
 from ablate.analysis.table_file import INPUT
 from ablate.config.rules import ConfigError
 from ablate.files.reading import left_out
@@ -111,7 +113,9 @@ def load(targets: Sequence[str], finished: Sequence[str] = (), *, runs: bool = F
     targets, runs: as of `find_source`; by default the store in the current directory. finished: as of
     `as_results`. Raises ConfigError.
     """
-    sources = [find_source(target, runs=runs) for target in targets] or [Source(Store().root, Store())]
+    sources = [find_source(target, runs=runs) for target in dict.fromkeys(targets)] or [
+        Source(Store().root, Store())
+    ]
     parts, notes = [], []
     for source in sources:
         rows, lines = _rows(source, finished)
@@ -119,12 +123,11 @@ def load(targets: Sequence[str], finished: Sequence[str] = (), *, runs: bool = F
             rows[FILE] = str(source.table)
         parts.append(rows)
         notes += [*lines, *_without_plan(rows, source, str(source.table))]
-    kept = {at: part for at, part in enumerate(parts) if len(part)} or dict(enumerate(parts))
-    rows = pd.concat(kept, names=["source"]).reset_index("source").reset_index(drop=True)
-    if rows.empty:
+    if not (kept := [part for part in parts if len(part)]):
         raise ConfigError("; ".join(left_out()) or "no runs yet; ablate run makes one")
-    rows, lines = _once(rows.drop(columns="source"), rows["source"])
-    return Results(rows, sources, [*_rehearsed(rows), *notes, *lines])
+    own = np.concatenate([np.full(len(part), not is_foreign(part)) for part in kept])
+    rows = _once(pd.concat(kept, ignore_index=True), own)
+    return Results(rows, sources, [*_rehearsed(rows), *notes])
 
 
 def read(target: str | Path | pd.DataFrame, finished: Sequence[str] = ()) -> Results:
@@ -225,24 +228,18 @@ def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[
     return lines_if(len(studies), Note(line, "doubt", "rows without their study.json"))
 
 
-def _once(rows: pd.DataFrame, source: pd.Series) -> tuple[pd.DataFrame, list[Note]]:
-    """Each run once, and a line on rows of other programs that are in several tables. If two results of a
-    run differ, both stay, for the comparison to report; so do equal rows of one source (source: of each row)
-    that are not of ablate's own. A run that has different roles in several studies loses them."""
+def _once(rows: pd.DataFrame, own: Array) -> pd.DataFrame:
+    """Each run of ablate's own (own: which rows are) once. If two results of a run differ, both stay, for the
+    comparison to report. A run that has different roles in several studies loses them."""
     given = rows.columns[rows.notna().any()].difference(["study", *ROLE_COLUMNS])
     run = _texts(rows, given)
     as_noisy_as_their_machine = given.intersection([*RESOURCE_COLUMNS])
     run.loc[rows["run_id"].notna() & rows["fusion"].notna(), as_noisy_as_their_machine] = ""
     run = run.groupby([*run.columns], sort=False).ngroup()
-    again = run.groupby([run, source]).cumcount().where(rows["seed"].isna() | rows["fusion"].isna(), 0)
-    run = run.astype(str) + "-" + again.astype(str) if again.any() else run
-    if not run.is_unique:
+    if (again := run.duplicated() & own).any():
         roles = _texts(rows, ROLE_COLUMNS).groupby(run).transform("nunique")
         rows.loc[(roles > 1).any(axis=1), [*ROLE_COLUMNS]] = None
-    again = run.duplicated()
-    count = int((again & (rows["seed"].isna() | rows["fusion"].isna())).sum())
-    line = f"{counted(count, 'row')} that {'is' if count == 1 else 'are'} in two tables"
-    return rows[~again].reset_index(drop=True), lines_if(count, Note(line, "left out"))
+    return rows[~again].reset_index(drop=True)
 
 
 def _texts(rows: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:

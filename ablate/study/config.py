@@ -125,11 +125,11 @@ class Design:
         """The looks as study.json keeps them, with what is decided so far."""
         if not (looks := self.looks) or (now := self.standing(rows)) is None:
             return None
-        each = zip(looks.contrasts, map(int, now.seeds), map(str, now.verdict), strict=True)
+        each = zip(looks.contrasts, now.seeds.tolist(), now.verdict.tolist(), strict=True)
         return PlannedLooks(
             at=[*looks.at],
             seeds=[*map(int, looks.seeds)],
-            decided={one.name: Decided(*of) for one, *of in each if of[1] != stats.UNDECIDED},
+            decided={one.name: Decided(at, of) for one, at, of in each if of != stats.UNDECIDED},
             may_follow=len(self._up_to("most", rows)) - len(self.propose(rows)),
         )
 

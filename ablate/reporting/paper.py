@@ -37,7 +37,7 @@ class PaperTable:
 def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
     """A table with the levels of the last key as columns and those of the others as rows; of one key, a row
     each. Raises ConfigError if two variants would share a cell."""
-    table = _variants(comparison, marked=bool(_shared(comparison)))
+    table = _variants(comparison)
     where = f"--pivot {','.join(keys)}"
     columns = [column_of(key, table, where, comparison.shown) for key in keys]
     if not columns or len({*columns}) < len(columns):
@@ -76,13 +76,16 @@ def by_variant(comparison: Comparison) -> PaperTable:
     if len(bases) > 1:
         frame["baseline"] = [called[one.baseline.name] if one and not one.is_sum else "" for _, one in rows]
     tested = [one for one in findings if one.is_tested]
-    about = _caption(comparison, table, named_below=bool(tested))
+    about = _caption(comparison, table)
     if tested:
         to = f"to {called[bases[0]]}" if len(bases) == 1 else "to the baseline beside it"
         pairs = [one.pairs for one in tested if one.pairs is not None]
         over = f" over {counted_between(min(pairs), max(pairs), 'paired seed')}" if pairs else ""
         each = f"each a t-interval at {levels_in_words(tested)}, so that all hold together"
         about = f"{about} Differences {to}{over}, in brackets their intervals, {each}; ~: undecided."
+        marks = {MARKS.get(one.verdict) for one in tested}
+        about += "".join(lines_if("†" in marks, " †: better or worse."))
+        about += "".join(lines_if("‡" in marks, f" ‡: equivalent within ±{comparison.margin:g}."))
     return PaperTable(about, frame, 1)
 
 
@@ -104,26 +107,12 @@ def plain(table: PaperTable) -> pd.DataFrame:
     return table.frame.set_axis([*columns[: table.stub], *named], axis=1)
 
 
-def _shared(comparison: Comparison) -> str:
-    """What all baselines have in common, so that a mark says what it is against; empty if nothing does."""
-    bases = [one.baseline for one in comparison.family(comparison.families[0])]
-    shared = [c for c in comparison.varying if bases and len({one.levels[c] for one in bases}) == 1]
-    return bases[0].label(shared) if shared else ""
-
-
-def _variants(comparison: Comparison, *, marked: bool = False) -> pd.DataFrame:
-    """Each variant once, with its mean and half the width of its 95 % interval as a cell; marked: with its
-    verdict, where it has one contrast."""
+def _variants(comparison: Comparison) -> pd.DataFrame:
+    """Each variant once, with its mean and half the width of its 95 % interval as a cell."""
     table = comparison.summary.reset_index(drop=True)
-    verdicts = dict[str, list[str]]()
-    for one in comparison.family(comparison.families[0]):
-        verdicts.setdefault(one.variant.name, []).extend(lines_if(marked and not one.is_sum, one.verdict))
-    cells = []
     half = stats.half_width(table["n"].to_numpy(float), table["sd"].to_numpy(float))
-    for name, mean, h in zip(table["variant"], table["mean"], half, strict=True):
-        mark = MARKS.get(of[0], "") if len(of := verdicts.get(name, [])) == 1 else ""
-        cells.append(f"{mean:.3f}{'' if h != h else f' ± {h:.3f}'}{mark}")
-    return table.assign(cell=cells)
+    each = zip(table["mean"], half, strict=True)
+    return table.assign(cell=[f"{mean:.3f}{'' if h != h else f' ± {h:.3f}'}" for mean, h in each])
 
 
 def _difference(one: Finding) -> str:
@@ -131,7 +120,7 @@ def _difference(one: Finding) -> str:
     return difference(row, ".3f") + MARKS.get(one.verdict, "") if one.verdict else one.why.partition(":")[0]
 
 
-def _caption(comparison: Comparison, table: pd.DataFrame, *, named_below: bool = False) -> str:
+def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
     low, high = int(table["n"].min()), int(table["n"].max())
     metric, where = column_named(comparison.metric).words, place(comparison.rows)
     interval = " ± half of its 95 % t-interval" if high > 1 else ""
@@ -141,10 +130,4 @@ def _caption(comparison: Comparison, table: pd.DataFrame, *, named_below: bool =
     exploratory = "Exploratory: no contrast was named beforehand."
     is_exploratory = any(one.is_tested for one in findings) and not any(one.is_planned for one in findings)
     parts += lines_if(is_exploratory, exploratory)
-    shared = "" if named_below else _shared(comparison)
-    base = f"its baseline, {shared}," if shared else "its baseline"
-    marks = {MARKS.get(one.verdict) for one in findings}
-    level = f"{100 * (1 - stats.ALPHA):g} %"
-    parts += lines_if("†" in marks, f"†: differs from {base} by the simultaneous {level} interval.")
-    parts += lines_if("‡" in marks, f"‡: equivalent to {base} within ±{comparison.margin:g}.")
     return " ".join(parts)

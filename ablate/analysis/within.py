@@ -37,14 +37,7 @@ def crossed(variants: Variants, contrasts: Sequence[Weighed], column: str) -> li
         key = tuple((name, v[name]) for name in kept if v[name] != b[name] or name not in follow)
         by_key.setdefault(key, {})[level[one.baseline]] = one
     planned = [one for one in contrasts if one.is_crossed and len({level[c] for _, c in one.sides}) == 2]
-    params = pd.to_numeric(variants.table["params"], errors="coerce").astype(float).fillna(np.inf)
-    smallest = params.groupby(variants.table[column]).min()
-
-    def place(at: str) -> tuple[float, float, str]:
-        """By its number or, of words, by the parameters of its smallest variant."""
-        return np.inf if (number := as_number(at)) is None else number, smallest[at], at
-
-    order = sorted({*level.values()}, key=place)
+    order = sorted({*level.values()}, key=lambda at: (np.inf if (of := as_number(at)) is None else of, at))
     known = {frozenset(one.sides) for one in planned}
     new = [
         Weighed("", [*high.sides, *((-weight, c) for weight, c in low.sides)])

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ablate.analysis import notes
 from ablate.analysis.contrasts import (
     Weighed,
+    crossed,
     pair_up,
     planned,
     unplanned,
@@ -22,9 +24,8 @@ from ablate.analysis.finding import Finding
 from ablate.analysis.findings import findings_of
 from ablate.analysis.projection import project
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of, settled
+from ablate.analysis.stats import Array, moments
 from ablate.analysis.variants import Variant, Variants, settings_of, varying
-from ablate.analysis.within import crossed
-from ablate.analysis.within import rows as rows_of_differences
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Note, counted
@@ -154,7 +155,7 @@ def compare(
     if crossed_ones := [one for one in findings if one.variant.difference]:
         each = {} if question.within else each
         each |= {side.name: side for one in crossed_ones for side in one.both}
-        apart = rows_of_differences(crossed_ones, summary)
+        apart = _of_differences(crossed_ones, summary)
         summary = apart if question.within else pd.concat([summary, apart], ignore_index=True)
     sides = [[at for _, at in one.sides] for one in contrasts]
     asked = [one for one in contrasts if one.record]  # which the answer is about
@@ -188,6 +189,19 @@ def compare(
         items=variants.items,
         scope=variants.scope,
     )
+
+
+def _of_differences(findings: Sequence[Finding], like: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the differences that stand like variants, in a summary with the columns of another."""
+    values = dict[str, Array]()
+    for one in findings:
+        parts_PS, half = one.weights[:, None] * one.values, len(one.weights) // 2
+        for side, of in ((one.variant, parts_PS[:half].sum(0)), (one.baseline, -parts_PS[half:].sum(0))):
+            values[side.name] = np.where(np.isfinite(one.differences), of, np.nan)
+    n, mean, sd = moments(np.array([*values.values()]))
+    levels = {side.name: side.levels for one in findings for side in one.both}
+    table = pd.DataFrame([*levels.values()]).assign(variant=[*values], n=n, diverged=0, mean=mean, sd=sd)
+    return table.reindex(columns=like.columns)
 
 
 # --- which contrasts ----------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Contrasts: weighted sums of variants. Those of a study are looked up in its record, by the runs of its
 arms; those of a command pair each variant with its baseline."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from ablate.analysis.variants import Settings, Variants, as_pairs
 from ablate.compose.keys import sections
 from ablate.config.conditions import column_for
 from ablate.config.contrast import Contrast
-from ablate.config.rules import ConfigError, as_level, as_override
+from ablate.config.rules import ConfigError, as_level, as_number, as_override
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import first_few, option
 from ablate.store.columns import WIDTHS, column_named, config_about
@@ -172,6 +173,38 @@ def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
     one = variants.table[_meeting(variants, variants.table, given)].iloc[0]
     levels = {column: one[column] for column in (*given, *varying[:1])}
     return why + (f"; name one: {option('--baseline', as_pairs(levels))}" if varying else "")
+
+
+def crossed(variants: Variants, contrasts: Sequence[Weighed], column: str) -> list[Weighed]:
+    """Of contrasts that are otherwise equal, the one between each two levels of a column; a study's own, as
+    it has them. Raises ConfigError without any."""
+    level = dict(enumerate(variants.table[column]))
+    if len({*level.values()}) < 2:
+        raise ConfigError(f"--within {column}: every row has {level[0] or 'none'}; name a column that varies")
+    alone = [one for one in contrasts if not one.is_crossed and len({level[c] for _, c in one.sides}) == 1]
+    at_level = pd.Series([level[one.baseline] for one in alone], dtype=object).to_numpy()
+    bases = variants.table.iloc[[one.baseline for one in alone]]
+    free = {column, *WIDTHS, *variants.free}
+    kept = [name for name in variants.columns if name not in free]
+    follow = {name for name in kept if bases.groupby(at_level)[name].nunique().max() < 2}
+    set_by = variants.table[kept].to_dict("records")
+    by_key: dict[object, dict[str, Weighed]] = {}
+    for one in alone:
+        v, b = set_by[one.variant], set_by[one.baseline]
+        key = tuple((name, v[name]) for name in kept if v[name] != b[name] or name not in follow)
+        by_key.setdefault(key, {})[level[one.baseline]] = one
+    planned = [one for one in contrasts if one.is_crossed and len({level[c] for _, c in one.sides}) == 2]
+    order = sorted({*level.values()}, key=lambda at: (np.inf if (of := as_number(at)) is None else of, at))
+    known = {frozenset(one.sides) for one in planned}
+    new = [
+        Weighed("", [*high.sides, *((-weight, c) for weight, c in low.sides)])
+        for of_levels in by_key.values()
+        for low, high in itertools.combinations([of_levels[at] for at in order if at in of_levels], 2)
+    ]
+    if not new and not planned:
+        there = first_few(sorted({*level.values()}))
+        raise ConfigError(f"--within {column}: no difference is there at two of its levels ({there})")
+    return [*planned, *(one for one in new if frozenset(one.sides) not in known)]
 
 
 # --- what two variants have in common ------------------------------------------------------------------

@@ -13,8 +13,7 @@ from ablate.analysis.contrasts import Weighed, differing, same_classes
 from ablate.analysis.finding import Finding
 from ablate.analysis.looks import stand
 from ablate.analysis.stats import Array
-from ablate.analysis.variants import Variants
-from ablate.analysis.within import as_variants
+from ablate.analysis.variants import Variant, Variants
 from ablate.config.contrast import FEWEST
 from ablate.phrases import counted
 from ablate.store.record import NO_STUDY, PlannedLooks, StudyRecord
@@ -170,7 +169,7 @@ def _finding(
     verdict, why = _verdict(variants, one, looks, differs)
     numbers = {name: float(judged[name]) for name in ("low", "high", "level", "p", "p_adjusted")}
     is_tested = numbers["p"] == numbers["p"] and bool(verdict)
-    variant, baseline = as_variants(variants, contrast)
+    variant, baseline = _as_variants(variants, contrast)
     return Finding(
         name=contrast.name,
         variant=variant,
@@ -195,6 +194,23 @@ def _finding(
         values=one.values,
         twin=one.twin,
     )
+
+
+def _as_variants(variants: Variants, one: Weighed) -> tuple[Variant, Variant]:
+    """What stands in words for the two sides of a contrast: its variants or, of a contrast of contrasts, the
+    two differences."""
+    if not one.is_crossed:
+        return variants.each[one.variant], variants.each[one.baseline]
+    n = len(one.sides) // 2
+    first, second = one.sides[:n], [(-weight, c) for weight, c in one.sides[n:]]
+    return _difference(variants, Weighed("", first)), _difference(variants, Weighed("", second))
+
+
+def _difference(variants: Variants, one: Weighed) -> Variant:
+    v, b = variants.each[one.variant], variants.each[one.baseline]
+    apart = v.differing(b)
+    levels = {name: f"{v.levels[name]} - {b.levels[name]}" for name in apart}
+    return replace(v, levels={**v.levels, **levels}, arm="", difference=apart)
 
 
 def _verdict(variants: Variants, one: Case, looks: PlannedLooks | None, differs: str) -> tuple[str, str]:

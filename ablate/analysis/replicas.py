@@ -46,22 +46,12 @@ def copies(columns: Sequence[Array]) -> tuple[Array, Array]:
     values_CS = columns[0]
     varies_C = ~constant(values_CS)
     first_CS = equal(columns)
-    S = first_CS.shape[1]
-    again_CS = (first_CS != np.arange(S)) & varies_C[:, None]
+    again_CS = (first_CS != np.arange(first_CS.shape[1])) & varies_C[:, None]
     n_C = np.isfinite(values_CS).sum(1) * varies_C
     p_C = np.min([_agreeing(of) for of in columns], 0)
-    alone = _at_least(int(again_CS.sum()), float((n_C * (n_C - 1) * p_C).sum()))
-    units_S = again_CS.all(0) & (first_CS == first_CS[0]).all(0)  # the same two in every variant
-    p = (
-        float(p_C[0] * np.prod(_agreeing(values_CS[1:] - values_CS[0], rounded=2)))
-        if len(values_CS) > 1
-        else 1.0
-    )
-    together = _at_least(int(units_S.sum()), S * (S - 1) * p)
     # Twice the number that normal values come to, which a few seeds show too little of.
-    sure_CS = again_CS & ((alone < SURE) | (units_S[None] & (together < SURE)))
-    perhaps_CS = again_CS & ((alone < PERHAPS) | (units_S[None] & (together < PERHAPS)))
-    return sure_CS, perhaps_CS & ~sure_CS
+    chance = _at_least(int(again_CS.sum()), float((n_C * (n_C - 1) * p_C).sum()))
+    return again_CS & (chance < SURE), again_CS & (SURE <= chance < PERHAPS)
 
 
 def means_of_others(values_CS: Array) -> list[int]:
@@ -76,16 +66,15 @@ def means_of_others(values_CS: Array) -> list[int]:
     return [int(at) for at in np.flatnonzero(near.all(0))] if by_chance < 10 * SURE else []
 
 
-def _agreeing(values_CS: Array, rounded: int = 1) -> Array:
-    """(C,) the probability that two values of a variant agree by chance, as normal ones that are rounded.
-    rounded: of how many rounded numbers each is made."""
+def _agreeing(values_CS: Array) -> Array:
+    """(C,) the probability that two values of a variant agree by chance, as normal ones that are rounded."""
     _, _, sd = moments(values_CS)
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = _step(values_CS, rounded) / (2 * math.sqrt(math.pi) * sd)
+        p = _step(values_CS) / (2 * math.sqrt(math.pi) * sd)
     return np.where(p < 1, p, 1.0)
 
 
-def _step(values_CS: Array, rounded: int = 1) -> float:
+def _step(values_CS: Array) -> float:
     """The step in which values come: their least distance or a part of it, if all lie in such steps, as
     shares of ten do; else a unit of their last digit."""
     given = values_CS[np.isfinite(values_CS)]
@@ -94,7 +83,7 @@ def _step(values_CS: Array, rounded: int = 1) -> float:
     if len(values) < 2:
         return math.inf
     unit = max(next((10.0**-k for k in range(13) if _whole(given * 10.0**k)), 0), least_unit)
-    values = values[np.diff(values, prepend=-math.inf) > (rounded - 0.5) * unit]
+    values = values[np.diff(values, prepend=-math.inf) > 0.5 * unit]
     gaps = np.diff(values)
     if not len(gaps):
         return unit
@@ -102,7 +91,7 @@ def _step(values_CS: Array, rounded: int = 1) -> float:
         steps = np.cumsum(np.round(gaps * parts / gaps.min()))
         step = float((steps * (values[1:] - values[0])).sum() / (steps**2).sum())
         off = np.abs(values[1:] - values[0] - steps * step)
-        near = 1.5 * rounded * unit
+        near = 1.5 * unit
         by_chance = 3 * min(2 * near / step, 1.0) ** (len(gaps) - 1)
         if step > 9 * unit and by_chance < SURE and (off <= near).all():
             return step

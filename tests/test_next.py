@@ -20,11 +20,6 @@ ONE_RATE = {"tuned": "", "role": ""}
 NOISE = (0.05, -0.08, 0.06, -0.02, 0.0, 0.07, -0.04, -0.04)
 
 
-@pytest.fixture(autouse=True)
-def _two_cores(monkeypatch):
-    monkeypatch.setattr("ablate.reporting.next.available_cores", lambda: 2)
-
-
 def concat_and_sum(seeds: int, apart: float, noise: Sequence[float] = NOISE, **columns: Any) -> pd.DataFrame:
     """Losses at these seeds, of which those of sum are so much higher, on average and but for noise."""
     each = {**SIZE, **OWN_RATES, **columns}

@@ -172,11 +172,6 @@ def find_source(target: str, *, runs: bool = False) -> Source:
         if not (store or table.is_file()):
             raise ConfigError(f"{path}: study.json without results.csv; copy both from runs/studies/NAME")
         return Source(path, store, real.name, stored=read_study(path))
-    if table.is_file() and target not in Store().study_names():
-        raise ConfigError(
-            f"{path}: results.csv without study.json; copy both from runs/studies/NAME, or name the table:"
-            f" {table}"
-        )
     if len(path.parts) > 1 or path.suffix in TABLES:  # no name of a study
         way_out = f"; name a study in {Store().root}, or give the path of one"
         if path.is_dir():

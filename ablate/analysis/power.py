@@ -8,7 +8,6 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
-from ablate.analysis.looks import SEEDS, usual
 from ablate.analysis.question import NOTHING_ASKED, Question, above_0
 from ablate.config.contrast import FEWEST, MARGIN
 from ablate.config.rules import ConfigError
@@ -67,7 +66,6 @@ def seeds_needed(
     table["minutes"] = table["runs"] * run_s / 60 / at_once
     kind = "planned comparison" if family[0].is_planned else "comparison"
     times = f"minutes: {at_once} at a time on the cores of this machine, {run_s:.3g} s a run"
-    looks = usual(SEEDS)
     return table, [
         *described(result.notes),
         f"noise: sd {sd:.2g} of differences, {counted(k, kind)}, up to {n.max()} seeds",
@@ -75,7 +73,6 @@ def seeds_needed(
         f"power {POWER:g} of each of {counted(k, 'comparison')} at {stats.ALPHA:g}/{k} (Bonferroni)",
         *lines_if((seeds < FEWEST).any(), f"at least {FEWEST} seeds: fewer give no verdict"),
         "no times: the rows have no wall_s" if math.isnan(run_s) else times,
-        f"looks at {', '.join(map(str, looks))} seeds: {arms * looks[0]:,} to {arms * looks[-1]:,} runs",
     ]
 
 

@@ -138,7 +138,7 @@ def _levels(page: Page) -> Iterator[Figure]:
 
 
 def _curves(page: Page) -> Iterator[Figure]:
-    """The validation loss by step; the most important variants in colour, the others in grey."""
+    """The validation loss by step, of the most important variants."""
     rows = page.comparison.rows[page.comparison.rows["status"].isin(USABLE)]
     variant = dict(zip(rows["run_id"], names(rows, page.comparison.shown), strict=True))
     points = [
@@ -150,39 +150,32 @@ def _curves(page: Page) -> Iterator[Figure]:
     losses = pd.DataFrame(points, columns=["variant", "step", "val_loss"])
     table = losses.groupby(["variant", "step"], sort=False)["val_loss"]
     table = table.agg(mean="mean", low="min", high="max", n="count").reset_index()
+    table = table[table["variant"].isin(in_colour(page.comparison))]
     complete = table[table["n"] == table.groupby("variant")["n"].transform("max")]
     if complete.empty:
         return
     curves = [curve.sort_values("step") for _, curve in complete.groupby("variant", sort=False)]
     places = (np.unique(np.linspace(0, len(one) - 1, POINTS).round().astype(int)) for one in curves)
     data = pd.concat([one.iloc[at] for one, at in zip(curves, places, strict=True)], ignore_index=True)
-    others = data[~data["variant"].isin(in_colour(page.comparison))]["variant"].nunique()
-    grey = f"; in grey: {'another one' if others == 1 else f'{others} others'}" if others else ""
-    about = f"Validation loss at each evaluation: mean over seeds, band from the lowest to the highest{grey}."
+    about = "Validation loss at each evaluation: mean over seeds, band from the lowest to the highest."
     drawn = {"curves": spec(_lines(page.comparison, data), 300)}
     yield Figure("curves", "Loss over the training", about, drawn, data)
 
 
 def _lines(comparison: Comparison, data: pd.DataFrame) -> Any:
-    """A chart of `mean` over `step`, one line per variant, with a band from low to high. The most important
-    variants are coloured, the others grey."""
+    """A chart of `mean` over `step`, one line per variant, with a band from low to high."""
     chosen = in_colour(comparison)
     called = {name: label(comparison, name, "{} {}") for name in comparison.variants}
     drawn = data.round({"mean": 4, "low": 4, "high": 4}).assign(label=data["variant"].map(called))
+    drawn = drawn.sort_values(["step", "variant"], kind="stable")
     x = measured(alt.X, "step", "step", axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
     y, few = measured(alt.Y, "mean", "val_loss"), drawn["step"].nunique() < 2
-    colored = drawn[drawn["variant"].isin(chosen)].sort_values(["step", "variant"], kind="stable")
-    order = [called[name] for name in chosen if name in {*colored["variant"]}]
-    base = alt.Chart(colored).encode(color=colours("label", order))
-    layers = [
+    order = [called[name] for name in chosen if name in {*drawn["variant"]}]
+    base = alt.Chart(drawn).encode(color=colours("label", order))
+    return alt.layer(
         base.mark_area(opacity=0.18).encode(x=x, y=alt.Y("low:Q"), y2="high:Q"),
         base.mark_line(strokeWidth=2, point=few).encode(x=x, y=y),
-    ]
-    others = drawn[~drawn["variant"].isin(chosen)]
-    if len(others):
-        grey = alt.Chart(others).mark_line(color=GREY, opacity=0.45, strokeWidth=1, point=few)
-        layers.insert(0, grey.encode(x=x, y=y, detail="variant:N"))
-    return alt.layer(*layers)
+    )
 
 
 CHARTS = (_intervals, _levels, _curves, _seeds)

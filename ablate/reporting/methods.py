@@ -11,7 +11,8 @@ from ablate.store.columns import column_named, on_validation
 from ablate.store.frames import as_texts, is_foreign
 from ablate.store.record import StudyRecord
 
-TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")
+MODEL = ("position", "norm", "mlp", "layers", "d_model", "context")
+TRAINING = ("steps", "batch", "corpus", "tokenizer", "beta1", "lr")
 
 
 def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataFrame) -> str:
@@ -30,10 +31,10 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     warms_up = of["warmup"] not in ("", "0", "0.0")
     warmup = f"linear warm-up over {of['warmup']} of the steps, then " if warms_up else ""
     sentences = [f"We compare {variants} variants that differ in {joined(varying)}."]
-    if all(of[column] for column in TRAINING):  # rows from elsewhere may lack them
+    if all(of[column] for column in (*MODEL, *TRAINING)):  # rows from elsewhere may lack them
         sentences += [
-            f"Each is a transformer (pre-norm, {parts(rows) or 'learned positions, GELU'}, tied embeddings;"
-            f" {of['layers']} layers, width {of['d_model']}, context {of['context']}),"
+            f"Each is a transformer (pre-norm, {of['position']} positions, {of['norm']} norm, {of['mlp']}, tied"
+            f" embeddings; {of['layers']} layers, width {of['d_model']}, context {of['context']}),"
             f" trained for {of['steps']} steps of {of['batch']} rows on"
             f" {of['corpus']} ({of['tokenizer']} tokens,"
             f" vocabulary {of['vocab']}, fingerprint {of['corpus_sha256'][:12]}) by AdamW (β1 ="
@@ -94,22 +95,3 @@ def levels_in_words(column: pd.Series) -> str:
     levels = [value for value in as_texts(column).unique() if value]
     numbers = pd.to_numeric(pd.Series(levels), errors="coerce")
     return ", ".join(levels if numbers.isna().any() else [levels[at] for at in numbers.argsort()])
-
-
-PARTS: dict[str, dict[str, str]] = {
-    "position": {"learned": "learned positions", "rope": "rotary positions", "none": "no positions"},
-    "norm": {"layer": "layer norm", "rms": "RMS norm"},
-    "mlp": {"gelu": "GELU", "relu2": "squared ReLU", "swiglu": "SwiGLU"},
-}
-
-
-def parts(rows: pd.DataFrame) -> str:
-    """`learned positions, layer norm, GELU`, with `or` where rows differ; empty for rows that do not name
-    them."""
-    there = rows[[*PARTS]].dropna() if {*PARTS} <= {*rows.columns} else rows.iloc[:0]
-    each = (
-        [words.get(str(kind), str(kind)) for kind in there[of].unique()]
-        for of, words in PARTS.items()
-        if len(there)
-    )
-    return ", ".join(" or ".join(kinds) for kinds in each)

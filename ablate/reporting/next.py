@@ -9,12 +9,10 @@ import pandas as pd
 from ablate.analysis.compare import Comparison
 from ablate.analysis.notes import MOST_EPOCHS, WORSE, shared_rate
 from ablate.analysis.variants import USABLE
-from ablate.compute.limits import available_cores
 from ablate.config.contrast import FEWEST
-from ablate.phrases import counted, duration
+from ablate.phrases import counted
 from ablate.reporting.commands import again, at_own_rates, changed, with_fresh_seeds, with_seeds
 from ablate.store.columns import Status
-from ablate.store.frames import seconds_a_run
 from ablate.store.record import StudyRecord
 
 MOST = 3
@@ -25,15 +23,13 @@ LONGER = 4  # times the steps of a longer training
 
 @dataclass(frozen=True)
 class Next:
-    """reason: why, without a full stop. command, time: empty if not known."""
+    """reason: why, without a full stop. command: empty if not known."""
 
     reason: str
     command: str = ""
-    time: str = ""
 
     def __str__(self) -> str:
-        command = f": `{self.command}`" if self.command else ""
-        return f"{self.reason}{command}{f', {self.time}' if self.command and self.time else ''}."
+        return f"{self.reason}{f': `{self.command}`' if self.command else ''}."
 
 
 def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison | None = None) -> list[Next]:
@@ -49,8 +45,7 @@ def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison | Non
         why = f"All variants share one learning rate, {rate}, which was tuned for none"
         yield Next(why, at_own_rates(record))
     if comparison is None:
-        why = f"{FEWEST} seeds would be enough for a verdict"
-        yield _more_seeds(FEWEST, why, rows, record, len(rows))
+        yield Next(f"{FEWEST} seeds would be enough for a verdict", with_seeds(record, FEWEST))
         return
     tested = comparison.tested
     undecided = [one for one in tested if one.is_undecided]
@@ -99,12 +94,4 @@ def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison) 
         )
     elif needed:
         why = f"About {counted(needed, f'more {unit}')} would decide this, {AS_SEEN}"
-        yield _more_seeds(seeds, why, rows, record, len(comparison.variants))
-
-
-def _more_seeds(count: int, why: str, rows: pd.DataFrame, record: StudyRecord, variants: int) -> Next:
-    """So many seeds of each variant, with how long those take here that are missing."""
-    seconds, at_once = seconds_a_run(rows, available_cores())
-    seconds *= max(0, variants * count - len(rows)) / at_once
-    time = f"about {duration(seconds)} here" if seconds >= 1 else ""
-    return Next(why, with_seeds(record, count), time)
+        yield Next(why, with_seeds(record, seeds))

@@ -18,11 +18,6 @@ TERMS = {"concat": "concatenating the heads", "sum": "summing the heads"}
 SIZE = {"corpus": "book.txt", "layers": 2, "d_model": 64, "steps": 1000, "wall_s": 30.0, "threads": 1}
 
 
-@pytest.fixture(autouse=True)
-def _two_cores(monkeypatch):
-    monkeypatch.setattr("ablate.reporting.next.available_cores", lambda: 2)
-
-
 def rows() -> pd.DataFrame:
     return table(*hand_worked()).assign(**SIZE)
 

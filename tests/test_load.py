@@ -202,5 +202,5 @@ def test_results_that_do_not_fit_their_record_are_refused(travelled):
     with pytest.raises(ConfigError):
         load([str(travelled)])
     record.unlink()
-    with pytest.raises(ConfigError, match=r"results\.csv without study\.json; copy both"):
+    with pytest.raises(ConfigError, match="no study in this directory"):
         load([str(travelled)])

@@ -33,8 +33,8 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     sentences = [f"We compare {variants} variants that differ in {joined(varying)}."]
     if all(of[column] for column in (*MODEL, *TRAINING)):  # rows from elsewhere may lack them
         sentences += [
-            f"Each is a transformer (pre-norm, {of['position']} positions, {of['norm']} norm, {of['mlp']}, tied"
-            f" embeddings; {of['layers']} layers, width {of['d_model']}, context {of['context']}),"
+            f"Each is a transformer (pre-norm, {of['position']} positions, {of['norm']} norm, {of['mlp']},"
+            f" tied embeddings; {of['layers']} layers, width {of['d_model']}, context {of['context']}),"
             f" trained for {of['steps']} steps of {of['batch']} rows on"
             f" {of['corpus']} ({of['tokenizer']} tokens,"
             f" vocabulary {of['vocab']}, fingerprint {of['corpus_sha256'][:12]}) by AdamW (β1 ="

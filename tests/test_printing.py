@@ -13,7 +13,7 @@ from ablate.analysis.variants import Variant, variants_of
 from ablate.cli.app import main
 from ablate.phrases import cleaned, visible
 from ablate.printing import put
-from ablate.reporting.commands import repeated
+from ablate.reporting.next import repeated
 from ablate.store.columns import csv_text
 from tests.synthetic import small_study
 

@@ -18,7 +18,7 @@ from ablate.analysis.load import Results, Source, read
 from ablate.config.contrast import Contrast
 from ablate.reporting import charts
 from ablate.reporting.charts import VERDICTS, figures
-from ablate.reporting.commands import repeated
+from ablate.reporting.next import repeated
 from ablate.reporting.page import Page, gather
 from ablate.store.record import Choice, StudyRecord
 from tests.helpers import SIMULATED, call_cli, compared, write_study

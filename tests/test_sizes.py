@@ -15,8 +15,7 @@ from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.execution.formulas import before_training
 from ablate.reporting.cells import contrast_table
-from ablate.reporting.commands import repeated
-from ablate.reporting.next import next_steps
+from ablate.reporting.next import next_steps, repeated
 from ablate.store.columns import Row
 from ablate.store.frames import frame
 from ablate.store.record import NO_STUDY

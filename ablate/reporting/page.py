@@ -13,8 +13,8 @@ from ablate.analysis.variants import names_of_runs
 from ablate.phrases import texts
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.cells import by_layer
-from ablate.reporting.commands import repeated
 from ablate.reporting.methods import levels_in_words, paragraph
+from ablate.reporting.next import repeated
 from ablate.store.frames import as_texts, is_foreign
 
 

@@ -1,6 +1,5 @@
 """What a finding says in a sentence, and how its numbers are written."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 from ablate.analysis import stats
@@ -39,8 +38,7 @@ def sentence(one: Finding, terms: Terms = None, at: str | None = None, *, long: 
     if one.verdict in (stats.BETTER, stats.WORSE):
         least, most = sorted((abs(one.low), abs(one.high)))
         size = f"{better if one.verdict == stats.BETTER else worse} {number(abs(one.diff))}{of}"
-        more = perplexity(one) if long else ""
-        return f"{first} {size} ({number(least)} to {number(most)}){against}{where}{more}{training}{look}"
+        return f"{first} {size} ({number(least)} to {number(most)}){against}{where}{training}{look}"
     either = f"{worse} or {better}" if better == "saves" else f"{better} or {worse}"
     open_ = f"{first} {either} anything{against}" if one.higher_is_better is not None else apart
     found = f" ({number(one.low)} to {number(one.high)}{of})" if long and one.low == one.low else ""
@@ -64,15 +62,6 @@ def units_in_words(tested: Sequence[Finding], items: str = "") -> str:
         parts.append(f"{counted_between(min(runs), max(runs), 'run')} a variant, not paired")
     few = lines_if(any(one.seeds < FEWEST for one in tested), f", too few for a verdict (at least {FEWEST})")
     return "".join(["; ".join(parts), *lines_if(items, f", {items} each"), *few])
-
-
-def perplexity(one: Finding) -> str:
-    """The words for a ratio of perplexities, which is exp of a difference in nats; empty for other units."""
-    if column_named(one.metric).unit != "nats" or one.diff > math.log(1e6):
-        return ""
-    share = 100 * abs(math.expm1(one.diff))
-    percent = f"{share:,.0f} %" if share >= 10 else f"{share:.2g} %"
-    return f", about {percent} {'more' if one.diff > 0 else 'less'} perplexity"
 
 
 def number(value: float) -> str:

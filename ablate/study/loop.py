@@ -51,7 +51,7 @@ class Loop:
         self.finished_before = 0
         self.lines = Lines()  # the board, while there is one
         self.typed: dict[str, str] = {}  # the overrides that tell a run from others, by its name
-        self.passed = 0  # the last look whose line was printed
+        self.passed = 0  # the last look that was told of
 
     def run(self, begun: Callable[[], object]) -> Outcome:
         goes_on = True
@@ -145,9 +145,9 @@ class Loop:
                 continue
             del self.pending[overrides]
         if (looks := self.study.design.looks) and (now := self.study.design.standing(self.rows)):
-            for line in looks.lines(now, self.passed):
-                say(line)
-            self.passed = looks.passed(now)
+            if (passed := looks.passed(now)) > self.passed:
+                say(f"{passed} seeds: {now.decided.sum()} of {counted(len(now.decided), 'contrast')} decided")
+            self.passed = passed
 
     def request_runs(self, spare: int) -> dict[Overrides, Run]:
         """The runs that follow from what has ended, for so many idle workers. Raises ConfigError."""

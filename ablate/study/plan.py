@@ -9,14 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from ablate.analysis import stats
 from ablate.analysis.contrasts import Settings, declared_pairs, equal_variants
 from ablate.analysis.looks import stand
 from ablate.analysis.stats import Array, Judged
 from ablate.compose.composer import Overrides
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, did_you_mean
-from ablate.phrases import lines_if
 from ablate.store.columns import column_named
 from ablate.store.record import PlannedContrast, Side
 
@@ -90,22 +88,6 @@ class Plan:
         """The last look that no contrast still waits for; 0 before the first."""
         waiting = now.seeds[~now.decided]
         return int(waiting.min() if len(waiting) else now.seeds.max(initial=0))
-
-    def lines(self, now: Judged, since: int) -> list[str]:
-        """A line for each look that has been passed since that of so many seeds: what it decided, and what
-        goes on."""
-        lines, each = list[str](), [*zip(self.contrasts, now.seeds, now.decided, now.verdict, strict=True)]
-        for look in (look for look in self.at if since < look <= self.passed(now)):
-            said = [
-                f"{one.name}: {'the same' if one.equal or verdict == stats.UNDECIDED else verdict}"
-                for one, seeds, decided, verdict in each
-                if decided and seeds == look
-            ]
-            others = [one.name for one, seeds, decided, _ in each if not decided or seeds > look]
-            how = "undecided" if look == self.at[-1] else "going on"
-            said += lines_if(others, f"{how}: {', '.join(others)}")
-            lines.append(f"{look} seeds: {'; '.join(said)}")
-        return lines
 
     def recorded(self, runs: Mapping[Overrides, Iterable[str]]) -> list[PlannedContrast]:
         """The contrasts as study.json keeps them. runs: the ids of those that report, by arm."""

@@ -26,7 +26,7 @@ import pandas as pd
 from scipy import stats as scipy_stats
 
 import ablate
-from ablate.analysis.finding import Finding
+from ablate.analysis.findings import Finding
 
 reference: Any = scipy_stats  # its results have no types
 SPELT = """base|ours|1e5|100000|007|7|none|NA|null|nan|true|True|on|off|a,b|a=b|it's|"q"|12e4567|0.10|0.1"""

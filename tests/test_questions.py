@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 from ablate.analysis import stats
-from ablate.analysis.finding import Finding
+from ablate.analysis.findings import Finding
 from ablate.analysis.load import load
 from ablate.config.contrast import MARGIN, Contrast
 from ablate.data.corpora.votes import Votes

@@ -20,8 +20,7 @@ from ablate.analysis.contrasts import (
     usual_baseline,
     why_nothing,
 )
-from ablate.analysis.finding import Finding
-from ablate.analysis.findings import findings_of
+from ablate.analysis.findings import Finding, findings_of
 from ablate.analysis.projection import project
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of, settled
 from ablate.analysis.stats import Array, moments

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.contrasts import equal_forms
-from ablate.analysis.finding import Finding
+from ablate.analysis.findings import Finding
 from ablate.analysis.variants import (
     COUNTING,
     FACTORS,

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
-from ablate.analysis.finding import Finding
+from ablate.analysis.findings import Finding
 from ablate.analysis.variants import USABLE
 from ablate.phrases import Note, capital, counted, described, joined, lines_if
 from ablate.reporting.next import Next, next_steps

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import BASELINE, PLANNED, Comparison
-from ablate.analysis.finding import Finding
+from ablate.analysis.findings import Finding
 from ablate.analysis.variants import varying
 from ablate.phrases import counted
 from ablate.reporting.words import interval, unit

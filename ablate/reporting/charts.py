@@ -10,7 +10,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
-from ablate.analysis.finding import Finding
+from ablate.analysis.findings import Finding
 from ablate.analysis.variants import USABLE, names
 from ablate.reporting.figures import (
     COLORS,

@@ -11,7 +11,7 @@ import pandas as pd
 from ablate import tables
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
-from ablate.analysis.finding import Finding
+from ablate.analysis.findings import Finding
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted_between, joined, lines_if, option
 from ablate.reporting.answers import place

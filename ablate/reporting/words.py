@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ablate.analysis import stats
-from ablate.analysis.finding import Finding
+from ablate.analysis.findings import Finding
 from ablate.config.contrast import FEWEST
 from ablate.phrases import counted_between, lines_if
 from ablate.store.columns import column_named

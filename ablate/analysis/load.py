@@ -180,7 +180,8 @@ def find_source(target: str, *, runs: bool = False) -> Source:
         if near := get_close_matches(path.name, beside, 1):
             way_out = f"; did you mean {path.with_name(near[0])}?"
         raise ConfigError(f"{path}: no such file or directory here{way_out}")
-    return _study(target)
+    directory = Store().study_directory(target)
+    return Source(directory, Store(), target, stored=read_study(directory))
 
 
 def _is_duel(command: str) -> bool:
@@ -188,13 +189,6 @@ def _is_duel(command: str) -> bool:
         return shlex.split(command)[:2] == ["ablate", "duel"]
     except ValueError:
         return False
-
-
-def _study(name: str) -> Source:
-    """A study of the store in the current directory."""
-    store = Store()
-    directory = store.study_directory(name)
-    return Source(directory, store, name, stored=read_study(directory))
 
 
 def _rows(source: Source, finished: Sequence[str]) -> tuple[pd.DataFrame, list[Note]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ablate.analysis.question import Question, measured_columns, metrics_of
-from ablate.analysis.variants import distinguishing, identified, variants_of
+from ablate.analysis.variants import distinguishing, variants_of
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import joined, option
 from ablate.store.columns import COLUMNS, RESULTS
@@ -22,7 +22,8 @@ from ablate.store.frames import (
 
 def with_results(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The rows that may have a result in this metric. Raises ConfigError if there is none."""
-    rows, foreign = with_options(identified(rows)), is_foreign(rows)
+    named = rows["seed"].notna() | rows["status"].isin(RESULTS)  # a damaged run may have only its id
+    rows, foreign = with_options(rows[named]), is_foreign(rows)
     # Another program may list an attempt that crashed beside its finished repetition.
     kept = rows[rows["status"].isin(RESULTS)] if foreign else rows
     if kept.empty:

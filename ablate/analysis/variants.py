@@ -16,7 +16,7 @@ from ablate.analysis.stats import Array, moments
 from ablate.config.conditions import column_for
 from ablate.config.schema import PARTS
 from ablate.phrases import SEEN, Note, lines_if, visible
-from ablate.store.columns import CONFIG_COLUMNS, RESULTS, WIDTHS, Status, config_about
+from ablate.store.columns import CONFIG_COLUMNS, WIDTHS, Status, config_about
 from ablate.store.frames import (
     FOLDS,
     SIMULATED,
@@ -330,8 +330,3 @@ def diverged(rows: pd.DataFrame, value: pd.Series) -> pd.Series:
     infinite result, which another program may call done."""
     gone = rows["status"].eq(Status.STALE) & np.isnan(value) & rows["error"].notna()
     return rows["status"].eq(Status.DIVERGED) | gone | np.isinf(value)
-
-
-def identified(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that say what was run; the row of a damaged run may have only its id."""
-    return rows[rows["seed"].notna() | rows["status"].isin(RESULTS)]

@@ -22,7 +22,6 @@ from ablate.reporting.figures import (
     in_colour,
     label,
     measured,
-    ranges,
     spec,
 )
 from ablate.reporting.page import Page
@@ -133,7 +132,8 @@ def _levels(page: Page) -> Iterator[Figure]:
     )
     points = base.mark_point(filled=True, size=60, opacity=1).encode(y=measured(alt.Y, "mean", title))
     about = "Each difference at each level: mean over seeds, with a 95 % interval of its own."
-    chart = spec(alt.layer(*ranges(base, data, alt.Y, title), points), 200)
+    lines = base.mark_rule(opacity=0.6).encode(y=measured(alt.Y, "low", title), y2="high:Q")
+    chart = spec(alt.layer(lines, points), 200)
     yield Figure("levels", "Is a difference the same?", about, {"levels": chart}, data)
 
 

@@ -98,14 +98,6 @@ def colours(column: str, order: Sequence[str]) -> alt.Color:
     return alt.Color(f"{column}:N", scale=scale, sort=None, legend=shown)
 
 
-def ranges(base: Any, data: pd.DataFrame, channel: Any, title: str) -> list[Any]:
-    """A line from low to high for each row along an axis (alt.X or alt.Y); none if all rows are of single
-    seeds, which have no interval. title: as of `measured`, since Vega-Lite joins titles that differ."""
-    name = channel.__name__.lower()
-    ends: dict[str, Any] = {name: channel("low:Q", title=column_named(title).words), f"{name}2": "high:Q"}
-    return [base.mark_rule(opacity=0.6).encode(**ends)] if data["low"].notna().any() else []
-
-
 # --- names of variants -----------------------------------------------------------------------------------
 
 

@@ -76,12 +76,6 @@ def require_charts() -> None:
         require("the report", package, extra="report")
 
 
-def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:
-    """A comparison as HTML for a notebook: its answer, one table per family, and notes."""
-    of = {"tables": _tables(comparison), "answer": answer, "notes": texts(comparison.notes)}
-    return cleaned(_template("comparison.html.j2").render(of))
-
-
 def _tables(comparison: Comparison) -> list[dict[str, Any]]:
     """Each family as a terminal shows it."""
     each = (
@@ -131,4 +125,5 @@ class ShownComparison(Comparison):
         return cleaned("\n".join([*above, "", table, *below]))
 
     def _repr_html_(self) -> str:
-        return comparison_html(self, self.answer)
+        of = {"tables": _tables(self), "answer": self.answer, "notes": texts(self.notes)}
+        return cleaned(_template("comparison.html.j2").render(of))

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -176,8 +176,10 @@ class Loop:
         )
 
     def _beforehand(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> list[str]:
-        seeds = len(self.study.design.levels.get("seed", record.seeds))
-        return beforehand(runs.values(), record, seeds)
+        """Lines on what will keep an answer away, while other settings can still be chosen; usually none."""
+        each = [before_training(run) | {"overlap": _overlap(run)} for run, _ in one_of_each(runs.values())]
+        variants, seeds = settings_of(frame(each)), len(self.study.design.levels.get("seed", record.seeds))
+        return texts(foreseen(variants, range(len(variants.table)), seeds, [record]))
 
     def _threads(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> int:
         return self.launcher.threads(before.threads if before else None, runs.values())
@@ -248,13 +250,6 @@ def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
     """The runs without duplicates, as different overrides may mean the same run."""
     first = {run.run_id: overrides for overrides, run in reversed(list(runs.items()))}
     return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}
-
-
-def beforehand(runs: Collection[Run], record: StudyRecord, seeds: int) -> list[str]:
-    """Lines on these runs of a study; usually none. seeds: of those that report."""
-    each = [before_training(run) | {"overlap": _overlap(run)} for run, _ in one_of_each(runs)]
-    variants = settings_of(frame(each))
-    return texts(foreseen(variants, range(len(variants.table)), seeds, [record]))
 
 
 def _overlap(run: Run) -> float:

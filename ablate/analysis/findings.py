@@ -12,7 +12,7 @@ from ablate.analysis import stats
 from ablate.analysis.contrasts import Weighed, differing, same_classes
 from ablate.analysis.looks import stand
 from ablate.analysis.stats import Array
-from ablate.analysis.variants import Variant, Variants
+from ablate.analysis.variants import Variant, Variants, varying
 from ablate.config.contrast import FEWEST
 from ablate.phrases import counted
 from ablate.store.record import NO_STUDY, PlannedLooks, StudyRecord
@@ -340,7 +340,7 @@ def _verdict(variants: Variants, one: Case, looks: PlannedLooks | None, differs:
     low, high, verdict = judged["low"], judged["high"], str(judged["verdict"])
     decides = not low <= 0 <= high or (-margin < low and high < margin)
     if contrast.equal is not None:  # at one head a learned weight changes the training, but not the function
-        return "", f"the same function as {variants.labels[contrast.equal]}"
+        return "", f"the same function as {variants.each[contrast.equal].label(varying(variants.each))}"
     if why := _identical(variants, one, differs):
         return "", why
     study = contrast.record.name if contrast.record else next(iter(waiting), "")

@@ -101,12 +101,9 @@ def checked(variants: Variants, measures: Sequence[Array], fixed: Mapping[str, s
 
 
 def _copied(variants: Variants, of_CS: Array) -> str:
-    """Whose runs repeat another of their variant, and at which units."""
+    """Whose runs repeat another of their variant."""
     names = [variants.names[at] for at in np.flatnonzero(of_CS.any(1))]
-    units = [_unit(variants, int(at)) for at in np.flatnonzero(of_CS.any(0))] if variants.paired else []
-    return f"repeat another of {joined(names[:3])} to the last digit" + (
-        f" ({first_few(units)})" if units else ""
-    )
+    return f"repeat another of {joined(names[:3])} to the last digit"
 
 
 def _unit(variants: Variants, at: int) -> str:

@@ -270,14 +270,12 @@ def missing_units(variants: Variants) -> list[Note]:
     """A line on the variants without a unit that another variant has."""
     if not variants.paired or (len(variants.ran) > 1 and variants.ran.sum(0).max() < 2):
         return []
-    units = variants.seeds.agg(", ".join, axis=1).to_numpy()
-    if variants.seeds.shape[1] > 1 and "seed" in variants.seeds:
-        units = variants.seeds["seed"].to_numpy()
-    what = "seed" if "seed" in variants.seeds else ", ".join(variants.seeds.columns)
+    columns = ["seed"] if "seed" in variants.seeds else [*map(str, variants.seeds)]
+    units = variants.seeds[columns].agg(", ".join, axis=1).to_numpy()
     there = variants.run_ids != ""
     there = there if there.any() else variants.ran | variants.copied | ~np.isnan(variants.fixed)[:, None]
     each = [
-        f"{name} has no run of {what} {', '.join(units[~has])}"
+        f"{name} has no run of {', '.join(columns)} {', '.join(units[~has])}"
         for name, has in zip(variants.names, there, strict=True)
         if not has.all()
     ]

@@ -282,12 +282,6 @@ class Variants(Settings):
     def names(self) -> list[str]:
         return [one.name for one in self.each]
 
-    @cached_property
-    def labels(self) -> list[str]:
-        """By what varies."""
-        columns = varying(self.each)
-        return [one.label(columns) for one in self.each]
-
     def best_first(self) -> pd.DataFrame:
         """One row per variant, sorted by the mean: variant, the shown columns, params, match_error if
         anything is matched, n, diverged, mean, sd."""

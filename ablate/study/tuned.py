@@ -113,12 +113,8 @@ class TunedDesign(Design):
     def search(self) -> Search:
         """Where the values of the key are looked for."""
         study, metric = self.study, on_validation(self.study.metric)
-        grid, seeds = self.levels[self.key], study.develop
-        return Search(key=self.key, grid=grid, extend=study.extend, seeds=seeds, metric=metric)
-
-    @property
-    def key(self) -> str:
-        return self.study.tune
+        grid, seeds = self.levels[self.study.tune], study.develop
+        return Search(key=self.study.tune, grid=grid, extend=study.extend, seeds=seeds, metric=metric)
 
     def found(self, rows: Rows) -> Found:
         return tune(self.search, self.arms, rows)
@@ -126,10 +122,10 @@ class TunedDesign(Design):
     def members(self, rows: Rows) -> dict[Overrides, list[Overrides]]:
         """First the grid on development seeds, then its extensions, then the report: each run with the arms
         at whose own value it reports, none for one of development."""
-        now, search = self.found(rows), self.search
+        now, search, key = self.found(rows), self.search, self.study.tune
         members = {run: list[Overrides]() for arm, of in now.points.items() for run in search.runs(arm, of)}
         for arm, choice in now.choices.items():
-            for run in at_value(arm, self.key, choice.value, self.levels["seed"]) if choice.value else ():
+            for run in at_value(arm, key, choice.value, self.levels["seed"]) if choice.value else ():
                 members.setdefault(run, []).append(arm)
         return members
 
@@ -139,7 +135,7 @@ class TunedDesign(Design):
 
     def first_runs(self, arm: Overrides) -> list[Overrides]:
         first = self.levels["seed"][:1]
-        return [run for value in self.search.grid for run in at_value(arm, self.key, value, first)]
+        return [run for value in self.search.grid for run in at_value(arm, self.study.tune, value, first)]
 
     def arm_of(self, run: Overrides) -> Overrides:
         """The arm without the key and the seed, which `_at` adds."""
@@ -147,7 +143,7 @@ class TunedDesign(Design):
 
     def reporting(self, runs: Iterable[Overrides], rows: Rows) -> list[Overrides]:
         """Those of arms at their own values, but for development."""
-        own = {arm: f"{self.key}={choice.value}" for arm, choice in self.found(rows).choices.items()}
+        own = {arm: f"{self.study.tune}={choice.value}" for arm, choice in self.found(rows).choices.items()}
         report = (run for run in runs if seed_of(run) not in self.study.develop)
         return [run for run in report if own.get(run[:-2]) == run[-2]]
 
@@ -159,10 +155,10 @@ class TunedDesign(Design):
                 named.setdefault(ids[overrides], []).extend(map(self.name, arms))
         roles = {
             run_id: Role(
-                phase="report", role="tuned", tuned=self.key, values={"tuned": [*dict.fromkeys(names)]}
+                phase="report", role="tuned", tuned=self.study.tune, values={"tuned": [*dict.fromkeys(names)]}
             )
             if names
-            else Role(phase="develop", role="", tuned=self.key)
+            else Role(phase="develop", role="", tuned=self.study.tune)
             for run_id, names in named.items()
         }
         return roles, {self.name(arm): choice for arm, choice in self.found(rows).choices.items()}
@@ -179,7 +175,7 @@ class TunedDesign(Design):
         at, seeds = self.standing(rows), len(self.levels["seed"])
         at_most = self.looks.seeds_wanted(at, "most") if self.looks and at else {}
         report = sum(int(at_most.get(arm, seeds)) for arm in now.points)
-        values = "rates" if self.key == "train.lr" else f"values of {self.key}"
+        values = "rates" if self.study.tune == "train.lr" else f"values of {self.study.tune}"
         return f"{values}, {now.round}", "about ", develop + report
 
     def closing(self, rows: Rows) -> list[str]:
@@ -188,7 +184,7 @@ class TunedDesign(Design):
         if now.waiting:
             count = f"{len(now.waiting)} development runs have no result, so nothing is tuned yet"
             return [f"{count}; the same command runs them again"]
-        values = {arm: f"{self.key}={of.value}" if of.value else "" for arm, of in now.choices.items()}
+        values = {arm: f"{self.study.tune}={of.value}" if of.value else "" for arm, of in now.choices.items()}
         said = {arm: [*filter(None, (values[arm], of.doubt))] for arm, of in now.choices.items()}
         return [f"{self.name(arm)}: {'; '.join(of)}" for arm, of in said.items()]
 

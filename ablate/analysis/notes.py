@@ -4,9 +4,7 @@ A model that a table of n-grams beats has not learned what attention is for; a t
 read often, rewards memory. A difference between two such models is about that.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -280,16 +278,6 @@ def missing_units(variants: Variants) -> list[Note]:
         if not has.all()
     ]
     return lines_if(each, doubt(f"missing: {'; '.join(each)}", "missing seeds"))
-
-
-def loss_context(run: Mapping[Any, Any]) -> list[str]:
-    """A line on where the validation loss of a run stands, between guessing and counting; none for a task."""
-    if pd.isna(run["ngram_val_loss"]):
-        return []
-    return [
-        f"beside val_loss {run['val_loss']:.4g}: counting {run['ngram_order']} tokens:"
-        f" {run['ngram_val_loss']:.4g}; guessing, ln(vocabulary): {math.log(run['vocab']):.4g}"
-    ]
 
 
 def _range(values: stats.Array) -> str:

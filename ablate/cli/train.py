@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import math
 import re
 import signal
 import sys
@@ -227,13 +228,19 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
 
 
 def _show_one(rows: "pd.DataFrame") -> list[str]:
-    """Print a single run; returns lines on what its loss compares with."""
-    from ablate.analysis.notes import loss_context
+    """Print a single run; returns a line on where its loss stands, between guessing and counting; none for a
+    task."""
     from ablate.tables import render_row
 
     shown = rows.iloc[0][SINGLE_RUN_COLUMNS]
     put(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), end="")
-    return loss_context(rows.iloc[0].to_dict())
+    run = rows.iloc[0].to_dict()
+    if rows["ngram_val_loss"].isna().iloc[0]:
+        return []
+    return [
+        f"beside val_loss {run['val_loss']:.4g}: counting {run['ngram_order']} tokens:"
+        f" {run['ngram_val_loss']:.4g}; guessing, ln(vocabulary): {math.log(run['vocab']):.4g}"
+    ]
 
 
 def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) -> list[str]:

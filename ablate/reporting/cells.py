@@ -35,9 +35,6 @@ def contrast_table(comparison: Comparison, family: str = "", *, long: bool = Fal
     if is_judged:
         whys = rows["why"] if long else [re.split("[,:]", why)[0] for why in rows["why"]]
         read["verdict"] = [": ".join(filter(None, pair)) for pair in zip(rows["verdict"], whys, strict=True)]
-    if is_judged and long and rows["look"].notna().any():
-        looks = zip(rows["look"], rows["last_look"], strict=True)
-        read["seeds"] = ["" if pd.isna(at) else f"{at} of {last}" for at, last in looks]
     return read
 
 

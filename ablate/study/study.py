@@ -190,8 +190,7 @@ class Study:
             whole = all({*of} <= {*levels.get(key, of)} for key, of in self.config.factors.items())
             if whole and len(self.design.plan.arms) == len(self.design.compared):
                 raise ConfigError(line)
-            why = "as some of its arms can't be built" if whole else "at the levels that are asked for"
-            self.left_out.append(f"{line}, {why}")
+            self.left_out.append(f"{line}, as some of its arms are left out")
 
     def record(self, runs: Mapping[Overrides, Run], rows: Rows, ids: Mapping[Overrides, str]) -> StudyRecord:
         """The record of the study with these runs: its factors with their levels, and all keys that are

@@ -107,7 +107,10 @@ def test_a_finished_run_stands_until_another_file_takes_its_name(tmp_path):
     assert call_cli("run", "fusion=sum", *QUICK, cwd=tmp_path).returncode == 0
     assert {row["status"] for row in rows(tmp_path)} == {"done"}
     write(tmp_path, factor=3)
-    assert_refused(run_mine(tmp_path), "; ablate run also takes force=stale, or another name of it")
+    for words in ((), ("--dry-run",)):
+        assert_refused(
+            run_mine(tmp_path, *words), "; ablate run also takes force=stale, or another name of it"
+        )
     assert_refused(
         run_mine(tmp_path, "-m", "seed=0,1", "name=other"),
         "; ablate run also takes force=stale, or another name of it",

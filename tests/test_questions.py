@@ -90,10 +90,12 @@ def verdict(sample: pd.Series, low: float, high: float, level: float) -> str:
     if low > -MARGIN and high < MARGIN:
         return "equal"
     p, least = stats.by_sign_flips(sample.to_numpy())
-    if low <= 0 <= high or least < 1 - level < p:
+    if low <= 0 <= high:
         return "undecided"
-    slightly = ", perhaps slightly" if min(abs(low), abs(high)) < MARGIN else ""
-    return ("worse" if low > 0 else "better") + slightly
+    word = "worse" if low > 0 else "better"
+    if least < 1 - level < p:
+        return f"undecided ({word}, but not by sign flips)"
+    return word + (", perhaps slightly" if min(abs(low), abs(high)) < MARGIN else "")
 
 
 def judged(contrast: str) -> tuple[pd.Series, str, str]:

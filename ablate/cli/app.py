@@ -157,7 +157,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & {*os.environ}:
         os.environ["GOMP_SPINCOUNT"] = SPINS  # read when PyTorch is loaded, also by workers
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - closed by `2>&-`, it would be None
+    sys.stderr = sys.stderr or open(os.devnull, "a")  # noqa: SIM115 - closed by `2>&-`, it would be None
     if isinstance(sys.stdout, io.TextIOWrapper):  # what it lacks, as cp1252 lacks Σ, is escaped as on stderr
         sys.stdout.reconfigure(errors="backslashreplace")
     warnings.showwarning = lambda message, category, *_: say(f"{category.__name__}: {message}")

@@ -93,6 +93,8 @@ class Loop:
         threads = self._threads(whole, runs)
         record = replace(record, threads=whole.threads)  # with the levels of this command alone
         todo = [*_unique(runs).values()]
+        for run in todo:
+            require_as_begun(run, self.store)
         remarks, before_s = self._beforehand(runs, record), time.monotonic() - began
         expected = estimate(self.study, record, todo, self.rows, self.launcher, threads, before_s)
         remarks = [*self.study.left_out, *remarks]

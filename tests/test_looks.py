@@ -185,10 +185,10 @@ def test_an_arm_that_is_decided_gets_no_more_seeds_and_the_baseline_goes_on():
     study, rows, sizes = design(), dict[Overrides, dict](), list[int]()
     while runs := study.propose(rows):
         sizes.append(len(runs))
-        assert len(runs) + study.planned(rows).may_follow <= 36 - len(rows)
+        assert (planned := study.planned(rows)) and len(runs) + planned.may_follow <= 36 - len(rows)
         rows |= {run: row_of(run, losses) for run in runs}
     assert sizes == [12, 4, 4, 8]  # three arms, then two: the other difference is at the margin
-    assert study.planned(rows).may_follow == 0
+    assert (planned := study.planned(rows)) and planned.may_follow == 0
 
 
 # --- what users type and read -----------------------------------------------------------------------

@@ -26,14 +26,18 @@ VALUES = {"base": [3.2139, 3.2094, 3.2207, 3.2112, 3.2063, 3.2171]}
 VALUES["ours"] = [3.1702, 3.1681, 3.1834, 3.1652, 3.1713, 3.1725]
 
 
+def asked(**others: Any) -> dict[str, Any]:
+    return {**ASKED, **others}
+
+
 def rows(**columns: Any) -> pd.DataFrame:
     made = [(name, seed, loss) for name, of in VALUES.items() for seed, loss in enumerate(of)]
     return pd.DataFrame(made, columns=["method", "seed", "loss"]).assign(**columns)
 
 
-def refused(table: Any, **asked: Any) -> str:
+def refused(table: Any, **others: Any) -> str:
     with pytest.raises(ConfigError) as error:
-        ablate.compare(table, **{**ASKED, **asked})
+        ablate.compare(table, **asked(**others))
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -84,7 +88,7 @@ def test_what_is_printed_can_be_pasted(at, names, tmp_path):
     table.to_csv(file := tmp_path / "t.csv", index=False)
     source = (table, file)[at % 2]
     for one in ablate.compare(source, by="method", metric="loss", baseline={"method": names[0]}).variants:
-        (tested,) = ablate.compare(source, **{**ASKED, "baseline": one}).tested
+        (tested,) = ablate.compare(source, **asked(baseline=one)).tested
         assert tested.baseline.name == one and tested.pairs == 6
     assert ablate.compare(source, by="method", metric="loss", where=one).summary["n"].tolist() == [6]
 
@@ -97,7 +101,7 @@ def test_pairs_are_read_to_the_next_name():
 
 def test_blank_alone_is_missing(tmp_path):
     table = rows().assign(method=lambda made: made["method"].where(made["method"] != "base"))
-    assert ablate.compare(table, **{**ASKED, "baseline": "method=None"}).tested[0].pairs == 6
+    assert ablate.compare(table, **asked(baseline="method=None")).tested[0].pairs == 6
     mixed = pd.concat([table, rows().query("method == 'base'").assign(method="None")])
     assert "it is None in some rows, and blank in 6 rows" in refused(mixed)
 
@@ -124,7 +128,7 @@ def test_a_word_among_numbers_is_a_sum_of_others(tmp_path):
 def test_a_column_called_fusion_makes_no_run_of_ours():
     mean = pd.DataFrame({"method": ["ours"], "seed": ["mean"], "loss": [3.2]})
     table = pd.concat([rows(), mean]).rename(columns={"method": "fusion"})
-    found = ablate.compare(table, **{**ASKED, "by": "fusion", "baseline": "base"})
+    found = ablate.compare(table, **asked(by="fusion", baseline="base"))
     assert found.summary["n"].tolist() == [6, 6] and "1 row of seed=mean" in str(found)
 
 
@@ -205,7 +209,7 @@ def test_json_of_any_kind_keeps_its_spelling(tmp_path):
     (tmp_path / "t.json").write_text(json.dumps(nested))
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, nested)))
     for name in ("t.json", "t.jsonl"):
-        found = ablate.compare(tmp_path / name, **{**ASKED, "by": "method", "baseline": "base"})
+        found = ablate.compare(tmp_path / name, **asked(by="method", baseline="base"))
         assert found.tested[0].verdict == "better" and '"cfg.method"=ours' in found.variants
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, nested))[:-9])
     assert "line 12 is no JSON: cut off?" in refused(tmp_path / "t.jsonl")
@@ -215,7 +219,7 @@ def test_json_of_any_kind_keeps_its_spelling(tmp_path):
 
 def test_a_column_for_each_variant(tmp_path):
     wide = rows().pivot(index="seed", columns="method", values="loss").reset_index()
-    found = ablate.compare(wide, **{**ASKED, "by": "base,ours", "baseline": "base"})
+    found = ablate.compare(wide, **asked(by="base,ours", baseline="base"))
     assert found.tested[0].diff == pytest.approx(ablate.compare(rows(), **ASKED).tested[0].diff)
     assert "if each column is a variant: --by base,ours" in refused(wide, by=())
 

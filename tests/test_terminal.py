@@ -64,5 +64,5 @@ def test_of_random_tables_every_word_of_what_is_shown_is_there():
         words = sorted(word for cells in shown.to_numpy() for cell in cells for word in cell.split())
         assert sorted(re.findall("x+", text)) == words
         assert {*left_out} <= {"sd", "mean"}
-        least = sum(max(map(len, [one, *" ".join(shown[one]).split()])) + 2 for one in shown) - 2
+        least = sum(max(map(len, [str(one), *" ".join(shown[one]).split()])) + 2 for one in shown) - 2
         assert max(map(len, text.splitlines())) <= width or least > width

@@ -66,6 +66,9 @@ def test_a_copied_table_tells(rehearsed, tmp_path):
         assert "Rehearsal: no model was trained. On grammar" in call_cli(*command, cwd=tmp_path).stdout
     planned = call_cli("plan", "copy.csv", cwd=tmp_path)
     assert planned.stderr.startswith("rehearsal: no model was trained\n")
+    to = ("--to", "tensorboard", "--out", "board", "--runs", str(rehearsed[1]))
+    exported = call_cli("export", "fusion", *to, cwd=tmp_path)
+    assert exported.stdout.startswith("rehearsal: no model was trained; tensorboard: fusion in ")
 
 
 @pytest.mark.slow

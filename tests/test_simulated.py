@@ -156,3 +156,4 @@ def test_there_is_no_model(command, tmp_path: Path):
     name, *options = command
     done = call_cli(name, directory.name, *options, cwd=tmp_path)
     assert done.returncode == 2 and "no model was trained (train=simulated)" in done.stderr
+    assert done.stderr.count("\n") == 1

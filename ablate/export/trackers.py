@@ -56,6 +56,11 @@ def export(target: str, to: str, out: str | None) -> str:
     target: a study by its name, or a run by a prefix of its id or name. to: a key of TRACKERS. out: a
     directory, for MLflow also an address; by default exports/TRACKER beside the results. Raises ConfigError.
     """
+    from ablate.store.frames import (
+        REHEARSAL,
+        SIMULATED,
+    )  # with pandas, which a run that is logged need not load
+
     store, became = Store(), Counter[str]()
     if target in store.study_names():
         study, ids = target, [row["run_id"] for row in store.rows(target)]
@@ -88,7 +93,9 @@ def export(target: str, to: str, out: str | None) -> str:
             f"--to {to}: {_reason(error)}; {written} written, the same command goes on"
         ) from error
     counts = ", ".join(f"{count} {what}" for what, count in became.items())
-    return f"{to}: {study} in {tracker.place}: {counts or 'no run has ended'}"
+    simulated = any(directory.name.startswith(f"{SIMULATED}-") for directory in directories)
+    line = f"{to}: {study} in {tracker.place}: {counts or 'no run has ended'}"
+    return f"{REHEARSAL}; {line}" if simulated else line
 
 
 # --- as runs go -------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from ablate.launch.processes import map_in_workers
 from ablate.model import scores
 from ablate.probes.measure import Value, layer_names, measure
 from ablate.probes.patterns import patterns_of
-from ablate.store.frames import select, with_options
+from ablate.store.frames import is_simulated, select, with_options
 from ablate.store.run_files import read_started
 
 MOST_TOKENS = 32  # of a text in which heads look: as many as an axis names
@@ -51,6 +51,8 @@ def find(target: str, where: Sequence[str] = ()) -> Probed:
     (source,) = results.sources
     path = source.directory / (f"{source.run.name}-{FILE}" if source.run else FILE)
     rows = select(with_options(results.rows), where)
+    if is_simulated(rows):
+        raise ConfigError(f"{target}: no model was trained (train=simulated); take other runs")
     if len(rows) and not (rows["status"].isin(USABLE) & rows["val_loss"].notna()).any():
         how = " and ".join(dict.fromkeys(rows["status"]))
         raise ConfigError(f"{target}: {how}, so there is nothing to probe; take a run that is done")

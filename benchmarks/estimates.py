@@ -27,7 +27,7 @@ COMMANDS = [
     f"{GRID} scores=softmax,talking train.steps=60",
     f"{GRID} model.d_model=32,96 train.steps=60",
     f"{GRID} fusion=concat,gated,mean train.steps=20",
-    f"{GRID} train.lr=0.005,0.01 corpus=lags train.steps=100",
+    f"{GRID} train.lr=0.005,0.01 corpus=votes train.steps=100",
     "-m seed=0,1,2 train.steps=200",
 ]
 

@@ -1,4 +1,4 @@
-"""What is made rather than read: tasks, pairs of texts, the grammar and text of lags."""
+"""What is made rather than read: tasks, pairs of texts and the grammar."""
 
 import hashlib
 import itertools
@@ -18,7 +18,7 @@ import torch
 
 from ablate.config.rules import ConfigError
 from ablate.data import examples as examples_module
-from ablate.data.corpora import IGNORE_INDEX, Task, distinct, grammar, lags, registry
+from ablate.data.corpora import IGNORE_INDEX, Task, distinct, grammar, registry
 from ablate.data.corpora.copy import Copy
 from ablate.data.corpora.grammar import GRAMMAR, read_rules, sentences, text
 from ablate.data.corpora.induction import Induction
@@ -43,7 +43,6 @@ def made(kind: Callable[..., Task], length: int, vocabulary: int, **options) -> 
     return kind(seed=0, examples=None, held_out=10, length=length, vocabulary=vocabulary, **options)
 
 
-LAGS = ("corpus=lags", "corpus.characters=2000")
 TASKS = [name for name, kind in registry.methods().items() if issubclass(kind, Task)]
 DRAWS = np.random.default_rng(0)
 SOME: list[Task] = [
@@ -278,8 +277,6 @@ def test_each_task_is_a_corpus(name: str):
         (("corpus=copy", "corpus.vocabulary=2"), "corpus.vocabulary=2: .*takes 3 at least"),
         (("corpus=reverse", "model.context=7"), "corpus.length=7: .* as 6"),
         (("corpus=copy", "corpus.tokenizer=char"), "corpus.tokenizer=char: corpus=copy takes number"),
-        ((*LAGS, "corpus.lags=[2,2]"), r"corpus\.lags=\[2,2\].*each lag once"),
-        ((*LAGS, "corpus.lags=[1,2,3,4,5,6,7]"), r"2,097,152 cases to look up; take from 1 to 1,000,000"),
         (("model=pair", "corpus=docs"), "corpus=docs: .*one text.* model=tiny"),
         (("corpus=pairs", "corpus.path=pairs.tsv"), "corpus=pairs: .*pairs of texts.* model=pair"),
         (
@@ -602,27 +599,3 @@ def test_rules_are_read_for_both_numbers():
         "np-one": [(3, ("a-one", "b")), (2, ("c",)), (5, ("d",))],
         "np-many": [(3, ("a-many", "b")), (2, ("c",))],
     }
-
-
-# --- text of lags -------------------------------------------------------------------------------------------
-
-
-def ids(seed: int, count: int, back: tuple[int, ...], symbols: int) -> np.ndarray:
-    return np.array([lags.LETTERS.index(letter) for letter in lags.text(seed, count, back, symbols)])
-
-
-def test_the_next_letter_is_drawn_from_the_row_of_those_at_the_lags_in_their_order():
-    back, symbols = (3, 1), 3
-    letters, weights = ids(5, 300_000, back, symbols), lags.table(5, back, symbols)
-    counts = np.zeros((symbols, symbols, symbols))
-    np.add.at(counts, (letters[:-3], letters[2:-1], letters[3:]), 1)
-    shares, wanted = counts / counts.sum(-1, keepdims=True), weights / weights.sum(-1, keepdims=True)
-    assert np.abs(shares - wanted).max() < 0.02
-    assert np.abs(shares.transpose(1, 0, 2) - wanted).max() > 0.2  # the other order is another text
-
-
-def test_the_same_text_on_every_machine():
-    whole = lags.text(0, 1000, (2, 3), 8)
-    assert whole[:40] == "bggeafgdcfgdcgagbbbgfcdgddgedhgddfebebag"
-    assert len(whole) == 1000
-    assert lags.text(1, 1000, (2, 3), 8) != whole

@@ -74,7 +74,6 @@ RUNS = {
     "induction": ("corpus=induction", *TASK, "corpus.vocabulary=32"),
     "mqar": ("corpus=mqar", *TASK, "corpus.examples=200", "corpus.filler=blank"),
     "votes": ("corpus=votes", *TASK, "corpus.voters=3"),
-    "lags": ("corpus=lags", "corpus.characters=20000"),
     "encoder-decoder": (*PAIRS, "at=cross", "fusion=mean", "model.encoder_layers=1"),
 }
 # Relative; of float32 and bfloat16 what other processors and another order of additions leave the same.
@@ -91,7 +90,6 @@ TEXTS = {
     "paragraphs": ("corpus=file", "corpus.tokenizer=char", "corpus.unique=paragraph"),
     "documents": ("corpus=file", "corpus.tokenizer=char", "corpus.split=document"),
     "grammar": ("corpus=grammar", "corpus.characters=20000"),
-    "lags": ("corpus=lags", "corpus.characters=20000"),
     **{name: (f"corpus={name}", "corpus.held_out=40") for name in TASKS},
     "pairs": ("corpus=pairs", "model=pair", "corpus.tokenizer=char"),
     "docs": ("corpus=docs", "corpus.tokenizer=char"),

@@ -11,8 +11,8 @@ import pandas as pd
 
 from ablate.analysis.question import Asked, ask
 from ablate.config.rules import ConfigError, as_value, flatten
-from ablate.files.reading import left_out
 from ablate.phrases import one_line, texts
+from ablate.printing import left_out
 from ablate.reporting.html import ShownComparison
 
 Files = str | Path | Sequence[str | Path]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 COMMAND = re.compile(r"`[^`\n]*`")
 BOLD = re.compile(r"(\x1b\[[01]m)")  # its beginning and its end
 
+_left_out: dict[str, None] = {}  # what could not be read, until it is said
+
 
 def put(text: object = "", end: str = "\n", *, bold: bool = False) -> None:
     """Print on stdout what was asked for. bold: whether some of it is, of a table with clean cells."""
@@ -42,6 +44,18 @@ def _print(text: str, stream: TextIO, end: str = "\n") -> None:
 def put_traceback(error: Exception) -> None:
     """Print it on stderr, for a bug report."""
     _print(cleaned("".join(traceback.format_exception(error))), sys.stderr, end="")
+
+
+def leave_out(what: object) -> None:
+    """Note, once, what could not be read, with the reason: whoever prints asks for the lines at the end."""
+    _left_out[f"left out: {what}"] = None
+
+
+def left_out() -> list[str]:
+    """The lines since the last call."""
+    lines = [*_left_out]
+    _left_out.clear()
+    return lines
 
 
 def wrapped(text: str, stream: TextIO) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ablate.files.reading import left_out
+from ablate.printing import left_out
 from tests.helpers import Command, Server, call_cli, forgetting_plugins, quick
 
 # Several files are tested side by side: a thread for each, here and in the commands that tests start.

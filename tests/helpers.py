@@ -52,10 +52,10 @@ from ablate.data.corpus import forget
 from ablate.execution import plugins
 from ablate.execution.plugins import KINDS
 from ablate.files.atomic import digest
-from ablate.files.reading import left_out
 from ablate.model.parts import HeadShape
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
+from ablate.printing import left_out
 from ablate.store import lease, provenance
 from ablate.store.frames import reported
 from ablate.store.record import PlannedContrast, Side, StudyRecord

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.files.reading import left_out
+from ablate.printing import left_out
 from ablate.store import lease
 from ablate.store.store import Store
 from tests.helpers import QUICK, call_cli, refusal

@@ -26,9 +26,9 @@ from ablate.execution.execute import execute, record_failure
 from ablate.execution.run import Run, prepare
 from ablate.files import atomic
 from ablate.files.atomic import StoreError, locked
-from ablate.files.reading import left_out
 from ablate.launch.pool import train_or_wait
 from ablate.launch.queue import AGAIN_S, Queue, place_in_array
+from ablate.printing import left_out
 from ablate.store import lease
 from ablate.store.run_files import Checkpoint, is_sealed, read_checkpoint
 from ablate.store.run_folder import Busy, RunFolder

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.variants import Settings, Variants, as_pairs
-from ablate.compose.keys import sections
 from ablate.config.conditions import column_for
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, as_level, as_number, as_override
@@ -152,6 +151,8 @@ def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
 def usual_baseline(variants: Variants) -> dict[str, str] | None:
     """The baseline where nobody names one: that with the default of the first key that varies, if a variant
     has it. None of another program."""
+    from ablate.compose.keys import sections  # what a study declares needs no defaults
+
     names = [(key.name, key.default) for section in reversed(sections()) for key in section.keys]
     defaults = {column_for(name): as_level(default) for name, default in names}  # the first section counts
     for column in () if variants.is_foreign else variants.columns:

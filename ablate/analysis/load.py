@@ -18,8 +18,8 @@ from ablate.analysis.foreign import as_results, read_table
 from ablate.analysis.stats import Array
 from ablate.analysis.table_file import INPUT
 from ablate.config.rules import ConfigError
-from ablate.files.reading import left_out
 from ablate.phrases import Note, counted, first_few, lines_if
+from ablate.printing import left_out
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
 from ablate.store.frames import FILE, REHEARSAL, SIMULATED, frame, is_foreign
 from ablate.store.record import NO_STUDY, StudyRecord

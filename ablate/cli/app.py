@@ -17,9 +17,8 @@ from typer.main import get_command
 
 from ablate.cli.shared import TERMINATED
 from ablate.config.rules import ConfigError, line_on
-from ablate.files.reading import left_out
 from ablate.phrases import counted, error_line, out_of_memory
-from ablate.printing import put, put_traceback, say
+from ablate.printing import left_out, put, put_traceback, say
 from ablate.version import __version__
 
 HELP_ALL = "--help-all"  # --help with the options that few need, too, which their declarations hide

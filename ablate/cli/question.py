@@ -7,15 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ablate.cli.shared import WhereOption
 from ablate.config.contrast import MARGIN
-
-WhereOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="K=V",
-        help="Only these rows: K=V[,V], K!=V[,V], K<V, K<=V, K>V or K>=V; given several times, all hold.",
-    ),
-]
 
 
 def _option(kind: Any, help: str, *names: str, **given: Any) -> Any:

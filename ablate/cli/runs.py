@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablate.cli.question import WhereOption
-from ablate.cli.shared import READ, FormatOption, RunsOption, WideOption, print_table
+from ablate.cli.shared import READ, FormatOption, RunsOption, WhereOption, WideOption, print_table
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, duration, lines_if
 from ablate.printing import say

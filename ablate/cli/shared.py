@@ -37,6 +37,15 @@ WideOption = Annotated[
 ]
 
 
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="K=V",
+        help="Only these rows: K=V[,V], K!=V[,V], K<V, K<=V, K>V or K>=V; given several times, all hold.",
+    ),
+]
+
+
 def keep_results_in(runs: str | None) -> None:
     """Set where this process, and those that it starts, find the store."""
     from ablate.phrases import PLACE

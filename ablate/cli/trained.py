@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablate.cli.question import WhereOption
 from ablate.cli.shared import (
     READ,
     FormatOption,
     PluginOption,
     RunsOption,
+    WhereOption,
     WideOption,
     print_table,
     say_loading,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ablate.files.atomic import StoreError, names, write_atomically
-from ablate.files.reading import leave_out
+from ablate.printing import leave_out
 from ablate.store.columns import Row, Status
 from ablate.store.run_files import Damaged, Stamp, read_finished, stamp
 

@@ -170,7 +170,7 @@ class Store:
         return read_study(self.study_directory(name))
 
     def studies(self) -> dict[str, StudyRecord]:
-        """The records of all studies by name, without those that can't be read (files/reading.left_out)."""
+        """The records of all studies by name, without those that can't be read (printing.left_out)."""
         records: dict[str, StudyRecord] = {}
         for name in self.study_names():
             with leaving_out():

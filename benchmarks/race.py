@@ -10,7 +10,7 @@ power, and its pairs against those of a fixed number that has this power, and of
 import numpy as np
 
 from ablate.analysis import stats
-from ablate.analysis.looks import stand
+from ablate.analysis.looks import Case, stand
 from ablate.cli.race import LOOKS, SEEDS
 
 RACES = 2000
@@ -26,11 +26,9 @@ DRAWS = {
 def raced(differences_KS: stats.Array) -> tuple[stats.Array, stats.Array]:
     """The verdict of each of K races, and its pairs. Each is a family of its own."""
     at = [*(look for look in LOOKS if look < SEEDS), SEEDS]
-    all_ran, none_lost = np.ones((1, SEEDS), bool), np.zeros((1, SEEDS))
-    ends = [
-        stand(one[None], all_ran, none_lost, at=at, k=1, margin=np.nan, higher_is_better=False)
-        for one in differences_KS
-    ]
+    none, weights = np.zeros((1, SEEDS), bool), np.ones(1)
+    cases = [Case(weights, one[None], none) for one in differences_KS]
+    ends = [stand([one], at=at, k=1, margin=np.nan, higher_is_better=False) for one in cases]
     return np.array([end.verdict[0] for end in ends]), np.array([end.seeds[0] for end in ends])
 
 

@@ -14,7 +14,7 @@ from scipy import stats as scipy_stats
 from ablate import live
 from ablate.analysis import looks, stats
 from ablate.analysis.load import load
-from ablate.analysis.looks import stand
+from ablate.analysis.looks import Case, stand
 from ablate.analysis.stats import Judged
 from ablate.compose.sweep import compose
 from ablate.config.contrast import Contrast
@@ -35,13 +35,17 @@ AT = [4, 6, 8, 12]
 ARMS = ("concat", "sum", "mean")
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
 RNG = np.random.default_rng(0)
+SIDES = np.array([1.0, -1.0])
 
 
-def decided(one: np.ndarray, base: np.ndarray, at: list[int] = AT, lost: Any = None, **given: Any) -> Judged:
+def decided(
+    one: np.ndarray, base: np.ndarray, at: list[int] = AT, lost: Any = None, equal: Any = None, **given: Any
+) -> Judged:
     lost = np.zeros(one.shape, bool) if lost is None else lost
-    ended = np.isfinite(one - base) | lost
-    of = {"at": at, "k": len(one), "margin": 0.5, **given}
-    return stand(np.where(lost, np.nan, one - base), ended, lost.astype(int), **of)
+    equal = [False] * len(one) if equal is None else equal
+    each = zip(np.where(lost, np.nan, one), base, lost, equal, strict=True)
+    cases = [Case(SIDES, np.array([v, b]), np.array([gone, ~gone & gone]), same) for v, b, gone, same in each]
+    return stand(cases, **{"at": at, "k": len(one), "margin": 0.5, **given})
 
 
 # --- where contrasts stand --------------------------------------------------------------------------
@@ -69,9 +73,10 @@ def test_a_look_with_too_few_pairs_decides_nothing(monkeypatch):
     monkeypatch.setattr("ablate.analysis.looks.FEWEST", 6)
     differences_KS = np.random.default_rng(0).normal(1, 0.1, (1, 8))
     differences_KS[0, 2] = np.nan
-    ended_KS, more_KS = np.ones((1, 8), bool), np.zeros((1, 8))
+    values_PS = np.concatenate([differences_KS, 0 * differences_KS])
     for S, decided in ((6, False), (8, True)):
-        judged = stand(differences_KS[:, :S], ended_KS[:, :S], more_KS[:, :S], at=[6, 8], k=1, margin=0.02)
+        case = Case(SIDES, values_PS[:, :S], np.isnan(values_PS[:, :S]))
+        judged = stand([case], at=[6, 8], k=1, margin=0.02)
         assert (judged.seeds[0], judged.decided[0]) == (S, decided)
 
 
@@ -79,8 +84,8 @@ def test_differences_that_never_scatter_are_in_no_median():
     """Three contrasts are constant or equal by construction, two scatter by 1 and 3: the median is 2."""
     unit = np.tile([-1.0, 1.0], 4) / np.std([-1, 1] * 4, ddof=1)
     one = np.stack([np.zeros(8), np.full(8, 0.25), 9 * unit, unit, 3 * unit])
-    untested = np.array([False, False, True, False, False])
-    now = decided(one, np.zeros((5, 8)), at=[8, 16], untested=untested, k=4)
+    equal = [False, False, True, False, False]
+    now = decided(one, np.zeros((5, 8)), at=[8, 16], equal=equal, k=4)
     assert now.sd[3:].tolist() == pytest.approx([2, 3]) and np.isnan(now.low[:2]).all()
     assert now.decided.tolist() == [True, True, True, False, False]
     none = decided(np.zeros((2, 8)), np.zeros((2, 8)), at=[8, 16])
@@ -90,7 +95,7 @@ def test_differences_that_never_scatter_are_in_no_median():
 def test_what_is_equal_by_construction_or_never_differs_asks_for_no_seeds():
     one, base = RNG.normal(size=(2, 12)), RNG.normal(size=(2, 12))
     base[1] = one[1] - 0.25
-    now = decided(one, base, untested=np.array([True, False]), k=1, scale=9.0)
+    now = decided(one, base, equal=[True, False], k=1)
     assert now.decided.tolist() == [True, True] and now.seeds.tolist() == [4, 4]
     assert now.verdict.tolist() == [stats.UNDECIDED] * 2
 

@@ -22,7 +22,7 @@ def noisy(seed: int, k: int = 4, n: int = 7, effect: float = 0.01) -> tuple[np.n
 
 def judged(a: np.ndarray, b: np.ndarray, margin: float = 0.01, k: int = 4, better: bool | None = False):
     scale = np.nanmax(np.abs(a), 1)
-    estimate = stats.paired(a - b, 0.0, scale)
+    estimate = stats.paired(a - b, scale)
     return estimate, stats.judge(estimate, 1 - 0.05 / k, margin, better)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ablate.analysis import stats
 from ablate.analysis.contrasts import Weighed, differing, same_classes
-from ablate.analysis.looks import stand
+from ablate.analysis.looks import Case, stand
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import Variant, Variants, varying
 from ablate.config.contrast import FEWEST
@@ -18,7 +18,6 @@ from ablate.phrases import counted
 from ablate.store.record import NO_STUDY, PlannedLooks, StudyRecord
 
 POWER = 0.8
-PER_UNIT = ("values", "lost", "twin")  # of a case
 BY_FLIPS = "by sign flips"
 UNTRAINED = "untrained, as both are nearer to guessing than to counting"
 
@@ -141,35 +140,6 @@ class Finding:
         return same
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A contrast with what counts for it: (P,) the weights of its sides, (P, S) their values, which runs
-    diverged, and the values of the metric on validation. is_grouped: whether values do not pair. judged: its
-    numbers."""
-
-    contrast: Weighed
-    weights: Array
-    values: Array
-    lost: Array
-    twin: Array | None
-    is_grouped: bool = False
-    judged: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def difference(self) -> Array:
-        return np.sum(self.weights[:, None] * self.values, 0)
-
-    @property
-    def more(self) -> Array:
-        """(S,) on how many more arms of the variant's side than of its baseline's a run diverged."""
-        return np.sum(np.sign(self.weights)[:, None] * self.lost, 0)
-
-    @property
-    def counts(self) -> Array:
-        """(P,) the values of each side."""
-        return np.isfinite(self.values).sum(1)
-
-
 def findings_of(
     variants: Variants, contrasts: Sequence[Weighed], records: Sequence[StudyRecord], before: int
 ) -> list[Finding]:
@@ -201,52 +171,27 @@ def _family(
     """The contrasts judged at the looks of their study or, without any, on all their values at once; there,
     values that do not pair are judged as groups."""
     S = variants.values.shape[1]
-    how: dict[str, Any] = {name: getattr(variants, name) for name in ("margin", "higher_is_better")}
     order, at = np.arange(S), [S]
     if looks:
         places = {seed: place for place, seed in enumerate(variants.seeds["seed"])}
         order = np.array([places.get(str(seed), -1) for seed in looks.seeds[: looks.at[-1]]], int)
         at = looks.at
-    cases = [_case(variants, one, order) for one in contrasts]
-    difference_KS, more_KS = np.array([of.difference for of in cases]), np.array([of.more for of in cases])
-    ended_KS = np.array([(np.isfinite(of.values) | of.lost).all(0) for of in cases])
-    judged = stand(
-        difference_KS,
-        ended_KS if looks else np.ones_like(ended_KS),  # what is missing is missing for good
-        more_KS,
-        at=at,
-        k=k,
-        **how,
-        scale=np.array([np.nanmax(np.abs(of.values), initial=0) for of in cases]),
-        untested=np.array([one.equal is not None for one in contrasts]),
-    )
+    cases = [_case(variants, one, order, may_group=not looks) for one in contrasts]
+    how: dict[str, Any] = {name: getattr(variants, name) for name in ("margin", "higher_is_better")}
+    judged = stand(cases, at=at, k=k, waits=bool(looks), **how)  # else what is missing is missing for good
     pairs = [(one.variant, one.baseline) for one in contrasts]
     apart, alike = differing(variants, pairs), same_classes(variants, pairs)
-    for i, of in enumerate(cases):
-        is_paired = variants.paired and np.isfinite(of.difference).sum() >= 2
-        if is_grouped := bool(not looks and of.counts.min() >= 2 and not is_paired):
-            groups = stats.of_groups([*zip(of.weights.tolist(), of.values[:, None], strict=True)])
-            alone_1 = stats.judge(groups, 1 - stats.ALPHA / max(k, 1), **how)
-            for name, one in vars(alone_1).items():
-                getattr(judged, name)[i] = one[0]
-            judged.verdict[i] = stats.withheld(alone_1.verdict, of.more.sum())[0]
-        n = S if is_grouped else int(judged.seeds[i])
-        cases[i] = replace(
-            of,
-            **{name: None if (one := getattr(of, name)) is None else one[:, :n] for name in PER_UNIT},
-            is_grouped=is_grouped,
-            judged={name: one[i] for name, one in vars(judged).items()},
-        )
-    findings = [
-        _finding(variants, one, looks, differs, same)
-        for one, differs, same in zip(cases, apart, alike, strict=True)
-    ]
-    open_ = [
-        i
-        for i, (of, one) in enumerate(zip(cases, findings, strict=True))
-        if one.is_undecided and one.is_tested and one.look is None and not of.more.sum()
-        if one.why != UNTRAINED and not variants.constant[[c for _, c in of.contrast.sides]].any()
-    ]
+    findings, open_ = list[Finding](), list[int]()
+    for i, (contrast, of) in enumerate(zip(contrasts, cases, strict=True)):
+        n = int(judged.seeds[i])
+        of = replace(of, values=of.values[:, :n], lost=of.lost[:, :n])
+        numbers = {name: one[i] for name, one in vars(judged).items()}
+        twin = None if variants.twin is None else _taken(variants, contrast, order, variants.twin)[:, :n]
+        one = _finding(variants, contrast, of, numbers, looks, apart[i], alike[i], twin)
+        findings.append(one)
+        is_open = one.is_undecided and one.is_tested and one.look is None and not of.more.sum()
+        is_still = variants.constant[[c for _, c in contrast.sides]].any()
+        open_ += [i] if is_open and one.why != UNTRAINED and not is_still else []
     known = variants.higher_is_better is not None and not (variants.crossed or variants.together)
     if open_ and known and not variants.waiting:
         names = ("seeds", "diff", "sd", "level")
@@ -257,34 +202,34 @@ def _family(
     return findings
 
 
-def _case(variants: Variants, one: Weighed, order: Array) -> Case:
-    """order: the places of units to take, −1 for one that has none."""
+def _taken(variants: Variants, one: Weighed, order: Array, of_CS: Array) -> Array:
+    """(P, S) of the sides of a contrast, in the order of its units, what of its runs counts. order: the
+    places of units, −1 for one that has none."""
     places = [c for _, c in one.sides]
-    runs = ((one.runs is None or run in one.runs for run in variants.run_ids[c]) for c in places)
-    counts_PS = np.array([[*of] for of in runs])
-    counts_PS = np.where(order >= 0, counts_PS[:, order], False)
+    ids = variants.run_ids[places][:, order]
+    counts = (order >= 0) & (True if one.runs is None else np.isin(ids, [*one.runs]))
+    return np.where(counts, of_CS[places][:, order], np.nan if of_CS.dtype == float else False)
 
-    def taken(of_CS: Array, missing: Any) -> Array:
-        return np.where(counts_PS, of_CS[places][:, order], missing)
 
-    return Case(
-        one,
-        np.array([weight for weight, _ in one.sides]),
-        taken(variants.judged, np.nan),
-        taken(variants.diverged, False),
-        None if variants.twin is None else taken(variants.twin, np.nan),
-    )
+def _case(variants: Variants, one: Weighed, order: Array, *, may_group: bool) -> Case:
+    values, lost = (_taken(variants, one, order, of) for of in (variants.judged, variants.diverged))
+    case = Case(np.array([weight for weight, _ in one.sides]), values, lost)
+    is_paired = variants.paired and np.isfinite(case.difference).sum() >= 2
+    is_grouped = bool(may_group and case.counts.min() >= 2 and not is_paired)
+    return replace(case, is_equal=one.equal is not None, is_grouped=is_grouped)
 
 
 def _finding(
     variants: Variants,
+    contrast: Weighed,
     one: Case,
+    judged: Mapping[str, Any],
     looks: PlannedLooks | None,
     differs: str,
     same_class: bool,
+    twin: Array | None,
 ) -> Finding:
-    contrast, judged = one.contrast, one.judged
-    verdict, why = _verdict(variants, one, looks, differs)
+    verdict, why = _verdict(variants, contrast, one, judged, looks, differs)
     numbers = {name: float(judged[name]) for name in ("low", "high", "level", "p", "p_adjusted")}
     is_tested = numbers["p"] == numbers["p"] and bool(verdict)
     variant, baseline = _as_variants(variants, contrast)
@@ -310,7 +255,7 @@ def _finding(
         unit=variants.unit,
         weights=one.weights,
         values=one.values,
-        twin=one.twin,
+        twin=twin,
     )
 
 
@@ -331,10 +276,17 @@ def _difference(variants: Variants, one: Weighed) -> Variant:
     return replace(v, levels={**v.levels, **levels}, arm="", difference=apart)
 
 
-def _verdict(variants: Variants, one: Case, looks: PlannedLooks | None, differs: str) -> tuple[str, str]:
+def _verdict(
+    variants: Variants,
+    contrast: Weighed,
+    one: Case,
+    judged: Mapping[str, Any],
+    looks: PlannedLooks | None,
+    differs: str,
+) -> tuple[str, str]:
     """The verdict, empty where there is nothing to judge, and why there is none or why it is undecided, in a
     few words before a comma."""
-    contrast, judged, unit, more = one.contrast, one.judged, variants.unit, int(one.more.sum())
+    unit, more = variants.unit, int(one.more.sum())
     places, margin, waiting = [c for _, c in contrast.sides], variants.margin, variants.waiting
     count = one.counts.min() if one.is_grouped else np.isfinite(one.difference).sum()
     low, high, verdict = judged["low"], judged["high"], str(judged["verdict"])

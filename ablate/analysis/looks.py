@@ -12,11 +12,12 @@ Shapes: K contrasts, S seeds in the order in which they are trained; NaN for a r
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ablate.analysis import stats
-from ablate.analysis.stats import Array, Judged
+from ablate.analysis.stats import Array, Estimate, Judged
 from ablate.config.contrast import FEWEST
 
 SEEDS = 32  # of a study that lists none
@@ -36,28 +37,55 @@ def spending(looks: Sequence[int]) -> Array:
     return np.diff([0, *looks]) / looks[-1]
 
 
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A contrast with what counts for it: (P,) the weights of its sides, (P, S) their values, and which runs
+    diverged. is_equal: whether its sides are one function by construction, which nothing tests. is_grouped:
+    whether values do not pair, so that its sides are groups."""
+
+    weights: Array
+    values: Array
+    lost: Array
+    is_equal: bool = False
+    is_grouped: bool = False
+
+    @property
+    def difference(self) -> Array:
+        return np.sum(self.weights[:, None] * self.values, 0)
+
+    @property
+    def more(self) -> Array:
+        """(S,) on how many more arms of the variant's side than of its baseline's a run diverged."""
+        return np.sign(self.weights) @ self.lost
+
+    @property
+    def ended(self) -> Array:
+        """(S,) which seeds have all their results; a look takes all results of its seeds."""
+        return np.all(np.isfinite(self.values) | self.lost, 0)
+
+    @property
+    def counts(self) -> Array:
+        """(P,) the values of each side."""
+        return np.isfinite(self.values).sum(1)
+
+
 def stand(
-    differences_KS: Array,
-    ended_KS: Array,
-    more_KS: Array,
+    cases: Sequence[Case],
     *,
     at: Sequence[int],
     k: int,
     margin: float,
     higher_is_better: bool | None = False,
-    scale: float | Array = 0.0,
-    untested: Array | None = None,
+    waits: bool = True,
 ) -> Judged:
     """Judge each contrast at the first look that decides it, each look taking the seeds up to it. Of what is
     judged, seeds is the look that decided or, if none did, the last one with all its runs, 0 before the
     first; sd the scatter that the interval takes; decided whether more seeds change nothing.
 
-    ended_KS: which seeds have all their results; a look takes all results of its seeds. more_KS: on how many
-    more arms of the variant's side than of its baseline's a seed diverged. k: the size of the family. scale:
-    as of `stats.paired`. untested: (K,) what is one function by construction: it stands at its first look.
+    k: the size of the family. waits: whether a seed without a result may still have one.
     """
-    K, S = differences_KS.shape
-    never = np.zeros(K, bool) if untested is None else untested
+    K = len(cases)
+    never = np.array([of.is_equal for of in cases], bool)
     numbers = ("diff", "sd", "level", "low", "high", "p", "p_adjusted")
     now = Judged(
         np.zeros(K, int),
@@ -66,25 +94,35 @@ def stand(
         seeds=np.zeros(K, int),
         decided=np.zeros(K, bool),
     )
-    scale_K, open_, own = np.broadcast_to(scale, K), np.ones(K, bool), np.full(K, np.nan)
+    open_, own = np.ones(K, bool), np.full(K, np.nan)
     for n, spent in zip(at, spending(at), strict=True):
-        open_ = open_ & (ended_KS[:, :n].all(1) if n <= S else False)
-        if not open_.any():
+        ended = [not waits or (n <= len(of.ended) and of.ended[:n].all()) for of in cases]
+        if not (open_ := open_ & ended).any():
             break
         here = np.flatnonzero(open_)
-        by_itself = stats.paired(differences_KS[here, :n], 0.0, scale_K[here])
-        own[here] = np.where(np.isnan(by_itself.se) | never[here], np.nan, by_itself.sd)
-        median = 0.0 if np.isnan(own).all() else np.nanmedian(own)
-        least = 0.0 if n == at[-1] else median
-        estimate = stats.paired(differences_KS[here, :n], least, scale_K[here])
+        of_look = [cases[i] for i in here.tolist()]
+        estimate = _estimate(of_look, n)
+        own[here] = np.where(np.isnan(estimate.se) | never[here], np.nan, estimate.sd)
+        least = 0.0 if n == at[-1] or np.isnan(own).all() else np.nanmedian(own)
+        estimate = replace(estimate, se=np.maximum(estimate.se, least / np.sqrt(np.maximum(estimate.n, 1))))
         level = 1 - stats.ALPHA * spent / max(k, 1)
         judged = stats.judge(estimate, level, margin, higher_is_better)
         for name in ("n", *numbers):
             getattr(now, name)[here] = getattr(judged, name)
         now.seeds[here], now.sd[here] = n, np.where(least > judged.sd, least, judged.sd)
-        now.verdict[here] = stats.withheld(judged.verdict, more_KS[here, :n].sum(1))
+        now.verdict[here] = stats.withheld(judged.verdict, np.array([of.more[:n].sum() for of in of_look]))
         constant = np.isnan(estimate.se) & (estimate.n >= 2)
         is_sure = (now.verdict[here] != stats.UNDECIDED) & (judged.n >= FEWEST)
         now.decided[here] = never[here] | constant | is_sure
         open_ = open_ & ~now.decided
     return now
+
+
+def _estimate(cases: Sequence[Case], n: int) -> Estimate:
+    """Of each case by its first n seeds, or by its groups."""
+    scale = [np.abs(of.values[np.isfinite(of.values)]).max(initial=0) for of in cases]
+    estimate = stats.paired(np.array([of.difference[:n] for of in cases]), scale)
+    for i, of in enumerate(cases):
+        for name, value in vars(stats.of_groups(of.weights, of.values)).items() if of.is_grouped else ():
+            getattr(estimate, name)[i] = value
+    return estimate

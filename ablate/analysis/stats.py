@@ -84,28 +84,23 @@ def judge(
     return Judged(*of, differences.n, verdict != UNDECIDED)
 
 
-def paired(differences_KS: Array, least_sd: ArrayLike = 0.0, scale: ArrayLike = 0.0) -> Estimate:
-    """Of pairs. least_sd: (K,) which standard errors take at least. scale: (K,) the size of the values, whose
-    rounding is no scatter: differences that are all the same otherwise have no standard error."""
+def paired(differences_KS: Array, scale: ArrayLike = 0.0) -> Estimate:
+    """Of pairs. scale: (K,) the size of the values, whose rounding is no scatter: differences that are all
+    the same otherwise have no standard error."""
     n, diff, sd = moments(differences_KS)
-    constant = ~(sd > ROUNDING * np.asarray(scale, float))
-    se = np.where(constant, np.nan, np.fmax(sd, least_sd)) / np.sqrt(np.maximum(n, 1))
+    se = np.where(sd > ROUNDING * np.asarray(scale, float), sd, np.nan) / np.sqrt(np.maximum(n, 1))
     return Estimate(n, diff, sd, se, n - 1)
 
 
-def of_groups(groups: list[tuple[float, Array]]) -> Estimate:
-    """Of groups whose values do not pair, each with its weight and (K, S) values (Welch, 1947)."""
-    parts = [(weight, *moments(values_KS)) for weight, values_KS in groups]
-    n = np.min([n for _, n, _, _ in parts], 0)
-    diff = np.sum([w * mean for w, _, mean, _ in parts], 0)
+def of_groups(weights_P: Array, values_PS: Array) -> Estimate:
+    """Of one contrast of groups whose values do not pair (Welch, 1947)."""
+    n, mean, sd = moments(values_PS)
     with np.errstate(divide="ignore", invalid="ignore"):
-        each = [(w * sd) ** 2 / m for w, m, _, sd in parts]
-        variance = np.sum(each, 0)
-        df = variance**2 / np.sum([v**2 / (m - 1) for v, (_, m, _, _) in zip(each, parts, strict=True)], 0)
-    scale = np.max([ROUNDING * np.abs(mean) for _, _, mean, _ in parts], 0)
-    se = np.where(np.sqrt(variance) > scale, np.sqrt(variance), np.nan)
-    sd = np.sqrt(np.sum([(w * sd) ** 2 for w, _, _, sd in parts], 0))
-    return Estimate(n, diff, sd, se, np.where(np.isfinite(df), df, 1))
+        each = (weights_P * sd) ** 2 / n
+        df = each.sum() ** 2 / np.sum(each**2 / (n - 1))
+    root, sd = np.sqrt(each.sum()), np.sqrt(np.sum((weights_P * sd) ** 2))
+    se = np.where(root > ROUNDING * np.abs(mean).max(), root, np.nan)
+    return Estimate(n.min(), weights_P @ mean, sd, se, np.where(np.isfinite(df), df, 1))
 
 
 def withheld(verdict: Array, more: Array) -> Array:

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.special import stdtr
 
 from ablate.analysis import stats
-from ablate.analysis.looks import stand
+from ablate.analysis.looks import Case, stand
 from ablate.config.contrast import FEWEST
 from ablate.phrases import counted, first_few, lines_if
 from ablate.race.race import Race
@@ -27,8 +27,10 @@ def standing(race: Race) -> pd.DataFrame:
     (M, S), pairs_S = diff_MS.shape, np.isfinite(diff_MS[1:]).cumsum(1).max(0)
     k, scale = plan["tries"] * (M - 1), np.nanmax(np.abs(value_MS), initial=0.0)
     looks = [look for look in race.looks if look > S or pairs_S[look - 1] >= FEWEST] or [S + 1]
-    how = {"margin": plan["margin"] or np.nan, "higher_is_better": plan["higher_is_better"], "scale": scale}
-    judged = stand(diff_MS, both_MS, np.zeros((M, S)), at=looks, k=k, **how)
+    how = {"margin": plan["margin"] or np.nan, "higher_is_better": plan["higher_is_better"]}
+    gone_MS, weights = both_MS & np.isnan(diff_MS), np.array([1.0, -1.0])  # a pair that failed has ended
+    cases = [Case(weights, value_MS[[m, 0]], np.array([gone_MS[m]] * 2)) for m in range(M)]
+    judged = stand(cases, at=looks, k=k, **how)
     n, mean, sd = stats.moments(diff_MS)
     sd = np.where(sd > stats.ROUNDING * scale, sd, np.nan)
     seeded_M = np.array(["{seed}" in command for command in plan["commands"].values()])

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from ablate.analysis.contrasts import Settings, declared_pairs, equal_variants
-from ablate.analysis.looks import stand
+from ablate.analysis.looks import Case, stand
 from ablate.analysis.stats import Array, Judged
 from ablate.compose.composer import Overrides
 from ablate.config.contrast import Contrast
@@ -35,7 +35,7 @@ class ArmContrast:
 class Plan:
     """contrasts: those named beforehand. arms: that can be built, with what each is called. seeds: in the
     order in which they are trained. at: the numbers of seeds of the looks; none for a fixed design. margin:
-    in the unit of `metric`. Shapes: V arms, K contrasts, S seeds."""
+    in the unit of `metric`. Shapes: V arms, S seeds."""
 
     contrasts: Sequence[ArmContrast]
     arms: Mapping[Overrides, str]
@@ -52,25 +52,13 @@ class Plan:
     def stand(self, values_VS: Array, lost_VS: Array) -> Judged:
         """Where each contrast stands. lost_VS: which runs diverged; a seed without a number that did not
         diverge has no result yet."""
-        place = {arm: at for at, arm in enumerate(self.arms)}
-        weights_KV = np.zeros((len(self.contrasts), len(place)))
-        for k, one in enumerate(self.contrasts):
-            for weight, arm in one.sides:
-                weights_KV[k, place[arm]] = weight
-        used_KV1, ended_VS = (weights_KV != 0)[:, :, None], np.isfinite(values_VS) | lost_VS
-        parts_KVS = np.where(used_KV1, weights_KV[:, :, None] * values_VS, 0.0)
-        sizes_KVS = np.where(used_KV1, np.nan_to_num(np.abs(values_VS)), 0.0)
-        return stand(
-            parts_KVS.sum(1),
-            (ended_VS | ~used_KV1).all(1),
-            (np.sign(weights_KV)[:, :, None] * lost_VS).sum(1),
-            at=self.at,
-            k=self.family,
-            margin=self.margin,
-            higher_is_better=column_named(self.metric).higher_is_better,
-            scale=sizes_KVS.max((1, 2), initial=0.0),
-            untested=np.array([one.equal for one in self.contrasts], bool),
-        )
+        place, cases = {arm: at for at, arm in enumerate(self.arms)}, list[Case]()
+        for one in self.contrasts:
+            of = [place[arm] for _, arm in one.sides]
+            weights = np.array([weight for weight, _ in one.sides])
+            cases.append(Case(weights, values_VS[of], lost_VS[of], one.equal))
+        how = {"margin": self.margin, "higher_is_better": column_named(self.metric).higher_is_better}
+        return stand(cases, at=self.at, k=self.family, **how)
 
     def seeds_wanted(self, now: Judged, when: Literal["now", "most"]) -> dict[Overrides, int]:
         """At how many seeds each arm is trained: now, and at most. An arm whose contrasts are all decided

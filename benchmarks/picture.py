@@ -22,10 +22,6 @@ INK = {"light": "#1b1f24", "dark": "#e6e9ed"}
 BLUE, ORANGE = "#3b82c4", "#d9822b"
 MARGIN = 0.02
 EXAMPLES = 2000
-BY_SIGN_FLIPS = (
-    "wide sum without W_O − concatenation, equal size",
-    "four heads: W_O of two factors − of one",
-)
 SHOWN = (100, 102)  # seeds: a run that learns the task with four heads, and the one that does not
 
 
@@ -40,16 +36,14 @@ def main() -> None:
 def differences() -> pd.DataFrame:
     """The rows of the page's table: name, diff, low, high, whether both sides have the same functions, and
     whether the difference is undecided."""
-    page = (DOCS / "questions.md").read_text(encoding="utf-8")
-    found = re.findall(r"^\| (.+?) \| ([+−][\d.]+) \[(−?[\d.]+), (−?[\d.]+)]", page, re.M)
-    table = pd.DataFrame(found, columns=["name", "diff", "low", "high"])
+    page = (DOCS / "questions.md").read_text(encoding="utf-8").split("## All differences")[1]
+    found = re.findall(r"^\| (.+?) \| ([+−][\d.]+) \[(−?[\d.]+), (−?[\d.]+)] \| (\w+)", page, re.M)
+    table = pd.DataFrame(found, columns=["name", "diff", "low", "high", "verdict"])
     table["same"] = table["name"].str.contains("=")
     table["name"] = table["name"].str.replace(r"\*\*| =|, \d+ % .*parameters", "", regex=True)
     numbers = ["diff", "low", "high"]
     table[numbers] = table[numbers].map(lambda text: float(text.replace("−", "-")))
-    table["undecided"] = table["low"].lt(0) & table["high"].gt(0) & (
-        table["low"].lt(-MARGIN) | table["high"].gt(MARGIN)
-    ) | table["name"].isin(BY_SIGN_FLIPS)
+    table["undecided"] = table["verdict"].eq("undecided")
     return table
 
 

@@ -132,11 +132,11 @@ def line(contrast: str) -> str:
 
 def backbones() -> list[str]:
     """The rows of the table of two backbones."""
-    loss = pd.read_csv(RESULTS / "gpt2.csv").pivot(
-        index="seed", columns=["heads", "out_proj"], values="test_loss"
+    losses = pd.read_csv(RESULTS / "gpt2.csv").pivot(
+        index="seed", columns=["steps", "heads", "out_proj"], values="test_loss"
     )
-    assert len(loss) == 12
-    lines = []
+    assert len(losses) == 12
+    loss, early, lines = losses[2500], losses[500], []
     for contrast, (name, one, other) in {
         "concat_bare - concat": ("four heads: no W_O − W_O", (4, False), (4, True)),
         "one - one_bare": ("one head: W_O − none", (1, True), (1, False)),
@@ -144,6 +144,8 @@ def backbones() -> list[str]:
         "one - concat": ("W_O: one head − four", (1, True), (4, True)),
     }.items():
         sample = loss[one] - loss[other]
+        turned = sample.mean() * (early[one] - early[other]).mean() < 0
+        assert turned == ("no W_O" in name), "rows one and three had the other sign"
         low, high = t_interval(sample, 0.95)
         there = f"{number(sample.mean())} {interval(low, high)} | {verdict(sample, low, high, 0.95)}"
         lines.append(f"| {name} | {' | '.join(judged(contrast)[1:])} | {there} |")
@@ -166,7 +168,7 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     }
     low = {name: value for name, value in upper.items() if value < 0.005}
     assert {*low} == {"one - one_bare", "rank - sum"} and low["one - one_bare"] < 0
-    assert f"W_O (below 0) and of a sum's two factors ({low['rank - sum']:.3f})." in WHOLE
+    assert f"W_O (below 0), a sum's two factors ({low['rank - sum']:.3f})." in WHOLE
     arms = rows("questions")
     concat = arms.groupby("arm")["test_loss"].mean()["concat"]
     counting = arms["ngram_loss"].iloc[0]
@@ -200,15 +202,21 @@ def test_sizes_and_computation_are_as_said():
     assert f"{flops['wide']:.0f} % more computation" in PROSE
     assert params["tied"] == -5 and PROSE.count("5 % fewer parameters") == 1
     assert f"four, {params['sixteen']:.0f} % more parameters |" in PAGE
+    assert f"{params['sixteen']:.0f} % more parameters and {flops['sixteen']:.0f} % more computation" in PROSE
+    added = [
+        100 * (about["params"][one] / about["params"][other] - 1)
+        for one, other in (contrast.split(" - ") for contrast in ONE_MAP)
+    ]
+    assert f"adds {min(added):.0f} to {max(added):.0f} % of parameters" in WHOLE
     assert f"no W_O − W_O, {-params['concat_bare']:.0f} % fewer parameters |" in PAGE
     assert f"with their own, {-params['one_narrow']:.0f} % fewer parameters †" in PAGE
-    assert f"with {-params['rank']:.0f} % fewer parameters. The" in PROSE
+    assert f"of full rank, {-params['rank']:.0f} % fewer parameters †" in PAGE
     assert about["params"]["concat"] // 1000 == 163
 
 
-def test_one_run_has_learned_to_copy():
+def test_one_run_has_begun_to_copy():
     later = rows("later")
-    assert f"one trained model of {len(later)} has learned to copy, a wide sum, hence" in PROSE and [
+    assert f"one trained model of {len(later)} has begun to copy, a wide sum, hence" in PROSE and [
         *later.loc[later["induction"] > 0.05, "arm"]
     ] == ["wide"]
 
@@ -244,6 +252,8 @@ def test_votes():
         "1, without W_O": right(heads=1, out_proj=False),
         "1, MLP four times as wide": right(heads=1, mlp_hidden=1024),
         "1, 9,000 steps": right(heads=1, steps=9000),
+        "1, after 8 votes": right(heads=1, context=9),
+        "1, after 32 votes": right(heads=1, context=33),
         "1, two layers": right(heads=1, layers=2),
         "2, two layers": right(heads=2, layers=2),
     }.items():
@@ -278,7 +288,7 @@ def test_in_five_of_six_seeds_each_of_four_heads_follows_one_voter():
 
 def test_how_far_patterns_lie_apart():
     look = pd.read_csv(RESULTS / "look.csv")
-    first, second = look.groupby(["layer", "run_id"])["value"].max().groupby("layer").mean()
+    first, second = look.groupby(["layer", "run_id"])["value"].mean().groupby("layer").mean()
     assert f"on text patterns lie {first:.2f} to {second:.2f} nats apart" in PROSE
     assert (
         look["run_id"].nunique() == 6

@@ -69,11 +69,6 @@ def as_override(value: Any, of_text: Callable[[str], str] = str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def divisors(number: int) -> list[int]:
-    """What divides a number, rising."""
-    return [small for small in range(1, number + 1) if number % small == 0]
-
-
 def flatten(nested: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Nested keys as dotted ones. A group's `name` becomes the value of the group, and the `options` of a
     fusion become keys of the group itself: {"fusion": {"name": "sum"}} -> {"fusion": "sum"}."""

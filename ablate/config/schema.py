@@ -72,23 +72,6 @@ class ModelConfig:
         """Whether an encoder reads one text, and a decoder another."""
         return self.architecture == ENCODER_DECODER
 
-    @property
-    def hidden(self) -> int:
-        """The width of its MLPs, before a match."""
-        return standard_hidden(self.d_model, self.mlp) if self.mlp_hidden == "auto" else self.mlp_hidden
-
-
-# The parts of two backbones, as the keys of model name them.
-GPT2 = {"position": "learned", "norm": "layer", "mlp": "gelu"}
-LLAMA = {"position": "rope", "norm": "rms", "mlp": "swiglu"}
-MATRICES = {"gelu": 2, "relu2": 2, "swiglu": 3}  # of an MLP, by its kind
-
-
-def standard_hidden(d_model: int, mlp: str) -> int:
-    """The width of an MLP that costs what two matrices of 4·d_model² do: of a gated one, which has three, to
-    the nearest multiple of 8."""
-    return 4 * d_model if MATRICES[mlp] == 2 else max(8, 8 * round(d_model / 3))
-
 
 Nats = Annotated[float, AtLeast(0), AtMost(100)]
 

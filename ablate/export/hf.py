@@ -13,13 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from ablate.config.rules import ConfigError, as_override
-from ablate.config.schema import GPT2, LLAMA
 from ablate.data.tokenizers import Bpe
 from ablate.execution.trained import TrainedModel, load_model
 from ablate.files.atomic import explained, make_once
 from ablate.model.layers import RMSNorm
 from ablate.model.sizing import resolve_spec
-from ablate.model.spec import ModelSpec, standard
+from ablate.model.spec import GPT2, LLAMA, ModelSpec, standard
 from ablate.store.columns import Status
 from ablate.store.run_files import as_json
 from ablate.store.store import Store

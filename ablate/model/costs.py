@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ablate import rng
-from ablate.config.schema import MATRICES, standard_hidden
 from ablate.model import scores
 from ablate.model.parts import HeadShape, Part
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
+
+MATRICES = {"gelu": 2, "relu2": 2, "swiglu": 3}  # of an MLP, by its kind
 
 
 def attention_params(spec: ModelSpec) -> int:
@@ -83,6 +84,12 @@ def _flops_of(a: AttentionSpec, T: int) -> int:
 
 
 COSTS: dict[str, Callable[[ModelSpec], int]] = {"params": total_params, "flops": flops_per_token}
+
+
+def standard_hidden(d_model: int, mlp: str) -> int:
+    """The width of an MLP that costs what two matrices of 4·d_model² do: of a gated one, which has three, to
+    the nearest multiple of 8."""
+    return 4 * d_model if MATRICES[mlp] == 2 else max(8, 8 * round(d_model / 3))
 
 
 def reference(spec: ModelSpec) -> ModelSpec:

@@ -5,10 +5,10 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ablate.config.identity import identity_keys
-from ablate.config.rules import ConfigError, as_override, divisors
+from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import STANDARD_FUSION, STANDARD_HEADS, AttentionConfig, RunConfig
 from ablate.model import fusion, scores
-from ablate.model.costs import COSTS, reference, relative_cost
+from ablate.model.costs import COSTS, reference, relative_cost, standard_hidden
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
 
 SHARED = ("key_heads", "value_heads")
@@ -61,8 +61,10 @@ def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
 def sizes(config: RunConfig, vocab: int) -> ModelSpec:
     """The sizes that `config` asks for, before matching. Raises ConfigError for what can't be built."""
     model = config.model
+    auto = model.mlp_hidden == "auto"
+    hidden = standard_hidden(model.d_model, model.mlp) if auto else model.mlp_hidden
     _check_backbone(config)
-    one = 1 if model.hidden == 0 else 2  # modules of a layer that write into the residual stream, as in GPT-2
+    one = 1 if hidden == 0 else 2  # modules of a layer that write into the residual stream, as in GPT-2
     encoder_layers, writers = model.encoder_layers or 0, {"decoder": one * model.layers}
     if model.two_texts:
         decoder = (one + 1) * model.layers
@@ -73,7 +75,7 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
     if model.two_texts:
         _check_cross(config, at["cross"])
     return ModelSpec(
-        **{**vars(model), "mlp_hidden": model.hidden, "encoder_layers": encoder_layers},
+        **{**vars(model), "mlp_hidden": hidden, "encoder_layers": encoder_layers},
         vocab=vocab,
         at=config.at,
         attention=at["decoder"],
@@ -97,7 +99,7 @@ def _check_backbone(config: RunConfig) -> None:
             f"at={config.at}: the other attentions have {STANDARD_HEADS} heads, which do not divide"
             f" model.d_model={model.d_model}; take one that they divide, or at=all"
         )
-    if model.mlp != "gelu" and not model.hidden:
+    if model.mlp != "gelu" and model.mlp_hidden == 0:
         raise ConfigError(
             f"model.mlp={model.mlp}: model.mlp_hidden=0 leaves the MLPs out; use model.mlp_hidden=auto"
         )
@@ -132,6 +134,11 @@ def narrow(config: RunConfig, key: str) -> int:
         f"heads={heads}: does not divide model.d_model={d}, as {key}={as_override(getattr(config, key))}"
         f" needs; use heads={' or heads='.join(map(str, near))}, or give key_width and value_width as numbers"
     )
+
+
+def divisors(number: int) -> list[int]:
+    """What divides a number, rising."""
+    return [small for small in range(1, number + 1) if number % small == 0]
 
 
 def _attention(config: RunConfig, writers: int) -> AttentionSpec:

@@ -14,6 +14,9 @@ from ablate.config.schema import (
 from ablate.model import fusion, scores
 from ablate.model.parts import HeadShape, Part
 
+# The parts of two backbones, as the fields of ModelSpec.
+GPT2 = {"position": "learned", "norm": "layer", "mlp": "gelu"}
+LLAMA = {"position": "rope", "norm": "rms", "mlp": "swiglu"}
 STD = 0.02  # standard deviation of every drawn weight, as in GPT-2
 
 

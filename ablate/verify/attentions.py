@@ -18,7 +18,7 @@ from torch import Tensor
 from ablate.compose.configs import defaults_of
 from ablate.config.read import bare, hints
 from ablate.config.rules import ConfigError
-from ablate.config.schema import GPT2, PARTS, PartConfig
+from ablate.config.schema import PARTS, PartConfig
 from ablate.execution.plugins import KINDS
 from ablate.model import scores
 from ablate.model.attend import CAUSAL, Mask
@@ -26,7 +26,7 @@ from ablate.model.attention import Attention
 from ablate.model.layers import Linear
 from ablate.model.models import Model, build_model, draw_weights
 from ablate.model.parts import Part
-from ablate.model.spec import AttentionSpec, ModelSpec, standard
+from ablate.model.spec import GPT2, AttentionSpec, ModelSpec, standard
 
 SEEDS = {"backbone": 3, "fusion": 3, "data": 3}
 

@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from ablate.config.rules import AtLeast, ConfigError, divisors
+from ablate.config.rules import AtLeast, ConfigError
 from ablate.lazy import Tensor
 from ablate.model.fusion import Fusion, Normalized, always, register
 
@@ -27,7 +27,7 @@ class Grouped(Fusion):
     @classmethod
     def slots(cls, heads: int, options: GroupedOptions) -> int:
         if heads % options.groups:
-            fitting = " or ".join(map(str, divisors(heads)))
+            fitting = " or ".join(str(small) for small in range(1, heads + 1) if heads % small == 0)
             raise ConfigError(f"fusion.groups={options.groups}: does not divide heads={heads}; use {fitting}")
         return options.groups
 

@@ -16,7 +16,6 @@ import argparse
 import contextlib
 import csv
 import itertools
-import json
 import os
 import random
 import signal
@@ -95,9 +94,9 @@ def trains(root: Path, process: subprocess.Popen) -> bool:
     """Whether a run of this command is under way and has a state to lose or keep."""
     for part in root.glob("runs/store/.*.part"):
         with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile
-            for metrics in part.glob("*/*/metrics.csv"):
-                worker = json.loads(metrics.with_name("lease.json").read_text())["pid"]
-                if os.getpgid(worker) == process.pid:
+            for metrics in part.glob("*@*/metrics.csv"):
+                _, _, sign = metrics.parent.name.partition(".")
+                if os.getpgid(int(sign.partition("-")[0])) == process.pid:
                     return True
     return False
 

@@ -6,7 +6,6 @@ outside and which nothing outside reaches, and see the same directories.
 """
 
 import contextlib
-import json
 import os
 import shlex
 import shutil
@@ -139,11 +138,8 @@ class Site:
 
     def under_way(self) -> dict[str, str]:
         """The node of each run under way, by name."""
-        found = {}
-        for path in present(self.directory, "runs/store/.*.part/*/*/lease.json"):
-            with contextlib.suppress(OSError, ValueError):
-                found[path.parents[2].name] = json.loads(path.read_text(encoding="utf-8"))["host"]
-        return found
+        paths = present(self.directory, "runs/store/.*.part/*@*")
+        return {path.parent.name: path.name.rpartition("@")[2] for path in paths}
 
     def finished(self) -> dict[str, int]:
         """When each finished run was, by its name."""

@@ -130,7 +130,7 @@ def test_a_tracker_has_every_value_of_the_store_once(store, command, monkeypatch
         code, out, err = command(*export)
         assert (code, out) == (2, "") and err.count("\n") == 1, err
         assert f"--to {target}: no space left; 0 runs written, the same command goes on" in err
-    left = Path("out", STUDY, f"part-17-{'0123456789abcdef'}")  # by an export that was killed
+    left = Path("out", STUDY, f".part-17-{'0123456789abcdef'}")  # by an export that was killed
     if target == "tensorboard":
         left.mkdir()
     assert command(*export)[1] == f"{target}: {STUDY} in out: 4 new\n"

@@ -71,6 +71,6 @@ def test_a_damaged_checkpoint_is_put_aside_and_the_run_begins_anew(tmp_path, sta
     wait_for(lambda: len(training(tmp_path)) == 1)
     err = kill(again)
     assert checkpoint.name in err and "damaged" in err and "Traceback" not in err
-    (part,) = (tmp_path / "runs" / "store").glob(".*.part/*/*")
+    (part,) = (tmp_path / "runs" / "store").glob(".*.part/*")
     assert json.loads((part / "result.json").read_text())["status"] == "running"
     assert "going on" not in (part / "log.txt").read_text()

@@ -27,7 +27,7 @@ from ablate.methods import Fusion
 from ablate.model import fusion
 from ablate.model.models import Model
 from ablate.store.columns import Row
-from ablate.store.run_files import Checkpoint, is_sealed
+from ablate.store.run_files import Checkpoint, sealed
 from ablate.training import train
 from ablate.training.batches import _ahead, _gathered, batches
 from ablate.training.events import Diverged, Evaluation, Event, Kept, Step
@@ -375,7 +375,7 @@ def test_each_member_is_a_run_like_any_other(tmp_path):
         mine, wanted = files(tmp_path / "1", run), files(tmp_path / "0", run)
         assert mine.keys() == wanted.keys()
         assert mine["metrics.csv"].count(b"\n") == wanted["metrics.csv"].count(b"\n") > 1
-        assert b"3 members mapped" in mine["log.txt"] and is_sealed(tmp_path / "1" / "store" / run.name)
+        assert b"3 members mapped" in mine["log.txt"] and sealed(tmp_path / "1" / "store" / run.name)
         assert isinstance(load_model(tmp_path / "1" / "store" / run.name), nn.Module)
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from ablate.printing import left_out
-from ablate.store import lease
 from ablate.store.store import Store
 from tests.helpers import QUICK, call_cli, refusal
 from tests.synthetic import small_study
@@ -70,18 +69,6 @@ def test_a_run_ends_as_it_does_without_a_damaged_study_beside_it(store, tmp_path
         "runs", "--delete", "--force", "--yes", cwd=tmp_path
     )  # it may need them
     assert {*(store.root / "store").iterdir()} == before
-
-
-# --- beside them ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b"[" * 10**5, b'{"pid": 1, "sign": "x"}'], ids=lambda content: ""
-)
-def test_a_lease_that_nobody_wrote_holds_no_run(tmp_path, content):
-    (attempt := tmp_path / "1" / "2" / "3").mkdir(parents=True)
-    (attempt / "lease.json").write_bytes(content)
-    assert not lease.is_live(attempt) and lease.holder(attempt).count("\n") == 0
 
 
 # --- characters and archives ------------------------------------------------------------------------

@@ -125,7 +125,7 @@ def test_links_are_deleted_and_never_what_they_lead_to(made: Path):
     run.symlink_to(far)
     (far / "inner").symlink_to(made)
     attempts = store / f".{name}.part"
-    (made / "attempts/1/01234567").mkdir(parents=True)
+    (made / "attempts/01234567").mkdir(parents=True)
     attempts.symlink_to(made / "attempts")
     study = made / "runs/studies/single"
     study.rename(made / "single")

@@ -34,16 +34,16 @@ def wait_for(condition, timeout_s: float = 60) -> None:
 
 def of_parts(name: str, cwd: Path) -> list[Path]:
     """The files of this name of the runs that are under way."""
-    return present(cwd, f"runs/store/.*.part/*/*/{name}")
+    return present(cwd, f"runs/store/.*.part/*/{name}")
 
 
-training, leases = (partial(of_parts, name) for name in ("checkpoint-*", "lease.json"))
+training = partial(of_parts, "checkpoint-*")
 
 
 def held(cwd: Path) -> list[str]:
     """The signs, in leases, of processes that live as far as other machines know."""
-    named = [json.loads(path.read_text())["sign"] for path in leases(cwd)]
-    return [sign for sign in named if (cwd / "runs/store/.alive" / sign).exists()]
+    named = [path.name.partition(".")[2] for path in present(cwd, "runs/store/.*.part/*")]
+    return [sign for sign in named if sign and (cwd / "runs/store/.alive" / sign).exists()]
 
 
 def logs(cwd: Path) -> list[str]:

@@ -30,7 +30,7 @@ from ablate.launch.pool import train_or_wait
 from ablate.launch.queue import AGAIN_S, Queue, place_in_array
 from ablate.printing import left_out
 from ablate.store import lease
-from ablate.store.run_files import Checkpoint, is_sealed, read_checkpoint
+from ablate.store.run_files import Checkpoint, read_checkpoint, sealed
 from ablate.store.run_folder import Busy, RunFolder
 from ablate.store.store import Store
 from ablate.study.growth import grown
@@ -71,14 +71,13 @@ def steps(run: RunFolder) -> list[str]:
 
 def leased(tmp_path: Path) -> Path:
     """The directory of an attempt with a lease of this process."""
-    attempt = tmp_path / "store" / ".run.part" / "1" / "01234567"
-    attempt.mkdir(parents=True, exist_ok=True)
-    (attempt / "lease.json").write_bytes(lease.content(tmp_path / "store"))
+    attempt = tmp_path / "store" / ".run.part" / lease.name(tmp_path / "store")
+    attempt.mkdir(parents=True)
     return attempt
 
 
 def sign_of(attempt: Path) -> Path:
-    return lease._read(attempt)[1]
+    return lease._sign_of(attempt)
 
 
 def elsewhere(monkeypatch: pytest.MonkeyPatch, expires_s: float = -1) -> None:
@@ -126,7 +125,7 @@ def test_on_its_machine_a_process_lives_as_long_as_its_lock(tmp_path):
     lease.sweep(tmp_path / "store")
     assert lease.is_live(mine)
     lease.release(mine)
-    assert not lease.is_live(mine)
+    assert not any(map(lease.is_live, tmp_path.glob("store/.run.part/*")))
 
 
 @pytest.mark.parametrize("where", [elsewhere, without_locks])
@@ -153,7 +152,7 @@ def test_a_process_that_has_ended_is_dead(tmp_path, leaves):
             os.read(pipe, 1)  # until this test ends
         os._exit(0)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    (attempt,) = tmp_path.glob("store/.run.part/*/*")
+    (attempt,) = tmp_path.glob("store/.run.part/*")
     assert sign_of(attempt).exists() and not lease.is_live(attempt)
     lease.sweep(tmp_path / "store")
     assert not sign_of(attempt).exists() and not lease.is_live(attempt)
@@ -171,11 +170,11 @@ def test_a_lease_dated_ahead_counts_from_when_it_is_met(tmp_path, monkeypatch, a
     """As of a machine that died before its clock, or that of the disk, was set back."""
     run = Store(tmp_path).run("run")
     with attempt(run) as writer:
-        path, sign = writer.path / "lease.json", sign_of(writer.path)
+        sign = sign_of(writer.path)
         dated(sign, ahead_s)
         elsewhere(monkeypatch, 120)
         who = f"run: process {os.getpid()} on {socket.gethostname()} is training this run"
-        with pytest.raises(Busy, match=rf"^{who} \(if it is gone, delete {path}\)$"), attempt(run):
+        with pytest.raises(Busy, match=rf"^{who} \(if it is gone, delete {sign}\)$"), attempt(run):
             pass
         assert abs(sign.stat().st_mtime - time.time()) < 60
         with pytest.raises(Busy, match=r"this run, last heard of \d s ago \(if it is gone, "), attempt(run):
@@ -343,25 +342,30 @@ def make_anew(run: RunFolder, steps: tuple[int, ...] = (3, 6)) -> int:
 
 
 @pytest.mark.slow
-def test_killed_before_any_of_its_operations_nothing_is_lost(tmp_path, monkeypatch):
+@pytest.mark.parametrize("left", [False, True], ids=["", "and an attempt that was interrupted"])
+def test_killed_before_any_of_its_operations_nothing_is_lost(tmp_path, monkeypatch, left):
     """With a result of before, whose place a new one is to take."""
     for call in range(1, 1000):
         run = Store(tmp_path / str(call)).run("run")
         make(run)
+        if left:
+            with contextlib.suppress(KeyboardInterrupt), attempt(run) as writer:
+                writer.checkpoint(Checkpoint(2, {"w": np.zeros(2)}, [{**METRICS, "step": 2}], 1.0, 0.5))
+                raise KeyboardInterrupt
         with monkeypatch.context() as patch:
             calls = killed_before(call, patch)
             with contextlib.suppress(Killed):
                 make_anew(run)
             if calls() < call:
-                assert call > 20
+                assert call > 15
                 break
-        sealed = [path for path in run.attempts.glob("*/*") if is_sealed(path)]
-        kept = [int(step) for path in run.attempts.glob("*/*/checkpoint-*") for step in _steps(path)]
-        assert run.read() or sealed
+        whole = [path for path in run.attempts.glob("*") if sealed(path)]
+        kept = [int(step) for path in run.attempts.glob("*/checkpoint-*") for step in _steps(path)]
+        assert (run.read() or whole) and (kept or not left or whole or (run.read() or {}).get("val_loss"))
         with monkeypatch.context() as patch:
             elsewhere(patch)
             if (run.read() or {}).get("val_loss") != 1.0:
-                assert make_anew(run) == max(kept, default=0) or sealed  # which was published
+                assert make_anew(run) == max(kept, default=0) or whole  # which was published
             if run.attempts.exists():  # killed after its run was published
                 make_anew(run)
         assert (run.read() or {})["val_loss"] == 1.0
@@ -421,14 +425,14 @@ def test_a_failure_never_takes_the_place_of_a_result(tmp_path, monkeypatch, cras
     known = stored.stamp()
     again = replace(prepare(replace(config, force=True)), replaces=known)
     monkeypatch.setattr("ablate.execution.execute._compute", broken)
-    with pytest.raises(StoreError, match=r"broken; its earlier result stays, .* in .*damaged"):
+    with pytest.raises(StoreError, match=r"broken; its earlier result stays, .* in .*\.part$"):
         if crash:
             record_failure(again, "broken", tmp_path)
         else:
             execute(again, lambda event: None, tmp_path)
     assert stored.stamp() == known
-    (aside,) = (tmp_path / "damaged").iterdir()
-    assert "broken" in (aside / "log.txt").read_text()
+    (attempt,) = tmp_path.glob(f"store/.{run.name}.part/*")
+    assert "broken" in (attempt / "log.txt").read_text()
     assert [row["status"] for row in Store(tmp_path).rows()] == ["done"]
 
 

@@ -52,16 +52,16 @@ class Attempt:
         self._members = 1  # of the largest group that it was part of
 
     @_unless_lost
-    def open(self, *, anew: bool, resumes: bool = True) -> None:
+    def open(self, *, anew: bool = False, ended: bool = False) -> None:
         """Begin it, unless the run is finished; what is damaged, a result or an earlier attempt, is put aside
-        first. anew, resumes: as for RunFolder.attempt."""
+        first. anew, ended: as for RunFolder.attempt."""
         self.row, config = describe(self.run), dataclasses.asdict(self.run.config)
         about = _environment(self.row["device"])
         files = {"environment.json": about, "tokenizer.json": self.run.corpus.tokenizer.dump()}
         files |= plugins.copies(self.run.spec.chosen)
         for is_last in (False, False, True):
             try:
-                attempt = self.folder.attempt(config, self.row, files, anew=anew, resumes=resumes)
+                attempt = self.folder.attempt(config, self.row, files, anew=anew, ended=ended)
                 self._lease.enter_context(attempt)
                 break
             except Damaged as error:
@@ -153,9 +153,9 @@ class Attempt:
         self.ended = True
         before = self.folder.finished
         if self.row["status"] == Status.FAILED and before and before["status"] in RESULTS:
-            aside, name = self.folder.give_up(), self.folder.directory.name
             raise StoreError(
-                f"{name}: {self.row['error']}; its earlier result stays, and this attempt is in {aside}"
+                f"{self.run.name}: {self.row['error']}; its earlier result stays, and this attempt is in"
+                f" {self.folder.attempts}"
             )
         self.folder.finish(self.row)
         self.close()

@@ -123,12 +123,12 @@ def settled(run: Run, *, thorough: bool = True) -> Row | None:
 
 
 def record_failure(run: Run, reason: str, root: Path | None = None) -> Row:
-    """Store and return a failed row, with the reason, for a run whose process is gone. Its log is kept, and
-    what it has left, from which the next command goes on. If the run has been finished meanwhile, return that
-    row. Raises StoreError."""
+    """Store and return a failed row, with the reason, for a run whose process is gone, and what it has left,
+    from which the next command goes on. If the run has been finished meanwhile, return that row. Raises
+    StoreError."""
     attempt = Attempt(run, lambda _: None, Store(root))
     with contextlib.closing(attempt):
-        attempt.open(anew=True, resumes=False)
+        attempt.open(ended=True)
         attempt.failed(reason)
         attempt.end()
     if attempt.error:

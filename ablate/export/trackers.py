@@ -29,7 +29,7 @@ from ablate.store.store import Store
 from ablate.training.events import Evaluation, Listener, News
 
 FACTS = ("run_id", "corpus", "torch", "ablate", "device", "processor")  # known as a run begins
-PART = owned.PART
+PART = "part-"  # prefix of a run that is not whole yet
 PATIENCE_S = 30  # for a server that does not answer
 TRACK = "ABLATE_TRACK"  # an environment variable: the tracker into which runs are logged as they go
 PACKAGES = {"mlflow": ("mlflow", "sqlalchemy", "alembic")}  # where one is not enough

@@ -1,4 +1,4 @@
-"""Leases: a lease.json in the directory of an attempt names the process that works on it, and its sign.
+"""Leases: the directory of an attempt is named TOKEN.SIGN by the process that works on it, TOKEN by none.
 
 The sign is a file in store/.alive, one for each process, which holds a lock on it. The system frees the lock
 when the process ends, however it ends: on its own machine a process lives if and only if the lock is held,
@@ -12,7 +12,6 @@ kernel and its locks. A forked process closes the file, as the lock would outliv
 import contextlib
 import fcntl
 import functools
-import json
 import math
 import os
 import re
@@ -22,12 +21,11 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import is_gone
-from ablate.files.owned import delete
-from ablate.phrases import duration, one_line
+from ablate.files.owned import delete, rename_onto_free
+from ablate.phrases import duration
 
 
 def seconds(variable: str, usual: float) -> float:
@@ -42,13 +40,12 @@ def seconds(variable: str, usual: float) -> float:
 EXPIRES_S = seconds("ABLATE_LEASE_EXPIRES_S", 120)
 HEARTBEAT_S = min(5.0, EXPIRES_S / 4)
 ALIVE = ".alive"
-ODD = (ValueError, KeyError, TypeError, RecursionError)  # a lease that ablate has not written
 
 _sign: tuple[Path, int] | None = None  # of this process, in the store that it works on, and its descriptor
 
 
-def content(store: Path) -> bytes:
-    """The content of lease.json for this process, which shows from here on that it lives, whatever else it
+def name(store: Path) -> str:
+    """A new name for an attempt of this process, which shows from here on that it lives, whatever else it
     computes. store: the directory of the runs. Raises OSError."""
     global _sign
     signs = (store / ALIVE).resolve()
@@ -56,81 +53,76 @@ def content(store: Path) -> bytes:
         _close_sign()
         signs.mkdir(parents=True, exist_ok=True)
         sweep(store)
-        path = signs / f"{_boot()}-{secrets.token_hex(4)}"
+        path = signs / f"{os.getpid()}-{secrets.token_hex(4)}-{_boot()}@{socket.gethostname()}"
         _sign = path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with contextlib.suppress(OSError):  # a disk without locks
             fcntl.flock(_sign[1], fcntl.LOCK_EX)
         threading.Thread(target=_beat, args=(path,), daemon=True).start()
-    about = {"host": socket.gethostname(), "pid": os.getpid(), "sign": _sign[0].name}
-    return (json.dumps(about) + "\n").encode()
+    return f"{secrets.token_hex(4)}.{_sign[0].name}"
 
 
 def release(attempt: Path) -> None:
-    """Give up this process's lease of an attempt."""
+    """Give up the lease of an attempt."""
     with contextlib.suppress(OSError):
-        delete(attempt / "lease.json")
+        rename_onto_free(attempt, attempt.with_name(attempt.name.partition(".")[0]))
 
 
 def release_ended(attempt: Path, pid: int) -> None:
     """Give up the lease of a process of this machine that has ended: on a disk without locks it would seem to
     live on for a while."""
-    with contextlib.suppress(OSError, *ODD):
-        about, _ = _read(attempt)
-        if (about["host"], about["pid"]) == (socket.gethostname(), pid):
-            release(attempt)
+    of, _, host = _about(_sign_of(attempt))
+    if (of, host) == (str(pid), socket.gethostname()):
+        release(attempt)
 
 
 def sweep(store: Path) -> None:
     """Remove the signs of processes of this machine that have ended, for which other machines would wait."""
-    for path in (store / ALIVE).glob(f"{_boot()}-*"):
+    for path in (store / ALIVE).glob(f"*-{_boot()}@*"):
         with contextlib.suppress(OSError), path.open("rb") as sign:
             fcntl.flock(sign, fcntl.LOCK_SH | fcntl.LOCK_NB)
             delete(path)
 
 
 def is_live(attempt: Path) -> bool:
-    """Whether the process that holds the lease of this attempt is still working on it."""
+    """Whether the process that has the lease of this attempt is still working on it."""
+    sign = _sign_of(attempt)
+    _, boot, _ = _about(sign)
     try:
-        _, path = _read(attempt)
-        if path.name.rpartition("-")[0] == _boot():
-            with path.open("rb") as sign, contextlib.suppress(OSError):
+        if boot == _boot():
+            with sign.open("rb") as file, contextlib.suppress(OSError):
                 try:
-                    fcntl.flock(sign, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                     return False
                 except BlockingIOError:
                     return True
-        return _age(path) < EXPIRES_S
+        return bool(boot) and _age(sign) < EXPIRES_S
     except OSError as error:
         return not is_gone(error)  # if it can't be read at the moment, leave the attempt alone
-    except ODD:
-        return False
 
 
 def holder(attempt: Path) -> str:
-    """What to say of the process that holds the lease of this attempt: who it is, when it was heard of, and
-    the way out if it is gone."""
-    who, heard = "another process", ""
-    with contextlib.suppress(OSError, *ODD):
-        about, sign = _read(attempt)
-        who = one_line(f"process {about['pid']} on {about['host']}")
-        if 0 <= (age := _age(sign)) < math.inf:
-            heard = f", last heard of {duration(age)} ago"
-    return f"{who} is training this run{heard} (if it is gone, delete {attempt / 'lease.json'})"
-
-
-def count_from_now(attempt: Path) -> None:
-    """A heartbeat that is dated ahead, as where a clock was set back, says nothing: date it now, so that the
-    process behind it is dead unless another one follows."""
-    with contextlib.suppress(OSError, *ODD):
-        _, sign = _read(attempt)
-        if _age(sign) < -HEARTBEAT_S:
+    """What to say of the process that has the lease of this attempt: who it is, when it was heard of, and the
+    way out if it is gone. A heartbeat that is dated ahead, as where a clock was set back, says nothing: it is
+    dated now, so that the process behind it is dead unless another one follows."""
+    sign, heard = _sign_of(attempt), ""
+    pid, _, host = _about(sign)
+    with contextlib.suppress(OSError):
+        if (age := _age(sign)) < -HEARTBEAT_S:
             os.utime(sign)
+        elif age >= 0:
+            heard = f", last heard of {duration(age)} ago"
+    return f"process {pid} on {host} is training this run{heard} (if it is gone, delete {sign})"
 
 
-def _read(attempt: Path) -> tuple[dict[str, Any], Path]:
-    """What is in the lease of an attempt, and the sign. Raises OSError, and what is in ODD."""
-    about = json.loads((attempt / "lease.json").read_bytes())
-    return about, attempt.parents[2] / ALIVE / about["sign"]
+def _sign_of(attempt: Path) -> Path:
+    return attempt.parents[1] / ALIVE / attempt.name.partition(".")[2]
+
+
+def _about(sign: Path) -> tuple[str, str, str]:
+    """The process, the boot and the name of its machine, as the sign is named by them."""
+    pid, _, rest = sign.name.partition("-")
+    boot, _, host = rest.partition("-")[2].rpartition("@")
+    return pid, boot, host
 
 
 def _age(sign: Path) -> float:

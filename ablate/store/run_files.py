@@ -128,12 +128,12 @@ def read_metrics(directory: Path) -> Iterator[Row]:
             yield numbers | {"step": int(row["step"])}
 
 
-def is_sealed(directory: Path) -> bool:
-    """Whether the run ended, with its seal, and nothing has changed since."""
+def sealed(directory: Path) -> Row | None:
+    """The row of a run that ended, with its seal, if nothing has changed since."""
     try:
-        return bool(read_finished(directory, thorough=True))
+        return read_finished(directory, thorough=True)
     except Damaged:
-        return False
+        return None
 
 
 def read_finished(directory: Path, *, thorough: bool = False) -> Row:

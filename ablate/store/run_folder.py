@@ -1,20 +1,18 @@
-"""The folder of one run: its result, and the attempts to make it.
+"""The folder of one run: its result, and the attempt to make it.
 
-NAME/                  the result, which is always complete
-.NAME.part/2/1f0c9b/   the second attempt, under way or interrupted; the highest number counts
+NAME/                    the result, which is always complete
+.NAME.part/TOKEN.SIGN/   the attempt, under way or interrupted: there is at most one
 
-A process begins an attempt by creating the directory of the next number, in which only one process can
-succeed. It writes only into a directory of its own; if it has been superseded by a higher number, it no
-longer finds that directory at its next write. It finishes by renaming the directory onto the free name. So if
-a run is trained twice, as when a computer slept and another took its run over, that costs time but changes no
-byte. Reading moves nothing, and no process removes a directory that another may still work in.
+A process begins an attempt by creating .NAME.part with it, in which only one process can succeed, or by
+renaming the one that another has left (lease), which does not find it any more at its next write. It finishes
+by renaming the attempt onto the free name of the run. So if a run is trained twice, as when a computer slept
+and another took its run over, that costs time but changes no byte. Reading moves nothing.
 """
 
 import contextlib
 import functools
 import json
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -33,7 +31,7 @@ from ablate.files.atomic import (
     names,
 )
 from ablate.store import lease
-from ablate.store.columns import METRICS_COLUMNS, Row, csv_text
+from ablate.store.columns import METRICS_COLUMNS, Row, Status, csv_text
 from ablate.store.run_files import (
     SEALED,
     Checkpoint,
@@ -42,10 +40,10 @@ from ablate.store.run_files import (
     as_json,
     checkpoint_file,
     checkpoints,
-    is_sealed,
     read_checkpoint,
     read_finished,
     read_started,
+    sealed,
     stamp,
 )
 
@@ -53,7 +51,6 @@ from ablate.store.run_files import (
 OF_A_MACHINE = ("device", "processor", "threads")
 RESUMABLE = ("run_id", *OF_A_MACHINE, "torch", "code", "parts", "tokenizer_sha256")
 PART = ".part"
-OVER = ".over"  # marks a number whose attempt was discarded, so that it stays taken
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the one takes a tenth of the other's time
 
 
@@ -98,17 +95,8 @@ class RunFolder:
             return None  # it is just being replaced
 
     def latest(self) -> Path | None:
-        """The attempt with the highest number, which is the one that counts; None without any."""
-        return next((path for number in self._numbers() for path in self._attempts_of(number)), None)
-
-    def _numbers(self) -> list[int]:
-        """The numbers of attempts, highest first."""
-        return sorted((int(name) for name in names(self.attempts) if name.isdecimal()), reverse=True)
-
-    def _attempts_of(self, number: int) -> list[Path]:
-        """The attempt with this number, if it still exists: at most one."""
-        directory = self.attempts / str(number)
-        return [directory / name for name in names(directory) if not name.startswith(".")]
+        """The attempt that is under way or was interrupted; None without one."""
+        return next((self.attempts / name for name in names(self.attempts)), None)
 
     # --- begin --------------------------------------------------------------------------------------
 
@@ -120,78 +108,81 @@ class RunFolder:
         files: Mapping[str, bytes] = MappingProxyType({}),
         *,
         anew: bool = False,
-        resumes: bool = True,
+        ended: bool = False,
     ) -> Iterator[Self]:
-        """Begin an attempt, which goes on from an interrupted one that would give the same bytes. If the
-        block ends before `finish`, the attempt stays as an interrupted one.
+        """Begin an attempt, which goes on from an interrupted or failed one that would give the same bytes.
+        If the block ends before `finish`, the attempt stays as an interrupted one.
 
         files: what it has besides config and row, by name. anew: whether a checkpoint that can't be resumed
-        here is dropped. resumes: if not, it begins at the start, and an interrupted attempt stays beside it.
-        Raises Busy if another process is working on the run, OfAnotherKind if an interrupted attempt has a
-        checkpoint that can't be resumed here, Damaged if that or the result can't be trusted.
+        here is dropped. ended: whether it is taken from a process that has ended, on whose machine it was
+        made: `row` says so then. Raises Busy if another process is working on the run, OfAnotherKind if the
+        attempt before has a checkpoint that can't be resumed here, Damaged if that or the result can't be
+        trusted.
         """
         asked_for = "".join(_as_yaml(key, json.dumps(value)) for key, value in config.items())
-        files = {**files, "config.yaml": asked_for.encode(), "result.json": as_json(row)}
+        files = {**files, "config.yaml": asked_for.encode()}
         with explained(self.attempts):
-            self._begin(files, row, anew, resumes)
+            self._begin(files, row, anew, ended)
         try:
             yield self
         finally:
             lease.release(self.path)
 
-    def _begin(self, files: dict[str, bytes], row: Row, anew: bool, resumes: bool) -> None:
-        numbers, before = self._numbers(), self.latest()
-        start = self._cut_off(before, row, anew) if before else None
-        self.start = start if resumes else None
-        files["metrics.csv"] = csv_text(self.start.metrics if self.start else [], METRICS_COLUMNS).encode()
-        files |= dict([checkpoint_file(self.start)]) if self.start else {}
-        with contextlib.suppress(OSError):  # the log goes on, even if the run begins anew
-            files |= {"log.txt": (before / "log.txt").read_bytes()} if before else {}
-        files["lease.json"] = lease.content(self.attempts.parent)
-        number = self.attempts / str(max(numbers, default=0) + 1)
-        path = self.path = number / secrets.token_hex(4)
+    def _begin(self, files: Mapping[str, bytes], row: Row, anew: bool, ended: bool) -> None:
+        before = self.latest()
+        if before and lease.is_live(before):
+            raise Busy(f"{self.directory.name}: {lease.holder(before)}")
+        source = before or self.directory
+        complete = sealed(before) if before else None
+        self.start = None if complete else self._resumable(source, row, anew, ended)
+        kept = {path.name: path for path in checkpoints(source)} if self.start else {}
+        metrics = csv_text(self.start.metrics if self.start else [], METRICS_COLUMNS)
+        files = {**files, "result.json": as_json(row), "metrics.csv": metrics.encode()}
+        self.path = path = self.attempts / lease.name(self.attempts.parent)
         try:
-            made = make_once(number, {f"{path.name}/{name}": data for name, data in files.items()})
-            if not made and not path.exists():  # a network may report failure after success
-                raise Busy(f"{number}: another process has just begun this run")
-            for earlier in (path for n in numbers for path in self._attempts_of(n) if resumes):
-                self._discard(earlier)
+            with contextlib.suppress(FileNotFoundError):  # another process was faster
+                if before:
+                    owned.rename_onto_free(before, path)
+                else:
+                    copied = files | {name: at.read_bytes() for name, at in kept.items()}
+                    make_once(self.attempts, {f"{path.name}/{name}": of for name, of in copied.items()})
+            if not path.exists():  # a network may report failure after success
+                raise Busy(f"{self.directory.name}: another process has just begun this run")
+            if complete:
+                self._publish(complete)
+                return self._begin(files, row, anew, ended)
+            if before:
+                # The log goes on. A checkpoint goes before the row that it was made with.
+                for name in {*os.listdir(path)} - {*files, *kept, "log.txt"}:
+                    owned.delete(path / name)
+                for name, content in files.items():
+                    owned.replace_file(path / name, content)
             # From here on no other process publishes a result, unless it takes this attempt away first.
             self.finished, self.seen = self.read(), self.stamp()
         except BaseException:  # also Ctrl-C
             lease.release(path)
-            with contextlib.suppress(OSError):
-                owned.delete(self.attempts)  # if it is empty
             raise
 
-    def _cut_off(self, before: Path, row: Row, anew: bool) -> Checkpoint | None:
-        """The checkpoint of an interrupted attempt, if resuming it gives the bytes of `row`; None if not."""
-        if lease.is_live(before):
-            line = f"{self.directory.name}: {lease.holder(before)}"
-            lease.count_from_now(before)
-            raise Busy(line)
+    def _resumable(self, source: Path, row: Row, anew: bool, ended: bool) -> Checkpoint | None:
+        """The checkpoint of an attempt, or a failed run, if resuming it gives the bytes of `row`; None if
+        not."""
         try:
-            began = read_started(before)
-            changed = [column for column in RESUMABLE if began.get(column) != row.get(column)]
-            # Interrupted after it was complete, before it was published?
-            if {*changed} <= {*OF_A_MACHINE} and is_sealed(before):
-                for path in checkpoints(before):
-                    owned.delete(path)
-                self._publish(before)
-                return None
-            checkpoint = read_checkpoint(before)
-            if changed and checkpoint and not anew:
-                differs = "; ".join(f"{key} was {began.get(key)}, is {row.get(key)}" for key in changed)
-                way_out = "the command that made it goes on from it where it was made"
-                if changed == ["threads"] and (count := began.get("threads")):
-                    way_out = f"hydra.launcher.threads={count} goes on from it"
-                raise OfAnotherKind(
-                    f"{self.directory.name}: its checkpoint after step {checkpoint.step} was made otherwise"
-                    f" ({differs}) and is kept: {way_out}, force=stale begins anew"
-                )
-            return None if changed else checkpoint
+            checkpoint = read_checkpoint(source)
+            began = read_started(source) if checkpoint else {}
         except FileNotFoundError:  # its process lives after all, or another one was faster
             return None
+        row |= {column: began.get(column) for column in OF_A_MACHINE if ended and began}
+        changed = [column for column in RESUMABLE if began.get(column) != row.get(column)]
+        if checkpoint and changed and not anew:
+            differs = "; ".join(f"{key} was {began.get(key)}, is {row.get(key)}" for key in changed)
+            way_out = "the command that made it goes on from it where it was made"
+            if changed == ["threads"] and (count := began.get("threads")):
+                way_out = f"hydra.launcher.threads={count} goes on from it"
+            raise OfAnotherKind(
+                f"{self.directory.name}: its checkpoint after step {checkpoint.step} was made otherwise"
+                f" ({differs}) and is kept: {way_out}, force=stale begins anew"
+            )
+        return None if changed else checkpoint
 
     # --- write --------------------------------------------------------------------------------------
 
@@ -223,44 +214,39 @@ class RunFolder:
             written = os.listdir(self.path)
             files = {name: file_digest(self.path / name) for name in SEALED if name in written}
             self.write("result.json", as_json({**row, "files": files, "seal": digest([row, files])}))
-            for path in checkpoints(self.path):  # only now, as the disk could have been full
-                owned.delete(path)
 
     def finish(self, row: Row) -> None:
         """Make the attempt, with this row, the result of the run."""
         self.seal(row)
-        with explained(self.directory):
-            try:
-                self._publish(self.path)
-            except FileNotFoundError:
-                raise self._taken_over() from None
-        self.path = self.directory  # the lease is still in it, so that no other process publishes it
+        with self._here():
+            self._publish(row)
 
-    def _publish(self, attempt: Path) -> None:
-        """Make a sealed attempt the result, in place of the one before: as long as the attempt is there, no
-        other can have been published since it began. Raises FileNotFoundError if it is gone."""
-        number = attempt.parent
-        while not owned.rename_onto_free(attempt, self.directory):
+    def _publish(self, row: Row) -> None:
+        """Make the sealed attempt the result, in place of the one before, which is taken into it: as long as
+        the attempt is there, no other can have been published since it began. Raises FileNotFoundError if it
+        is gone."""
+        for path in checkpoints(self.path) if row["status"] != Status.FAILED else ():
+            owned.delete(path)  # only now, as the disk could have been full
+        before = None
+        while not owned.rename_onto_free(self.path, self.directory):
             if not self.stamp():  # there is no result in it
                 owned.put_aside(self.directory, self.damaged)
                 continue
-            before = owned.take_away(self.directory, number)
-            if not attempt.exists():  # taken away just now, by the process that made this result
-                owned.rename_onto_free(before, self.directory)
-        self._clear(number)
+            with contextlib.suppress(FileNotFoundError):  # one of the two is gone
+                before = owned.take_away(self.directory, self.path)
+        if before:
+            owned.drop(self.directory / before.name)
+        self._clear()
 
     def drop(self) -> None:
         """Give the attempt up, as there is a result to keep."""
-        self._discard(self.path)
-        self._clear(self.path.parent)
+        with contextlib.suppress(OSError):
+            owned.drop(owned.take_away(self.path, self.attempts.parent))
+        self._clear()
 
-    def give_up(self) -> Path:
-        """Keep the earlier result and move this attempt to damaged/; returns its new path."""
-        number = self.path.parent
-        with self._here():
-            self.path = owned.put_aside(self.path, self.damaged)
-        self._clear(number)
-        return self.path
+    def _clear(self) -> None:
+        with contextlib.suppress(OSError):  # another process may just have begun an attempt
+            owned.delete(self.attempts)
 
     def put_aside_if_damaged(self, path: Path) -> Path | None:
         """Move the result or an attempt to damaged/, where it is never read again, if it is damaged, which is
@@ -301,25 +287,6 @@ class RunFolder:
 
     def _taken_over(self) -> Busy:
         return Busy(f"{self.path}: another process has taken this run over")
-
-    def _discard(self, attempt: Path) -> None:
-        """Remove an attempt, so that its process no longer finds it; its number stays taken."""
-        with contextlib.suppress(OSError, StoreError):
-            (attempt.parent / OVER).touch()
-            owned.drop(owned.take_away(attempt, attempt.parent))
-
-    def _clear(self, last: Path) -> None:
-        """Remove the numbers up to `last`, as the run is finished. Numbers that hold an attempt stay, since
-        its process may be alive; a process that is just beginning an attempt has to try again."""
-        with contextlib.suppress(OSError, StoreError):
-            numbers = [self.attempts / str(n) for n in self._numbers() if n <= int(last.name)]
-            gone = (path for number in numbers for path in number.glob(f"{owned.GONE}*"))
-            for left in (*self.attempts.glob(owned.LEFT), *gone):
-                owned.drop(left)
-            for path in (at for number in numbers for at in (number / OVER, number)):
-                with contextlib.suppress(OSError):
-                    owned.delete(path)
-            owned.delete(self.attempts)
 
 
 @functools.lru_cache(256)

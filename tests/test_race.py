@@ -20,7 +20,7 @@ from tests.helpers import ROOT, call_cli
 
 # A loss that scatters by its seed, and from one key to another, reckoned by the shell alone.
 RUN = "n=$(({seed}+%s)); echo loss: $(({seed} * 7 %% 5 + %s)).$((n * n * 7919 %% 8999 + 1000))"
-HOW_MANY = "give two to eight that differ, or one with --null"
+HOW_MANY = "give two to eight that differ, or --null"
 LOWER = ("--metric", "loss", "--lower-is-better")
 
 
@@ -148,7 +148,7 @@ def test_prepare_and_warm_up(tmp_path):
     noted = f"echo {{seed}} >> {tmp_path}/order; "
     given = ("--prepare", f"echo p >> {tmp_path}/order", "--warmup", "1", "--seeds", "2")
     race(noted + side(5), noted + side(4), *LOWER, *given, cwd=tmp_path, code=12)
-    assert " ".join((tmp_path / "order").read_text().split()) == "0 0 p 0 p 0 p 1 p 1"
+    assert " ".join((tmp_path / "order").read_text().split()) == "p 2 p 2 p 0 p 0 p 1 p 1"
     assert len(rows(tmp_path)) == 4
 
 
@@ -255,12 +255,12 @@ def test_doubts():
         ((side(1), side(2), "--metric", "acc", "--lower-is-better"), "A: it gave no acc, but loss="),
         ((side(1), side(2), *LOWER, "--seeds", "1"), "--seeds 1: "),
         ((side(1), side(1), *LOWER), f"2 commands: {HOW_MANY}"),
-        ((side(1), side(2), *LOWER, "--null"), f"2 commands: {HOW_MANY}"),
         ((side(1), *LOWER), f"1 command: {HOW_MANY}"),
-        ((side(1), side(2), "--metric", "loss"), "which way is better?"),
-        ((side(1), side(2), "--lower-is-better"), "name what the commands print"),
+        ((side(1), side(2), "--metric", "loss"), "missing option '--higher-is-better'"),
+        ((side(1), side(2), "--lower-is-better"), "A: it gave no metric, but loss="),
+        ((side(1), side(2), *LOWER[2:], "--metric", "seconds"), "--metric seconds: the table has such"),
         ((side(1), side(2), *LOWER, "--pattern", "("), "--pattern (: missing )"),
-        ((side(1), side(2), *LOWER, "--from", "a.csv"), "put {out} in, for a.csv"),
+        ((side(1), side(2), *LOWER, "--from", "a.csv"), "A: it gave no a.csv, but loss="),
         ((side(1), side(2), *LOWER, "--time", "5"), "'--time': 5: give a number and s, m, h or d"),
         ((side(1), side(2), *LOWER, "--margin", "inf"), "--margin inf: "),
     ],

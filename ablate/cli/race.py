@@ -16,19 +16,20 @@ LOOKS, SEEDS = (6, 8, 12, 16, 24, 32, 48, 64, 96), 24
 CODES = {"undecided": 12, "better": 0, "equivalent": 11, "worse": 10}  # the first that a command has
 NAME = re.compile(r"[^/.\s][^/]*")  # of a directory
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-WAYS = "--higher-is-better/--lower-is-better"
 
 
-def _seconds(time: str) -> float:
-    if not re.fullmatch(r"\d+\.?\d*[smhd]", time):
-        raise typer.BadParameter(f"{time}: give a number and s, m, h or d")
-    return float(time[:-1]) * UNITS[time[-1]]
+def _seconds(text: str) -> float:
+    if not re.fullmatch(r"\d+\.?\d*[smhd]", text):
+        raise typer.BadParameter(f"{text}: give a number and s, m, h or d")
+    return float(text[:-1]) * UNITS[text[-1]]
 
 
 def race(
     commands: Annotated[list[str], typer.Argument(help="Two to eight, the baseline first.")],
-    metric: Annotated[str, typer.Option(help="What each prints last, as METRIC=1.23.")] = "",
-    higher_is_better: Annotated[bool | None, typer.Option(WAYS, help="Which way is better.")] = None,
+    higher_is_better: Annotated[
+        bool, typer.Option("--higher-is-better/--lower-is-better", help="Which way is better.")
+    ],
+    metric: Annotated[str, typer.Option(help="What each prints last, as METRIC=1.23.")] = "metric",
     margin: Annotated[float, typer.Option(min=0, max=1e9, help="What does not matter, at most.")] = 0,
     name: Annotated[list[str] | None, typer.Option("-n", "--name", help="Their names; else A, B, C")] = None,
     source: Annotated[
@@ -36,18 +37,13 @@ def race(
         typer.Option("--from", "--pattern", metavar="FILE|REGEX", help="FILE.csv|json in {out}; of the log."),
     ] = "",
     seeds: Annotated[int, typer.Option(min=2, help="The most pairs.")] = SEEDS,
-    limit: Annotated[
-        float | None,
-        typer.Option("--time", parser=_seconds, metavar="2h", help="Begin no pair that ends later."),
-    ] = None,
+    time: Annotated[float | None, typer.Option(parser=_seconds, help="As 2h: begin no later pair.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at once.")] = 1,
     prepare: Annotated[str, typer.Option(help="A command before each run.")] = "",
     warmup: Annotated[int, typer.Option(min=0, help="Runs of each that do not count.")] = 0,
     tries: Annotated[int, typer.Option(min=1, help="How many races share one level.")] = 1,
     null: Annotated[bool, typer.Option("--null", help="Race the baseline against itself.")] = False,
-    no_seed: Annotated[
-        bool, typer.Option("--no-seed", help="Allow some without {seed}, taken as exact.")
-    ] = False,
+    no_seed: Annotated[bool, typer.Option("--no-seed", help="Take one without {seed} as exact.")] = False,
     format: JsonOption = "table",
 ) -> None:
     """Say which of your own commands is better, over paired seeds.
@@ -57,28 +53,24 @@ def race(
     equivalent, 12 undecided, 2 not carried out (docs/race.md).
     """
     from ablate.files.atomic import file_digest, locked
-    from ablate.race.metric import FILES
     from ablate.race.race import COLUMNS, Race
     from ablate.race.verdict import answer, doubts, raced, standing
     from ablate.store.store import Store
     from ablate.tables import records
 
-    commands = commands * 2 if null and len(commands) == 1 else commands
+    commands = commands[:1] * 2 if null else commands
     names = [*(name or []), *"ABCDEFGH"[len(name or []) : len(commands)]]
-    metric = metric or ("metric" if source and not source.endswith(FILES) else "")
-    unseeded, homeless = ([one for one in commands if word not in one] for word in ("{seed}", "{out}"))
-    different, directory = len({*commands}), Store().root.absolute() / "races" / "-".join(names)
+    unseeded = [command for command in commands if "{seed}" not in command]
+    directory = Store().root.absolute() / "races" / "-".join(names)
     wrong = [
         *lines_if(
-            different != 1 if null else not 2 <= different == len(commands) <= 8,
-            f"{counted(len(commands), 'command')}: give two to eight that differ, or one with --null",
+            not (null or 2 <= len({*commands}) == len(commands) <= 8),
+            f"{counted(len(commands), 'command')}: give two to eight that differ, or --null",
         ),
         *lines_if(len({*names}) != len(commands), f"{joined(names)}: name each with -n"),
         *(f"-n {one}: a directory is called so: no / in it" for one in names if not NAME.fullmatch(one)),
         *lines_if(not no_seed and unseeded, f"{joined(unseeded)}: put {{seed}} in, or give --no-seed"),
-        *lines_if(source.endswith(FILES) and homeless, f"{joined(homeless)}: put {{out}} in, for {source}"),
-        *lines_if(higher_is_better is None, f"which way is better? give {WAYS.replace('/', ' or ')}"),
-        *lines_if(metric in ("", *COLUMNS), f"--metric {metric}: name what the commands print"),
+        *lines_if(metric in COLUMNS, f"--metric {metric}: the table has such a column; print another name"),
     ]
     try:
         re.compile(source)
@@ -92,8 +84,8 @@ def race(
     plan |= {"prepare": prepare, "scripts": {str(one): file_digest(one) for one in files if one.is_file()}}
     with resumable(), locked(directory / "lock"):
         contest = Race(directory, plan, [*(look for look in LOOKS if look < seeds), seeds])
-        say(f"{directory} has {counted(len(contest.rows), 'run')}")
-        for line in raced(contest, jobs, warmup, math.inf if limit is None else limit):
+        say(f"{directory} has {counted(len(contest.ended), 'run')}")
+        for line in raced(contest, jobs, warmup, time or math.inf):
             say(line)
     now = standing(contest)
     said, notes = answer(contest, now, null), doubts(contest.by_seed(metric))

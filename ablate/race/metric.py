@@ -6,35 +6,29 @@ from pathlib import Path
 
 LOG = "log.txt"
 FILES = (".csv", ".json")
-NUMBER = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?i:nan|inf(?:inity)?))"
-_WHOLE = re.compile(rf"(?<![\w.]){NUMBER}(?!\w|[.,]\d)")
-_NAMED = re.compile(rf"([A-Za-z_][\w./-]*(?: [A-Za-z_][\w./-]*)?)[\"']?\s*[:= ]\s*({_WHOLE.pattern})")
+NUMBER = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|null|(?i:nan|inf(?:inity)?))"
+WHOLE = re.compile(rf"(?<![\w.]){NUMBER}(?!\w|[.,]\d)")
+NAMED = re.compile(rf"([A-Za-z_][\w./-]*(?: [A-Za-z_][\w./-]*)?)[\"']?\s*[:= ]\s*({WHOLE.pattern})")
 
 
 def read(out: Path, metric: str, source: str) -> float | None:
     """The last number of a run; None if it gave none. out: its directory. source: a CSV or JSON file there,
-    or a pattern of its log; empty for lines that end with `metric: 1.23` or `metric=1.23`, and for JSON."""
+    or a pattern of its log, with the number in its group or, without one, behind it or in it; empty for lines
+    that end with `metric: 1.23` or `metric=1.23`, and for JSON."""
+    is_file, name = source.endswith(FILES), re.escape(metric)
     try:
-        text = printed(out / (source if source.endswith(FILES) else LOG))
+        text = printed(out / (source if is_file else LOG))
         if source.endswith(".csv"):
             return [float(row[metric]) for row in csv.DictReader(text.splitlines()) if row.get(metric)][-1]
     except (OSError, ValueError, IndexError):
         return None
-    name = re.escape(metric)
     key = rf"[\"']{name}[\"'][ \t]*:|(?<![\w./\"'-]){name}[ \t]*[:=](?=[^,}}\]\n]*$)"
-    line = rf"(?:{key})[ \t]*[\"']?({NUMBER}|null)[\"']?[ \t]*(?:$|[,}}\]])"
-    return _last(text, line if not source or source.endswith(FILES) else source)
-
-
-def _last(text: str, pattern: str) -> float | None:
-    """The whole number in the group of the last match; without a group the one right behind the match, else
-    the last one in it."""
-    for match in reversed([*re.finditer(pattern, text, re.MULTILINE)]):
-        begin, end = match.span(1 if match.re.groups else 0)
-        behind = None if match.re.groups else re.compile(rf"[ \t:=]*({_WHOLE.pattern})").match(text, end)
-        inside = [one[0] for one in _WHOLE.finditer(text, max(begin, 0)) if one.start() < end]
-        if behind or inside or match[match.lastindex or 0] == "null":
-            return float(behind[1] if behind else inside[-1] if inside else "nan")
+    line = rf"(?:{key})[ \t]*[\"']?({NUMBER})[\"']?[ \t]*(?:$|[,}}\]])"
+    for match in reversed([*re.finditer(line if is_file else source or line, text, re.MULTILINE)]):
+        begin, end = match.span(bool(match.re.groups))
+        until = end if match.re.groups else len(text) - len(text[end:].lstrip(" \t:="))
+        if near := [one[0] for one in WHOLE.finditer(text, begin) if one.start() <= until]:
+            return float(near[-1].replace("null", "nan"))
     return None
 
 
@@ -45,5 +39,5 @@ def printed(file: Path) -> str:
 
 def named(text: str) -> str:
     """The last numbers in a text, each with its name."""
-    found = [f"{name}={number}" for name, number in dict(_NAMED.findall(text)).items()]
+    found = [f"{name}={number}" for name, number in dict(NAMED.findall(text)).items()]
     return ", ".join(found[:-9:-1]) or "no number"

@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from ablate.files.atomic import StoreError, explained, make_once, read_json, wri
 from ablate.files.owned import remove_tree
 from ablate.phrases import joined
 from ablate.race.metric import LOG, named, printed, read
-from ablate.store.columns import Row, Status
+from ablate.store.columns import Status
 
 MARK = "ABLATE_RACE"  # an environment variable of all that a race starts: its directory
 KILLED_S = 0.3  # if everything is killed, this process is within that time of the command it waits for
@@ -38,17 +38,21 @@ COLUMNS = ("method", "seed", "seconds", "status")
 
 class Race:
     """A race in its directory, of which this process has the lock. plan: what the verdict depends on, and
-    the commands by name, the baseline first. looks: numbers of pairs. Raises StoreError."""
+    the commands by name, the baseline first. looks: numbers of pairs. runs: by seed and name, what each gave;
+    nothing of one that has not ended. Raises StoreError."""
 
     def __init__(self, directory: Path, plan: Mapping[str, Any], looks: Sequence[int]) -> None:
         self.directory, self.plan, self.table = directory, plan, directory / "results.csv"
-        self.rows = list[Any]()
+        every = pd.MultiIndex.from_product([range(plan["seeds"]), plan["commands"]], names=["seed", "method"])
+        self.runs = pd.DataFrame(None, every, [plan["metric"], "seconds", "status"], object)
         if self.table.exists():
             before = read_json(directory / "race.json", {*plan, "looks"})
+            looks = before.pop("looks")
             if other := [key for key in plan if plan[key] != before[key]]:
                 way_out = "give its commands other names with -n, or move that directory away"
                 raise StoreError(f"{directory} has another race, with other {joined(other)}; {way_out}")
-            self.rows, looks = [*csv.DictReader(self.table.read_text("utf-8").splitlines())], before["looks"]
+            for row in csv.DictReader(self.table.read_text("utf-8").splitlines()):
+                self.runs.loc[int(row["seed"]), row["method"]] = [row[column] for column in self.runs]
         self.look_at(looks)
         end_all(directory)
 
@@ -58,64 +62,62 @@ class Race:
         plan = json.dumps({**self.plan, "looks": self.looks}, indent=2)
         write_atomically(self.directory / "race.json", f"{plan}\n")
 
+    @property
+    def ended(self) -> pd.DataFrame:
+        """The rows of runs that have ended."""
+        return self.runs[self.runs["status"].notna()]
+
     def by_seed(self, column: str) -> pd.DataFrame:
         """A column as numbers, a row for each command; NaN where there is no finite one."""
-        seeds = range(1 + max((int(row["seed"]) for row in self.rows), default=-1))
-        cells = pd.DataFrame(np.nan, [*self.plan["commands"]], seeds)
-        for row in self.rows:
-            cells.at[row["method"], int(row["seed"])] = float(row[column] or "nan")
-        return cells.replace([math.inf, -math.inf], math.nan)
+        cells = (
+            self.runs[column].unstack("seed").loc[[*self.plan["commands"]]].replace("", None).astype(float)
+        )
+        return cells.where(np.isfinite(cells))
 
-    def run(self, names: Sequence[str], seeds: Sequence[int], jobs: int) -> Iterator[Row]:
-        """Run what has no row yet, `jobs` at a time: forward at even seeds, backward at odd ones. Raises
+    def run(self, names: Sequence[str], seeds: Sequence[int], jobs: int) -> None:
+        """Run what has not ended, `jobs` at a time: forward at even seeds, backward at odd ones. Raises
         ConfigError if the race can't go on."""
-        done = {(row["method"], row["seed"]) for row in self.rows}
-        todo = [(name, str(seed)) for seed in seeds for name in names[:: -1 if seed % 2 else 1]]
+        todo = [(seed, name) for seed in seeds for name in names[:: -1 if seed % 2 else 1]]
         with ThreadPoolExecutor(jobs, "slot") as pool:
-            runs = [pool.submit(self._run, *one) for one in todo if one not in done]
+            runs = [pool.submit(self._run, *one) for one in todo if one not in self.ended.index]
             try:
                 for run in as_completed(runs):
-                    yield self._add(run.result())
+                    self._add(*run.result())
             except BaseException:
                 while not all(run.cancel() or run.done() for run in runs):
                     end_all(self.directory)
                 raise
 
     def warm_up(self, times: int) -> None:
-        """Run each command so many times, without a row."""
-        for number in map(str, range(times)):
-            for name, command in self.plan["commands"].items():
-                self._execute(command, self._begun(f"{name}-warmup-{number}"), number)
+        """Run each command so many times, at seeds behind those of the race, without a row."""
+        for seed in range(self.plan["seeds"], self.plan["seeds"] + times):
+            for name in self.plan["commands"]:
+                self._run(seed, name)
 
-    def _run(self, name: str, seed: str) -> Row:
-        out, plan = self._begun(f"{name}-{seed}"), self.plan
-        if plan["prepare"] and self._execute(plan["prepare"], out, seed):
-            raise _ended(f"--prepare failed before seed {seed} of {name}", out)
-        began = time.monotonic()
-        code = self._execute(plan["commands"][name], out, seed)
-        seconds = f"{time.monotonic() - began:.3f}"
-        value = None if code else read(out, plan["metric"], plan["source"])
-        if value is None and code in (0, NOT_FOUND) and all(row["method"] != name for row in self.rows):
-            wanted = plan["source"] or plan["metric"]
-            why = "no such command" if code else f"it gave no {wanted}, but {named(printed(out / LOG))}"
-            raise _ended(f"{name}: {why}", out)
-        status = Status.FAILED if value is None else Status.DONE if math.isfinite(value) else Status.DIVERGED
-        row = {"method": name, "seed": seed, plan["metric"]: "" if value is None else repr(value)}
-        return {**row, "seconds": seconds, "status": str(status)}
-
-    def _begun(self, name: str) -> Path:
-        """The directory of a run that begins, with an empty log."""
-        out = self.directory / "runs" / name
+    def _run(self, seed: int, name: str) -> tuple[int, str, list[Any]]:
+        """Which run it is, and its row."""
+        plan, out = self.plan, self.directory / "runs" / f"{name}-{seed}"
         with explained(out):
             if out.exists():  # it was cut off
                 remove_tree(out)
             make_once(out, {LOG: b""})
-        return out
+        if self._execute(plan["prepare"], out, seed):
+            raise _ended(f"--prepare failed before seed {seed} of {name}", out)
+        began = time.monotonic()
+        code = self._execute(plan["commands"][name], out, seed)
+        seconds = round(time.monotonic() - began, 3)
+        value = None if code else read(out, plan["metric"], plan["source"])
+        if value is None and code in (0, NOT_FOUND) and name not in self.ended.index.unique("method"):
+            wanted = plan["source"] or plan["metric"]
+            why = "no such command" if code else f"it gave no {wanted}, but {named(printed(out / LOG))}"
+            raise _ended(f"{name}: {why}", out)
+        status = Status.FAILED if value is None else Status.DONE if math.isfinite(value) else Status.DIVERGED
+        return seed, name, ["" if value is None else value, seconds, str(status)]
 
-    def _execute(self, command: str, out: Path, seed: str) -> int:
+    def _execute(self, command: str, out: Path, seed: int) -> int:
         """Run a command in a shell, to its end; returns its exit code."""
         slot = threading.current_thread().name.partition("_")[2] or "0"
-        words = {"seed": seed, "out": shlex.quote(str(out)), "slot": slot}
+        words = {"seed": str(seed), "out": shlex.quote(str(out)), "slot": slot}
         filled = re.sub(r"\{(seed|out|slot)\}", lambda found: words[found[1]], command)
         # A session of its own, since Ctrl-C is for this process, which ends the others.
         given = {"shell": True, "stdin": subprocess.DEVNULL, "start_new_session": True}
@@ -126,16 +128,14 @@ class Race:
             time.sleep(KILLED_S)
         return code
 
-    def _add(self, row: Row) -> Row:
+    def _add(self, seed: int, name: str, row: list[Any]) -> None:
         """Write a row down. Raises ConfigError if it is the second in a row of its command that failed."""
-        name, seed, order = row["method"], int(row["seed"]), [*self.plan["commands"]]
-        self.rows = sorted([*self.rows, row], key=lambda one: (int(one["seed"]), order.index(one["method"])))
-        write_atomically(self.table, pd.DataFrame(self.rows).to_csv(index=False))
-        lost = [one for one in self.rows if one["status"] == Status.FAILED and one["method"] == name]
-        failed = {int(one["seed"]) for one in lost}
-        if seed in failed and {seed - 1, seed + 1} & failed:
+        self.runs.loc[seed, name] = row
+        table = self.ended.reset_index()[["method", "seed", *self.runs]]
+        write_atomically(self.table, table.to_csv(index=False))
+        failed = self.runs["status"].xs(name, level="method") == Status.FAILED
+        if failed.loc[seed] and failed.loc[seed - 1 : seed + 1].sum() > 1:
             raise _ended(f"{name} failed twice in a row", self.directory / "runs" / f"{name}-{seed}")
-        return row
 
 
 def end_all(directory: Path) -> None:

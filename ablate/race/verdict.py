@@ -22,36 +22,35 @@ def standing(race: Race) -> pd.DataFrame:
     the mean, the interval at the last look, the verdict, and why there is none; about how many more pairs it
     takes; the least difference that so many show; and whether more are run."""
     plan, values, seconds = race.plan, race.by_seed(race.plan["metric"]), race.by_seed("seconds")
-    value_MS, ran_MS = values.to_numpy(float), seconds.notna().to_numpy(bool)
-    diff_MS, both_MS, lost_MS = value_MS - value_MS[0], ran_MS & ran_MS[0], ran_MS & np.isnan(value_MS)
-    (M, S), pairs_S = diff_MS.shape, np.isfinite(diff_MS[1:]).cumsum(1).max(0)
-    k, scale = plan["tries"] * (M - 1), np.nanmax(np.abs(value_MS), initial=0.0)
-    looks = [look for look in race.looks if look > S or pairs_S[look - 1] >= FEWEST] or [S + 1]
+    value_MS, lost_MS = values.to_numpy(), (values.isna() & seconds.notna()).to_numpy()
+    cases = [Case(np.array([1.0, -1.0]), value_MS[[m, 0]], lost_MS[[m, 0]]) for m in range(len(values))]
+    k, reached = plan["tries"] * (len(cases) - 1), seconds.iloc[0].count()
     how = {"margin": plan["margin"] or np.nan, "higher_is_better": plan["higher_is_better"]}
-    gone_MS, weights = both_MS & np.isnan(diff_MS), np.array([1.0, -1.0])  # a pair that failed has ended
-    cases = [Case(weights, value_MS[[m, 0]], np.array([gone_MS[m]] * 2)) for m in range(M)]
-    judged = stand(cases, at=looks, k=k, **how)
-    n, mean, sd = stats.moments(diff_MS)
-    sd = np.where(sd > stats.ROUNDING * scale, sd, np.nan)
+    judged = stand(cases, at=race.looks, k=k, **how)
+    pairs = stats.paired(np.array([of.difference for of in cases]), np.nanmax(np.abs(value_MS), initial=0.0))
+    sd = np.where(np.isnan(pairs.se), np.nan, pairs.sd)
     seeded_M = np.array(["{seed}" in command for command in plan["commands"].values()])
     still_M = seeded_M & (values.nunique(axis=1).to_numpy() < 2) & (judged.n >= FEWEST)
-    failed_M, of_base_M = (lost_MS & both_MS).sum(1), (lost_MS[0] & both_MS).sum(1)
+    still_M |= still_M[0]
+    more_failed = [of.more[:seeds].sum() for of, seeds in zip(cases, judged.seeds, strict=True)]
     reasons = {
-        "they failed at unequal numbers of seeds": failed_M != of_base_M,
+        "they failed at unequal numbers of seeds": np.array(more_failed) != 0,
         f"fewer than {FEWEST} pairs were judged": judged.n < FEWEST,
-        "one gave the same at every seed: perhaps the seed never reached it": still_M | still_M[0],
+        "one gave the same at every seed: perhaps the seed never reached it": still_M,
         "every pair differs by the same: perhaps what differs does nothing": np.isnan(judged.low),
     }
     why = np.select([*reasons.values()], [*reasons], "")
-    needed = np.where(sd > 0, stats.seeds_to_claim(mean, sd, stats.ALPHA / k, margin=plan["margin"]), 0)
-    soonest = min((look for look in race.looks if look > S), default=S)
-    now = pd.DataFrame({"n": values.count(axis=1), "mean": values.mean(axis=1), "sd": values.std(axis=1)})
-    now = now.assign(failed=lost_MS.sum(1), seconds=seconds.mean(axis=1))
-    now = now.assign(difference=mean, low=judged.low, high=judged.high)
-    now = now.assign(verdict=np.where(why == "", judged.verdict, stats.UNDECIDED), why=why)
-    now["going"] = ~(judged.decided | still_M | still_M[0]) & ((n > 1) | (race.looks[0] > S))
-    now["more"] = np.where(now["going"], np.clip(needed, soonest, stats.MOST_SEEDS) - S, 0)
-    now["least"] = stats.least_difference(n, sd, np.fmin(1 - judged.level, stats.ALPHA / k))
+    needed = stats.seeds_to_claim(pairs.diff, sd, stats.ALPHA / k, margin=plan["margin"])
+    columns = {
+        **{"n": values.count(axis=1), "mean": values.mean(axis=1), "sd": values.std(axis=1)},
+        **{"failed": lost_MS.sum(1), "seconds": seconds.mean(axis=1)},
+        **{"difference": pairs.diff, "low": judged.low, "high": judged.high},
+        **{"verdict": np.where(why == "", judged.verdict, stats.UNDECIDED), "why": why},
+        "more": np.clip(np.where(sd > 0, needed, 0), max(FEWEST, reached), stats.MOST_SEEDS) - reached,
+        "least": stats.least_difference(pairs.n, sd, np.fmin(1 - judged.level, stats.ALPHA / k)),
+        "going": ~(judged.decided | still_M) & ((pairs.n > 1) | (race.looks[0] > reached)),
+    }
+    now = pd.DataFrame(columns, values.index)
     now.loc[now.index[0], ["difference", "verdict", "why", "going"]] = np.nan, "", "", True
     return now
 
@@ -64,21 +63,21 @@ def raced(race: Race, jobs: int, warmup: int, limit_s: float) -> Iterator[str]:
         going = [*now.index[now["going"]]]
         reached = int(seconds.loc[going].notna().all().cumprod().sum())
         for seed in batch:
-            apart = (values[seed] - values[seed].iloc[0]).iloc[1:].dropna()
+            ended = race.runs["status"].xs(seed).dropna().items()
+            each = [f"{name} {status}" for name, status in ended if status != Status.DONE]
             line = "{} {:+.3g}, on average {:+.3g}, {:,.0f} more".format
-            each = [line(name, one, *now.loc[name, ["difference", "more"]]) for name, one in apart.items()]
-            yield f"seed {seed}: {'; '.join(each) or 'no pair'} ({race.looks[-1] - reached} left)"
+            apart = (values[seed] - values[seed].iloc[0]).iloc[1:].dropna()
+            each += [line(name, one, *now.loc[name, ["difference", "more"]]) for name, one in apart.items()]
+            yield f"seed {seed}: {'; '.join(each)} ({race.looks[-1] - reached} left)"
         if len(going) == 1 or reached == race.looks[-1]:
             return
         if time.monotonic() - began + seconds.loc[going].mean(axis=1).sum() > limit_s:
             return race.look_at({*race.looks, *lines_if(reached >= FEWEST, reached)})
-        race.warm_up(warmup)
-        warmup = 0
+        if not batch:
+            race.warm_up(warmup)
         at_once = max(1, -(-jobs // len(going)))
         batch = range(reached, min(*(look for look in race.looks if look > reached), reached + at_once))
-        for row in race.run(going, batch, jobs):
-            if row["status"] != Status.DONE:
-                yield f"seed {row['seed']}: {row['method']} {row['status']}"
+        race.run(going, batch, jobs)
 
 
 def answer(race: Race, now: pd.DataFrame, null: bool) -> list[str]:

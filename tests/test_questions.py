@@ -35,6 +35,7 @@ NAMES = {
     "sum_equal - concat": "**Q0** sum − concatenation, equal size",
     "wide - concat": "wide sum without W_O − concatenation, equal size",
     "rank - concat": "concatenation, W_O of rank d/h − of full rank, 3 % fewer parameters †",
+    "rank - factors": "concatenation, W_O of two factors: rank d/h − full, 7 % fewer parameters †",
     "both - concat": "**Q1** the proposal − the usual scale =",
     "tied - concat": "one matrix for queries and keys − two, 5 % fewer parameters",
     **ONE_MAP,
@@ -211,12 +212,15 @@ def test_sizes_and_computation_are_as_said():
     assert f"no W_O − W_O, {-params['concat_bare']:.0f} % fewer parameters |" in PAGE
     assert f"with their own, {-params['one_narrow']:.0f} % fewer parameters †" in PAGE
     assert f"of full rank, {-params['rank']:.0f} % fewer parameters †" in PAGE
+    fewer = 100 * (1 - about["params"]["rank"] / about["params"]["factors"])
+    assert f"with {fewer:.0f} % fewer parameters. The" in PROSE
+    assert f"rank d/h − full, {fewer:.0f} % fewer parameters †" in PAGE
     assert about["params"]["concat"] // 1000 == 163
 
 
 def test_one_run_has_begun_to_copy():
     later = rows("later")
-    assert f"one trained model of {len(later)} has begun to copy, a wide sum, hence" in PROSE and [
+    assert f"one of {len(later)} models, a wide sum, has begun to copy, hence" in PROSE and [
         *later.loc[later["induction"] > 0.05, "arm"]
     ] == ["wide"]
 

@@ -1,10 +1,11 @@
 """Compose overrides into RunConfigs, for a single run or for the many runs of a sweep."""
 
+import contextlib
 import functools
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,31 +15,34 @@ from hydra.core.override_parser.types import Override, OverrideType, ValueType
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from ablate.compose.refusals import explained, makes_variants, plain
+from ablate.compose.loading import without
+from ablate.compose.refusals import explained, makes_variants
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig, read_run
 
 OF_THE_STUDY = ("study.", "++study.")  # unlike study=NAME, whose YAML may set keys of runs
-NOT_OF_A_RUN = ("hydra", "study")
 MOST_RUNS = 100_000  # in one command, since each is checked before the first begins
 YAML_WORDS = {"True": "true", "False": "false"}  # Hydra writes these as Python does
-TOO_MANY = f"a sweep has at most {MOST_RUNS:,}; sweep over a part of the values at a time"
 Overrides = tuple[str, ...]  # the overrides of one run, as KEY=VALUE
 WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,999})")  # what Hydra reads as a whole number
 
 
 def to_run_config(config: DictConfig) -> RunConfig:
     """The RunConfig of a composed DictConfig. Raises ConfigError."""
-    return read_run(_of_a_run(plain(config)))
+    return _read(keys_of_a_run(config))
 
 
-def _of_a_run(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a run with their values, interpolations resolved."""
+def keys_of_a_run(config: DictConfig) -> dict[str, Any]:
+    """The keys of a run with their values, interpolations unresolved."""
+    values: Any = OmegaConf.to_container(without(config, "hydra", "study"))
+    return values
+
+
+def _read(values: dict[str, Any]) -> RunConfig:
+    resolved: Any = values
     if _is_open(values):
-        resolved = OmegaConf.to_container(OmegaConf.create({**values}), resolve=True, throw_on_missing=True)
-        assert isinstance(resolved, dict)
-        values = {str(key): value for key, value in resolved.items()}
-    return {key: value for key, value in values.items() if key not in NOT_OF_A_RUN}
+        resolved = OmegaConf.to_container(OmegaConf.create(values), resolve=True, throw_on_missing=True)
+    return read_run(resolved)
 
 
 def _is_open(value: Any) -> bool:
@@ -58,20 +62,15 @@ class Composer:
     choice of groups; plain values are then set here, as Hydra would set them. Runs that differ only in seeds
     are composed once.
 
-    name: of the config. of_hydra: the words of the command that are Hydra's. whole: the values of a single
-    run, which need not be composed again.
+    name: of the config. whole: the values of a single run, which need not be composed again.
     """
 
     def __init__(
-        self,
-        loader: ConfigLoader,
-        name: str = "config",
-        of_hydra: Sequence[str] = (),
-        whole: dict[str, Any] | None = None,
+        self, loader: ConfigLoader, name: str = "config", whole: dict[str, Any] | None = None
     ) -> None:
-        self._loader, self._name, self._of_hydra, self._whole = loader, name, of_hydra, whole
+        self._loader, self._name, self._whole = loader, name, whole
         self._parse = functools.cache(OverridesParser.create().parse_override)
-        self.options = functools.cache(loader.get_group_options)  # the choices of a group of configs
+        self._options = functools.cache(loader.get_group_options)  # the choices of a group of configs
         self._compose = functools.cache(self._composed)
         self._of_variant = functools.cache(self)
         self._follows_no_seed = functools.cache(self._is_plain)
@@ -85,9 +84,9 @@ class Composer:
         for key, values in several.items():
             if not makes_variants(key):
                 raise ConfigError(f"{key}={','.join(values)}: it makes no variants; give one value")
-        if (runs := math.prod(map(len, several.values()))) > MOST_RUNS:
-            sizes = " × ".join(f"{len(values):,} of {key}" for key, values in several.items())
-            raise ConfigError(f"{runs:,} runs ({sizes}): {TOO_MANY}")
+        if math.prod(map(len, several.values())) > MOST_RUNS:
+            many = f"more than {MOST_RUNS:,} runs; sweep over a part of the values at a time"
+            raise ConfigError(f"{' × '.join(several)}: {many}")
         return levels
 
     def __call__(self, overrides: Overrides) -> RunConfig:
@@ -100,28 +99,22 @@ class Composer:
                     values = _with(values, setting.key_or_group.split("."), setting.value())
             except LookupError:
                 values = self._composed(overrides)
-            return read_run(_of_a_run(values))
+            return _read(values)
 
-    def split_seed(self, overrides: Overrides) -> tuple[Overrides, int | None]:
-        """The variant, which is the overrides without the seed, and the seed. If that is no number, or
-        another key depends on it, it stays among the overrides. Raises Mistake."""
+    def by_variant(self, overrides: Overrides) -> tuple[Overrides, RunConfig]:
+        """The variant, which is the overrides without the seed, and the RunConfig. If the seed is no number,
+        or another key depends on it, it stays among the overrides. Raises Mistake."""
         variant = tuple(one for one in overrides if not one.startswith("seed="))
         seeds = [one.removeprefix("seed=") for one in overrides if one not in variant]
         if len(seeds) == 1 and WHOLE.fullmatch(seeds[0]) and self._follows_no_seed(variant):
-            return variant, int(seeds[0])
-        return overrides, None
-
-    def with_seed(self, variant: Overrides, seed: int | None) -> RunConfig:
-        """The RunConfig of a variant with this seed, as of `split_seed`. Raises Mistake."""
-        config = self._of_variant(variant)
-        return config if seed is None else replace(config, seed=seed)
+            return variant, replace(self._of_variant(variant), seed=int(seeds[0]))
+        return overrides, self._of_variant(overrides)
 
     def _is_plain(self, overrides: Overrides) -> bool:
         """Whether no value is an interpolation, as corpus.seed=${seed} is. Raises Mistake."""
         with explained(Mistake):
             groups, _ = self._split_groups(overrides)
-            chosen = {key: value for key, value in self._compose(groups).items() if key not in NOT_OF_A_RUN}
-            return not _is_open([*overrides, chosen])
+            return not _is_open([*overrides, self._compose(groups)])
 
     def _split_groups(self, overrides: Overrides) -> tuple[Overrides, list[Override]]:
         """The overrides of a run that choose from groups, and those that set a value."""
@@ -132,14 +125,13 @@ class Composer:
     def _is_value(self, override: Override) -> bool:
         """Whether the override sets one key, rather than choosing from a group."""
         key = override.key_or_group
-        return not ("/" in key or override.type != OverrideType.CHANGE or self.options(key))
+        return not ("/" in key or override.type != OverrideType.CHANGE or self._options(key))
 
     def _composed(self, overrides: Overrides) -> dict[str, Any]:
         """Hydra's config for these overrides, as plain values."""
         if self._whole is not None and not overrides:
             return self._whole
-        words = [*self._of_hydra, *overrides]
-        return plain(self._loader.load_configuration(self._name, words, run_mode=RunMode.RUN))
+        return keys_of_a_run(self._loader.load_configuration(self._name, [*overrides], run_mode=RunMode.RUN))
 
 
 def _levels(override: Override) -> list[str]:
@@ -147,19 +139,15 @@ def _levels(override: Override) -> list[str]:
         value = override.get_value_element_as_str()
         return [YAML_WORDS.get(value, value)]
     typed = override.input_line or ""
+    levels = dict[str, None]()
     is_range = override.is_range_sweep() and "=range(" in typed  # not one that Hydra sorts or shuffles
-    if not (is_range or override.value_type == ValueType.SIMPLE_CHOICE_SWEEP):
-        raise ConfigError(f"{typed}: list the values, as 1,2,4, or write range(START,STOP,STEP)")
-    try:
-        some = [*itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1)]
-    except (ValueError, ArithmeticError) as error:  # a step of 0, or a bound that is no number
-        raise ConfigError(f"{typed}: not a range; write range(START,STOP,STEP)") from error
-    if len(some) > MOST_RUNS:
-        raise ConfigError(f"{typed}: {TOO_MANY}")
-    levels = [*dict.fromkeys(YAML_WORDS.get(level, level) for level in some)]
+    if is_range or override.value_type == ValueType.SIMPLE_CHOICE_SWEEP:
+        with contextlib.suppress(ValueError, ArithmeticError):  # a step of 0, or a bound that is no number
+            some = itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1)
+            levels = dict.fromkeys(YAML_WORDS.get(level, level) for level in some)
     if not levels:
-        raise ConfigError(f"{typed}: the sweep is empty; list values, as 1,2,4")
-    return levels
+        raise ConfigError(f"{typed}: list the values, as 1,2,4, or write range(START,STOP,STEP)")
+    return [*levels]
 
 
 def _with(values: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:

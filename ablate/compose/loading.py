@@ -4,7 +4,7 @@ line give it. Every composition is judged before anything else of Hydra's sees i
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ from ablate.compose.keys import configs_dir
 from ablate.compose.launchers import LAUNCHER, TARGET
 from ablate.compose.private import ConfigLoaderImpl, create_config_search_path
 from ablate.config.read import require_keys
-from ablate.config.rules import ConfigError, as_override
+from ablate.config.rules import ConfigError, as_override, flatten
 from ablate.config.schema import RunConfig
 
-# What a config may set, and what Hydra itself sets after all configs.
-FREE = re.compile(r"hydra\.(mode|sweeper\.params|overrides|runtime|job\.(config_name|override_dirname))")
+# Of `hydra`: what a config may set, and what Hydra itself sets after all configs.
+FREE = re.compile(r"(mode|sweeper\.params|overrides|runtime|job\.(config_name|override_dirname))(\..*)?")
 
 
 class Loader(ConfigLoaderImpl):
@@ -42,32 +42,33 @@ class Loader(ConfigLoaderImpl):
             require_keys(RunConfig, map(str, config))
             chosen = config.hydra.runtime.choices.get(LAUNCHER)
             words = [word for word in overrides if word.lstrip("+").startswith("hydra.launcher")]
-            usual = _usual(f"{LAUNCHER}={chosen}", *words)
-            for key, value in _differing(OmegaConf.to_container(config.hydra), usual, "hydra"):
-                raise ConfigError(
-                    f"{key}={as_override(value)}: a config may not set it; leave it out, or type what is of"
-                    " hydra.launcher"
-                )
+            usual, of_pool = _usual(f"{LAUNCHER}={chosen}", *words), is_pool(config.hydra.launcher)
+            for key, value in _of_hydra(config).items():
+                is_free = FREE.fullmatch(key) or (of_pool and key.startswith("launcher."))
+                if not is_free and value != usual.get(key, ...):
+                    raise ConfigError(
+                        f"hydra.{key}={as_override(value)}: a config may not set it; leave it out, or type"
+                        " what is of hydra.launcher"
+                    )
         return config
 
 
 @functools.cache
-def _usual(*words: str) -> Any:
+def _usual(*words: str) -> dict[str, Any]:
     """The settings of Hydra in ablate's own configs, with these words of the command."""
-    own = Loader().load_configuration("config", overrides=[*words], run_mode=RunMode.RUN)
-    return OmegaConf.to_container(own.hydra)
+    return _of_hydra(Loader().load_configuration("config", overrides=[*words], run_mode=RunMode.RUN))
+
+
+def _of_hydra(config: DictConfig) -> dict[str, Any]:
+    """The settings of Hydra by their dotted keys."""
+    settings: Any = OmegaConf.to_container(config.hydra)
+    return flatten(settings)
 
 
 def is_pool(launcher: Any) -> bool:
     return isinstance(launcher, Mapping) and launcher.get("_target_") == TARGET
 
 
-def _differing(given: Any, usual: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The settings that are not as usual and must be."""
-    if FREE.fullmatch(path) or (path == "hydra.launcher" and is_pool(given)):
-        return
-    if isinstance(given, Mapping) and isinstance(usual, Mapping):
-        for key, value in given.items():
-            yield from _differing(value, usual.get(key), f"{path}.{key}")
-    elif given != usual:
-        yield path, given
+def without(config: DictConfig, *keys: str) -> DictConfig:
+    """A config without some of its keys."""
+    return OmegaConf.masked_copy(config, [str(key) for key in config if key not in keys])

@@ -3,9 +3,9 @@ with a bad explanation, before it sees them, and the errors of Hydra itself."""
 
 import argparse
 import contextlib
-import difflib
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,15 +14,12 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException
-from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ablate.compose.keys import sections, unknown_key
-from ablate.compose.launchers import LAUNCHER
-from ablate.config.identity import deciding
-from ablate.config.read import hints
+from ablate.compose.keys import configs_dir, sections, unknown_key
+from ablate.compose.launchers import KEY, LAUNCHER
 from ablate.config.rules import ConfigError, as_value, did_you_mean, line_on
-from ablate.config.schema import PARTS, TrainConfig
+from ablate.config.schema import PARTS
 from ablate.phrases import first_few
 
 # What Hydra raises for invalid configs and overrides; it does not have types of its own for all of them.
@@ -33,9 +30,7 @@ REFUSALS = (
 )
 # Of ablate run, beside Hydra's.
 OPTIONS = ("--dry-run", "--rehearse", "--track", "--plugin", "--format", "--wide", "--runs")
-UNSWEPT = {"name", "force", "device", "study"} | {
-    f"train.{key}" for key in hints(TrainConfig).keys() - deciding(TrainConfig)
-}
+UNSWEPT = ("name", "force", "device", "study", "train.save", "train.checkpoint_every")
 # An element of a list that has a sign which Hydra reads in quotes alone, as [fusion=sum:0.05] has.
 _EQUATION = re.compile(r"""(?<=[\[,])\s*([\w.]+\s*[<>=!]=?[^\[\],{}'"]+)""")
 
@@ -66,15 +61,14 @@ def _with_equations(override: str) -> str:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         option = re.search(r"arguments: (--?[\w.-]+)", message)
-        if line := line_on(f"run {option[1]}") if option else "":
-            raise ConfigError(line)
         word = option[1] if option else ""
+        if line := line_on(f"run {word}"):
+            raise ConfigError(line)
         for key in (key.name for section in sections() for key in section.keys):
             if word.lstrip("-").rstrip("s") in (key.rstrip("s"), key.rpartition(".")[2].rstrip("s")):
                 raise ConfigError(f"{word}: a key has no dashes; write {key}=VALUE")
-        if near := difflib.get_close_matches(word, [*OPTIONS, *self._option_string_actions], cutoff=0.75):
-            raise ConfigError(f"{word}: no such option; did you mean {near[0]}?")
-        raise ConfigError(f"{message}; see ablate run --help")
+        near = f"{word}: no such option{did_you_mean(word, [*OPTIONS, *self._option_string_actions])}"
+        raise ConfigError(near if word else f"{message}; see ablate run --help")
 
 
 def chooses_a_study(overrides: Sequence[str]) -> bool:
@@ -85,28 +79,22 @@ def check_overrides(parsed: argparse.Namespace) -> None:
     """Raises ConfigError for an override that Hydra would take for something else, or refuse badly."""
     sweeping = parsed.multirun or chooses_a_study(parsed.overrides)
     for argument in parsed.overrides:
-        override = _parsed(argument)
+        override, bare = _parsed(argument), argument.lstrip("+~")
         key, is_sweep = override.key_or_group, override.is_sweep_override()
-        of_hydra = key.startswith("hydra")
-        if of_hydra and not key.startswith((LAUNCHER, "hydra.launcher.")):
-            raise ConfigError(line_on(key) or f"{argument}: of Hydra's keys, type hydra.launcher's alone")
-        if argument[0] in "+~" and not of_hydra:
-            bare = argument.lstrip("+~")
-            raise ConfigError(line_on(key) or f"{argument}: no key is added or removed; type {bare}")
-        if is_sweep and not makes_variants(key):
-            raise ConfigError(f"{argument}: it makes no variants; give one value")
-        if is_sweep and parsed.cfg:
-            raise ConfigError(f"{argument}: --cfg job shows the config of one run; give one value")
-        if is_sweep and not sweeping:
-            raise ConfigError(f"{argument}: several values make a sweep, so add -m")
-        if argument.endswith("=null") and key in {
-            "study",
-            *(one.choice.partition("=")[0] for one in sections()),
-        }:
-            raise ConfigError(f"{argument}: name a {key}, or leave it out; see ablate keys")
-        if key == "name" and "${" in argument:
-            raise ConfigError(f"{argument}: a name is of all runs of a command; write it out")
-    _require_each_once(parsed.overrides, swept=sweeping)
+        of_hydra, of_launcher = key.startswith("hydra"), key.startswith((LAUNCHER, f"{KEY}."))
+        is_group = (configs_dir() / key).is_dir()
+        wrong = {
+            "of Hydra's keys, type hydra.launcher's alone": of_hydra and not of_launcher,
+            f"no key is added or removed; type {bare}": bare != argument and not of_hydra,
+            "it makes no variants; give one value": is_sweep and not makes_variants(key),
+            "--cfg job shows the config of one run; give one value": is_sweep and parsed.cfg,
+            "several values make a sweep, so add -m": is_sweep and not sweeping,
+            f"name a {key}, or leave it out; see ablate keys": is_group and argument.endswith("=null"),
+            "a name is of all runs of a command; write it out": key == "name" and "${" in argument,
+        }
+        for why in (why for why, is_so in wrong.items() if is_so):
+            raise ConfigError(line_on(key) or f"{argument}: {why}")
+    _require_each_once(parsed.overrides)
 
 
 def makes_variants(key: str) -> bool:
@@ -126,15 +114,15 @@ def _parsed(argument: str) -> Override:
         ) from error
 
 
-def _require_each_once(overrides: Sequence[str], *, swept: bool) -> None:
+def _require_each_once(overrides: Sequence[str]) -> None:
     """Raises ConfigError for a key with several values in words of their own, as a shell makes of
     seed={0..2}: only the last would count."""
-    given: dict[str, list[str]] = {}
+    given = defaultdict[str, list[str]](list)
     for key, _, value in (override.partition("=") for override in overrides):
-        given[key] = [*dict.fromkeys([*given.get(key, ()), value])]
+        given[key] += [value] if value not in given[key] else []
     for key, values in ((key, values) for key, values in given.items() if len(values) > 1):
-        sweep = ("" if swept else "-m ") + shlex.quote(f"{key}={','.join(values)}")
-        all_of_them = f", or all by {sweep}" if makes_variants(key) else ""
+        sweep = shlex.quote(f"{key}={','.join(values)}")
+        all_of_them = f", or all by -m {sweep}" if makes_variants(key) else ""
         raise ConfigError(f"{key}: given as {first_few(values)}; give one{all_of_them}")
 
 
@@ -172,10 +160,3 @@ def _unknown_choice(missing: str, options: Sequence[str]) -> str:
     if group in PARTS and Path(f"{name}.py").exists():
         unknown = f"no such {group}, but {name}.py is here; add --plugin {name}.py"
     return line_on(f"{group}={name}") or f"{group}={name}: {unknown}"
-
-
-def plain(config: DictConfig) -> dict[str, Any]:
-    """All keys but Hydra's as plain values, with interpolations unresolved."""
-    others = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    values: Any = OmegaConf.to_container(others)
-    return {str(key): value for key, value in values.items()}

@@ -22,12 +22,12 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from ablate.compose.composer import Composer, Overrides, to_run_config
+from ablate.compose.composer import Composer, Overrides, keys_of_a_run, to_run_config
 from ablate.compose.keys import configs_dir
 from ablate.compose.launchers import KEY, LAUNCHER, Pool
-from ablate.compose.loading import Loader, is_pool
+from ablate.compose.loading import Loader, is_pool, without
 from ablate.compose.private import Callbacks
-from ablate.compose.refusals import check_overrides, chooses_a_study, explained, parse, plain
+from ablate.compose.refusals import check_overrides, chooses_a_study, explained, parse
 from ablate.config.read import read, require_text
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
@@ -159,13 +159,12 @@ def _sweep(loader: Loader, parsed: argparse.Namespace) -> Sweep:
     words = [word for word in typed if parsed.cfg or not sweeps or word.lstrip("+~").startswith(OF_ALL)]
     config = loader.load_configuration(name, words, run_mode=RunMode.RUN)
     if parsed.cfg:
-        put(OmegaConf.to_yaml(OmegaConf.create(plain(config))), end="")
+        put(OmegaConf.to_yaml(without(config, "hydra")), end="")
         raise SystemExit(0)
     is_single = not sweeps and config.hydra.mode != RunMode.MULTIRUN
     chosen = config.hydra.runtime.choices.get("study")
-    of_hydra = [word for word in typed if word.lstrip("+~").startswith("hydra")]
     sweep = Sweep(
-        configs=Composer(loader, name, of_hydra, plain(config) if is_single else None),
+        configs=Composer(loader, name, keys_of_a_run(config) if is_single else None),
         is_single=is_single,
         launcher=_launcher(loader, config, is_single=is_single),
         name=config.name,
@@ -178,7 +177,7 @@ def _sweep(loader: Loader, parsed: argparse.Namespace) -> Sweep:
         return sweep
     # That of a config comes first, so that the command line has the last word.
     of_config = (f"{key}={of}" for key, of in (_plain(config.hydra.sweeper.params) or {}).items())
-    arguments = (*of_config, *(word for word in typed if word not in of_hydra))
+    arguments = (*of_config, *(word for word in typed if not word.lstrip("+~").startswith("hydra")))
     study = _plain(config.get("study")) or None
     if chosen and not (isinstance(study, Mapping) and "kind" in study):
         raise ConfigError(

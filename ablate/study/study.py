@@ -61,7 +61,7 @@ class Study:
         self.reasons: dict[str, str] = {}
         self.left_out: list[str] = []
         self._values: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
-        self._of_variant = functools.cache(lambda variant: prepare(sweep.configs.with_seed(variant, None)))
+        self._of_variant = functools.cache(lambda variant: prepare(sweep.configs(variant)))
         self.config, texts = (config := read_declared(sweep.study) if sweep.study else None), list[str]()
         if config:  # its settings, which the command line overrides
             texts += [f"{key}={','.join(levels)}" for key, levels in config.levels.items()]
@@ -153,11 +153,10 @@ class Study:
     def run(self, overrides: Overrides) -> Run:
         """The run of these overrides, placed on this machine. Raises ConfigError if it is
         impossible, Excluded if a condition excludes it."""
-        variant, seed = self.sweep.configs.split_seed(overrides)
-        config = self.sweep.configs.with_seed(variant, seed)
+        variant, config = self.sweep.configs.by_variant(overrides)
         if variant not in self._values:
             self._values[variant] = values_of(dataclasses.asdict(config))
-        values = self._values[variant] | ({} if seed is None else {"seed": seed})
+        values = self._values[variant] | {"seed": config.seed}
         for condition in self.conditions:
             if not condition.holds(values):
                 raise Excluded(f"not ({condition.text})")

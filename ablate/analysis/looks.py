@@ -96,7 +96,7 @@ def stand(
     )
     open_, own = np.ones(K, bool), np.full(K, np.nan)
     for n, spent in zip(at, spending(at), strict=True):
-        ended = [not waits or (n <= len(of.ended) and of.ended[:n].all()) for of in cases]
+        ended = np.array([not waits or (n <= len(of.ended) and of.ended[:n].all()) for of in cases], bool)
         if not (open_ := open_ & ended).any():
             break
         here = np.flatnonzero(open_)

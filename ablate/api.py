@@ -80,7 +80,7 @@ def load(path: str | Path | None = None) -> pd.DataFrame:
     One row per run, with the columns of results.csv. Raises ConfigError.
     """
     from ablate.analysis.load import load as load_results
-    from ablate.analysis.numbers import as_numbers, can_be_numbers
+    from ablate.analysis.measures import as_numbers, can_be_numbers
     from ablate.store.columns import COLUMNS, SEED_COLUMNS
     from ablate.store.frames import is_foreign
     from ablate.store.store import Store

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import ablate
-from ablate.analysis import replicas
+from ablate.analysis import copies
 from ablate.config.conditions import pairs
 from ablate.config.rules import ConfigError
 from benchmarks.drawn_tables import NULLS, compared, covering, try_table
@@ -68,9 +68,9 @@ def test_an_honest_table_loses_no_run(values):
         rng = np.random.default_rng(seed)
         drawn = {"ten": rng.binomial(10, 0.7, 16) / 10, "integers": np.round(rng.normal(200, 20, 16))}
         drawn["sevenths"] = (rng.integers(2, 7, 16) / 7).round(4)
-        assert not replicas.copies([drawn[values].reshape(2, 8)])[0].any()
+        assert not copies.copies([drawn[values].reshape(2, 8)])[0].any()
     many = np.random.default_rng(0).normal(3, 0.3, (2, 3000))
-    assert not replicas.copies([many.round(9)])[0].any()  # without an overflow
+    assert not copies.copies([many.round(9)])[0].any()  # without an overflow
 
 
 # --- a name keeps its spelling, and can be pasted -----------------------------------------------------------

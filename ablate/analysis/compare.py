@@ -21,15 +21,16 @@ from ablate.analysis.contrasts import (
     why_nothing,
 )
 from ablate.analysis.findings import Finding, findings_of
+from ablate.analysis.measures import settled
 from ablate.analysis.projection import project
-from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of, settled
+from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of
 from ablate.analysis.stats import Array, moments
 from ablate.analysis.variants import Variant, Variants, settings_of, varying
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Note, counted
 from ablate.store.columns import RESULTS, Status
-from ablate.store.frames import column_of, reported, select
+from ablate.store.frames import column_of, is_foreign, reported, select
 from ablate.store.record import StudyRecord
 
 NUMBERS = (
@@ -133,6 +134,7 @@ def compare(
         margin=margin_of(records, question.margin, metric),
         arms={run_id: name for record in records for run_id, name in record.arm_of.items()},
         waiting=_waiting(every, records),
+        whole=settings_of(every) if question.where and not is_foreign(every) else None,
     )
     if clash := [name for name in variants.shown if name in (*NUMBERS, "n", "mean", "sd", "baseline")]:
         raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
@@ -145,9 +147,9 @@ def compare(
         contrasts = crossed(variants, contrasts, column_of(question.within, variants.columns, "--within"))
     contrasts.sort(key=lambda one: one.record is None)  # those of studies first
     before = 0
-    if question.where and baseline and not variants.is_foreign:  # choosing rows makes no family smaller
+    if variants.whole and baseline:
         with contextlib.suppress(ConfigError):
-            before = len(pair_up(settings_of(every), baseline))
+            before = len(pair_up(variants.whole, baseline))
     findings = findings_of(variants, contrasts, records, before)
     nothing = "" if contrasts else why_nothing(variants, baseline)
     each, summary = dict(zip(variants.names, variants.each, strict=True)), variants.best_first()

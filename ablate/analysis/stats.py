@@ -89,7 +89,7 @@ def paired(differences_KS: Array, scale: ArrayLike = 0.0) -> Estimate:
     the same otherwise have no standard error."""
     n, diff, sd = moments(differences_KS)
     se = np.where(sd > ROUNDING * np.asarray(scale, float), sd, np.nan) / np.sqrt(np.maximum(n, 1))
-    return Estimate(n, diff, sd, se, n - 1)
+    return Estimate(n, diff, sd, se, n - 1.0)
 
 
 def of_groups(weights_P: Array, values_PS: Array) -> Estimate:

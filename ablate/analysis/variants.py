@@ -189,10 +189,11 @@ class Variants(Settings):
     run_ids: (C, S), text. seeds: S rows, what a unit is called, as text in each of its columns. paired:
     whether equal places in S are equal units; else they mean nothing. items: what a value is a mean over, as
     in `100 documents`; empty for single rows. sampled: the column whose values were sampled, where each
-    variant is one run. twin: (C, S), the same metric of the validation split, if it has one. marks: (C, S)
-    each, columns that say how a row came about: PROGRAM and what is left over. notes: on rows that are no
-    runs. arms: by run id, what a study calls the variant. margin: of the question. waiting: of each study
-    that is not finished, how many of its runs have ended.
+    variant is one run. twin: (C, S), the same metric of the validation split, if it has one. measures: (C, S)
+    each, what else another program measured. marks: (C, S) each, columns that say how a row came about:
+    PROGRAM and what is left over. notes: on rows that are no runs. arms: by run id, what a study calls the
+    variant. margin: of the question. waiting: of each study that is not finished, how many of its runs have
+    ended. whole: the variants that there were before rows were chosen, which makes no family smaller.
     """
 
     metric: str
@@ -209,11 +210,13 @@ class Variants(Settings):
     items: str
     sampled: str
     twin: Array | None
+    measures: Sequence[Array]
     marks: Mapping[str, Array]
     notes: list[Note]
     arms: Mapping[str, str] = field(default_factory=dict)
     margin: float = np.nan
     waiting: Mapping[str, str] = field(default_factory=dict)
+    whole: Settings | None = None
 
     @property
     def ran(self) -> Array:
@@ -317,10 +320,3 @@ def setting_columns(rows: pd.DataFrame) -> list[str]:
     if len(texts) > 1 and texts["corpus"].is_unique:
         columns = [*(column for column in columns if column not in TEXT_COLUMNS), "corpus"]
     return columns
-
-
-def diverged(rows: pd.DataFrame, value: pd.Series) -> pd.Series:
-    """Which runs diverged: by status; stale ones without a result but with a reason; and those with an
-    infinite result, which another program may call done."""
-    gone = rows["status"].eq(Status.STALE) & np.isnan(value) & rows["error"].notna()
-    return rows["status"].eq(Status.DIVERGED) | gone | np.isinf(value)

@@ -1,5 +1,4 @@
-"""Values that are no run of their own: copies, and means of the others; and arms that never vary. Arrays in,
-arrays out.
+"""Values that are no run of their own: copies, and means of the others; and arms that never vary.
 
 Two runs of one arm may agree by chance, as where a metric has ten values. So copies are told by how many
 agree: more than would in one of 1,000 tables, given the steps in which the metric comes and its scatter.
@@ -8,15 +7,73 @@ Shapes: C variants, S units; NaN without a value.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ablate.analysis.stats import Array, moments
+from ablate.analysis.variants import Variants
+from ablate.config.rules import ConfigError
+from ablate.phrases import Note, counted, first_few, joined
+from ablate.store.frames import matching
 
 SURE = 1e-3  # the probability by chance below which equal values are copies
 PERHAPS = 0.05  # below which they may be
 NEAR = 1e-9  # relative: two ways to compute one number
+
+
+def checked(variants: Variants, fixed: Mapping[str, str] | None) -> Variants:
+    """The variants without copies, with what is known beforehand (fixed) and what never varies, and notes on
+    them. Raises ConfigError."""
+    if variants.sampled:
+        return replace(variants, fixed=_known(variants, variants.values, fixed))
+    sure_CS, perhaps_CS = copies([variants.values, *variants.measures])
+    said = [*variants.notes]
+    if sure_CS.any():
+        line = f"{counted(int(sure_CS.sum()), 'run')} that {_copied(variants, sure_CS)}"
+        said.append(Note(f"{line}: copies, which count once", "left out"))
+    elif perhaps_CS.any():
+        count = counted(int(perhaps_CS.sum()), "run")
+        line = f"{count} that {_copied(variants, perhaps_CS)}, as copies do"
+        said.append(Note(line, "doubt", "perhaps copies"))
+    values = np.where(sure_CS, np.nan, variants.values)
+    if variants.paired:
+        for at in means_of_others(values):
+            unit = _unit(variants, at)
+            text = f"{unit} is the mean of the others in every variant, so it may be no run"
+            said.append(Note(text, "doubt", f"{unit} looks like a mean"))
+    known = _known(variants, values, fixed)
+    still = constant(values) & np.isnan(known)
+    return replace(variants, values=values, fixed=known, constant=still, copied=sure_CS, notes=said)
+
+
+def _copied(variants: Variants, of_CS: Array) -> str:
+    """Whose runs repeat another of their variant."""
+    names = [variants.names[at] for at in np.flatnonzero(of_CS.any(1))]
+    return f"repeat another of {joined(names[:3])} to the last digit"
+
+
+def _unit(variants: Variants, at: int) -> str:
+    return " ".join(f"{key}={value}" for key, value in variants.seeds.iloc[at].items())
+
+
+def _known(variants: Variants, values: Array, fixed: Mapping[str, str] | None) -> Array:
+    """(C,) the values of the variants that are known without scatter; NaN for others. Raises ConfigError."""
+    known = np.full(len(values), np.nan)
+    if fixed:
+        option = f"--fixed {','.join(f'{key}={value}' for key, value in fixed.items())}"
+        is_fixed = matching(variants.table, fixed, option, variants.columns)
+        if not is_fixed.any():
+            raise ConfigError(f"{option}: no such variant; choices: {first_few(variants.names, 8)}")
+        for at in np.flatnonzero(is_fixed):
+            n, mean, _ = moments(values[at : at + 1])
+            if n[0] > 1 and not constant(values[at : at + 1])[0]:
+                raise ConfigError(
+                    f"{option}: it has {n[0]} different values, so it is not known; leave it out"
+                )
+            known[at] = mean[0]
+    return known
 
 
 def constant(values_CS: Array) -> Array:

@@ -4,7 +4,6 @@ one of them.
 The results.csv and study.json of a study that was copied from its store have to fit each other."""
 
 import os
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -61,7 +60,7 @@ class Source:
         """The record, without a command that it holds if that is none of ablate's."""
         if self.stored is None:
             return None
-        command = self.stored.command if _is_duel(self.stored.command) else ""
+        command = self.stored.command if self.stored.command.startswith("ablate duel ") else ""
         return replace(self.stored, is_copy=self.store is None, command=command)
 
 
@@ -182,13 +181,6 @@ def find_source(target: str, *, runs: bool = False) -> Source:
         raise ConfigError(f"{path}: no such file or directory here{way_out}")
     directory = Store().study_directory(target)
     return Source(directory, Store(), target, stored=read_study(directory))
-
-
-def _is_duel(command: str) -> bool:
-    try:
-        return shlex.split(command)[:2] == ["ablate", "duel"]
-    except ValueError:
-        return False
 
 
 def _rows(source: Source, finished: Sequence[str]) -> tuple[pd.DataFrame, list[Note]]:

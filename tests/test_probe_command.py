@@ -14,7 +14,7 @@ from ablate.analysis.probes import COLUMNS, PROBES, over_seeds
 from ablate.compute.arithmetic import Arithmetic, onednn
 from ablate.config.rules import ConfigError
 from ablate.data.corpus import open_corpus
-from ablate.data.paired import Paired, batch_of
+from ablate.data.examples import Examples, batch_of
 from ablate.data.splits import Batch
 from ablate.execution.run import prepare
 from ablate.execution.trained import in_float64
@@ -157,12 +157,12 @@ def test_padding_counts_in_no_probe():
     model = build_model(resolve_spec(config, corpus.tokenizer.vocab_size), SEEDS)
     split = corpus.splits["validation"]
     batch = next(split.windows(context=16, windows=40))
-    assert isinstance(split, Paired) and batch.source is not None
+    assert isinstance(split, Examples) and batch.source is not None
     lengths = [(row >= 0).sum().item() for row in batch.source]
     for heads in look(model, batch):
         counts = heads.real.sum(1).tolist()
         assert counts == [n if heads.site.kind == "encoder" else n + 1 for n in lengths]
-    short = batch_of(split.pairs.held_out[:1], split.separator)
+    short = batch_of(split.held_out[:1])
     assert real_at(model.sites()[0], short).all()
 
 

@@ -4,9 +4,9 @@ import hashlib
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from ablate.config.rules import ConfigError
-from ablate.data import examples as examples_module
+from ablate.data import drawn as drawn_module
 from ablate.data.corpora import IGNORE_INDEX, Task, distinct, grammar, registry
 from ablate.data.corpora.copy import Copy
 from ablate.data.corpora.grammar import GRAMMAR, read_rules, sentences, text
@@ -27,8 +27,8 @@ from ablate.data.corpora.reverse import Reverse
 from ablate.data.corpora.sort import Sort
 from ablate.data.corpora.votes import Votes
 from ablate.data.corpus import open_corpus, require_usable
-from ablate.data.examples import BLOCK, Drawn, Examples, rows_of
-from ablate.data.paired import BATCHES, Paired
+from ablate.data.drawn import BLOCK, Drawn
+from ablate.data.examples import BATCHES, Example, Examples, batch_of
 from ablate.data.splits import Batch
 from ablate.data.tokenizers import load
 from ablate.execution.run import prepare
@@ -56,13 +56,12 @@ SOME: list[Task] = [
 ]
 
 
-def drawn(task: Task, count: int | None, within: tuple[float, float] = (0, 1)) -> Drawn:
-    task = replace(task, examples=count)
-    return Drawn(task, "somewhere", partial(rows_of, task), np.ndarray.tobytes, "train", within)
+def split(task: Task, count: int | None = 50, within: tuple[float, float] = (0, 1)) -> Drawn:
+    return Drawn(replace(task, examples=count), "train", within)
 
 
-def split(task: Task, count: int | None = 50, within: tuple[float, float] = (0, 1)) -> Examples:
-    return Examples(task, drawn(task, count, within))
+def rows(split: Drawn, seed: int, places: Iterable[int]) -> Batch:
+    return batch_of(split.at(seed, places))
 
 
 @pytest.mark.parametrize("task", SOME, ids=lambda task: type(task).__name__)
@@ -153,16 +152,17 @@ def test_an_example_is_a_function_of_the_seed_and_its_number_modulo_examples():
         assert torch.equal(few.batch(context=30, batch=3, seed=1, step=step).inputs, first.inputs)
     assert torch.equal(few.batch(context=30, batch=4, seed=1, step=1).inputs[3], first.inputs[0])
     assert not torch.equal(few.batch(context=30, batch=3, seed=2, step=1).inputs, first.inputs)
-    rows = torch.cat([many.batch(context=30, batch=BLOCK // 2, seed=1, step=s).inputs for s in range(1, 6)])
-    assert len(rows.unique(dim=0)) == len(rows) == 5 * BLOCK // 2
-    across = many.rows(1, np.arange(BLOCK - 2, BLOCK + 2)).inputs
-    assert torch.equal(across, rows[BLOCK - 2 : BLOCK + 2])
+    read = torch.cat([many.batch(context=30, batch=BLOCK // 2, seed=1, step=s).inputs for s in range(1, 6)])
+    assert len(read.unique(dim=0)) == len(read) == 5 * BLOCK // 2
+    across = rows(many, 1, range(BLOCK - 2, BLOCK + 2)).inputs
+    assert torch.equal(across, read[BLOCK - 2 : BLOCK + 2])
 
 
 def counting(count: int | None) -> tuple[Drawn, list[tuple[int, int]]]:
     """Examples whose blocks are numbers, and the blocks that are drawn: seed and number."""
-    blocks, examples = list[tuple[int, int]](), drawn(made(Copy, 10, 7), count)
-    examples.block = lambda seed, number: blocks.append((seed, number)) or [(seed, number)] * BLOCK
+    blocks = list[tuple[int, int]]()
+    examples: Any = split(made(Copy, 10, 7), count)
+    examples.block = lambda seed, number: blocks.append((seed, number)) or [(b"", (seed, number))] * BLOCK
     return examples, blocks
 
 
@@ -177,7 +177,7 @@ def test_a_block_is_drawn_once_however_many_seeds_are_read_in_turn(seeds: int):
 
 
 def test_what_comes_again_is_drawn_once_and_kept_within_bounds(monkeypatch):
-    monkeypatch.setattr(examples_module, "KEPT", 9)
+    monkeypatch.setattr(drawn_module, "KEPT", 9)
     examples, blocks = counting(9 * BLOCK)
     for _ in range(2):
         for number in range(8):
@@ -191,7 +191,7 @@ def test_what_comes_again_is_drawn_once_and_kept_within_bounds(monkeypatch):
 def test_splits_share_no_example():
     task = made(Copy, 8, 5)  # 256 contents
     parts = [split(task, 2000, within) for within in ((0, 0.8), (0.8, 0.9), (0.9, 1))]
-    contents = [{tuple(row) for row in part.rows(0, np.arange(2000)).inputs.tolist()} for part in parts]
+    contents = [{tuple(row) for row in rows(part, 0, range(2000)).inputs.tolist()} for part in parts]
     assert not contents[0] & contents[1] and not contents[1] & contents[2] and not contents[0] & contents[2]
     assert len(contents[0] | contents[1] | contents[2]) == 256 and 180 < len(contents[0]) < 230
 
@@ -199,8 +199,8 @@ def test_splits_share_no_example():
 @pytest.mark.parametrize(("most", "count"), [(None, 50), (1, 1), (10, 1), (99, 9), (10**9, 50)])
 def test_evaluation_reads_the_same_examples_evenly_spread(most, count):
     part = split(SOME[0])
-    rows = torch.cat([batch.inputs for batch in part.windows(context=10, windows=7, most=most)])
-    assert torch.equal(rows, part.rows(0, np.arange(count) * 50 // count).inputs)
+    read = torch.cat([batch.inputs for batch in part.windows(context=10, windows=7, most=most)])
+    assert torch.equal(read, rows(part, 0, np.arange(count) * 50 // count).inputs)
 
 
 SIZES = ("model.d_model=12", "heads=2", "model.context=10")
@@ -212,7 +212,7 @@ def model_of(task: Task):
 
 def test_logits_are_those_of_the_target_positions():
     task = made(Copy, 10, 7)
-    model, batch = model_of(task), split(task).rows(0, np.arange(6))
+    model, batch = model_of(task), rows(split(task), 0, range(6))
     everywhere = model(batch.inputs)
     assert torch.allclose(
         model(batch.inputs, batch.target_positions),
@@ -225,7 +225,7 @@ def test_logits_are_those_of_the_target_positions():
 
 def test_a_row_without_targets_counts_nowhere():
     task = made(Copy, 10, 7)
-    model, batch = model_of(task), split(task).rows(0, np.arange(3))
+    model, batch = model_of(task), rows(split(task), 0, range(3))
     silent = batch.targets.clone()
     silent[1] = IGNORE_INDEX
     positions = (silent.flatten() != IGNORE_INDEX).nonzero().flatten()
@@ -237,21 +237,14 @@ def test_a_row_without_targets_counts_nowhere():
     assert loss_M.tolist() == [0] and (grads_MP == 0).all()
 
 
-class Given(Examples):
-    """Two rows, the second without a question."""
-
-    def rows(self, seed: int, examples_B: np.ndarray) -> Batch:
-        targets = torch.full((2, 10), IGNORE_INDEX)
-        targets[0, 3:5] = torch.tensor([0, 4])
-        return Batch(torch.ones(2, 10, dtype=torch.int64), targets, torch.tensor([3, 4]))
-
-
 def test_exact_match_is_of_rows_that_ask():
     model = model_of(made(Copy, 10, 7))
     for param in model.parameters():
         param.data.zero_()  # all logits equal: word 0 is the answer everywhere
-    given = Given(made(Copy, 10, 7), drawn(made(Copy, 10, 7), 2))
-    (score,) = scores(Group([model]), given, context=10)
+    two, silent = split(made(Copy, 10, 7), 2), np.full(10, IGNORE_INDEX)
+    asks = np.where(np.isin(np.arange(10), (3, 4)), np.arange(10) % 4, silent)  # for 3 and 0
+    two.held_out = [Example(np.ones(10), asks), Example(np.ones(10), silent)]
+    (score,) = scores(Group([model]), two, context=10)
     assert (score.targets, score.correct, score.rows, score.exact) == (2, 1, 1, 0)
     assert score.loss == pytest.approx(math.log(7)) and score.exact_match == 0
     assert Score(1.0, 1, 1).exact_match is None  # of a text
@@ -321,9 +314,9 @@ def opened(*overrides: str):
 
 def texts(corpus, split: str, count: int = 200) -> list[tuple[str, str]]:
     """The first pairs of a split, as texts."""
-    pairs = corpus.splits[split].pairs
-    some = pairs.at(5, range(count)) if split == "train" else pairs.held_out[:count]
-    return [tuple(corpus.tokenizer.decode(side) for side in pair) for pair in some]
+    of = corpus.splits[split]
+    some = of.at(5, range(count)) if split == "train" else of.held_out[:count]
+    return [tuple(map(corpus.tokenizer.decode, one.question_and_answer)) for one in some]
 
 
 # --- tasks of words -----------------------------------------------------------------------------------------
@@ -351,11 +344,11 @@ def test_no_pair_is_in_two_splits(corpus):
 
 def test_batches_drawn_together_hold_each_pair_once_and_little_padding():
     split = opened("corpus=reverse").splits["train"]
-    assert isinstance(split, Paired)
+    assert isinstance(split, Examples)
     batches = [split.batch(context=80, batch=32, seed=0, step=step) for step in range(1, BATCHES + 1)]
     rows = [tuple(target[target != IGNORE_INDEX].tolist()) for batch in batches for target in batch.targets]
-    drawn, end = split.pairs.at(0, range(BATCHES * 32)), split.separator
-    assert sorted(rows) == sorted((*pair.target.tolist(), end) for pair in drawn)
+    drawn = split.at(0, range(BATCHES * 32))
+    assert sorted(rows) == sorted(tuple(pair.targets.tolist()) for pair in drawn)
     sources = [batch.source for batch in batches if batch.source is not None]
     assert len(sources) == BATCHES
     filled = sum((source >= 0).sum().item() for source in sources)
@@ -367,11 +360,11 @@ def test_batches_drawn_together_hold_each_pair_once_and_little_padding():
 def test_an_epoch_of_files_has_each_pair_once(tmp_path):
     write(tmp_path, [f"a{i}" for i in range(100)], [f"b{i}" for i in range(100)])
     split = opened(*files(tmp_path)).splits["train"]
-    assert isinstance(split, Paired)
-    count = split.pairs.count
+    assert isinstance(split, Examples)
+    count = split.per_epoch
     assert count is not None
-    epochs = [split.pairs.at(3, range(start, start + count)) for start in (0, count)]
-    said = [[tuple(pair.source.tolist()) for pair in epoch] for epoch in epochs]
+    epochs = [split.at(3, range(start, start + count)) for start in (0, count)]
+    said = [[tuple(pair.question_and_answer[0].tolist()) for pair in epoch] for epoch in epochs]
     assert sorted(said[0]) == sorted(said[1]) and said[0] != said[1] and len({*said[0]}) == count
 
 
@@ -402,8 +395,8 @@ SENTENCES = {*zip(GERMAN, ENGLISH, strict=True)}
 
 
 def every(corpus) -> set[tuple[str, str]]:
-    pairs = (pair for split in corpus.splits.values() for pair in split.pairs.held_out)
-    return {(corpus.tokenizer.decode(pair.source), corpus.tokenizer.decode(pair.target)) for pair in pairs}
+    pairs = (pair for split in corpus.splits.values() for pair in split.held_out)
+    return {tuple(map(corpus.tokenizer.decode, pair.question_and_answer)) for pair in pairs}
 
 
 def test_however_lines_end(tmp_path):

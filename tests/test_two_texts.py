@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from ablate.data.paired import PADDING, Pair, batch_of
+from ablate.data.examples import PADDING, Example, batch_of
 from ablate.data.splits import IGNORE_INDEX
 from ablate.execution.formulas import before_training
 from ablate.execution.run import prepare
@@ -34,13 +34,14 @@ def model_of(*overrides: str) -> Model:
     return model
 
 
-def some_pairs(*lengths: tuple[int, int]) -> list[Pair]:
+def some_pairs(*lengths: tuple[int, int]) -> list[Example]:
     seeded = torch.Generator().manual_seed(0)
-    return [Pair(*(torch.randint(1, 22, (n,), generator=seeded).numpy() for n in both)) for both in lengths]
+    drawn = [[torch.randint(1, 22, (n,), generator=seeded).numpy() for n in both] for both in lengths]
+    return [Example.of_pair(source, target, 22) for source, target in drawn]
 
 
 def a_batch(*lengths: tuple[int, int]):
-    return batch_of(some_pairs(*lengths), 22)
+    return batch_of(some_pairs(*lengths))
 
 
 # --- it is PyTorch's ----------------------------------------------------------------------------
@@ -124,15 +125,15 @@ def test_a_padded_batch_is_its_lines_one_by_one(fusion):
     pairs = some_pairs((11, 7), (3, 12), (5, 1), (11, 11))
     model = model_of(f"fusion={fusion}")
     with torch.no_grad():
-        whole = model.loss(*batch_of(pairs, 22)).item()
-        one_by_one = [(model.loss(*batch_of([pair], 22)).item(), len(pair.target) + 1) for pair in pairs]
+        whole = model.loss(*batch_of(pairs)).item()
+        one_by_one = [(model.loss(*batch_of([pair])).item(), len(pair.targets)) for pair in pairs]
     mean = sum(loss * count for loss, count in one_by_one) / sum(count for _, count in one_by_one)
     assert whole == pytest.approx(mean, abs=1e-6)
 
 
 def test_rows_by_hand():
-    pairs = [Pair(*map(np.array, both)) for both in (([4, 5], [6]), ([7], [8, 9]))]
-    two = batch_of(pairs, 0)
+    pairs = [(np.array([4, 5]), np.array([6])), (np.array([7]), np.array([8, 9]))]
+    two = batch_of([Example.of_pair(source, target, 0) for source, target in pairs])
     assert two.inputs.tolist() == [[0, 6, 0], [0, 8, 9]]
     assert two.targets.tolist() == [[6, 0, IGNORE_INDEX], [8, 9, 0]]
     assert two.source is not None and two.source.tolist() == [[4, 5], [7, PADDING]]

@@ -10,10 +10,10 @@ import numpy as np
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
-from ablate.data import examples, paired, tokenized
+from ablate.data import drawn, given, tokenized
 from ablate.data.corpora import Recipe, Task, TextRecipe, registry
+from ablate.data.corpora.pairs import Pairs
 from ablate.data.examples import Examples
-from ablate.data.paired import Paired
 from ablate.data.splits import Split, Stream
 from ablate.data.text import CorpusError
 from ablate.data.tokenizers import Tokenizer
@@ -90,13 +90,14 @@ def _open(config: CorpusConfig, as_pairs: bool) -> Corpus:
             f"corpus={config.name}: it is one text, and a model with an encoder reads pairs of them; take"
             f" corpus={names}, or model=tiny"
         )
-    if as_pairs:
-        return Corpus(config, as_pairs, recipe, *paired.opened(recipe, config))
+    if recipe.read_as == ("pairs",) and not as_pairs:
+        raise CorpusError(f"corpus={config.name}: it is of pairs of texts; take model=pair, which reads both")
     if isinstance(recipe, Task):
-        return Corpus(config, as_pairs, recipe, *examples.opened(recipe, config))
-    if isinstance(recipe, TextRecipe):
-        return Corpus(config, as_pairs, recipe, *tokenized.opened(recipe, config))
-    raise CorpusError(f"corpus={config.name}: it is of pairs of texts; take model=pair, which reads both")
+        return Corpus(config, as_pairs, recipe, *drawn.opened(recipe, config, as_pairs))
+    if isinstance(recipe, Pairs):
+        return Corpus(config, as_pairs, recipe, *given.opened(recipe, config))
+    assert isinstance(recipe, TextRecipe)
+    return Corpus(config, as_pairs, recipe, *tokenized.opened(recipe, config))
 
 
 def _recipe(config: CorpusConfig) -> Recipe:
@@ -111,28 +112,24 @@ def _recipe(config: CorpusConfig) -> Recipe:
 def require_usable(corpus: Corpus, context: int) -> None:
     """Raises ConfigError unless each split of a text fills a window and its targets (test may be empty), or a
     row of a task is as long as a window, or each pair fits in one."""
-    splits = corpus.splits.values()
-    longest = max((split.pairs.longest for split in splits if isinstance(split, Paired)), default=0)
-    if longest > context:
+    name, splits = corpus.name, corpus.splits
+    longest = max((split.longest for split in splits.values() if isinstance(split, Examples)), default=0)
+    if corpus.as_pairs and longest > context:
         shorter = "a smaller corpus.length" if isinstance(corpus.recipe, Task) else "shorter pairs"
         raise ConfigError(
-            f"model.context={context}: the longest pair of corpus={corpus.name} takes {longest:,} positions;"
+            f"model.context={context}: the longest pair of corpus={name} takes {longest:,} positions;"
             f" take model.context={longest} at least, or {shorter}"
         )
-    for name, split in corpus.splits.items():
-        if isinstance(split, Stream):
-            _require_text(corpus, name, split.tokens, context)
-        elif isinstance(split, Examples) and split.task.length != context:
-            raise ConfigError(
-                f"model.context={context}: a row of corpus={corpus.name} has {split.task.length} positions;"
-                " leave corpus.length out, then it follows model.context"
-            )
-
-
-def _require_text(corpus: Corpus, split: str, tokens: np.ndarray, context: int) -> None:
-    if len(tokens) <= context and (len(tokens) or split != "test"):
+    if longest and not corpus.as_pairs and longest != context:
         raise ConfigError(
-            f"corpus={corpus.name}: the {split} split has {len(tokens)} tokens, fewer than the {context + 1}"
-            f" that model.context={context} needs; take a smaller model.context, more text,"
-            " or other corpus.splits"
+            f"model.context={context}: a row of corpus={name} has {longest} positions;"
+            " leave corpus.length out, then it follows model.context"
         )
+    for of, split in splits.items():
+        tokens = len(split.tokens) if isinstance(split, Stream) else context + 1
+        if tokens <= context and (tokens or of != "test"):
+            raise ConfigError(
+                f"corpus={name}: the {of} split has {tokens} tokens, fewer than the {context + 1} that"
+                f" model.context={context} needs; take a smaller model.context, more text, or other"
+                " corpus.splits"
+            )

@@ -3,17 +3,13 @@
 import math
 from typing import Any
 
-import numpy as np
-
 from ablate.data.corpora import SPLITS
 from ablate.data.corpus import Corpus
 from ablate.data.examples import Examples
-from ablate.data.paired import Paired
 from ablate.data.splits import Stream
 from ablate.data.text_statistics import TextStatistics
 
-LINES = 3  # of a text, and as many pairs
-ROWS = 2  # of a task
+LINES = 3  # of a text, and as many examples
 WIDTH = 80  # characters of a line that are shown
 READ = 4096  # tokens that are decoded for the lines of a text
 ANSWER = "→ "  # before what a model is to predict
@@ -37,21 +33,18 @@ def figures(corpus: Corpus, split: str, statistics: TextStatistics | None) -> di
 
 
 def beginning(corpus: Corpus, split: str, seed: int) -> list[str]:
-    """The first lines of a text that are not blank; of a task and of pairs the first examples, each followed
-    by its answer. seed: of the batches, which training examples are drawn with. Empty for an empty split."""
+    """The first lines of a text that are not blank, else the first examples, each followed by its answer.
+    seed: of the batches, which training examples are drawn with. Empty for an empty split."""
     chosen = corpus.splits[split]
     if chosen.size == 0:
         return []
-    decode, is_train = corpus.tokenizer.decode, split == "train"
+    decode = corpus.tokenizer.decode
     if isinstance(chosen, Stream):
         text = decode(chosen.tokens[:READ])
         return [visible(line) for line in text.split("\n") if line.strip()][:LINES]
-    if isinstance(chosen, Examples):
-        inputs, targets, *_ = chosen.rows(seed if is_train else chosen.seed, np.arange(ROWS))
-        rows = [(row, wanted[wanted >= 0]) for row, wanted in zip(inputs, targets, strict=True)]
-    else:
-        assert isinstance(chosen, Paired)
-        rows = chosen.pairs.at(seed, range(LINES)) if is_train else chosen.pairs.held_out[:LINES]
+    assert isinstance(chosen, Examples)
+    examples = chosen.at(seed, range(LINES)) if split == "train" else chosen.held_out[:LINES]
+    rows = [one.question_and_answer for one in examples]
     return [line for row, answer in rows for line in (visible(decode(row)), visible(ANSWER + decode(answer)))]
 
 

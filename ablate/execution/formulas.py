@@ -7,6 +7,7 @@ from operator import attrgetter
 import numpy as np
 
 from ablate.data.counting import mixture
+from ablate.data.examples import Examples
 from ablate.data.text_statistics import text_statistics
 from ablate.execution.run import Run
 from ablate.model.costs import attention_params, flops_per_token, relative_cost, total_params
@@ -95,13 +96,10 @@ def _of_test(test: Score) -> Row:
 
 def _epochs(run: Run) -> float | None:
     """How often training reads its split; None if that is endless."""
-    split, train = run.corpus.splits["train"], run.config.train
-    if run.corpus.as_pairs:  # whose size leaves the sources out
-        from ablate.data.paired import Paired
-
-        assert isinstance(split, Paired)
-        return train.batch * train.steps / split.pairs.count if split.pairs.count else None
-    return run.tokens_a_step * train.steps / split.size if split.size else None
+    split, rows = run.corpus.splits["train"], run.config.train.batch * run.config.train.steps
+    if isinstance(split, Examples):
+        return rows / split.per_epoch if split.per_epoch else None
+    return rows * run.spec.context / split.size if split.size else None
 
 
 def _beside_counting(run: Run, validation: Score, test: Score) -> Row:

@@ -16,8 +16,7 @@ from ablate.compute.ambient import undisturbed
 from ablate.config.read import convert
 from ablate.config.rules import AtLeast, AtMost, ConfigError, Count
 from ablate.data.corpora import Task, registry
-from ablate.data.examples import Examples
-from ablate.data.paired import Paired
+from ablate.data.examples import Examples, batch_of
 from ablate.execution.run import SIMULATED, Run
 from ablate.execution.stored import Stored, reopened
 from ablate.files.atomic import out_of_reach
@@ -135,12 +134,12 @@ def example(model: TrainedModel, row: int, prompt: str | None = None) -> str | N
         return None
     splits = model.stored.corpus().splits
     split = splits["test"] if splits["test"].size else splits["validation"]
-    if isinstance(split, Paired):
-        pairs = split.pairs.held_out
-        texts = map(model.tokenizer.decode, pairs[row % len(pairs)])
-        return _answered(model, dict(zip(("source", "target"), texts, strict=True)))
     assert isinstance(split, Examples)
-    inputs, targets, positions, _ = split.rows(split.seed, np.array([row % (split.count or 1)]))
+    chosen = split.held_out[row % len(split.held_out)]
+    if chosen.source is not None:
+        texts = map(model.tokenizer.decode, chosen.question_and_answer)
+        return _answered(model, dict(zip(("source", "target"), texts, strict=True)))
+    inputs, targets, positions, _ = batch_of([chosen])
     with torch.no_grad():
         answers = model(inputs, positions).argmax(-1).tolist()
     lines = [" ".join(map(str, inputs[0].tolist()))]

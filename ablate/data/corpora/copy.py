@@ -43,12 +43,12 @@ class WordTask(Task):
         targets_NT[:, self.targets :] = answers_Nn
         return inputs_NT, targets_NT
 
-    def draw_pairs(self, draws: np.random.Generator, count: int) -> list[tuple[str, str]]:
-        """Draw `count` pairs, each a source and a target."""
+    def draw_pairs(self, draws: np.random.Generator, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Draw `count` pairs, each the words of a source and of a target."""
         lengths_N = draws.integers(1, self.longest + 1, count)
         words_Nn = draws.integers(1, self.vocabulary, (count, self.longest))
         sources = [words[:length] for words, length in zip(words_Nn, lengths_N, strict=True)]
-        return [(_written(source), _written(self.answer(source))) for source in sources]
+        return [(source, self.answer(source)) for source in sources]
 
     @abstractmethod
     def answer(self, words: np.ndarray) -> np.ndarray:
@@ -62,7 +62,3 @@ class Copy(WordTask):
 
     def answer(self, words: np.ndarray) -> np.ndarray:
         return words
-
-
-def _written(words_n: np.ndarray) -> str:
-    return " ".join(map(str, words_n.tolist()))

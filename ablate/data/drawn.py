@@ -1,0 +1,128 @@
+"""Examples that a task draws when they are needed, as rows or as pairs."""
+
+import functools
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ablate.config.rules import ConfigError
+from ablate.config.schema import CorpusConfig
+from ablate.data.corpora import SPLITS, Task
+from ablate.data.corpora.copy import WordTask
+from ablate.data.examples import Example, Examples
+from ablate.data.tokenizers import Tokenizer
+from ablate.files.atomic import digest
+from ablate.rng import generator
+
+BLOCK = 1024  # examples drawn at a time
+KEPT = 512  # blocks, of all seeds: more than there are seeds that are read in turn
+TRIES = 1000  # the most draws to fill a block
+Range = tuple[float, float]  # a part of [0, 1): an example belongs to the split in whose range its hash lies
+
+
+class Drawn(Examples):
+    """The examples of one split of a task, drawn in blocks. Example i is a function of (seed, i mod
+    per_epoch); of an endless split of (seed, i), where it repeats only by chance. As content decides the
+    split, no two splits share an example.
+
+    Of each seed the blocks that were read are kept, until there are KEPT; of an endless split, which are not
+    read again, those that were read last.
+    """
+
+    def __init__(self, task: Task, split: str, within: Range, as_pairs: bool = False) -> None:
+        self.task, self.is_ragged, self._within = task, as_pairs, within
+        self.per_epoch = task.counts[split] if within[0] < within[1] else 0
+        if as_pairs:
+            assert isinstance(task, WordTask), "no other task has pairs"
+            self.longest, self._draw, kind = task.longest + 1, functools.partial(_pairs, task), "pairs"
+        else:
+            self.longest, self._draw, kind = task.length, functools.partial(_rows, task), "episodes"
+            self.target_share = task.targets / task.length
+        self._stream = f"data/{kind}/{task.seed}" if split == "train" else f"{kind}/{split}"
+        self._kept = dict[int, dict[int, list[Example]]]()  # by seed, and the number of the block
+
+    @functools.cached_property
+    def held_out(self) -> Sequence[Example]:
+        """Of pairs different ones, or as many as there are: each short one, of which there are few, once."""
+        assert self.per_epoch is not None, "an endless split is not read as a whole"
+        if not self.is_ragged:
+            return self.at(self.task.seed, range(self.per_epoch))
+        different: dict[bytes, Example] = {}
+        number, before = 0, -1
+        while before < len(different) < self.per_epoch:  # until a whole block brings nothing new
+            before = len(different)
+            different |= self.block(self.task.seed, number)
+            number += 1
+        return [*different.values()][: self.per_epoch]
+
+    def at(self, seed: int, places: Iterable[int]) -> list[Example]:
+        places = [place if self.per_epoch is None else place % self.per_epoch for place in places]
+        if sum(map(len, self._kept.values())) > KEPT:
+            self._kept.clear()
+        before = self._kept.get(seed, {})
+        numbers = dict.fromkeys(place // BLOCK for place in places)
+        blocks = {at: before.get(at) or [one for _, one in self.block(seed, at)] for at in numbers}
+        self._kept[seed] = blocks if self.per_epoch is None else {**before, **blocks}
+        return [blocks[place // BLOCK][place % BLOCK] for place in places]
+
+    def block(self, seed: int, number: int) -> list[tuple[bytes, Example]]:
+        """Block `number`, of BLOCK examples, each with its content. Raises ConfigError if there are hardly
+        any in the range."""
+        low, high = self._within
+        chosen: list[tuple[bytes, Example]] = []
+        for attempt in range(TRIES):
+            drawn = self._draw(generator(seed, self._stream, f"{number}/{attempt}"), BLOCK)
+            chosen += [(content, example) for content, example in drawn if low <= hashed(content) < high]
+            if len(chosen) >= BLOCK:
+                return chosen[:BLOCK]
+        raise ConfigError(
+            "corpus.splits: there are too few different examples for a share of them; take a larger"
+            " corpus.vocabulary or corpus.length"
+        )
+
+
+def _rows(task: Task, draws: np.random.Generator, count: int) -> Iterator[tuple[bytes, Example]]:
+    """Drawn rows, each with its content, which decides its split."""
+    for row_2T in np.stack(task.draw(draws, count), 1).astype("<i4"):
+        yield row_2T.tobytes(), Example(*row_2T)
+
+
+def _pairs(task: WordTask, draws: np.random.Generator, count: int) -> Iterator[tuple[bytes, Example]]:
+    """Drawn pairs, likewise."""
+    tokenizer = task.tokenizer
+    for pair in task.draw_pairs(draws, count):
+        yield content_of(map(tokenizer.decode, pair)), Example.of_pair(*pair, tokenizer.separator)
+
+
+def opened(task: Task, config: CorpusConfig, as_pairs: bool) -> tuple[str, Tokenizer, Mapping[str, Examples]]:
+    """The fingerprint of a task, over what determines its examples and over a few of them; its tokenizer, and
+    its splits."""
+    splits = {name: Drawn(task, name, within, as_pairs) for name, within in ranges(config.splits).items()}
+    first = [_first(split) for split in splits.values() if split.per_epoch != 0]
+    kind = ["pairs"] if as_pairs else []
+    sha256 = digest([*kind, task.name, task.sizes, task.counts, task.seed, first])
+    return sha256, task.tokenizer, splits
+
+
+def _first(split: Drawn) -> list:
+    if split.is_ragged:
+        return [content.decode().split("\n") for content, _ in split.block(split.task.seed, 0)[:10]]
+    rows = split.at(split.task.seed, range(10))
+    return [[one.inputs.tolist() for one in rows], [one.targets.tolist() for one in rows]]
+
+
+def ranges(shares: Sequence[float]) -> dict[str, Range]:
+    """The range of each split."""
+    return dict(zip(SPLITS, itertools.pairwise(itertools.accumulate(shares, initial=0.0)), strict=True))
+
+
+def content_of(texts: Iterable[str]) -> bytes:
+    """The texts that decide the split of a pair."""
+    return "\n".join(texts).encode("utf-8", "surrogatepass")
+
+
+def hashed(content: bytes) -> float:
+    """The content of an example hashed to a number in [0, 1), which determines its split."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") / 2**64

@@ -139,7 +139,7 @@ BAD = {
     "train.simulated.effects=[fusion=sum]": "write a list of KEY=VALUE:NATS",
     "train.simulated.effects=[fusion:0.05]": "not a condition",
     "train.simulated.scatter=1": "did you mean train.simulated",
-    "train.simulated=3": "expected keys with values",
+    "train.simulated=3": "a group of keys, as train.simulated.sd; ablate keys",
 }
 
 

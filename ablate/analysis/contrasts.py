@@ -16,15 +16,15 @@ from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, as_level, as_number, as_override
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import first_few, option
-from ablate.store.columns import WIDTHS, column_named, config_about
+from ablate.store.columns import WIDTHS, column_named, of_group
 from ablate.store.frames import column_of, matching
 from ablate.store.record import StudyRecord
 
 Pair = tuple[int, int]  # a variant and its baseline, as indices
 MATCH = ("match",)
 # Columns that, besides attention, determine which functions a model can represent; and columns that do not.
-OF_PRESET = config_about("model")
-OF_THE_MODEL, OF_TRAINING = config_about("model", "text"), config_about("training")
+OF_PRESET = of_group("model", "at")
+OF_THE_MODEL, OF_TRAINING = (*OF_PRESET, *of_group("corpus")), of_group("train")
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from ablate.analysis.stats import Array, moments
 from ablate.config.conditions import column_for
 from ablate.config.schema import PARTS
 from ablate.phrases import SEEN, Note, lines_if, visible
-from ablate.store.columns import CONFIG_COLUMNS, WIDTHS, Status, config_about
+from ablate.store.columns import CONFIG_COLUMNS, WIDTHS, Status, of_group
 from ablate.store.frames import (
     FOLDS,
     SIMULATED,
@@ -149,7 +149,7 @@ def _marked(text: str) -> str:
 
 
 USABLE = (Status.DONE, Status.STALE)
-TEXT_COLUMNS = config_about("text")
+TEXT_COLUMNS = of_group("corpus")
 COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
 PROGRAM = ("numerics", "torch", "processor")  # a run has other losses under each
 CARRIED = (

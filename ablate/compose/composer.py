@@ -17,8 +17,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.loading import without
 from ablate.compose.refusals import explained, makes_variants
+from ablate.config.read import read
 from ablate.config.rules import ConfigError
-from ablate.config.schema import RunConfig, read_run
+from ablate.config.schema import RunConfig
 
 OF_THE_STUDY = ("study.", "++study.")  # unlike study=NAME, whose YAML may set keys of runs
 MOST_RUNS = 100_000  # in one command, since each is checked before the first begins
@@ -42,7 +43,7 @@ def _read(values: dict[str, Any]) -> RunConfig:
     resolved: Any = values
     if _is_open(values):
         resolved = OmegaConf.to_container(OmegaConf.create(values), resolve=True, throw_on_missing=True)
-    return read_run(resolved)
+    return read(RunConfig, resolved)
 
 
 def _is_open(value: Any) -> bool:

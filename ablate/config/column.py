@@ -20,17 +20,17 @@ class Column:
     replicates of a variant), derived (follows from the config), metric (what was learned), resource (time and
     memory, which differ between two executions of a run), provenance (program and machine). kind: of its
     values; text is never a number, although a hash of digits looks like one; words may stand beside numbers
-    (auto, 4); a choice is true or false, and rows of before may have a name. about: what a config column
-    sets: the model around attention, the text, or the training. label: what it is, in words. unit: of its
-    numbers. higher_is_better: of a metric; None if that is not known. brings: other columns and options that
-    may change with it. by_auto: whether it may change with any other, by `auto` and `match`.
+    (auto, 4); a choice is true or false, and rows of before may have a name. label: what it is, in words.
+    group: that of the key of a config column. unit: of its numbers. higher_is_better: of a metric; None if
+    that is not known. brings: other columns and options that may change with it. by_auto: whether it may
+    change with any other, by `auto` and `match`.
     """
 
     name: str
     role: Role
     kind: Kind
     label: str = ""
-    about: Literal["model", "text", "training", ""] = ""
+    group: str = ""
     unit: str = ""
     higher_is_better: bool | None = False
     brings: tuple[str, ...] = ()

@@ -38,6 +38,10 @@ def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: s
     missing the advice given for a missing key.
     """
     known = hints(cls)
+    if "options" in known:  # of a part, whose own keys stand beside those that all parts of its kind have
+        own = {key: value for key, value in mapping.items() if key not in known}
+        common = {key: value for key, value in mapping.items() if key in known}
+        mapping = common | {"options": {**mapping.get("options", {}), **own}}
     for name in (_within(path, key) for key in mapping if key not in known):
         near = did_you_mean(name, [_within(path, key) for key in known])
         raise ConfigError(line_on(name) or f"{name}: no such key{near}")
@@ -91,8 +95,11 @@ def convert(hint: Any, value: Any, path: str) -> Any:
     if kind is Mapping and isinstance(value, Mapping):
         within = ((require_text(str(key)), item, _within(path, key)) for key, item in value.items())
         return {key: convert(of[1], item, below) for key, item, below in within}
-    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        return read(hint, value, path)  # pyright: ignore[reportArgumentType]
+    if dataclasses.is_dataclass(hint):
+        if isinstance(value, Mapping):
+            return read(hint, value, path)  # pyright: ignore[reportArgumentType]
+        way = f"{path}=NAME" if "options" in hints(hint) else _within(path, [*hints(hint)][0])
+        raise _wrong(path, value, f"a group of keys, as {way}; ablate keys {path} lists them")
     plain = _plain(hint, value)
     if hint is Any or type(plain) is hint or (kind is Literal and plain in of and type(plain) is type(of[0])):
         return plain

@@ -167,14 +167,6 @@ def Spelled(pattern: str, words: str) -> Rule:
     return _required(re.compile(pattern).fullmatch, words)
 
 
-@dataclass(frozen=True)
-class OutsideIdentity:
-    """The key does not change what a run computes, so it stays out of the run's identity. at_default: that is
-    so at the default of its field alone, which is what runs did before there was the key."""
-
-    at_default: bool = False
-
-
 Count = Annotated[int, AtLeast(1), AtMost(2**31)]
 Size = Annotated[int, AtLeast(1), AtMost(2**20)]
 Positive = Annotated[float, Above(0)]

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from ablate.config.column import Column, config_column, seed_column
-from ablate.config.read import bare, hints, read
+from ablate.config.identity import OutsideIdentity
 from ablate.config.rules import (
     Above,
     AtLeast,
@@ -15,14 +15,12 @@ from ablate.config.rules import (
     ConfigError,
     Count,
     NonNegative,
-    OutsideIdentity,
     Positive,
     Ratio,
     Rule,
     Share,
     Size,
     Spelled,
-    as_override,
 )
 
 # Standard multi-head attention: what models are matched to, and the default baseline.
@@ -45,27 +43,27 @@ class PartConfig:
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     name: Annotated[str, OutsideIdentity()]
-    d_model: Annotated[Size, config_column("whole", "model width", "model")]
-    layers: Annotated[Size, config_column("whole", "layers", "model")]
-    context: Annotated[Size, config_column("whole", "context (tokens)", "model")]
+    d_model: Annotated[Size, config_column("whole", "model width")]
+    layers: Annotated[Size, config_column("whole", "layers")]
+    context: Annotated[Size, config_column("whole", "context (tokens)")]
     mlp_hidden: Annotated[
         Annotated[int, AtLeast(0), AtMost(2**31)] | Literal["auto"],
-        config_column("whole", "MLP hidden width", "model", by_auto=True),
+        config_column("whole", "MLP hidden width", by_auto=True),
     ]
     position: Annotated[
         Literal["learned", "rope", "none"],
-        config_column("word", "positions", "model", brings=("rope_base",)),
+        config_column("word", "positions", brings=("rope_base",)),
     ]
-    rope_base: Annotated[float, Above(1), config_column("number", "base of rotary positions", "model")]
-    norm: Annotated[Literal["layer", "rms"], config_column("word", "norm", "model")]
-    mlp: Annotated[Literal["gelu", "relu2", "swiglu"], config_column("word", "MLP", "model")]
-    bias: Annotated[bool, config_column("boolean", "biases", "model")]
-    dropout: Annotated[Share, config_column("number", "dropout", "model")]
+    rope_base: Annotated[float, Above(1), config_column("number", "base of rotary positions")]
+    norm: Annotated[Literal["layer", "rms"], config_column("word", "norm")]
+    mlp: Annotated[Literal["gelu", "relu2", "swiglu"], config_column("word", "MLP")]
+    bias: Annotated[bool, config_column("boolean", "biases")]
+    dropout: Annotated[Share, config_column("number", "dropout")]
     architecture: Annotated[
         Literal["decoder", "encoder-decoder"],
-        config_column("word", "architecture", "model"),
+        config_column("word", "architecture"),
     ]
-    encoder_layers: Annotated[Size | None, config_column("whole", "layers of the encoder", "model")]
+    encoder_layers: Annotated[Size | None, config_column("whole", "layers of the encoder")]
 
     @property
     def two_texts(self) -> bool:
@@ -95,22 +93,20 @@ class SimulatedConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    steps: Annotated[Count, config_column("whole", "steps", "training")]
-    batch: Annotated[Count, config_column("whole", "batch (windows)", "training")]
-    lr: Annotated[Positive, config_column("number", "peak learning rate", "training")]
-    warmup: Annotated[Share, config_column("number", "warm-up (share of steps)", "training")]
+    steps: Annotated[Count, config_column("whole", "steps")]
+    batch: Annotated[Count, config_column("whole", "batch (windows)")]
+    lr: Annotated[Positive, config_column("number", "peak learning rate")]
+    warmup: Annotated[Share, config_column("number", "warm-up (share of steps)")]
     # What the rate decays to.
-    min_lr_ratio: Annotated[Ratio, config_column("number", "last learning rate (share of peak)", "training")]
-    weight_decay: Annotated[NonNegative, config_column("number", "weight decay", "training")]
-    beta1: Annotated[Share, config_column("number", "AdamW β1", "training")]
-    beta2: Annotated[Share, config_column("number", "AdamW β2", "training")]
-    eps: Annotated[Positive, config_column("number", "AdamW ε", "training")]
-    clip: Annotated[Positive | None, config_column("number", "gradient norm clipped at", "training")]
-    eval_every: Annotated[Count, config_column("whole", "steps between evaluations", "training")]
-    eval_tokens: Annotated[
-        Count | None, config_column("whole", "tokens of an evaluation in training", "training")
-    ]
-    precision: Annotated[Literal["float32", "bfloat16"], config_column("word", "precision", "training")]
+    min_lr_ratio: Annotated[Ratio, config_column("number", "last learning rate (share of peak)")]
+    weight_decay: Annotated[NonNegative, config_column("number", "weight decay")]
+    beta1: Annotated[Share, config_column("number", "AdamW β1")]
+    beta2: Annotated[Share, config_column("number", "AdamW β2")]
+    eps: Annotated[Positive, config_column("number", "AdamW ε")]
+    clip: Annotated[Positive | None, config_column("number", "gradient norm clipped at")]
+    eval_every: Annotated[Count, config_column("whole", "steps between evaluations")]
+    eval_tokens: Annotated[Count | None, config_column("whole", "tokens of an evaluation in training")]
+    precision: Annotated[Literal["float32", "bfloat16"], config_column("word", "precision")]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
     simulated: Annotated[SimulatedConfig | None, OutsideIdentity(at_default=True)] = None
@@ -125,13 +121,13 @@ class CorpusConfig(PartConfig):
     options: Annotated[Mapping[str, Any], OutsideIdentity()]
     tokenizer: Annotated[
         Literal["char", "byte", "bpe", "number"],
-        config_column("word", "tokenizer", "text", brings=("vocab",)),
-        Column("vocab", "config", "whole", "vocabulary", "text"),
+        config_column("word", "tokenizer", brings=("vocab",)),
+        Column("vocab", "config", "whole", "vocabulary"),
     ]
     bpe_vocab: Annotated[int, AtLeast(257), OutsideIdentity()]  # the resulting vocabulary size is inside
     splits: Annotated[
         tuple[NonNegative, NonNegative, NonNegative],
-        config_column("json", "training, validation, test shares", "text"),
+        config_column("json", "training, validation, test shares"),
     ]
 
     def __post_init__(self) -> None:
@@ -208,15 +204,17 @@ class RunConfig(AttentionConfig):
     model: ModelConfig
     at: Annotated[
         Literal["all", "encoder", "decoder", "cross"],
-        config_column("word", "attention that the factors apply to", "model"),
+        config_column("word", "attention that the factors apply to"),
     ]
     corpus: Annotated[
         CorpusConfig,
-        Column("corpus_sha256", "config", "text", "digest of the text", "text", brings=("vocab",)),
+        Column("corpus_sha256", "config", "text", "digest of the text", brings=("vocab",)),
     ]
     train: TrainConfig
     seed: Annotated[int, seed_column("whole", "seeds")]
-    seeds: SeedsConfig
+    seeds: Annotated[
+        SeedsConfig, Rule(text="type seed=0,1,2 with -m, or seeds.backbone, seeds.fusion, seeds.data")
+    ]
     name: Annotated[
         str | None,
         Spelled(
@@ -240,17 +238,3 @@ class RunConfig(AttentionConfig):
     def resolved_seeds(self) -> dict[str, int]:
         """The seed of each stream: the master seed unless the stream has its own."""
         return {stream: self.seed if seed is None else seed for stream, seed in vars(self.seeds).items()}
-
-
-def read_run(mapping: Mapping[str, Any]) -> RunConfig:
-    """The RunConfig of a composed configuration. Raises ConfigError."""
-    parts = {}
-    for kind, hint in hints(RunConfig).items():
-        cls = bare(hint)
-        if kind in mapping and isinstance(cls, type) and issubclass(cls, PartConfig):
-            if not isinstance(part := mapping[kind], Mapping):
-                raise ConfigError(f"{kind}={as_override(part)}: name a method by itself, as in {kind}=NAME")
-            common = {key: value for key, value in part.items() if key in hints(cls)}
-            options = {key: value for key, value in part.items() if key not in common}
-            parts[kind] = {"name": None, **common, "options": options}
-    return read(RunConfig, {**mapping, **parts})

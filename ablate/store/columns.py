@@ -40,7 +40,7 @@ KEYS = {
     if any(not column.name for column in declared(hint))
 }
 CONFIG = tuple(
-    replace(column, name=column.name or column_for(key))
+    replace(column, name=column.name or column_for(key), group=key.partition(".")[0])
     for key, hint in dotted(RunConfig).items()
     for column in declared(hint)
 )
@@ -115,9 +115,9 @@ def of_role(*roles: Role) -> tuple[str, ...]:
     return tuple(column.name for column in TABLE if column.role in roles)
 
 
-def config_about(*subjects: str) -> tuple[str, ...]:
-    """The names of the config columns about these subjects."""
-    return tuple(column.name for column in TABLE if column.role == "config" and column.about in subjects)
+def of_group(*groups: str) -> tuple[str, ...]:
+    """The names of the config columns of these groups of keys."""
+    return tuple(column.name for column in TABLE if column.role == "config" and column.group in groups)
 
 
 COLUMNS = tuple(_BY_NAME)

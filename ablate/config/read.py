@@ -98,7 +98,7 @@ def convert(hint: Any, value: Any, path: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if isinstance(value, Mapping):
             return read(hint, value, path)  # pyright: ignore[reportArgumentType]
-        way = f"{path}=NAME" if "options" in hints(hint) else _within(path, [*hints(hint)][0])
+        way = f"{path}=NAME" if "options" in hints(hint) else _within(path, next(iter(hints(hint))))
         raise _wrong(path, value, f"a group of keys, as {way}; ablate keys {path} lists them")
     plain = _plain(hint, value)
     if hint is Any or type(plain) is hint or (kind is Literal and plain in of and type(plain) is type(of[0])):

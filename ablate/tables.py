@@ -27,21 +27,6 @@ INTERVAL = re.compile(r"\[[^\]]*\]")
 GLUE = "\ue000"  # a blank at which no cell breaks; readable() leaves no such character
 
 
-def render(frame: pd.DataFrame, format: str) -> str:
-    """`frame` as text. csv keeps full precision; table and latex round for reading.
-
-    format: table, csv or latex.
-    """
-    if format == "csv":
-        return frame.to_csv(index=False, lineterminator="\n")
-    if format == "table":
-        return lines_of(frame, None)[0]
-    cells = [[readable(name, value) for name, value in row.items()] for row in frame.to_dict("records")]
-    names = [visible(str(name)) for name in frame.columns]
-    align = "".join("r" if is_numeric(frame[name]) else "l" for name in frame.columns)
-    return latex([*map(escaped, names)], align, [[*map(escaped, line)] for line in cells])
-
-
 def records(frame: pd.DataFrame, settings: Iterable[str] = ()) -> list[dict[str, Any]]:
     """The rows as JSON takes them: with None for what is missing or not finite. settings: columns of
     text, in which numbers, true and false are told as such if all are of these."""
@@ -112,25 +97,45 @@ def _wrapped(columns: Mapping[str, Sequence[str]], right: Collection[str], width
     return "".join(f"{line.rstrip()}\n" for line in captured.get().replace(GLUE, " ").splitlines())
 
 
-def latex(names: list[str], align: str, rows: list[list[str]], *, over: str = "", caption: str = "") -> str:
-    """A tabular with booktabs rules, by pandas' Styler; with a caption, in a float.
+def latex(
+    names: Sequence[str],
+    align: str,
+    rows: Sequence[Sequence[str]],
+    caption: str,
+    *,
+    over: str = "",
+    groups: Collection[int] = (),
+    float: str = "table",
+) -> str:
+    """A float with booktabs rules, as wide as the text around it: its first column takes what room is left,
+    and breaks between words.
 
-    names, over, rows: LaTeX already. align: l or r for each column. over: a heading over the columns that are
-    right-aligned.
+    names, over, rows, caption: LaTeX already. align: l or r for each column. over: a heading over the columns
+    that are right-aligned. groups: the rows that begin below a rule. float: its environment.
     """
     left = align.count("l")
-    heading = [("" if at < left else over, name) for at, name in enumerate(names)]
-    table = pd.DataFrame(rows, columns=pd.MultiIndex.from_tuples(heading) if over else names, dtype=object)
-    text = table.style.hide(axis="index").to_latex(
-        column_format=align,
-        hrules=True,
-        multicol_align="c",
-        caption=caption or None,
-        position_float="centering" if caption else None,
-    )
-    if over:  # a rule under the heading, which Styler does not draw
-        text = text.replace("\\\\\n", f"\\\\\n\\cmidrule(lr){{{left + 1}-{len(align)}}}\n", 1)
-    return f"% needs \\usepackage{{booktabs}}\n{text}"
+    cells = [_row(names), r"\midrule", *map(_row, rows)]
+    for at in sorted(groups, reverse=True):
+        cells.insert(2 + at, r"\midrule")
+    if over:
+        wide = rf"\multicolumn{{{len(align) - left}}}{{c}}{{{over}}}"
+        rule = rf"\cmidrule(lr){{{left + 1}-{len(align)}}}"
+        cells = [_row([*[""] * left, wide]), rule, *cells]
+    lines = [
+        r"% needs \usepackage{booktabs,tabularx}",
+        rf"\begin{{{float}}}",
+        r"\small\setlength{\tabcolsep}{3pt}",
+        rf"\caption{{{caption}}}\smallskip",
+        rf"\begin{{tabularx}}{{\linewidth}}{{>{{\raggedright\arraybackslash}}X{align[1:]}}}",
+        *(r"\toprule", *cells, r"\bottomrule"),
+        r"\end{tabularx}",
+        rf"\end{{{float}}}",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return rf"{' & '.join(cells)} \\"
 
 
 def escaped(text: str) -> str:

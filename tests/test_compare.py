@@ -13,11 +13,12 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.notes import of_rows
 from ablate.config.rules import ConfigError
 from ablate.phrases import texts
+from ablate.reporting import paper
 from ablate.reporting.answers import answer
 from ablate.reporting.cells import caption, contrast_table
 from ablate.store.columns import COLUMNS
 from ablate.store.frames import select
-from ablate.tables import render
+from ablate.tables import lines_of
 from tests.helpers import compared, make_record, summarize
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
@@ -316,7 +317,7 @@ def test_missing_seeds_and_too_few_are_named():
     row = by_fusion(result)["sum"]
     assert (row["verdict"], row["why"], row["diff"]) == ("undecided", "one paired seed", pytest.approx(0.5))
     assert "missing: fusion=sum heads=4 out_proj=true has no run of seed 1, 2" in texts(result.notes)
-    assert "undecided: one paired seed" in render(contrast_table(result, long=True), "table")
+    assert "undecided: one paired seed" in lines_of(contrast_table(result, long=True), None)[0]
     same = compared(table(*variant((2.0, 2.1, 2.2), **CONCAT), *variant((2.3, 2.4, 2.5), **SUM)))
     assert by_fusion(same)["sum"]["why"] == "the same difference at every seed"
     two = compared(table(*variant((2.0, 2.1), **CONCAT), *variant((2.5, 2.601), **SUM)))
@@ -446,17 +447,14 @@ def test_what_was_named_beforehand_is_so_for_its_metric_and_its_baseline():
 # --- formats ----------------------------------------------------------------------------------------
 
 
-def test_latex_is_a_booktabs_tabular_with_everything_escaped():
+def test_latex_has_everything_escaped():
     rows = table(*hand_worked(), *variant((2.4, 2.6, 2.5, 2.7), **{**SUM, "fusion": r"a_b&50%$#{x}^~\\"}))
-    text = render(contrast_table(compared(rows), long=True), "latex")
-    head, *body = text.strip().splitlines()
-    assert head == r"% needs \usepackage{booktabs}"
-    assert body[0].startswith(r"\begin{tabular}{") and body[-1] == r"\end{tabular}"
-    assert [line for line in body if line.endswith("rule")] == [r"\toprule", r"\midrule", r"\bottomrule"]
-    columns = len(body[0].removeprefix(r"\begin{tabular}{").removesuffix("}"))
-    cells = [line for line in body if line.endswith(r" \\")]
+    text = paper.latex(paper.differences(compared(rows)))
+    body = text[text.index(r"\toprule") :]
+    assert re.findall(r"\\(\w+rule)\n", body) == ["toprule", "midrule", "bottomrule"]
+    cells = [line for line in body.splitlines() if line.endswith(r" \\")]
     assert len(cells) == 1 + 4
-    assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in cells} == {columns}
+    assert {len(re.findall(r"(?<!\\)&", line)) for line in cells} == {2}
     assert r"a\_b\&50\%\$\#\{x\}\textasciicircum{}\textasciitilde{}\textbackslash{}" in text
     assert r"{[}$-$" in text and not re.search(r"(?<!\{)\[", text)
     assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")

@@ -10,7 +10,6 @@ INVENTED = (
     *("lost", "train.lost", "study.lost", "study.kind=lost", "corpus=lost", "fusion=lost", "out_proj=lost"),
     *("train.precision=lost", "model=rung/lost", "study=lost", "hydra/launcher=lost", "hydra.launcher.lost"),
     *("ablate lost", "ablate corpus lost", "run --lost", "compare --lost"),
-    "probe --only lost",
 )
 INSTEAD, GONE = "type that instead", elsewhere()["is gone"]
 # What a command takes besides, if it reads an option's value last.

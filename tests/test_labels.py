@@ -44,5 +44,5 @@ def test_arms_are_called_by_their_names():
     found = compared(rows, records=[record], baseline={"fusion": "concat", "out_proj": "true"})
     assert [one.arm for one in found.variants.values()] == ["plain", "bare_sum"]
     assert cells.contrast_table(found)["variant"].tolist() == ["plain", "bare_sum"]
-    table = paper.by_variant(found)
+    table = paper.differences(found)
     assert table.stub == 1 and table.frame["variant"].tolist() == ["plain", "bare_sum"]

@@ -39,9 +39,9 @@ def test_a_pivot_by_hand():
     )
 
 
-def test_its_latex_takes_booktabs_alone():
+def test_its_latex_is_as_wide_as_the_text():
     found = paper.latex(paper.pivot(compared(grid()), ["fusion", "heads"]))
-    assert re.findall(r"\\usepackage\{(\w+)\}", found) == ["booktabs"]
+    assert re.findall(r"\\usepackage\{(.*)\}", found) == ["booktabs,tabularx"]
     assert r"& \multicolumn{2}{c}{heads} \\" in found and r"\cmidrule(lr){2-3}" in found
     assert r"concat & 2.190 $\pm$ 0.205 & 2.310 $\pm$ 0.205 \\" in found
     assert r"sum & 2.440 $\pm$ 0.184 & " in found
@@ -53,18 +53,18 @@ def test_its_latex_takes_booktabs_alone():
 @pytest.mark.slow
 def test_without_a_pivot_a_row_a_variant():
     result = compared(grid(), where=["heads=4"])
-    found = paper.latex(paper.by_variant(result))
+    found = paper.latex(paper.differences(result))
     assert r"variant & mean & difference \\" in found  # the caption has the seeds, as all have as many
-    assert r"concat & 2.190 $\pm$ 0.205 &  \\" in found
-    each = r"in brackets their intervals, each a t-interval at 98.33 \%, so that all hold together"
+    assert r"concat & 2.190 &  \\" in found
+    each = r"with t-intervals at 98.33 \%, which hold together"
     assert f"Differences to concat over 4 paired seeds, {each}" in found and found.count("to concat") == 1
     same = grid().assign(val_loss=lambda rows: rows["val_loss"] + (rows["fusion"] == "sum") * -0.25)
-    close = paper.by_variant(compared(same, where=["heads=4", "fusion != 'mean'"], margin=0.5))
-    assert "‡: equivalent within ±0.5." in close.caption
+    close = paper.differences(compared(same, where=["heads=4", "fusion != 'mean'"], margin=0.5))
+    assert "‡: equivalent, within ±0.5." in close.caption
     assert r"\textdaggerdbl{}" in paper.latex(close)
-    assert r"sum & 2.440 $\pm$ 0.184 & +0.250 {[}" in found
+    assert r"sum & 2.440 & +0.250\textdagger{} {[}" in found
     uneven = pd.concat([grid(), grid().query("fusion == 'sum' and seed == 0").assign(seed=9, run_id="more")])
-    assert r"variant & seeds & mean" in paper.latex(paper.by_variant(compared(uneven, where=["heads=4"])))
+    assert r"variant & seeds & mean" in paper.latex(paper.differences(compared(uneven, where=["heads=4"])))
 
 
 @pytest.mark.slow
@@ -91,7 +91,7 @@ def test_the_command(tmp_path):
         return call_cli("compare", "mine.csv", "--pivot", "fusion,heads", *options, cwd=tmp_path)
 
     latex = pivot("--format", "latex")
-    assert latex.returncode == 0 and latex.stdout.startswith("% needs \\usepackage{booktabs}\n\\begin{table}")
+    assert latex.returncode == 0 and latex.stdout.startswith("% needs \\usepackage{booktabs,tabularx}")
     text = pivot().stdout
     assert "heads=16" in text and "2.440 ± 0.184" in text
     rows = json.loads(pivot("--format", "json").stdout)["rows"]
@@ -122,9 +122,9 @@ def test_its_latex_compiles(tmp_path):
     cells = [(name, at, s, s + len(name)) for name in names for at in ("s_1", "big") for s in range(2)]
     asked = {"by": ["my_method", "size"], "metric": "my_loss", "baseline": {"my_method": "base_line"}}
     found = ablate.compare(pd.DataFrame(cells, columns=["my_method", "size", "seed", "my_loss"]), **asked)
-    made = [paper.by_variant(found), paper.pivot(found, ["my_method", "size"])]
+    made = [paper.differences(found), paper.pivot(found, ["my_method", "size"])]
     assert "my method & big & s\\_1" in paper.latex(made[1])
-    head, end = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}", "\\end{document}"
+    head, end = "\\documentclass{article}\\usepackage{booktabs,tabularx}\\begin{document}", "\\end{document}"
     (tmp_path / "t.tex").write_text("\n".join([head, *map(paper.latex, made), end]), encoding="utf-8")
     words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, errors="replace")

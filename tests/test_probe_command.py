@@ -73,7 +73,7 @@ def two(tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_a_study_is_probed_beside_its_results(two: Path):
-    done = call_cli("probe", "two", *PLUGIN, "--only", "kept,previous,loss_added", cwd=two)
+    done = call_cli("probe", "two", *PLUGIN, "--all", cwd=two)
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(two / "runs/studies/two/probes.csv")
     assert {*table["probe"]} <= {*PROBES}
@@ -83,8 +83,8 @@ def test_a_study_is_probed_beside_its_results(two: Path):
     of_largest = table[table["run_id"].isin(ids(two, "largest"))]
     assert not of_largest[of_largest["probe"].isin(["write_rank", "loss_added"])]["exact"].any()
     one = ids(two, "sum")[0]
-    assert call_cli("probe", one, "--only", "kept", cwd=two).returncode == 0
-    brief = call_cli("probe", "two", "--where", "fusion=sum", "--wide", cwd=two)
+    assert call_cli("probe", one, cwd=two).returncode == 0
+    brief = call_cli("probe", "two", "--where", "fusion=sum", cwd=two)
     header, line, *others = brief.stdout.splitlines()
     assert not others[1:] and {*header.split()} >= {"layer", "n", "kept", "loss_added", "distance"}
     largest = kept[kept["run_id"].isin(ids(two, "sum"))].groupby("run_id")[["value", "untrained"]].max()
@@ -144,8 +144,6 @@ def test_what_can_not_be_probed_says_why(tmp_path: Path):
     ):
         done = call_cli("probe", target, cwd=tmp_path)
         assert done.returncode == 2 and words in done.stderr, done.stderr
-    done = call_cli("probe", "bare", "--only", "kep", cwd=tmp_path)
-    assert "--only kep: no such probe; did you mean kept?" in done.stderr
 
 
 # --- pairs: each kind of attention by itself -------------------------------------------------------------

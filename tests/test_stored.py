@@ -71,7 +71,7 @@ OTHERS = {"letters": letters(1), "vocabulary": letters(1, "abcdefgh "), "short":
 
 def test_another_text_is_not_measured(made):
     (made / "book.txt").write_text(OTHERS["letters"])
-    done = call_cli("probe", "concat", "--only", "loss_added", cwd=made)
+    done = call_cli("probe", "concat", cwd=made)
     assert (done.returncode, done.stdout) == (2, "") and "Traceback" not in done.stderr
     line = next(line for line in done.stderr.splitlines() if "corpus=file" in line)
     was, now = map(fingerprint, (letters(0), OTHERS["letters"]))

@@ -94,7 +94,7 @@ class Comparison:
     def table(self) -> pd.DataFrame:
         """A view of the findings: one row per variant and family, best first: the summary, family, baseline,
         then NUMBERS, metric, margin; docs/compare_columns.csv explains them. Baselines, and variants that are
-        compared with nothing, have rows of their own."""
+        compared with nothing, have rows of their own; sums of arms stand last, by their names."""
         return pd.concat([self.table_of(family) for family in self.families], ignore_index=True)
 
     def table_of(self, family: str) -> pd.DataFrame:
@@ -109,11 +109,14 @@ class Comparison:
         rows = [nothing | {"variant": name, "why": why} for name, why in without.items()]
         for one in findings:
             cells = {name: getattr(one, "sd" if name == "sd_diff" else name) for name in NUMBERS}
-            rows.append({**cells, "variant": one.variant.name, "baseline": one.baseline.name})
+            variant, baseline = (one.name, None) if one.is_sum else (one.variant.name, one.baseline.name)
+            rows.append({**cells, "variant": variant, "baseline": baseline})
         order = {name: at for at, name in enumerate(self.summary["variant"])}
-        rows.sort(key=lambda row: order[row["variant"]])
+        rows.sort(key=lambda row: order.get(row["variant"], len(order)))
         numbers = pd.DataFrame(rows, columns=["variant", "baseline", *NUMBERS])
-        table = self.summary.set_index("variant").loc[numbers["variant"]].reset_index()
+        sums = [{"variant": one.name, "n": one.n, "diverged": 0} for one in findings if one.is_sum]
+        summary = pd.concat([self.summary, pd.DataFrame(sums).drop_duplicates()])
+        table = summary.set_index("variant").loc[numbers["variant"]].reset_index()
         table = table.join(numbers.drop(columns="variant").astype(dict.fromkeys(WHOLE, "Int64")))
         table = table.assign(family=family, metric=self.metric, margin=self.margin)
         table["baseline"] = table["baseline"].astype(object).where(table["baseline"].notna(), None)

@@ -48,7 +48,7 @@ COMMANDS = {
     "verify": ("methods", "verify", "verify --only 7"),
     "new": ("new", "new fusion mine"),
     "check": ("methods", "check mine.py"),
-    "probe": ("trained", "probe fusion", "probe fusion --where seed=0,1 --only kept,previous"),
+    "probe": ("trained", "probe fusion", "probe fusion --where seed=0,1 --all"),
     "corpus": ("corpus", "corpus list", "corpus show book.txt corpus.tokenizer=bpe train.steps=2000"),
     "export": (
         "export",

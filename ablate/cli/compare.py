@@ -2,28 +2,25 @@
 
 import shlex
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ablate.cli.question import OPTIONS, asks
 from ablate.cli.shared import (
-    READ,
     Format,
     FormatOption,
     RunsOption,
-    WideOption,
     print_table,
     put_json,
     remark,
     separated,
 )
 from ablate.config.contrast import MARGIN
-from ablate.phrases import described, texts
+from ablate.phrases import described, lines_if, texts
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
-    from ablate.analysis.compare import Comparison
     from ablate.analysis.question import Question
 
 
@@ -47,8 +44,9 @@ def compare(
             hidden=True,
         ),
     ] = None,
-    format: FormatOption = "table",
-    wide: WideOption = False,
+    format: Annotated[
+        Literal[Format, "latex"], typer.Option("--format", help="How to print the table.")
+    ] = "table",
     runs_dir: RunsOption = None,
 ) -> None:
     """Compare variants with their baselines over paired seeds.
@@ -65,52 +63,45 @@ def compare(
     question = replace(question, shown=separated(pivot))
     result, records = compare(results.rows, question, results.records), results.records
     notes = [*results.notes, *result.notes]
-    is_short = format in READ and not why
     said = texts(notes)
     if pivot is not None or format == "latex":
-        _for_a_paper(result, pivot, format, wide=wide)
-        if is_short:
-            said = [*filter(None, [answers.health(answers.doubts(notes))]), *described(notes)]
+        from ablate.reporting import paper
+
+        doubts = answers.doubts(notes)
+        grid = paper.differences(result) if pivot is None else paper.pivot(result, separated(pivot))
+        if format == "latex":
+            put(paper.latex(grid, doubts), end="")
+        else:
+            if format == "table":
+                remark(grid.caption)
+            print_table(paper.plain(grid), format)
+        said = [*lines_if(doubts, answers.health(doubts)), *described(notes)]
     elif format == "json":
         from ablate.tables import records as as_json
 
         answer = answers.lines(result, records, results.notes)
         put_json(answer=answer, rows=as_json(result.table, result.shown), notes=texts(notes))
-    elif format not in READ:
-        print_table(result.table, format, wide=wide)
-    elif is_short:
-        above, below = answers.around(result, records, results.notes)
-        for line in above:
-            remark(line, format)
-        put()
-        print_table(cells.contrast_table(result), format, wide=wide)
-        for line in below:
-            remark(line, format)
-        said = []
-    else:
+    elif format == "csv":
+        print_table(result.table, format)
+    elif why:
         for line in answers.lines(result, records, results.notes):
-            remark(line, format)
+            remark(line)
         put()
         for family in result.families:
-            remark(cells.caption(result, family), format)
-            print_table(cells.contrast_table(result, family, long=True), format, wide=wide)
+            remark(cells.caption(result, family))
+            print_table(cells.contrast_table(result, family, long=True), format)
             put()
+    else:
+        above, below = answers.around(result, records, results.notes)
+        for line in above:
+            remark(line)
+        put()
+        print_table(cells.contrast_table(result), format)
+        for line in below:
+            remark(line)
+        said = []
     for line in said:
         say(line)
-
-
-def _for_a_paper(result: "Comparison", pivot: str | None, format: Format, *, wide: bool) -> None:
-    """Print the means with their intervals; with a pivot, as a grid."""
-    from ablate.reporting import paper
-
-    keys = separated(pivot)
-    table = paper.pivot(result, keys) if pivot is not None else paper.by_variant(result)
-    if format == "latex":
-        put(paper.latex(table), end="")
-    else:
-        if format in READ:
-            remark(table.caption, format)
-        print_table(paper.plain(table), format, wide=wide)
 
 
 @asks(*(name for name in OPTIONS if name != "within"))

@@ -83,5 +83,5 @@ def duel(
         put_json(answer=answer, rows=records(comparison.table, comparison.shown), report=str(page))
     else:
         for line in answer:
-            remark(line, format)
+            remark(line)
         put(page)

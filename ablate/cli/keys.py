@@ -35,7 +35,7 @@ def keys(
     for section in sections:
         if section.choice:
             about = section.about or ("" if section.keys else "has no keys of its own")
-            remark(f"{section.choice}: {about}" if about else section.choice, format)
+            remark(f"{section.choice}: {about}" if about else section.choice)
         if section.keys:
             table = pd.DataFrame([astuple(key) for key in section.keys], columns=COLUMNS)
             print_table(table if table["default"].any() else table.drop(columns="default"), format)

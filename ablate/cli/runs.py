@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablate.cli.shared import READ, FormatOption, RunsOption, WhereOption, WideOption, print_table
+from ablate.cli.shared import FormatOption, RunsOption, WhereOption, print_table
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, duration, lines_if
 from ablate.printing import say
@@ -52,7 +52,6 @@ def runs(
         typer.Option("--force", help="Delete also runs that a study needs or that are running.", hidden=True),
     ] = False,
     format: FormatOption = "table",
-    wide: WideOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
     """List the runs with their status, the newest last.
@@ -84,10 +83,10 @@ def runs(
         table = table.loc[[run.name for run in removed]]
     if not rows:
         say("no runs yet; ablate run makes one")
-    if format not in READ:
+    if format != "table":
         print_table(table, format)
     elif len(table):
-        print_table(_for_reading(table), format, wide=wide)
+        print_table(_for_reading(table), format)
     if delete:
         _delete(store, removed, alone, yes=yes)
 

@@ -23,18 +23,13 @@ INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same comma
 
 
 Tracker = Literal["tensorboard", "wandb", "trackio", "mlflow"]
-Format = Literal["table", "csv", "json", "latex"]
-# Formats for people: rounded, without the columns that only programs need.
-READ = ("table", "latex")
+Format = Literal["table", "csv", "json"]
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the table.")]
 JsonOption = Annotated[
     Literal["table", "json"], typer.Option("--format", help="How to print it, for people or for programs.")
 ]
 SCHEMA = 1  # raised when a program that reads the JSON of a command has to change (AGENTS.md)
-WideOption = Annotated[
-    bool, typer.Option("--wide", help="Show every column, however narrow the terminal is.", hidden=True)
-]
 
 
 WhereOption = Annotated[
@@ -97,16 +92,16 @@ def separated(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def print_table(frame: "pd.DataFrame", format: Format, *, wide: bool = False) -> None:
-    """Print a table: in a terminal only the columns that fit, elsewhere and with `wide` all of them."""
-    from ablate.tables import lines_of, records, render
+def print_table(frame: "pd.DataFrame", format: Format) -> None:
+    """Print a table: in a terminal only the columns that fit, elsewhere all of them."""
+    from ablate.tables import lines_of, records
 
     if format == "json":
         return put_json(rows=records(frame))
-    if format != "table":
-        return put(render(frame, format), end="")
+    if format == "csv":
+        return put(frame.to_csv(index=False, lineterminator="\n"), end="")
     in_terminal = sys.stdout.isatty()
-    room = shutil.get_terminal_size().columns if in_terminal and not wide else None
+    room = shutil.get_terminal_size().columns if in_terminal else None
     text, left_out = lines_of(frame, room, bold=in_terminal)
     put(text, end="", bold=in_terminal)
     if left_out:
@@ -127,10 +122,8 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def remark(text: str, format: Format) -> None:
-    """Print text that goes with a table: a comment in LaTeX."""
-    if format == "latex":
-        text = "\n".join(f"% {line}" for line in text.splitlines())
+def remark(text: str) -> None:
+    """Print text that goes with a table."""
     put(wrapped(text, sys.stdout))
 
 

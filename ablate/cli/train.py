@@ -16,7 +16,6 @@ from ablate.cli.shared import (
     PluginOption,
     RunsOption,
     Tracker,
-    WideOption,
     keep_results_in,
     print_table,
     put_json,
@@ -75,7 +74,6 @@ def run(
     ] = None,
     plugin: PluginOption = None,
     format: JsonOption = "table",
-    wide: WideOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
     """Train one model, a grid of them with -m, or a study with study=NAME.
@@ -108,7 +106,9 @@ def run(
                 say(line)
         outcome = run_sweep(sweep, dry_run=dry_run, begun=lambda: signal.signal(signal.SIGINT, ends_it))
     with contextlib.redirect_stdout(io.StringIO()) if format == "json" else contextlib.nullcontext():
-        failed = _show(outcome, wide=wide)
+        if outcome.estimate is not None:
+            show_estimate(outcome.estimate, outcome.remarks)
+        failed = _show_results(outcome) if outcome.estimate is None else 0
     if format == "json":
         _put_json(outcome)
     if count and format != "json":
@@ -176,14 +176,6 @@ def _assumes_an_effect(sweep: "Sweep") -> bool:
 # --- what is printed --------------------------------------------------------------------------------
 
 
-def _show(outcome: "Outcome", *, wide: bool) -> int:
-    """Print what came of the command; returns how many runs failed or have not begun."""
-    if outcome.estimate is not None:
-        show_estimate(outcome.estimate, outcome.remarks)
-        return 0
-    return _show_results(outcome, wide=wide)
-
-
 def _put_json(outcome: "Outcome") -> None:
     """Print the runs of the command, or what a dry run found, for programs."""
     from ablate.tables import records
@@ -194,7 +186,7 @@ def _put_json(outcome: "Outcome") -> None:
         put_json(rows=records(outcome.rows()) if outcome.run_ids else [], study=outcome.study)
 
 
-def _show_results(outcome: "Outcome", *, wide: bool) -> int:
+def _show_results(outcome: "Outcome") -> int:
     """Print the results; returns how many runs failed or have not begun."""
     from ablate.analysis.notes import of_rows
     from ablate.store.columns import RESULTS
@@ -210,7 +202,7 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
         next_one = f"next: `{advised(words)}` compares two ways to combine heads"
         lines += lines_if(rows.iloc[0]["status"] in RESULTS, next_one)
     elif len(rows):
-        lines += _show_several(rows, record, wide=wide)
+        lines += _show_several(rows, record)
     missing = len(outcome.run_ids) - len(rows)
     if missing > len(outcome.refused):
         lines.append(
@@ -243,7 +235,7 @@ def _show_one(rows: "pd.DataFrame") -> list[str]:
     ]
 
 
-def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) -> list[str]:
+def _show_several(rows: "pd.DataFrame", record: "StudyRecord") -> list[str]:
     """Print a table of the variants; returns lines on it."""
     from ablate.analysis.notes import of_values
     from ablate.config.rules import ConfigError
@@ -251,11 +243,11 @@ def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) ->
     try:
         variants = _variants(rows, record)
     except ConfigError as error:
-        print_table(rows[SINGLE_RUN_COLUMNS], "table", wide=wide)
+        print_table(rows[SINGLE_RUN_COLUMNS], "table")
         return [str(error)]
     summary = variants.best_first()
     empty = [column for column in ("diverged", "sd") if not summary[column].fillna(0).any()]
-    print_table(summary.drop(columns=["variant", *empty]), "table", wide=wide)
+    print_table(summary.drop(columns=["variant", *empty]), "table")
     lines = texts(of_values(variants))
     if len(summary) > 1 and summary["n"].max() == 1:
         from ablate.reporting.answers import ONE_SEED

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ablate.cli.shared import (
-    READ,
     FormatOption,
     PluginOption,
     RunsOption,
     WhereOption,
-    WideOption,
     print_table,
     say_loading,
-    separated,
     use_plugins,
 )
 from ablate.printing import put, say
@@ -30,10 +27,6 @@ def probe(
         typer.Argument(help="A study by name or directory, or a run by a prefix of its id or name."),
     ],
     where: WhereOption = None,
-    only: Annotated[
-        str | None,
-        typer.Option(metavar="PROBE[,PROBE]", help="Print only these probes; the CSV has all of them."),
-    ] = None,
     all: Annotated[
         bool,
         typer.Option(
@@ -49,7 +42,6 @@ def probe(
     ] = None,
     plugin: PluginOption = None,
     format: FormatOption = "table",
-    wide: WideOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
     """Measure what heads retain, where they look, what needs them.
@@ -63,18 +55,17 @@ def probe(
     from ablate.probes.study import find, probe_runs
     from ablate.reporting.cells import by_layer
 
-    is_brief = format in READ and not (all or only)
-    chosen = FIRST if is_brief else _chosen(only)
+    is_brief = format == "table" and not all
     use_plugins(plugin)
     probed = find(target, where or ())
     path = Path(out) if out else probed.path
     if text is not None:
         return _draw(probed.first_of_each, Path(text), path.with_suffix(""))
     values = probe_runs(probed.directories, path, report=say)
-    table = over_seeds(values[values["probe"].isin(chosen)], probed.variant)
-    if format in READ:
+    table = over_seeds(values[values["probe"].isin(FIRST)] if is_brief else values, probed.variant)
+    if format == "table":
         table = by_layer(table) if is_brief else _for_reading(table)
-    print_table(table, format, wide=wide)
+    print_table(table, format)
     put(path) if format == "table" else say(str(path))
 
 
@@ -93,18 +84,6 @@ def _draw(directories: Mapping[str, Path], text: Path, into: Path) -> None:
     for variant, directory in directories.items():
         write_charts({directory.name: on_text(looks(directory, content), f"{variant}: {text.name}")}, into)
         put(into / f"{directory.name}.png")
-
-
-def _chosen(only: str | None) -> list[str]:
-    from ablate.analysis.probes import PROBES
-    from ablate.config.rules import ConfigError, did_you_mean, line_on
-
-    chosen = [*PROBES] if only is None else separated(only)
-    for name in chosen:
-        if name not in PROBES:
-            line = line_on(f"probe --only {name}")
-            raise ConfigError(line or f"--only {name}: no such probe{did_you_mean(name, PROBES)}")
-    return chosen
 
 
 def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":

@@ -29,7 +29,7 @@ REFUSALS = (
     *(LookupError, AttributeError, OSError),
 )
 # Of ablate run, beside Hydra's.
-OPTIONS = ("--dry-run", "--rehearse", "--track", "--plugin", "--format", "--wide", "--runs")
+OPTIONS = ("--dry-run", "--rehearse", "--track", "--plugin", "--format", "--runs")
 UNSWEPT = ("name", "force", "device", "study", "train.save", "train.checkpoint_every")
 # An element of a list that has a sign which Hydra reads in quotes alone, as [fusion=sum:0.05] has.
 _EQUATION = re.compile(r"""(?<=[\[,])\s*([\w.]+\s*[<>=!]=?[^\[\],{}'"]+)""")

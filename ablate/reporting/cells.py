@@ -1,19 +1,20 @@
 """The table of a comparison for readers, a row a contrast, and how its cells are written."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.compare import BASELINE, PLANNED, Comparison
+from ablate.analysis.compare import BASELINE, NO_BASELINE, PLANNED, Comparison
 from ablate.analysis.findings import Finding
 from ablate.analysis.variants import varying
 from ablate.phrases import counted
 from ablate.reporting.words import interval, unit
 
 DIGITS = ".4f"  # of metrics in tables
+DIFFERENCE = "difference [low, high]"
 
 
 def contrast_table(comparison: Comparison, family: str = "", *, long: bool = False) -> pd.DataFrame:
@@ -21,12 +22,8 @@ def contrast_table(comparison: Comparison, family: str = "", *, long: bool = Fal
     [low, high], verdict; each baseline once, above those that are compared with it. If nothing is compared:
     variant, n, mean. long: also what is compared with nothing, best first, with parameters, scatter and whole
     reasons."""
-    is_planned = any(one.is_planned for one in comparison.tested[:1])
-    family = family or (PLANNED if is_planned else comparison.families[-1])
-    rows = comparison.table[comparison.table["family"] == family]
-    if not long and rows["baseline"].notna().any():
-        rows = _below_baselines(rows)
-    read, is_judged = _readable(comparison, rows), bool(rows["diff"].notna().any())
+    rows = contrast_rows(comparison, family, long=long)
+    read, is_judged = readable(comparison, rows), bool(rows["diff"].notna().any())
     if long and rows["sd"].notna().any():
         read.insert(3, "sd", rows["sd"].tolist())
     if long and "match_error" in rows:  # the difference in cost that remains after matching
@@ -38,13 +35,20 @@ def contrast_table(comparison: Comparison, family: str = "", *, long: bool = Fal
     return read
 
 
-def _below_baselines(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows that are compared, below their baselines if there are several."""
-    rows = table[table["baseline"].notna()]
-    bases = table[(table["why"] == BASELINE) & table["variant"].isin(rows["baseline"])]
-    under = [(at, *rows.index[rows["baseline"] == of]) for at, of in bases["variant"].items()]
-    order: list[Any] = [at for of in under for at in of]
-    return table.loc[order if len(bases) > 1 else sorted(order)]
+def contrast_rows(comparison: Comparison, family: str = "", *, long: bool = False) -> pd.DataFrame:
+    """The rows of `contrast_table` with all their columns. If there are several baselines, each stands above
+    those that are compared with it, and sums of arms below all."""
+    is_planned = any(one.is_planned for one in comparison.tested[:1])
+    family = family or (PLANNED if is_planned else comparison.families[-1])
+    rows = comparison.table[comparison.table["family"] == family]
+    compared = rows[~rows["why"].isin((BASELINE, NO_BASELINE))]
+    if long or compared.empty:
+        return rows
+    bases = rows[(rows["why"] == BASELINE) & rows["variant"].isin(compared["baseline"])]
+    under = [(at, *compared.index[compared["baseline"] == of]) for at, of in bases["variant"].items()]
+    sums = compared.index[compared["baseline"].isna()]
+    order: list[Any] = [*(at for of in under for at in of), *sums]
+    return rows.loc[order if len(bases) > 1 else sorted(order)]
 
 
 def caption(comparison: Comparison, family: str) -> str:
@@ -70,34 +74,35 @@ def levels_in_words(tested: Sequence[Finding]) -> str:
 
 def names(comparison: Comparison, variants: pd.Series) -> list[str]:
     """What variants are called here: by their arms, else without what all of them share; a fusion is named by
-    itself."""
-    of = [comparison.variants[name] for name in variants]
-    columns = [*varying(of), *of[0].difference] or [*of[0].levels][:1]
-    called = [one.title(columns) for one in of]
-    return called if len({*called}) == variants.nunique() else [one.name for one in of]
+    itself, and a sum of arms as it is."""
+    of = {name: comparison.variants[name] for name in variants if name in comparison.variants}
+    apart = dict.fromkeys(column for one in of.values() for column in one.difference)
+    columns = [*varying(of.values()), *apart] or comparison.shown[:1]
+    called = [of[name].title(columns) if name in of else name for name in variants]
+    return called if len({*called}) == variants.nunique() else [*variants]
 
 
-def difference(row: Mapping[Any, Any], digits: str = DIGITS) -> str:
+def difference(row: Mapping[Any, Any]) -> str:
     """A difference with its interval, which stands alone, behind a ~, where it is undecided; empty for a row
     without."""
     if row["diff"] != row["diff"]:
         return ""
-    ends = interval(row["low"], row["high"], digits)
-    size = f"{row['diff']:+{digits}}" if row["verdict"] != stats.UNDECIDED else "~" if ends else ""
+    ends = interval(row["low"], row["high"], DIGITS)
+    size = f"{row['diff']:+{DIGITS}}" if row["verdict"] != stats.UNDECIDED else "~" if ends else ""
     return f"{size} {ends}".rstrip()
 
 
-def _readable(comparison: Comparison, rows: pd.DataFrame) -> pd.DataFrame:
-    """n: 7 + 1 diverged, where a seed ended without a number; 6 of 8, if a difference is of fewer pairs than
-    its mean of seeds."""
-    sums = {(one.variant.name, one.diff): one.name for one in comparison.findings if one.is_sum}
-    called = zip(rows["variant"], rows["diff"], names(comparison, rows["variant"]), strict=True)
+def readable(
+    comparison: Comparison, rows: pd.DataFrame, cell: Callable[[Mapping[Any, Any]], str] = difference
+) -> pd.DataFrame:
+    """variant, n, mean and, if anything is compared, the difference as `cell` writes it. n: 7 + 1 diverged,
+    where a seed ended without a number; 6 of 8, if a difference is of fewer pairs than its mean of seeds."""
     counts = zip(rows["pairs"].fillna(0).astype(int), rows["n"], rows["diverged"].astype(int), strict=True)
     n = [f"{f'{k} of ' * (0 < k < n)}{n}{f' + {gone} diverged' * (gone > 0)}" for k, n, gone in counts]
-    read = pd.DataFrame({"variant": [sums.get((of, diff), name) for of, diff, name in called], "n": n})
+    read = pd.DataFrame({"variant": names(comparison, rows["variant"]), "n": n})
     read["mean"] = rows["mean"].tolist()
     if rows["diff"].notna().any():
-        read["difference [low, high]"] = [*map(difference, rows.to_dict("records"))]
+        read[DIFFERENCE] = [*map(cell, rows.to_dict("records"))]
     return read
 
 

@@ -34,7 +34,7 @@ VERDICTS = {  # their colours and shapes
     stats.WORSE: ("#d64550", "cross"),
 }
 ROW, ROOM = 18, 30  # height of a row of differences, and of the room around all
-POINTS = 40  # the most points of a curve
+POINTS, FEW = 40, 5  # the most points of a curve; fewer than so many are marked, and counted in words
 
 
 def figures(page: Page) -> list[Figure]:
@@ -158,6 +158,8 @@ def _curves(page: Page) -> Iterator[Figure]:
     places = (np.unique(np.linspace(0, len(one) - 1, POINTS).round().astype(int)) for one in curves)
     data = pd.concat([one.iloc[at] for one, at in zip(curves, places, strict=True)], ignore_index=True)
     about = "Validation loss at each evaluation: mean over seeds, band from the lowest to the highest."
+    if data["step"].nunique() < FEW:
+        about += " So short a run has few: a smaller train.eval_every makes more."
     drawn = {"curves": spec(_lines(page.comparison, data), 300)}
     yield Figure("curves", "Loss over the training", about, drawn, data)
 
@@ -168,8 +170,11 @@ def _lines(comparison: Comparison, data: pd.DataFrame) -> Any:
     called = {name: label(comparison, name, "{} {}") for name in comparison.variants}
     drawn = data.round({"mean": 4, "low": 4, "high": 4}).assign(label=data["variant"].map(called))
     drawn = drawn.sort_values(["step", "variant"], kind="stable")
-    x = measured(alt.X, "step", "step", axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
-    y, few = measured(alt.Y, "mean", "val_loss"), drawn["step"].nunique() < 2
+    count, y = drawn["step"].nunique(), measured(alt.Y, "mean", "val_loss")
+    few = count < FEW
+    x = measured(
+        alt.X, "step", f"step{f' ({count} evaluations)' * few}", axis=alt.Axis(tickMinStep=1, tickCount=TICKS)
+    )
     order = [called[name] for name in chosen if name in {*drawn["variant"]}]
     base = alt.Chart(drawn).encode(color=colours("label", order))
     return alt.layer(

@@ -24,7 +24,7 @@ from ablate.reporting.cells import contrast_table
 from ablate.reporting.page import gather
 from ablate.store.frames import is_numeric
 from ablate.store.record import StudyRecord
-from ablate.tables import readable, render
+from ablate.tables import lines_of, readable
 
 HERE = Path(__file__).parent
 
@@ -121,7 +121,7 @@ class ShownComparison(Comparison):
     def __repr__(self) -> str:
         """The text that `ablate compare` prints."""
         above, below = around(self, self.records)
-        table = render(contrast_table(self), "table")
+        table, _ = lines_of(contrast_table(self), None)
         return cleaned("\n".join([*above, "", table, *below]))
 
     def _repr_html_(self) -> str:

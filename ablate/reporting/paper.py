@@ -1,42 +1,43 @@
-"""Tables for papers: means with intervals, as a pivot of the factors or one row per contrast.
+"""Tables for papers: means with intervals as a pivot of the factors, or the differences, a row a contrast. In
+LaTeX they are as wide as a column of text."""
 
-A cell is a mean ± half of its 95 % t-interval over seeds. The LaTeX needs no package but booktabs.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from ablate import tables
 from ablate.analysis import stats
-from ablate.analysis.compare import Comparison
-from ablate.analysis.findings import Finding
+from ablate.analysis.compare import BASELINE, NO_BASELINE, Comparison
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted_between, joined, lines_if, option
 from ablate.reporting.answers import place
-from ablate.reporting.cells import difference, levels_in_words, names
+from ablate.reporting.cells import DIFFERENCE, contrast_rows, levels_in_words, readable
+from ablate.reporting.words import interval
 from ablate.store.columns import column_named
 from ablate.store.frames import column_of
 from ablate.tables import escaped
 
 MARKS = {stats.BETTER: "†", stats.WORSE: "†", stats.EQUIVALENT: "‡"}
+MOST_ACROSS = 2  # means with their intervals that fit into a column
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """frame: cells as text. stub: how many columns name the
-    rows. over: the factor whose levels name the other columns; empty if these have names of their own."""
+    """frame: cells as text. stub: how many columns name the rows. over: the factor whose levels name the
+    other columns; empty if these have names of their own. groups: the rows, but the first, that begin one."""
 
     caption: str
     frame: pd.DataFrame
-    stub: int
+    stub: int = 1
     over: str = ""
+    groups: Sequence[int] = ()
 
 
 def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
-    """A table with the levels of the last key as columns and those of the others as rows; of one key, a row
-    each. Raises ConfigError if two variants would share a cell."""
+    """Means ± half of their 95 % t-intervals, with the levels of the last key as columns and those of the
+    others as rows; of one key, a row each. Raises ConfigError if two variants would share a cell."""
     table = _variants(comparison)
     where = f"--pivot {','.join(keys)}"
     columns = [column_of(key, table, where, comparison.shown) for key in keys]
@@ -47,7 +48,7 @@ def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
         one = " ".join(option("--where", f"{column}={table[column].iloc[0]}") for column in others)
         raise ConfigError(f"{where}: variants differ in {joined(others)} too; add that, or {one}")
     if len(columns) == 1:
-        return by_variant(comparison)
+        return PaperTable(_about(comparison, table), table[columns].assign(mean=table["cell"]))
     *down, across = columns
     for column in columns:  # numbers by size, words in the order of the table
         levels = [*dict.fromkeys(table[column])]
@@ -56,48 +57,62 @@ def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
         table[column] = pd.Categorical(table[column], levels, ordered=True)
     frame = table.pivot(index=down, columns=across, values="cell").fillna("")
     frame.columns = [*map(str, frame.columns)]
-    return PaperTable(_caption(comparison, table), frame.reset_index(), len(down), across)
+    return PaperTable(_about(comparison, table), frame.reset_index(), len(down), across)
 
 
-def by_variant(comparison: Comparison) -> PaperTable:
-    """One row per contrast, best first, with its baseline if there are several; the number of seeds where it
-    varies; also the variants without a contrast."""
-    table, findings = _variants(comparison), comparison.family(comparison.families[0])
-    called = dict(zip(table["variant"], names(comparison, table["variant"]), strict=True))
-    of = {name: [one for one in findings if one.variant.name == name] or [None] for name in table["variant"]}
-    rows = [(row, one) for row in table.to_dict("records") for one in of[row["variant"]]]
-    sums = {id(one): one.name for one in findings if one.is_sum}  # which have no mean of their own
-    frame = pd.DataFrame({"variant": [sums.get(id(one), called[row["variant"]]) for row, one in rows]})
-    if table["n"].nunique() > 1:
-        frame["seeds"] = [str(row["n"]) for row, _ in rows]
-    frame["mean"] = ["" if id(one) in sums else row["cell"] for row, one in rows]
-    frame["difference"] = ["" if one is None else _difference(one) for _, one in rows]
-    bases = [*dict.fromkeys(one.baseline.name for one in findings)]
-    if len(bases) > 1:
-        frame["baseline"] = [called[one.baseline.name] if one and not one.is_sum else "" for _, one in rows]
-    tested = [one for one in findings if one.is_tested]
-    about = _caption(comparison, table)
-    if tested:
-        to = f"to {called[bases[0]]}" if len(bases) == 1 else "to the baseline beside it"
-        pairs = [one.pairs for one in tested if one.pairs is not None]
-        over = f" over {counted_between(min(pairs), max(pairs), 'paired seed')}" if pairs else ""
-        each = f"each a t-interval at {levels_in_words(tested)}, so that all hold together"
-        about = f"{about} Differences {to}{over}, in brackets their intervals, {each}; ~: undecided."
-        marks = {MARKS.get(one.verdict) for one in tested}
-        about += "".join(lines_if("†" in marks, " †: better or worse."))
-        about += "".join(lines_if("‡" in marks, f" ‡: equivalent within ±{comparison.margin:g}."))
-    return PaperTable(about, frame, 1)
+def differences(comparison: Comparison) -> PaperTable:
+    """The rows of a terminal, with the number of seeds where it varies; means without intervals, as those of
+    differences decide. If nothing is compared, these have them."""
+    rows, table = contrast_rows(comparison), _variants(comparison)
+    shown = table.set_index("variant").reindex(rows["variant"])
+    frame = readable(comparison, rows, _difference)
+    frame = frame.rename(columns={"n": "seeds", DIFFERENCE: "difference"})
+    frame = frame if frame["seeds"].nunique() > 1 else frame.drop(columns="seeds")
+    if "difference" not in frame:
+        return PaperTable(_about(comparison, table), frame.assign(mean=shown["cell"].tolist()))
+    frame["mean"] = ["" if mean != mean else f"{mean:.3f}" for mean in rows["mean"]]
+    bases = [name for name, why in zip(frame["variant"], rows["why"], strict=True) if why == BASELINE]
+    to = f"to {bases[0]}" if len(bases) == 1 else "to the first row of each group"
+    own = rows["variant"].where(rows["why"] == BASELINE, "")
+    group = rows["baseline"].fillna(own).tolist()
+    groups = [at for at in range(1, len(group)) if group[at] != group[at - 1]]
+    about = _about(comparison, table[table["variant"].isin(rows["variant"])], of_means=False)
+    return PaperTable(" ".join([about, *_intervals(comparison, to)]), frame, groups=groups)
 
 
-def latex(table: PaperTable) -> str:
-    """The table in LaTeX, as a float with booktabs rules."""
+def _intervals(comparison: Comparison, to: str) -> list[str]:
+    """What differences, their intervals and marks are. to: their baseline."""
+    tested, marks = comparison.tested, {MARKS.get(one.verdict) for one in comparison.tested}
+    if not tested:
+        return []
+    pairs = [one.pairs for one in tested if one.pairs is not None]
+    paired = [counted_between(min(pairs), max(pairs), f"paired {tested[0].unit}")] if pairs else []
+    over = "".join(f" over {count}" for count in paired)
+    return [
+        f"Differences {to}{over}, with t-intervals at {levels_in_words(tested)}, which hold together.",
+        *lines_if("†" in marks, "†: better or worse."),
+        *lines_if("‡" in marks, f"‡: equivalent, within ±{comparison.margin:g}."),
+        *lines_if(None in marks, "Without a mark: undecided."),
+    ]
+
+
+def latex(table: PaperTable, doubts: Sequence[str] = ()) -> str:
+    """The table in LaTeX, as a float with booktabs rules, as wide as a column, or as a page if it has many.
+    doubts: for its caption."""
     cells = len(table.frame.columns) - table.stub
     rows = [[*map(escaped, row)] for row in table.frame.itertuples(index=False, name=None)]
     names, levels = [*table.frame.columns[: table.stub], table.over], table.frame.columns[table.stub :]
     *stubs, over = (escaped(name.replace("_", " ")) for name in names)
-    headings, align = [*stubs, *map(escaped, levels), over], "l" * table.stub + "r" * cells
-    text = tables.latex(headings[:-1], align, rows, over=headings[-1], caption=escaped(table.caption))
-    return text.replace("\\centering\n", "\\centering\n\\small\n\\setlength{\\tabcolsep}{3pt}\n", 1)
+    about = " ".join([table.caption, *lines_if(doubts, f"Doubts: {', '.join(doubts)}.")])
+    return tables.latex(
+        [*stubs, *map(escaped, levels)],
+        "l" * table.stub + "r" * cells,
+        rows,
+        escaped(about),
+        over=over,
+        groups=table.groups,
+        float="table*" if table.over and cells > MOST_ACROSS else "table",
+    )
 
 
 def plain(table: PaperTable) -> pd.DataFrame:
@@ -115,19 +130,23 @@ def _variants(comparison: Comparison) -> pd.DataFrame:
     return table.assign(cell=[f"{mean:.3f}{'' if h != h else f' ± {h:.3f}'}" for mean, h in each])
 
 
-def _difference(one: Finding) -> str:
-    row = {name: getattr(one, name) for name in ("diff", "low", "high", "verdict")}
-    return difference(row, ".3f") + MARKS.get(one.verdict, "") if one.verdict else one.why.partition(":")[0]
+def _difference(row: Mapping[Any, Any]) -> str:
+    if row["diff"] != row["diff"] or not row["verdict"]:
+        return "" if row["why"] in (BASELINE, NO_BASELINE) else row["why"].partition(":")[0]
+    ends = interval(row["low"], row["high"], ".3f")
+    return f"{row['diff']:+.3f}{MARKS.get(row['verdict'], '')} {ends}".rstrip()
 
 
-def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
-    low, high = int(table["n"].min()), int(table["n"].max())
-    metric, where = column_named(comparison.metric).words, place(comparison.rows)
-    interval = " ± half of its 95 % t-interval" if high > 1 else ""
-    parts = [f"{metric}, mean over {counted_between(low, high, 'seed')}{interval}."]
-    parts += lines_if(where, f"{where}.")
-    findings = comparison.family(comparison.families[0])
-    exploratory = "Exploratory: no contrast was named beforehand."
-    is_exploratory = any(one.is_tested for one in findings) and not any(one.is_planned for one in findings)
-    parts += lines_if(is_exploratory, exploratory)
+def _about(comparison: Comparison, table: pd.DataFrame, *, of_means: bool = True) -> str:
+    """The beginning of the caption of a table of these variants. of_means: with their intervals."""
+    n = table["n"].astype(int)
+    crossed = ": differences between variants" * any(one.difference for one in comparison.variants.values())
+    interval = " ± half of its 95 % t-interval" if of_means and n.max() > 1 else ""
+    where, tested = place(comparison.rows), comparison.tested
+    parts = [
+        f"{column_named(comparison.metric).words}{crossed}, mean over"
+        f" {counted_between(n.min(), n.max(), 'seed')}{interval}.",
+        *lines_if(where, f"{where}."),
+        *lines_if(tested and not tested[0].is_planned, "Exploratory: no contrast was named beforehand."),
+    ]
     return " ".join(parts)

@@ -10,10 +10,9 @@ import pytest
 
 from ablate.compose.configs import defaults_of
 from ablate.compose.keys import Key, matching, sections
-from ablate.config.identity import OutsideIdentity, identity_keys
 from ablate.config.read import read
 from ablate.config.rules import ConfigError, as_level, as_override, flatten
-from ablate.config.schema import PARTS, RunConfig
+from ablate.config.schema import PARTS, OutsideIdentity, RunConfig, identity_keys
 from ablate.execution.attempt import describe
 from ablate.execution.plugins import KINDS
 from ablate.execution.run import Run

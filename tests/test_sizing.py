@@ -9,9 +9,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError
-from ablate.config.schema import PARTS
+from ablate.config.schema import PARTS, identity_keys
 from ablate.execution.plugins import KINDS
 from ablate.execution.run import prepare
 from ablate.model import fusion, scores

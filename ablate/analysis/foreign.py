@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.table_file import read_cells, require_columns
-from ablate.config.column import Column
 from ablate.config.rules import ConfigError, as_text
+from ablate.config.schema import Column
 from ablate.phrases import Note, first_few, lines_if, option
 from ablate.store.columns import RESULTS, SEED_COLUMNS, TABLE, Status
 from ablate.store.frames import LARGEST, SEEDS, as_kind, as_texts, is_ours, spellings

@@ -81,8 +81,6 @@ def _within(path: str, key: object) -> str:
 
 def convert(hint: Any, value: Any, path: str) -> Any:
     """The plain value as one of this type, with its rules. Raises ConfigError."""
-    if isinstance(value, str):
-        require_text(value, f"{path}=")
     kind, of = get_origin(hint), get_args(hint)
     if kind is Annotated:
         return _ruled(of[0], [rule for rule in of[1:] if isinstance(rule, Rule)], value, path)
@@ -93,8 +91,7 @@ def convert(hint: Any, value: Any, path: str) -> Any:
         if len(each) == len(value):
             return kind(convert(part, item, path) for part, item in zip(each, value, strict=True))
     if kind is Mapping and isinstance(value, Mapping):
-        within = ((require_text(str(key)), item, _within(path, key)) for key, item in value.items())
-        return {key: convert(of[1], item, below) for key, item, below in within}
+        return {str(key): convert(of[1], item, _within(path, key)) for key, item in value.items()}
     if dataclasses.is_dataclass(hint):
         if isinstance(value, Mapping):
             return read(hint, value, path)  # pyright: ignore[reportArgumentType]
@@ -155,14 +152,13 @@ def _of_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
     raise _wrong(path, value, f"expected {' or '.join(map(_expected, hints))}")
 
 
-def require_text(value: str, before: str = "") -> str:
-    """The value. Raises ConfigError for one with half characters, as names have whose bytes are no UTF-8:
-    no file could hold it. before: what precedes it in the message."""
+def require_text(word: str) -> None:
+    """Raises ConfigError for a word with half characters, as names have whose bytes are no UTF-8: no file
+    could hold it."""
     try:
-        value.encode()
+        word.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{before}{ascii(value)[1:-1]}: not in UTF-8; rename it") from None
-    return value
+        raise ConfigError(f"{ascii(word)[1:-1]}: not in UTF-8; rename it") from None
 
 
 def _expected(hint: Any) -> str:

@@ -1,13 +1,15 @@
-"""The keys of a run, as frozen dataclasses. Defaults are in configs/."""
+"""The keys of a run, as frozen dataclasses, with what is declared of each on its field: what it accepts
+(config.rules), its column of results.csv, whether it is in a run's identity. Defaults are in configs/."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from ablate.config.column import Column, config_column, seed_column
-from ablate.config.identity import OutsideIdentity
+from ablate.config.read import hints
 from ablate.config.rules import (
     Above,
     AtLeast,
@@ -32,6 +34,74 @@ EFFECT = r".*[^:]:\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,2})?"  # a condition, and
 PARTS = ("fusion", "scores")  # of attention, which can be exchanged
 
 
+Role = Literal["identity", "config", "seed", "derived", "metric", "resource", "provenance"]
+Kind = Literal["text", "word", "json", "boolean", "choice", "whole", "number"]
+
+SPLITS = {"train": "training", "val": "validation", "test": "test"}  # by what their metrics begin with
+OF_TEST = {"mix_loss": "val_loss"}  # of the test split by another name, with the metric of validation
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of results.csv. name: empty for that of a key, which is named by it.
+
+    role: identity (which run, of which study), config (defines a variant), seed (differs between the
+    replicates of a variant), derived (follows from the config), metric (what was learned), resource (time and
+    memory, which differ between two executions of a run), provenance (program and machine). kind: of its
+    values; text is never a number, although a hash of digits looks like one; words may stand beside numbers
+    (auto, 4); a choice is true or false, and rows of before may have a name. label: what it is, in words.
+    group: that of the key of a config column. unit: of its numbers. higher_is_better: of a metric; None if
+    that is not known. brings: other columns and options that may change with it. by_auto: whether it may
+    change with any other, by `auto` and `match`.
+    """
+
+    name: str
+    role: Role
+    kind: Kind
+    label: str = ""
+    group: str = ""
+    unit: str = ""
+    higher_is_better: bool | None = False
+    brings: tuple[str, ...] = ()
+    by_auto: bool = False
+
+    @property
+    def words(self) -> str:
+        return self.label or self.name
+
+    @property
+    def split(self) -> str:
+        """The split that a metric is of; empty for any other column."""
+        prefix = "test" if self.name in OF_TEST else self.name.partition("_")[0]
+        return SPLITS.get(prefix, "") if self.role == "metric" else ""
+
+
+config_column, seed_column = (partial(Column, "", role) for role in ("config", "seed"))
+
+
+def declared(hint: Any) -> list[Column]:
+    """The columns that the type of a key declares."""
+    return [one for one in get_args(hint)[1:] if isinstance(one, Column)]
+
+
+@dataclass(frozen=True)
+class OutsideIdentity:
+    """The key does not change what a run computes, so it stays out of the run's identity. at_default: that is
+    so at the default of its field alone, which is what runs did before there was the key."""
+
+    at_default: bool = False
+
+
+def identity_keys(config: Any) -> dict[str, Any]:
+    """The keys of a configuration that decide what a run computes, with their values, nested as in it."""
+    kept = {}
+    for field in dataclasses.fields(config):
+        value, marks = getattr(config, field.name), get_args(hints(type(config))[field.name])[1:]
+        if OutsideIdentity(at_default=value == field.default) not in marks and OutsideIdentity() not in marks:
+            kept[field.name] = identity_keys(value) if dataclasses.is_dataclass(value) else value
+    return kept
+
+
 @dataclass(frozen=True, kw_only=True)
 class PartConfig:
     """An exchangeable part, such as a fusion, by name. The part checks its options (config.registry)."""
@@ -51,18 +121,14 @@ class ModelConfig:
         config_column("whole", "MLP hidden width", by_auto=True),
     ]
     position: Annotated[
-        Literal["learned", "rope", "none"],
-        config_column("word", "positions", brings=("rope_base",)),
+        Literal["learned", "rope", "none"], config_column("word", "positions", brings=("rope_base",))
     ]
     rope_base: Annotated[float, Above(1), config_column("number", "base of rotary positions")]
     norm: Annotated[Literal["layer", "rms"], config_column("word", "norm")]
     mlp: Annotated[Literal["gelu", "relu2", "swiglu"], config_column("word", "MLP")]
     bias: Annotated[bool, config_column("boolean", "biases")]
     dropout: Annotated[Share, config_column("number", "dropout")]
-    architecture: Annotated[
-        Literal["decoder", "encoder-decoder"],
-        config_column("word", "architecture"),
-    ]
+    architecture: Annotated[Literal["decoder", "encoder-decoder"], config_column("word", "architecture")]
     encoder_layers: Annotated[Size | None, config_column("whole", "layers of the encoder")]
 
     @property
@@ -131,14 +197,13 @@ class CorpusConfig(PartConfig):
     ]
 
     def __post_init__(self) -> None:
-        shown = f"corpus.splits=[{','.join(f'{share:g}' for share in self.splits)}]"
-        if not math.isclose(sum(self.splits), 1, abs_tol=1e-9):
+        if not (
+            math.isclose(sum(self.splits), 1, abs_tol=1e-9) and self.splits[0] > 0 and self.splits[1] > 0
+        ):
             raise ConfigError(
-                f"{shown}: the shares add up to {sum(self.splits):g};"
-                " give train, validation and test shares that add up to 1"
+                f"corpus.splits=[{','.join(f'{share:g}' for share in self.splits)}]: give shares of training,"
+                " validation and test that add up to 1; only that of test may be 0"
             )
-        if not (self.splits[0] > 0 and self.splits[1] > 0):
-            raise ConfigError(f"{shown}: training and validation need text; only the test share may be 0")
 
     @property
     def recipe(self) -> str:
@@ -182,8 +247,7 @@ class AttentionConfig:
     heads: Annotated[Size, config_column("whole", "heads", brings=("groups",))]
     out_proj: Annotated[bool, config_column("choice", "output projection")]
     value_width: Annotated[
-        Size | Literal["auto", "narrow", "wide"],
-        config_column("whole", "value width per head", by_auto=True),
+        Size | Literal["auto", "narrow", "wide"], config_column("whole", "value width per head", by_auto=True)
     ]
     key_width: Annotated[
         Size | Literal["auto"],

@@ -39,7 +39,7 @@ _methods: dict[str, list[Method]] = {}  # by path of the plugin
 def read(path: Path) -> Plugin:
     """Raises ConfigError."""
     try:
-        require_text(path.name, "--plugin ")
+        require_text(f"--plugin {path.name}")
         return Plugin(str(path.absolute()), path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}; name a Python file") from error

@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import Any, Self
 
 from ablate.compute import device
-from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError
-from ablate.config.schema import RunConfig
+from ablate.config.schema import RunConfig, identity_keys
 from ablate.data.corpus import Corpus, open_corpus, require_usable
 from ablate.files.atomic import StoreError, digest
 from ablate.model.costs import flops_per_token, total_params

@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass, replace
 
 from ablate import rng
 from ablate.config.conditions import Condition
-from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError, flatten
-from ablate.config.schema import RunConfig
+from ablate.config.schema import RunConfig, identity_keys
 from ablate.data.splits import Stream
 from ablate.execution import formulas
 from ablate.execution.run import Run

@@ -10,8 +10,8 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from ablate.config.identity import identity_keys
 from ablate.config.rules import as_value
+from ablate.config.schema import identity_keys
 from ablate.lazy import F, Module, Tensor, nn, torch
 
 # Of a function: the tensor that it makes is made once, for all layers and steps, and not in a captured step.

@@ -4,9 +4,8 @@ refused."""
 from dataclasses import fields, replace
 from typing import Any
 
-from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError, as_override
-from ablate.config.schema import STANDARD_FUSION, STANDARD_HEADS, AttentionConfig, RunConfig
+from ablate.config.schema import STANDARD_FUSION, STANDARD_HEADS, AttentionConfig, RunConfig, identity_keys
 from ablate.model import fusion, scores
 from ablate.model.costs import COSTS, reference, relative_cost, standard_hidden
 from ablate.model.spec import AttentionSpec, ModelSpec, standard

@@ -11,10 +11,9 @@ from dataclasses import replace
 from enum import StrEnum, auto
 from typing import Any
 
-from ablate.config.column import OF_TEST, Column, Role, declared
 from ablate.config.conditions import column_for
 from ablate.config.read import dotted
-from ablate.config.schema import RunConfig
+from ablate.config.schema import OF_TEST, Column, Role, RunConfig, declared
 
 Row = dict[str, Any]
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.config.column import Column
 from ablate.config.conditions import Condition, Where, key_in, spelling
 from ablate.config.rules import ConfigError, as_text, did_you_mean, line_on
+from ablate.config.schema import Column
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import OPTIONS_COLUMNS, RESULTS, TABLE, Row, csv_value
 

@@ -16,10 +16,9 @@ from ablate.analysis.variants import Settings, settings_of
 from ablate.compose.composer import Mistake, Overrides
 from ablate.compose.sweep import Sweep
 from ablate.config.conditions import Condition
-from ablate.config.identity import identity_keys
 from ablate.config.read import read
 from ablate.config.rules import ConfigError, as_override, as_value, did_you_mean, flatten, line_on
-from ablate.config.schema import RunConfig
+from ablate.config.schema import RunConfig, identity_keys
 from ablate.data.text import CorpusError
 from ablate.execution import plugins
 from ablate.execution.formulas import before_training

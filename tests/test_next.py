@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from ablate.reporting.answers import lines
-from ablate.reporting.next import MOST, next_steps
+from ablate.reporting.next import MOST, next_steps, two_fusions
 from tests.helpers import QUICK, compared, make_record, with_contrasts
 from tests.test_compare import table
 
@@ -36,6 +36,12 @@ def asked(rows: pd.DataFrame, **of: Any) -> list[str]:
     record = make_record(**{"name": "s", "seeds": [*range(rows["seed"].nunique())], "typed": TYPED, **of})
     record = with_contrasts(record, rows)
     return [*map(str, next_steps(rows, record, compared(rows, records=[record])))]
+
+
+def test_a_single_run_is_compared_as_it_was_typed():
+    typed = ["--plugin", "mine.py", "fusion=mine", "fusion.start=2", "heads=2", "seed=3", "name=one"]
+    assert two_fusions(typed) == "ablate run -m fusion=concat,mine 'seed=range(6)' --plugin mine.py heads=2"
+    assert two_fusions(["fusion=concat"]) == "ablate run -m fusion=concat,sum 'seed=range(6)'"
 
 
 @pytest.mark.slow

@@ -105,20 +105,7 @@ def test_the_command(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="pdflatex compiles it")
 def test_its_latex_compiles(tmp_path):
-    names = [
-        "base_line",
-        "50%",
-        "R&D",
-        "é",
-        "x^2~y",
-        "[3] a",
-        "C#",
-        "{b}",
-        "a\\b",
-        "<3>",
-        "“q”",
-        "≤1…",
-    ]
+    names = ["base_line", "50%", "R&D", "é", "x^2~y", "[3] a", "C#", "{b}", "a\\b", "<3>", "“q”", "≤1…"]
     cells = [(name, at, s, s + len(name)) for name in names for at in ("s_1", "big") for s in range(2)]
     asked = {"by": ["my_method", "size"], "metric": "my_loss", "baseline": {"my_method": "base_line"}}
     found = ablate.compare(pd.DataFrame(cells, columns=["my_method", "size", "seed", "my_loss"]), **asked)

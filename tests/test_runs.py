@@ -142,7 +142,7 @@ def test_a_study_with_a_run_under_way_stays(four: Path):
 
 def test_runs_whose_study_is_gone_can_go(four: Path):
     shutil.rmtree(four / "runs/studies/synthetic")
-    assert call_cli("runs", "--delete", "--yes", cwd=four).returncode == 0
+    assert call_cli("runs", "--where", "seed>=0", "--delete", "--yes", cwd=four).returncode == 0
     assert Store(four / "runs").finished() == set()
     assert len((four / "runs/results.csv").read_text().splitlines()) == 1
 
@@ -203,6 +203,7 @@ def test_a_terminal_has_how_far_the_runs_are(four, monkeypatch):
 @pytest.mark.parametrize(
     "options, words",
     [
+        (["--delete"], "--delete: name studies or runs, or give --where"),
         (["--delete", "nothing"], "nothing: no run or study begins with it"),
         (["--delete", "run-"], "4 runs begin with it; give more letters"),
     ],

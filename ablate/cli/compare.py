@@ -34,14 +34,13 @@ def compare(
     question: "Question",
     why: Annotated[
         bool,
-        typer.Option("--why", help="Show all comparisons, with corrections and notes."),
+        typer.Option("--why", help="Show all comparisons, with all notes."),
     ] = False,
     pivot: Annotated[
         str | None,
         typer.Option(
             metavar="KEY,KEY",
-            help="Show the means as a table for a paper: columns by the last key, rows by the others.",
-            hidden=True,
+            help="Show a table of means: columns by the last key, rows by the others.",
         ),
     ] = None,
     format: Annotated[
@@ -51,9 +50,8 @@ def compare(
 ) -> None:
     """Compare variants with their baselines over paired seeds.
 
-    Prints doubts, the answer, a row per variant (n, mean, difference with its interval,
-    and a verdict: better, worse, equivalent or undecided), and the next command (docs/statistics.md). A
-    table of another program needs columns as method,seed,loss, and --lower-is-better (docs/elsewhere.md).
+    Prints doubts, the answer, a row per variant with its verdict, and the next command (docs/statistics.md).
+    A table of another program needs columns as method,seed,loss (docs/elsewhere.md).
     """
     from ablate.analysis.compare import compare
     from ablate.analysis.load import load

@@ -26,17 +26,13 @@ OPTIONS = {
     "where": WhereOption,
     "margin": _option(
         float,
-        "The largest difference that does not matter, in the metric's unit; by default the study's, else"
-        f" {MARGIN} of what is in nats.",
+        f"The largest difference that does not matter; by default the study's, else {MARGIN} nats.",
     ),
-    "within": _option(
-        str, "Whether a difference is the same at all levels of this key, two by two.", metavar="KEY"
-    ),
+    "within": _option(str, "Is a difference the same at all levels of KEY, two by two?", metavar="KEY"),
     "higher_is_better": _option(
         bool,
-        "Which way a metric that is not ablate's is better; without it nothing is called better.",
+        "Which way a metric of others is better.",
         "--higher-is-better/--lower-is-better",
-        hidden=True,
     ),
     "fixed": _option(
         str,

@@ -75,6 +75,8 @@ def runs(
         if len(names) > 1:
             raise ConfigError(f"--watch {' '.join(names)}: it watches one study, or every run; give one name")
         return watch_store(store, study or None)
+    if delete and not (names or where):
+        raise ConfigError("--delete: name studies or runs, or give --where, as --where status=failed")
     rows = _chosen(store, names)
     table = _table(store, rows, where or ())
     if delete:
@@ -148,9 +150,7 @@ def _delete(store: "Store", runs: "Sequence[Removable]", study: str, *, yes: boo
     directory = store.study_directory(study) if study else None
     what = f"{f'{directory} with all in it, and ' * bool(study)}{counted(len(runs), 'run')}"
     what += "; runs that others have too stay" * bool(study)
-    if not (runs or study):
-        say("nothing to delete")
-    elif yes:
+    if yes:
         remove(store, runs, directory)
         say(f"deleted {what}")
     else:

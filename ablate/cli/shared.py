@@ -36,7 +36,7 @@ WhereOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="K=V",
-        help="Only these rows: K=V[,V], K!=V[,V], K<V, K<=V, K>V or K>=V; given several times, all hold.",
+        help="Only rows with K=V[,V], K!=V[,V], K<V, K<=V, K>V or K>=V; all that are given hold.",
     ),
 ]
 
@@ -68,12 +68,7 @@ RunsOption = Annotated[
 ]
 PluginOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--plugin",
-        metavar="FILE",
-        help="A Python file with methods of your own. May be repeated.",
-        hidden=True,
-    ),
+    typer.Option("--plugin", metavar="FILE", help="A Python file with methods of your own. May be repeated."),
 ]
 
 

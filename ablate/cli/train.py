@@ -25,7 +25,6 @@ from ablate.cli.shared import (
 )
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError
-from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import about, advised, counted, first_few, lines_if, texts
 from ablate.printing import put, say
 
@@ -108,7 +107,7 @@ def run(
     with contextlib.redirect_stdout(io.StringIO()) if format == "json" else contextlib.nullcontext():
         if outcome.estimate is not None:
             show_estimate(outcome.estimate, outcome.remarks)
-        failed = _show_results(outcome) if outcome.estimate is None else 0
+        failed = _show_results(outcome, sweep.typed) if outcome.estimate is None else 0
     if format == "json":
         _put_json(outcome)
     if count and format != "json":
@@ -186,9 +185,11 @@ def _put_json(outcome: "Outcome") -> None:
         put_json(rows=records(outcome.rows()) if outcome.run_ids else [], study=outcome.study)
 
 
-def _show_results(outcome: "Outcome") -> int:
-    """Print the results; returns how many runs failed or have not begun."""
+def _show_results(outcome: "Outcome", typed: Sequence[str]) -> int:
+    """Print the results; returns how many runs failed or have not begun. typed: the command's arguments."""
     from ablate.analysis.notes import of_rows
+    from ablate.execution.plugins import words
+    from ablate.reporting.next import two_fusions
     from ablate.store.columns import RESULTS
     from ablate.store.store import Store
 
@@ -198,8 +199,7 @@ def _show_results(outcome: "Outcome") -> int:
     lines = [*outcome.remarks, *outcome.refused, *texts(of_rows(rows))]
     if len(rows) == 1:
         lines = [*_show_one(rows), *lines]
-        words = ["ablate", "run", "-m", f"fusion={STANDARD_FUSION},sum", f"seed=range({FEWEST})"]
-        next_one = f"next: `{advised(words)}` compares two ways to combine heads"
+        next_one = f"next: `{two_fusions([*words(), *typed])}` compares two ways to combine heads"
         lines += lines_if(rows.iloc[0]["status"] in RESULTS, next_one)
     elif len(rows):
         lines += _show_several(rows, record)

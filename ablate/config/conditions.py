@@ -89,24 +89,19 @@ class Condition:
 
     def __init__(self, where: Where, source: str) -> None:
         self.source, self.text = source, spelled(where)
-        self.tests = self._read(where)
+        self.tests = [self._read(text) for text in ([where] if isinstance(where, str) else _equations(where))]
         self.names = [name for name, _, _ in self.tests]
 
-    def _read(self, where: Where) -> list[tuple[str, str, Readings]]:
-        """Names, each with a sign (= for ==, too) and values of which it has one."""
-        if isinstance(where, Mapping):
-            return [
-                (str(key), "=", [[value, unquoted(value)] if isinstance(value, str) else [], _listed(value)])
-                for key, value in where.items()
-            ]
-        match = _CONDITION.fullmatch(where)
-        if match and not _SECOND.search(re.sub(_QUOTED, "", where)):
+    def _read(self, text: str) -> tuple[str, str, Readings]:
+        """The name, a sign (= for ==, too) and values, of which it has one."""
+        match = _CONDITION.fullmatch(text)
+        if match and not _SECOND.search(re.sub(_QUOTED, "", text)):
             name, sign, raw = unquoted(match[1]), match[2], match[3]
             if sign not in ORDER:
                 whole = [raw, unquoted(raw), re.sub(r",\s*", ", ", raw)]
-                return [(name, sign.replace("==", "="), [whole, [*map(unquoted, _PART.findall(raw))]])]
+                return name, sign.replace("==", "="), [whole, [*map(unquoted, _PART.findall(raw))]]
             if (number := as_number(as_level(raw))) is not None:
-                return [(name, sign, [[number]])]
+                return name, sign, [[number]]
         raise self._refusal(NO_CONDITION)
 
     def keys_in(self, keys: Collection[str]) -> set[str]:
@@ -147,18 +142,21 @@ class Condition:
 
 def spelled(where: Where) -> str:
     """A condition as text."""
-    if isinstance(where, str):
-        return where.strip()
-    return " and ".join(f"{key}={','.join(map(_typed, _listed(value)))}" for key, value in where.items())
+    return where.strip() if isinstance(where, str) else " and ".join(_equations(where))
+
+
+def _equations(where: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{_typed(key)}={','.join(map(_typed, value if isinstance(value, list) else [value]))}"
+        for key, value in where.items()
+    ]
 
 
 def _typed(value: Any) -> str:
-    """A value of a condition as it is typed: a text that would be read otherwise, in quotation marks."""
-    return json.dumps(value, ensure_ascii=False) if re.search(r"[,\"'=]", str(value)) else as_override(value)
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+    """A name or value of a condition as it is typed: a text that would be read otherwise, in quotation
+    marks."""
+    text = as_override(value)
+    return json.dumps(value, ensure_ascii=False) if re.search(r"[,\"'=]|^\s|^$|\s$", text) else text
 
 
 def _equal(value: Any, wanted: Any, spelt: Collection[str]) -> bool:

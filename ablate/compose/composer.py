@@ -5,7 +5,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -46,11 +46,9 @@ def _read(values: dict[str, Any]) -> RunConfig:
     return read(RunConfig, resolved)
 
 
-def _is_open(value: Any) -> bool:
-    """Whether the value contains an interpolation or a missing value (???)."""
-    if isinstance(value, Mapping):
-        return any(map(_is_open, value.values()))
-    return any(map(_is_open, value)) if isinstance(value, list) else "${" in str(value) or value == "???"
+def _is_open(values: Any) -> bool:
+    """Whether there may be an interpolation, or a missing value (???), among the values."""
+    return "${" in (text := str(values)) or "???" in text
 
 
 class Mistake(ConfigError):
@@ -120,13 +118,9 @@ class Composer:
     def _split_groups(self, overrides: Overrides) -> tuple[Overrides, list[Override]]:
         """The overrides of a run that choose from groups, and those that set a value."""
         parsed = [self._parse(override) for override in overrides if not override.startswith(OF_THE_STUDY)]
-        groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
-        return groups, [override for override in parsed if self._is_value(override)]
-
-    def _is_value(self, override: Override) -> bool:
-        """Whether the override sets one key, rather than choosing from a group."""
-        key = override.key_or_group
-        return not ("/" in key or override.type != OverrideType.CHANGE or self._options(key))
+        are_plain = [one for one in parsed if one.type == OverrideType.CHANGE and "/" not in one.key_or_group]
+        settings = [one for one in are_plain if not self._options(one.key_or_group)]
+        return tuple(one.input_line or "" for one in parsed if one not in settings), settings
 
     def _composed(self, overrides: Overrides) -> dict[str, Any]:
         """Hydra's config for these overrides, as plain values."""

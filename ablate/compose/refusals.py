@@ -48,7 +48,7 @@ def parse(args: Sequence[str]) -> argparse.Namespace:
     add("--config-dir", "-cd")
     add("--cfg", "-c", choices=["job"])
     parsed = parser.parse_intermixed_args([*args])  # `run fusion=sum -m heads=1,2` as well
-    parsed.typed, parsed.overrides = parsed.overrides, [*map(_with_equations, parsed.overrides)]
+    parsed.overrides = [*map(_with_equations, parsed.overrides)]
     return parsed
 
 

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -136,7 +136,7 @@ def compose(args: Sequence[str]) -> Sweep:
     if own and not own.is_dir():
         raise ConfigError(f"-cd {own}: there is no such directory; correct it")
     with explained():
-        return _sweep(Loader(own), parsed)
+        return _sweep(Loader(own), parsed, args)
 
 
 @contextlib.contextmanager
@@ -150,35 +150,21 @@ def own_hydra() -> Iterator[None]:
         Singleton.set_state(theirs)
 
 
-def _sweep(loader: Loader, parsed: argparse.Namespace) -> Sweep:
-    name, typed = parsed.config_name or "config", parsed.overrides
-    if is_study := chooses_a_study(typed):  # whose file may leave keys of a study out
-        typed = [f"++{word}" if word.startswith("study.") else word for word in typed]
+def _sweep(loader: Loader, parsed: argparse.Namespace, typed: Sequence[str]) -> Sweep:
+    name, words = parsed.config_name or "config", parsed.overrides
+    if is_study := chooses_a_study(words):  # whose file may leave keys of a study out
+        words = [f"++{word}" if word.startswith("study.") else word for word in words]
     # A sweep is composed without the keys of its runs.
     sweeps = parsed.multirun or is_study
-    words = [word for word in typed if parsed.cfg or not sweeps or word.lstrip("+~").startswith(OF_ALL)]
-    config = loader.load_configuration(name, words, run_mode=RunMode.RUN)
+    base = [word for word in words if parsed.cfg or not sweeps or word.lstrip("+~").startswith(OF_ALL)]
+    config = loader.load_configuration(name, base, run_mode=RunMode.RUN)
     if parsed.cfg:
         put(OmegaConf.to_yaml(without(config, "hydra")), end="")
         raise SystemExit(0)
     is_single = not sweeps and config.hydra.mode != RunMode.MULTIRUN
-    chosen = config.hydra.runtime.choices.get("study")
-    sweep = Sweep(
-        configs=Composer(loader, name, keys_of_a_run(config) if is_single else None),
-        is_single=is_single,
-        launcher=_launcher(loader, config, is_single=is_single),
-        name=config.name,
-        config_dir=parsed.config_dir,
-        typed=(*_typed(parsed), *parsed.typed),
-    )
-    if is_single and chosen:
+    study, chosen = _plain(config.get("study")) or None, config.hydra.runtime.choices.get("study")
+    if chosen and is_single:
         raise ConfigError(f"study={chosen}: a study is a sweep, so add -m")
-    if is_single:
-        return sweep
-    # That of a config comes first, so that the command line has the last word.
-    of_config = (f"{key}={of}" for key, of in (_plain(config.hydra.sweeper.params) or {}).items())
-    arguments = (*of_config, *(word for word in typed if not word.lstrip("+~").startswith("hydra")))
-    study = _plain(config.get("study")) or None
     if chosen and not (isinstance(study, Mapping) and "kind" in study):
         raise ConfigError(
             f"study={chosen}: its file declares no study; write '# @package _global_' as its first line, and"
@@ -187,8 +173,21 @@ def _sweep(loader: Loader, parsed: argparse.Namespace) -> Sweep:
     declaring = f"study/{chosen}" if chosen else name
     files = (folder / f"{declaring}.yaml" for folder in (configs_dir(), loader.own) if folder)
     path = next(filter(Path.is_file, files), None)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest() if study and path else ""
-    return replace(sweep, arguments=arguments, study=study, chosen=chosen, digest=digest)
+    # What is swept over in a config comes first, so that the command line has the last word.
+    of_config = (f"{key}={of}" for key, of in (_plain(config.hydra.sweeper.params) or {}).items())
+    of_runs = (*of_config, *(word for word in words if not word.lstrip("+~").startswith("hydra")))
+    return Sweep(
+        configs=Composer(loader, name, keys_of_a_run(config) if is_single else None),
+        is_single=is_single,
+        launcher=_launcher(loader, config, is_single=is_single),
+        name=config.name,
+        config_dir=parsed.config_dir,
+        typed=tuple(typed),
+        arguments=() if is_single else of_runs,
+        study=study,
+        chosen=chosen,
+        digest=hashlib.sha256(path.read_bytes()).hexdigest() if study and path else "",
+    )
 
 
 def _launcher(loader: Loader, config: DictConfig, *, is_single: bool) -> Pool | HydraLauncher:
@@ -207,10 +206,3 @@ def _launcher(loader: Loader, config: DictConfig, *, is_single: bool) -> Pool | 
 
 def _plain(node: Any) -> Any:
     return OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
-
-
-def _typed(parsed: argparse.Namespace) -> list[str]:
-    """The options that precede the overrides, as one would type them again."""
-    values = {"-cd": parsed.config_dir, "-cn": parsed.config_name}
-    given = [word for option, value in values.items() if value is not None for word in (option, value)]
-    return [*given, *(["-m"] if parsed.multirun else [])]

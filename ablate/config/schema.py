@@ -37,9 +37,6 @@ PARTS = ("fusion", "scores")  # of attention, which can be exchanged
 Role = Literal["identity", "config", "seed", "derived", "metric", "resource", "provenance"]
 Kind = Literal["text", "word", "json", "boolean", "choice", "whole", "number"]
 
-SPLITS = {"train": "training", "val": "validation", "test": "test"}  # by what their metrics begin with
-OF_TEST = {"mix_loss": "val_loss"}  # of the test split by another name, with the metric of validation
-
 
 @dataclass(frozen=True)
 class Column:
@@ -69,19 +66,8 @@ class Column:
     def words(self) -> str:
         return self.label or self.name
 
-    @property
-    def split(self) -> str:
-        """The split that a metric is of; empty for any other column."""
-        prefix = "test" if self.name in OF_TEST else self.name.partition("_")[0]
-        return SPLITS.get(prefix, "") if self.role == "metric" else ""
-
 
 config_column, seed_column = (partial(Column, "", role) for role in ("config", "seed"))
-
-
-def declared(hint: Any) -> list[Column]:
-    """The columns that the type of a key declares."""
-    return [one for one in get_args(hint)[1:] if isinstance(one, Column)]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.variants import USABLE
 from ablate.config.contrast import FEWEST
 from ablate.phrases import joined
-from ablate.store.columns import column_named, on_validation
+from ablate.store.columns import on_validation, split_of
 from ablate.store.frames import as_texts, is_foreign
 from ablate.store.record import StudyRecord
 
@@ -26,7 +26,7 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     factors = [column for column in comparison.shown if column != tuned]
     varying = [column for column in comparison.varying if column != tuned] or factors[:1]
     variants = len(summary.drop_duplicates(factors))
-    split = column_named(comparison.metric).split or "validation"
+    split = split_of(comparison.metric) or "validation"
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
     warms_up = of["warmup"] not in ("", "0", "0.0")
     warmup = f"linear warm-up over {of['warmup']} of the steps, then " if warms_up else ""

@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum, auto
-from typing import Any
+from typing import Any, get_args
 
 from ablate.config.conditions import column_for
 from ablate.config.read import dotted
-from ablate.config.schema import OF_TEST, Column, Role, RunConfig, declared
+from ablate.config.schema import Column, Role, RunConfig
 
 Row = dict[str, Any]
 
@@ -32,17 +32,18 @@ class Status(StrEnum):
 # A diverged run is a result too.
 RESULTS = (Status.DONE, Status.DIVERGED, Status.STALE)
 
+DECLARED = [
+    (key, column)
+    for key, hint in dotted(RunConfig).items()
+    for column in get_args(hint)[1:]
+    if isinstance(column, Column)
+]
 # The key of each column that has the value of one.
-KEYS = {
-    column_for(key): key
-    for key, hint in dotted(RunConfig).items()
-    if any(not column.name for column in declared(hint))
-}
-CONFIG = tuple(
+KEYS = {column_for(key): key for key, column in DECLARED if not column.name}
+CONFIG = [
     replace(column, name=column.name or column_for(key), group=key.partition(".")[0])
-    for key, hint in dotted(RunConfig).items()
-    for column in declared(hint)
-)
+    for key, column in DECLARED
+]
 TABLE = (
     Column("run_id", "identity", "text", "digest of what decides the result"),
     Column("study", "identity", "text", "studies that asked for it"),
@@ -102,11 +103,21 @@ def column_named(name: str) -> Column:
     return _BY_NAME.get(name, foreign)
 
 
+SPLITS = {"train": "training", "val": "validation", "test": "test"}  # by what their metrics begin with
+OF_TEST = {"mix_loss": "val_loss"}  # of the test split by another name, with the metric of validation
+
+
+def split_of(metric: str) -> str:
+    """The split that a metric is of; empty for any other column."""
+    prefix = "test" if metric in OF_TEST else metric.partition("_")[0]
+    return SPLITS.get(prefix, "") if column_named(metric).role == "metric" else ""
+
+
 def on_validation(metric: str) -> str:
     """The metric of the validation split by which a study that reports `metric` chooses values; itself, if
     there is none."""
     twin = OF_TEST.get(metric) or metric.replace("test_", "val_", 1)
-    return twin if column_named(metric).split == "test" and twin in _BY_NAME else metric
+    return twin if split_of(metric) == "test" and twin in _BY_NAME else metric
 
 
 def of_role(*roles: Role) -> tuple[str, ...]:

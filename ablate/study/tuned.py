@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, Rule
-from ablate.store.columns import column_named, on_validation
+from ablate.store.columns import on_validation, split_of
 from ablate.store.record import Choice, Role, keys_of_levels
 from ablate.study.config import (
     Arm,
@@ -89,7 +89,7 @@ class Tuned(StudyConfig):
         if key not in levels:
             way_out = f"list powers of two of it, as {key}=1e-3,2e-3,4e-3"
             raise ConfigError(f"study.tune={key}: it has no grid; {way_out}")
-        if column_named(metric).split != "test" or on_validation(metric) == metric:
+        if split_of(metric) != "test" or on_validation(metric) == metric:
             why = "the validation split chooses the values of a tuned study, so it reports on the test split"
             raise ConfigError(f"study.metric={metric}: {why}; use test_loss")
         if used := [seed for seed in levels["seed"] if seed in self.develop]:

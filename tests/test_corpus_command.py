@@ -83,9 +83,9 @@ def test_a_text_by_hand(shown, tmp_path):
         assert new * math.log(52) < loss < math.log(vocabulary)
         assert bits == pytest.approx(loss / math.log(2), abs=2e-4)  # a letter is a byte
     assert lines[lines.index("train") + 1 : lines.index("validation") - 1] == [
-        "  one\\tline",
-        "  \\x1b two",
-        f"  {train[16 : 16 + 79]}…",
+        "  one\\u0009line",
+        "  \\u001b two",
+        f"  {train[16 : 16 + 80]}",
     ]
 
 

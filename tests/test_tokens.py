@@ -16,7 +16,7 @@ from ablate.config.rules import ConfigError
 from ablate.data import division, matches
 from ablate.data.counting import discounts, kneser_ney
 from ablate.data.division import by_document, divide, paragraphs
-from ablate.data.matches import WIDTH, Index, codes, hashes, overlap, stretches
+from ablate.data.matches import WIDTH, hashes, overlap, places
 from ablate.data.splits import Stream
 from ablate.data.text import Document, of_files
 from ablate.data.tokenizers import Bpe, Byte, Char, Tokenizer, load
@@ -118,27 +118,24 @@ def test_planted_repeats_are_measured_exactly(block, monkeypatch):
     one = one[:100] + text[200:280] + one[100:] + text[700 : 700 + WIDTH - 1]  # the last is too short by one
     other = text[260 : 260 + WIDTH] + other + text[-WIDTH:]
 
-    def cut(whole: str) -> list[str]:
-        return [whole[at : at + 11] for at in range(0, len(whole), 11)]
-
-    share = overlap(cut(text), cut(one + "|" + other))
+    share = overlap(text, one + "|" + other)
     assert share == pytest.approx(by_search(text, one + "|" + other), abs=1e-12)
     assert share == pytest.approx((310 - 200 + WIDTH) / 1500)
 
 
 def test_the_same_stretches_have_the_same_hash_wherever_they_are():
     text = made(400, 3)
-    whole = hashes(codes(text))
+    whole = hashes(text)
     assert len(whole) == len(text) - WIDTH + 1 == len({*whole.tolist()})
-    assert (hashes(codes(text[37:])) == whole[37:]).all()
+    assert (hashes(text[37:]) == whole[37:]).all()
     changed = text[:200] + ("a" if text[200] != "a" else "b") + text[201:]
-    assert np.flatnonzero(hashes(codes(changed)) != whole).tolist() == [*range(200 - WIDTH + 1, 201)]
+    assert np.flatnonzero(hashes(changed) != whole).tolist() == [*range(200 - WIDTH + 1, 201)]
 
 
 @pytest.mark.parametrize("text", ["", "short", "x" * (WIDTH - 1)])
 def test_a_text_shorter_than_a_stretch_has_no_matches(text):
-    assert overlap([text], [text * 3]) == 0.0
-    assert Index(stretches([text])).look_up(hashes(codes("x" * 99)))[0].size == 0
+    assert overlap(text, text * 3) == overlap(made(99, 0), text) == 0.0
+    assert (places(hashes("x" * 99), hashes(text)) == matches.ABSENT).all()
 
 
 # --- what goes into which split: by position, by document, and without what repeats -------------------------
@@ -231,9 +228,9 @@ def test_unique_text_keeps_each_paragraph_once_and_no_match_between_splits(block
     text = text_of(*contents, unique="paragraph")
     train, validation, test = split_up(text)
     assert (train + validation + test).lower().count("licence:") == 1
-    assert overlap([validation, test], [train]) == overlap([test], [validation]) == 0
+    assert overlap(validation, train) == overlap(test, train) == overlap(test, validation) == 0
     before = split_up(text_of(*contents))
-    assert overlap([before[2]], [before[0]]) > 0
+    assert overlap(before[2], before[0]) > 0
     assert len(train) > 0.6 * len(before[0]) and len(test) > 0.8 * len(before[2])
 
 

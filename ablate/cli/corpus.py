@@ -10,7 +10,7 @@ import typer
 
 from ablate.cli.shared import FormatOption, JsonOption, print_table, put_json
 from ablate.config.rules import ConfigError, as_value, did_you_mean, line_on
-from ablate.phrases import counted, lines_if
+from ablate.phrases import counted, lines_if, visible
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def show(
     import pandas as pd
 
     from ablate.analysis.notes import repeats
-    from ablate.data.summary import beginning, figures, visible
+    from ablate.data.summary import beginning, figures
     from ablate.data.text_statistics import text_statistics
     from ablate.execution.formulas import before_training
     from ablate.execution.run import resolve
@@ -82,9 +82,9 @@ def show(
         "vocabulary": f"{vocabulary:,} tokens, ln {vocabulary:,} = {math.log(vocabulary):.4f}",
         "epochs": f"{often}, {steps:,} steps of {run.tokens_a_step:,.0f} tokens",
     }
-    if statistics is not None:
+    if opened.text and statistics:
         part = f", in {100 * statistics.counted:.1f} % of training" if statistics.counted < 1 else ""
-        row["documents"] = f"{opened.documents:,}"
+        row["documents"] = f"{opened.text.documents:,}"
         row["counting"] = f"n-grams of {counted(statistics.order, 'token')}{part}"
     row |= opened.recipe.known
     row["sha256"] = opened.sha256
@@ -92,7 +92,7 @@ def show(
     if format == "json":
         put_json(about=row, rows=records(splits))
         return
-    for note in repeats(max(statistics.overlap.values()) if statistics else 0):
+    for note in repeats(max(opened.text.overlap.values()) if opened.text else 0):
         say(note.text)
     put(render_row(pd.Series(row, dtype=object)))
     print_table(splits, "table")

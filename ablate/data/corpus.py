@@ -16,6 +16,7 @@ from ablate.data.corpora.pairs import Pairs
 from ablate.data.examples import Examples
 from ablate.data.splits import Split, Stream
 from ablate.data.text import CorpusError
+from ablate.data.tokenized import TextFacts
 from ablate.data.tokenizers import Tokenizer
 from ablate.phrases import joined
 
@@ -26,7 +27,7 @@ KEPT = 4  # corpora that a process keeps open
 class Corpus:
     """A corpus, opened. as_pairs: whether it is read as pairs of texts. sha256: of the whole text as UTF-8;
     of a task or pairs, a digest of what determines them. splits: "train", "validation", and "test", which may
-    be empty.
+    be empty. text: what is known of a text.
 
     Pickled, it is its config: another process opens it again.
     """
@@ -37,7 +38,7 @@ class Corpus:
     sha256: str
     tokenizer: Tokenizer
     splits: Mapping[str, Split]
-    documents: int | None = None
+    text: TextFacts | None = None
 
     @property
     def name(self) -> str:

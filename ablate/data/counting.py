@@ -4,7 +4,8 @@ See: Chen and Goodman, "An empirical study of smoothing techniques for language 
 to 22. The highest order is of raw counts, each lower one of the number of different tokens that come before;
 below single tokens stands the uniform distribution over the vocabulary.
 
-legend: L training tokens, J targets of a held-out text, U different n-grams of the training text.
+legend: L training tokens, J tokens of the held-out texts, one behind the other, U different n-grams of the
+training text.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,26 +21,27 @@ def kneser_ney(
     training: np.ndarray, held_out: Mapping[str, np.ndarray], *, vocab: int, context: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """For n = 1, 2, … the probability that the model of order n gives each token of each held-out text but
-    its first, (J,) float64.
+    its first, float64.
 
     training: ids of one text. context: a held-out text is read in adjacent windows of so many tokens, as by a
     language model: the model sees of a window what comes before the target.
     """
-    texts = {name: tokens.astype(np.int64) for name, tokens in held_out.items()}
-    training = training.astype(np.int64)
+    training, text_J = training.astype(np.int64), np.concatenate([*held_out.values()]).astype(np.int64)
+    sizes = [*map(len, held_out.values())]
+    begins = np.cumsum([0, *sizes[:-1]])
     # How many tokens of its window come before each target.
-    before = {name: np.arange(len(text) - 1) % context + 1 for name, text in texts.items()}
-    lower = {name: np.full(len(text) - 1, 1 / vocab) for name, text in texts.items()}
-    best = lower
-    grams = _Grams.empty(training, texts)
+    before_J = np.concatenate([(np.arange(size) - 1) % context + 1 for size in sizes])
+    best_J = lower_J = np.full(len(text_J), 1 / vocab)
+    grams = _Grams.empty(training, text_J)
     while len(training) > grams.order:
-        longer = grams.longer(training, texts, vocab)
+        longer = grams.longer(training, text_J, begins, vocab)
         if grams.order:
-            lower = grams.probabilities(grams.different_before(longer), lower)
-        full = longer.probabilities(longer.count_U, lower)
-        best = {name: np.where(before[name] >= grams.order, full[name], best[name]) for name in texts}
+            lower_J = grams.probabilities(grams.different_before(longer), lower_J)
+        full_J = longer.probabilities(longer.count_U, lower_J)
+        best_J = np.where(before_J >= grams.order, full_J, best_J)
         grams = longer
-        yield best
+        parts = np.split(best_J, begins[1:])
+        yield {name: part[1:] for name, part in zip(held_out, parts, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class _Grams:
     """The n-grams of the training text, by number, those with the same first n − 1 tokens side by side.
 
     at_L: the number of the n-gram that begins at each place. first_U: where each n-gram begins first.
-    prefix_U: the number of its first n − 1 tokens. count_U: how often it occurs. held_out: by text, the
-    number of the n-gram that ends at each place. prefixes: likewise, of the n − 1 tokens before each place.
+    prefix_U: the number of its first n − 1 tokens. count_U: how often it occurs. number_J: of the n-gram that
+    ends at each place of the held-out texts. prefix_J: likewise, of the n − 1 tokens before each place.
     """
 
     order: int
@@ -56,55 +58,48 @@ class _Grams:
     first_U: np.ndarray
     prefix_U: np.ndarray
     count_U: np.ndarray
-    held_out: Mapping[str, np.ndarray]
-    prefixes: Mapping[str, np.ndarray]
+    number_J: np.ndarray
+    prefix_J: np.ndarray
 
     @classmethod
-    def empty(cls, training: np.ndarray, texts: Mapping[str, np.ndarray]) -> "_Grams":
+    def empty(cls, training: np.ndarray, text_J: np.ndarray) -> "_Grams":
         """The one n-gram without tokens."""
-        zeros = {name: np.zeros(len(text), np.int64) for name, text in texts.items()}
-        one = np.zeros(1, np.int64)
-        return cls(0, np.zeros(len(training) + 1, np.int64), one, one, one, zeros, {})
+        zeros_J, one = np.zeros(len(text_J), np.int64), np.zeros(1, np.int64)
+        return cls(0, np.zeros(len(training) + 1, np.int64), one, one, one, zeros_J, zeros_J)
 
-    def longer(self, training: np.ndarray, texts: Mapping[str, np.ndarray], vocab: int) -> "_Grams":
-        """The n-grams with one more token."""
+    def longer(self, training: np.ndarray, text_J: np.ndarray, begins: np.ndarray, vocab: int) -> "_Grams":
+        """The n-grams with one more token. begins: where each held-out text begins."""
         keys, first_U, at_L, count_U = np.unique(
             self.at_L[: len(training) - self.order] * vocab + training[self.order :],
             return_index=True,
             return_inverse=True,
             return_counts=True,
         )
-        held_out, prefixes = {}, {}
-        for name, text in texts.items():
-            cut_off = UNKNOWN if self.order else 0
-            prefix = prefixes[name] = np.append(cut_off, self.held_out[name][:-1])
-            wanted = prefix * vocab + text
-            place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-            held_out[name] = np.where((prefix >= 0) & (keys[place] == wanted), place, UNKNOWN)
-        return _Grams(self.order + 1, at_L, first_U, keys // vocab, count_U, held_out, prefixes)
+        prefix_J = np.roll(self.number_J, 1)
+        prefix_J[begins] = UNKNOWN if self.order else 0
+        wanted_J = prefix_J * vocab + text_J
+        place_J = np.minimum(np.searchsorted(keys, wanted_J), len(keys) - 1)
+        number_J = np.where((prefix_J >= 0) & (keys[place_J] == wanted_J), place_J, UNKNOWN)
+        return _Grams(self.order + 1, at_L, first_U, keys // vocab, count_U, number_J, prefix_J)
 
     def different_before(self, longer: "_Grams") -> np.ndarray:
         """(U,) the number of different tokens before each n-gram. longer: those with one more token."""
         return np.bincount(self.at_L[longer.first_U + 1], minlength=len(self.count_U))
 
-    def probabilities(self, count_U: np.ndarray, lower: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The probability of each held-out token by these counts, interpolated with `lower`, that of the next
+    def probabilities(self, count_U: np.ndarray, lower_J: np.ndarray) -> np.ndarray:
+        """(J,) the probability of each held-out token by these counts, interpolated with that of the next
         lower order."""
         discount_U = discounts(count_U)[np.minimum(count_U, 3)]
         prefixes = int(self.prefix_U.max()) + 1
         total = np.bincount(self.prefix_U, count_U, prefixes)
         freed = np.bincount(self.prefix_U, discount_U, prefixes)
-        kept_U = count_U - discount_U
-        result = {}
-        for name, probability in lower.items():
-            prefix, number = self.prefixes[name][1:], self.held_out[name][1:]
-            known = (prefix >= 0) & (prefix < prefixes)
-            known[known] = total[prefix[known]] > 0
-            at = prefix[known]
-            kept = np.where(number[known] >= 0, kept_U[number[known]], 0)
-            result[name] = probability.copy()
-            result[name][known] = (kept + freed[at] * probability[known]) / total[at]
-        return result
+        known_J = (self.prefix_J >= 0) & (self.prefix_J < prefixes)
+        known_J[known_J] = total[self.prefix_J[known_J]] > 0
+        at, number = self.prefix_J[known_J], self.number_J[known_J]
+        kept = np.where(number >= 0, (count_U - discount_U)[number], 0)
+        result_J = lower_J.copy()
+        result_J[known_J] = (kept + freed[at] * lower_J[known_J]) / total[at]
+        return result_J
 
 
 def discounts(count_U: np.ndarray) -> np.ndarray:

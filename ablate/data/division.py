@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablate.data.corpora import SPLITS
-from ablate.data.matches import WIDTH, Index, stretches
+from ablate.data.matches import ABSENT, WIDTH, blocks, hashes, places
 from ablate.data.text import Document
 from ablate.data.tokenizers import utf8
 from ablate.files.atomic import digest
@@ -121,21 +121,19 @@ def by_document(names: Sequence[str], sizes: np.ndarray, shares: Sequence[float]
 
 def _drop_what_splits_share(units: Sequence[str], size_U: np.ndarray, split_U: np.ndarray) -> None:
     for split, others in ((VALIDATION, (TEST,)), (TRAIN, (VALIDATION, TEST))):
-        index = Index(block for other in others for block in stretches(of_split(units, split_U, other)))
+        sorted_N = np.sort(np.concatenate([hashes("".join(of_split(units, split_U, one))) for one in others]))
         # Where a paragraph goes, its neighbours meet, and may have a stretch together.
-        while len(shared := _in_matches(units, size_U, split_U, split, index)):
+        while len(shared := _in_matches(units, size_U, split_U, split, sorted_N)):
             split_U[shared] = DROPPED
 
 
 def _in_matches(
-    units: Sequence[str], size_U: np.ndarray, split_U: np.ndarray, split: int, index: Index
+    units: Sequence[str], size_U: np.ndarray, split_U: np.ndarray, split: int, sorted_N: np.ndarray
 ) -> np.ndarray:
-    """The numbers of the units of a split in which a stretch of the index lies, or a part of one."""
-    begins, start = [np.empty(0, np.int64)], 0
-    for block in stretches(of_split(units, split_U, split)):
-        begins.append(start + index.look_up(block)[0])
-        start += len(block)
-    begin = np.concatenate(begins)
+    """The numbers of the units of a split in which a stretch with such a hash lies, or a part of one."""
+    text = "".join(of_split(units, split_U, split))
+    is_shared = [places(block, sorted_N) != ABSENT for block in blocks(text)]
+    begin = np.flatnonzero(np.concatenate([np.empty(0, bool), *is_shared]))
     numbers = np.flatnonzero(split_U == split)
     ends = size_U[numbers].cumsum()
     steps = np.zeros(len(numbers) + 1, np.int64)  # up where a stretch begins, down behind its end

@@ -8,6 +8,7 @@ from ablate.data.corpus import Corpus
 from ablate.data.examples import Examples
 from ablate.data.splits import Stream
 from ablate.data.text_statistics import TextStatistics
+from ablate.phrases import visible
 
 LINES = 3  # of a text, and as many examples
 WIDTH = 80  # characters of a line that are shown
@@ -17,18 +18,17 @@ ENDLESS = "endless"
 
 
 def figures(corpus: Corpus, split: str, statistics: TextStatistics | None) -> dict[str, Any]:
-    """Figures of a split, by the names that a table gives them. statistics: of a text; None for anything
-    else."""
-    chosen = corpus.splits[split]
-    if statistics is None:
+    """Figures of a split, by the names that a table gives them. statistics: of a text."""
+    chosen, text = corpus.splits[split], corpus.text
+    if text is None or statistics is None:
         tokens = "target tokens" if chosen.is_ragged else "tokens"
         sizes = {"examples": chosen.count, tokens: chosen.size}
         return {"split": split} | {name: ENDLESS if size is None else size for name, size in sizes.items()}
-    shares = {f"shared with {other}": statistics.overlap.get((split, other)) for other in SPLITS[:2]}
+    shares = {f"shared with {other}": text.overlap.get((split, other)) for other in SPLITS[:2]}
     overlap = {name: None if share is None else f"{100 * share:.2f} %" for name, share in shares.items()}
     loss, predicted = statistics.loss.get(split), chosen.predicted_bytes
     bits = loss * (chosen.size or 0) / math.log(2) / predicted if loss and predicted else None
-    sizes = {"characters": statistics.characters[split], "tokens": len(corpus.tokens(split))}
+    sizes = {"characters": text.characters[split], "tokens": len(corpus.tokens(split))}
     return {"split": split, **sizes, **overlap, "counting loss": loss, "bits per byte": bits}
 
 
@@ -41,14 +41,12 @@ def beginning(corpus: Corpus, split: str, seed: int) -> list[str]:
     decode = corpus.tokenizer.decode
     if isinstance(chosen, Stream):
         text = decode(chosen.tokens[:READ])
-        return [visible(line) for line in text.split("\n") if line.strip()][:LINES]
+        return [_line(line) for line in text.split("\n") if line.strip()][:LINES]
     assert isinstance(chosen, Examples)
     examples = chosen.at(seed, range(LINES)) if split == "train" else chosen.held_out[:LINES]
     rows = [one.question_and_answer for one in examples]
-    return [line for row, answer in rows for line in (visible(decode(row)), visible(ANSWER + decode(answer)))]
+    return [line for row, answer in rows for line in (_line(decode(row)), ANSWER + _line(decode(answer)))]
 
 
-def visible(text: str) -> str:
-    """The text as one line of at most WIDTH characters, control characters as Python writes them."""
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+def _line(text: str) -> str:
+    return visible(text[:WIDTH])

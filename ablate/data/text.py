@@ -2,7 +2,6 @@
 
 import os
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,9 +10,6 @@ from typing import Any
 
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import file_stamp
-
-# What damaged archives raise; RuntimeError one that is encrypted or packed in a way that Python lacks.
-DAMAGED = (EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)
 
 
 class CorpusError(ConfigError):
@@ -47,25 +43,26 @@ def of_files(files: list[Path], encoding: str, errors: str) -> Text:
     def documents() -> Iterator[Document]:
         for file in files:
             name = file.absolute().relative_to(root).as_posix()
-            yield Document(name, read(file, encoding, errors, name=shown(file)))
+            yield Document(name, read(file, encoding, errors))
 
     return Text(documents, stamp_of(files, encoding, errors))
 
 
-def read(file: Path | zipfile.Path, encoding: str, errors: str, *, name: str) -> str:
+def read(file: Path | zipfile.Path, encoding: str, errors: str, *, name: str = "") -> str:
     """The characters of `file`. Line ends are kept, a leading byte order mark is dropped.
 
-    name: what errors call the file. Raises CorpusError if it can't be read, or is no text in this encoding.
+    name: what errors call the file, if not by its path. Raises CorpusError if it can't be read, or is no text
+    in this encoding.
     """
     try:
-        with readable(file, name), file.open(encoding=encoding, errors=errors, newline="") as stream:
+        with readable(file), file.open(encoding=encoding, errors=errors, newline="") as stream:
             text = stream.read().removeprefix("\ufeff")
         if "\0" in text:
             raise UnicodeError("a null")
         return text
     except (UnicodeError, LookupError) as error:
         raise CorpusError(
-            f"{name}: no {encoding} text ({getattr(error, 'reason', error)}); name its encoding with"
+            f"{name or file}: no {encoding} text ({getattr(error, 'reason', error)}); name its encoding with"
             " corpus.encoding=…, or pass over what is none with corpus.errors=replace"
         ) from None
 
@@ -86,12 +83,12 @@ def find(path: str) -> list[Path]:
             files = sorted(_matches(target), key=Path.as_posix)
     if not files:
         raise CorpusError(
-            f"corpus.path={shown(Path(path))}: no file there, seen from {Path.cwd()}; name a file, a"
+            f"corpus.path={path}: no file there, seen from {Path.cwd()}; name a file, a"
             " directory or a glob, or - for what is piped in"
         )
     for file in files:
         if any("\ud800" <= sign <= "\udfff" for sign in str(file)):
-            raise CorpusError(f"{shown(file)}: its name is not in UTF-8; rename it")
+            raise CorpusError(f"{file}: its name is not in UTF-8; rename it")
     return files
 
 
@@ -128,19 +125,15 @@ def below(
 
 
 @contextmanager
-def readable(path: Path | zipfile.Path, name: str = "") -> Iterator[None]:
-    """Turn read errors inside the block into CorpusErrors about `path`. name: used instead of the path."""
+def readable(path: Path | zipfile.Path) -> Iterator[None]:
+    """Turn read errors inside the block into CorpusErrors about `path`."""
     try:
         yield
-    except (OSError, *DAMAGED) as error:
-        name = name or shown(Path(os.fsdecode(getattr(error, "filename", None) or str(path))))
-        reason = getattr(error, "strerror", None) or error
-        raise CorpusError(f"{name}: can't be read ({reason}); mend that, or give other text") from None
-
-
-def shown(path: Path) -> str:
-    """The path as one printable line, whatever characters are in it."""
-    return str(path) if str(path).isprintable() else ascii(str(path))
+    except OSError as error:
+        reason = error.strerror or error
+        raise CorpusError(
+            f"{error.filename or path}: can't be read ({reason}); mend that, or give other text"
+        ) from None
 
 
 def stamp_of(files: list[Path], *others: Any) -> Any:

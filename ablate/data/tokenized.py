@@ -1,6 +1,8 @@
 """Split a text and write it to the cache as token ids."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import SPLITS, TextRecipe
 from ablate.data.division import Divided, divide
+from ablate.data.matches import overlap
 from ablate.data.splits import Stream
 from ablate.data.text import CorpusError
 from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
@@ -16,76 +19,78 @@ from ablate.files import cache
 from ablate.files.atomic import digest
 from ablate.files.owned import create
 
-FORMAT = 9  # the format that `write` produces: raise it when the files, or the ids in them, change
+FORMAT = 10  # the format that `write` produces: raise it when the files, or the ids in them, change
 PIECE = 1 << 16  # characters encoded at a time
 
 
-def opened(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, Stream], int]:
-    """The fingerprint of a text, its tokenizer, its splits, and how many documents it has, from the cache if
-    they are there. Raises CorpusError."""
+@dataclass(frozen=True)
+class TextFacts:
+    """documents: their number. characters: in each split. overlap: by (split, other split) the share of the
+    characters of the first in stretches of 50 or more that the other has, too; empty splits are left out."""
+
+    documents: int
+    characters: Mapping[str, int]
+    overlap: Mapping[tuple[str, str], float]
+
+
+def opened(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, Stream], TextFacts]:
+    """The fingerprint of a text, its tokenizer, its splits, and what is known of it, from the cache if they
+    are there: they are found by the stamp of the text, or by its content where that is all that tells. Raises
+    CorpusError."""
+    text = recipe.text()
+
+    @functools.cache
+    def divided() -> Divided:
+        return divide(text.documents(), config.splits, split=recipe.split, unique=recipe.unique)
+
+    vocab = config.bpe_vocab if config.tokenizer == "bpe" else None
+    about = [text.stamp or divided().fingerprint, recipe.split, recipe.unique]
+    key = digest([FORMAT, *about, config.tokenizer, vocab, config.splits])
     try:
-        directory, about = _entry(recipe, config)
+        entry = cache.find(key) or cache.publish(key, lambda directory: write(directory, divided(), config))
     except OSError as error:
         raise CorpusError(
             f"{cache.directory()}: the cache can't be used ({error.strerror or error});"
             " set ABLATE_CACHE to a directory with room"
         ) from None
-    tokenizer = load(directory / "tokenizer.json")
+    directory, facts = entry
     splits = {
-        split: Stream(read(directory, split, facts["tokens"], tokenizer), facts["predicted_bytes"])
-        for split, facts in about["splits"].items()
+        name: Stream(np.load(directory / f"{name}.npy", mmap_mode="r"), predicted_bytes)
+        for name, predicted_bytes in facts["predicted_bytes"].items()
     }
-    return about["sha256"], tokenizer, splits, about["documents"]
-
-
-def _entry(recipe: TextRecipe, config: CorpusConfig) -> tuple[Path, dict]:
-    """The directory of the cache entry, and what `write` returned. It is found by the stamp of the text, or
-    by its content where that is all that tells."""
-    text = recipe.text()
-
-    def divided() -> Divided:
-        return divide(text.documents(), config.splits, split=recipe.split, unique=recipe.unique)
-
-    known = divided() if text.stamp is None else None
-    about = [text.stamp, recipe.split, recipe.unique] if known is None else [known.fingerprint]
-    vocab = config.bpe_vocab if config.tokenizer == "bpe" else None
-    key = digest([FORMAT, *about, config.tokenizer, vocab, config.splits])
-    return cache.find(key) or cache.publish(key, lambda part: write(part, known or divided(), config))
+    shares = {(name, other): share for name, other, share in facts["overlap"]}
+    known = TextFacts(facts["documents"], facts["characters"], shares)
+    return facts["sha256"], load(directory / "tokenizer.json"), splits, known
 
 
 def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, Any]:
-    """Write tokenizer.json and the ids of each split into `directory`.
-
-    Returns {"sha256", "documents", "splits": {split: {"tokens", "predicted_bytes"}}}. Raises CorpusError if
-    the text is empty.
-    """
+    """Write tokenizer.json and the ids of each split into `directory`. Returns what is known of the text, as
+    plain data. Raises CorpusError if it is empty."""
     if not any(divided.splits):
         raise CorpusError(f"corpus={config.name}: {config.called} is empty; give text to train on")
     training = pieces(divided.splits[0])
     tokenizer = fitted(config.tokenizer, divided.splits, training, config.bpe_vocab)
     create(directory / "tokenizer.json", tokenizer.dump())
-    splits = {}
-    for split, text in zip(SPLITS, divided.splits, strict=True):
-        ids = [tokenizer.encode(piece) for piece in pieces(text)]
-        with (directory / f"{split}.bin").open("xb") as file:
-            file.writelines(piece.data for piece in ids)
-        of_the_first = int(tokenizer.byte_lengths[ids[0][0]]) if ids else 0
-        predicted_bytes = len(utf8(text)) - of_the_first
-        splits[split] = {"tokens": sum(map(len, ids)), "predicted_bytes": predicted_bytes}
-    return {"sha256": divided.fingerprint, "documents": divided.documents, "splits": splits}
-
-
-def read(directory: Path, split: str, tokens: int, tokenizer: Tokenizer) -> np.ndarray:
-    """The (tokens,) ids of a split, memory-mapped, read-only."""
-    if tokens:
-        return np.memmap(directory / f"{split}.bin", tokenizer.dtype, mode="r", shape=(tokens,))
-    empty = np.empty(0, tokenizer.dtype)  # an empty file can't be mapped
-    empty.flags.writeable = False
-    return empty
+    texts, predicted_bytes = dict(zip(SPLITS, divided.splits, strict=True)), {}
+    for name, text in texts.items():
+        ids = np.concatenate([tokenizer.encode(piece) for piece in pieces(text)])
+        np.save(directory / f"{name}.npy", ids)
+        predicted_bytes[name] = len(utf8(text)) - int(tokenizer.byte_lengths[ids[:1]].sum())
+    return {
+        "sha256": divided.fingerprint,
+        "documents": divided.documents,
+        "predicted_bytes": predicted_bytes,
+        "characters": {name: len(text) for name, text in texts.items()},
+        "overlap": [
+            (name, other, overlap(texts[name], texts[other]))
+            for name in filter(texts.get, SPLITS[1:])
+            for other in SPLITS[: SPLITS.index(name)]
+        ],
+    }
 
 
 def pieces(text: str) -> Iterator[str]:
-    """The same text in pieces of at most PIECE characters.
+    """The same text in pieces of at most PIECE characters, at least one.
 
     Cuts are before the white space after a word, if there is any: byte-level BPE never merges across such a
     place, so the pieces have the same ids as the whole text.
@@ -95,8 +100,7 @@ def pieces(text: str) -> Iterator[str]:
         end = _cut_before(text, start, start + PIECE)
         yield text[start:end]
         start = end
-    if start < len(text):
-        yield text[start:]
+    yield text[start:]
 
 
 def _cut_before(text: str, start: int, stop: int) -> int:

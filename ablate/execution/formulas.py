@@ -105,18 +105,20 @@ def _epochs(run: Run) -> float | None:
 def _beside_counting(run: Run, validation: Score, test: Score) -> Row:
     """What is known of a text, and the loss of the mixture with counting; empty for anything else,
     and where no model gave probabilities."""
-    if run.is_simulated or not (text := text_statistics(run.corpus, run.spec.context)):
+    text = None if run.is_simulated else run.corpus.text
+    counted = text and text_statistics(run.corpus, run.spec.context)
+    if not (text and counted):
         return {}
     row = {
         "overlap": max(text.overlap.values()),
-        "ngram_order": text.order,
-        "ngram_val_loss": text.loss["validation"],
-        "ngram_loss": text.loss.get("test"),
-        "mix_weight": mixture(_probabilities(validation), text.probabilities["validation"]),
+        "ngram_order": counted.order,
+        "ngram_val_loss": counted.loss["validation"],
+        "ngram_loss": counted.loss.get("test"),
+        "mix_weight": mixture(_probabilities(validation), counted.probabilities["validation"]),
     }
     if test.targets:
         mixed_J = row["mix_weight"] * _probabilities(test)
-        mixed_J += (1 - row["mix_weight"]) * text.probabilities["test"]
+        mixed_J += (1 - row["mix_weight"]) * counted.probabilities["test"]
         row["mix_loss"] = float(-np.log(mixed_J).mean())
     return row
 

@@ -11,7 +11,6 @@ from ablate.analysis.variants import settings_of
 from ablate.compose.sweep import HydraLauncher, LauncherFailed, Sweep
 from ablate.config.rules import ConfigError
 from ablate.data.corpus import forget
-from ablate.data.text_statistics import text_statistics
 from ablate.execution.execute import settled
 from ablate.execution.formulas import before_training
 from ablate.execution.run import Run
@@ -256,5 +255,5 @@ def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
 
 def _overlap(run: Run) -> float:
     """The largest share of a held-out split of its text that another split has, too."""
-    text = None if run.is_simulated else text_statistics(run.corpus, run.spec.context)
+    text = None if run.is_simulated else run.corpus.text
     return max(text.overlap.values()) if text else 0.0

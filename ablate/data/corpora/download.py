@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from ablate.config.rules import AtLeast, Spelled
 from ablate.data.corpora import SPLITS, Decoded, OfDocuments, TextRecipe, register
-from ablate.data.text import CorpusError, Document, Text, read, readable, shown
+from ablate.data.text import CorpusError, Document, Text, read
 from ablate.files import cache
 
 FOLDER = "downloads"  # in the cache
@@ -55,7 +55,7 @@ class RemoteFile:
                 reasons.append(f"{address}: {' '.join(str(error).split())[:200]}")
         raise CorpusError(
             f"{self.file}: can't be downloaded ({'; '.join(reasons)}); get it elsewhere and put it by hand at"
-            f" {shown(self.path)}"
+            f" {self.path}"
         )
 
 
@@ -90,8 +90,5 @@ class Download(OfDocuments, Decoded, TextRecipe):
         for file in self.files:
             path = file.fetch()
             for split, member in file.holds.items():
-                name = f"{path}/{member}" if member else str(path)
-                with readable(path, name):
-                    opened = zipfile.Path(path, member) if member else path
-                text = read(opened, self.encoding, self.errors, name=name)
+                text = read(zipfile.Path(path, member) if member else path, self.encoding, self.errors)
                 yield Document(f"{file.file}/{member or ''}", text, "" if split == "all" else split)

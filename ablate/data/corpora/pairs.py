@@ -57,7 +57,7 @@ class Pairs(Decoded, Recipe):
         """The lines without their ends, \\n or \\r\\n, which the last line may lack."""
         if path == "-" or len(files := text.find(path)) != 1:
             raise CorpusError(f"corpus.path={path}: corpus=pairs reads one file of each language; name it")
-        lines = text.read(files[0], self.encoding, self.errors, name=text.shown(files[0])).split("\n")
+        lines = text.read(files[0], self.encoding, self.errors).split("\n")
         yield from (line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1]))
 
 

@@ -15,7 +15,7 @@ from ablate.store.frames import frame
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
-from tests.helpers import read_contrast, with_contrasts
+from tests.helpers import ignore, read_contrast, with_contrasts
 
 FUSIONS = ("concat", "sum", "weighted_sum", "mean")
 HEADS = (1, 2, 4, 8)
@@ -71,7 +71,7 @@ def write_grid(
         row["run_id"] = digest([name, index])[:16]
         ids.append(row["run_id"])
         label = f"run-{row['run_id'][:8]}"
-        with store.run(label).attempt(_config(row), row) as writer:
+        with store.run(label).attempt(_config(row), row, {}, ignore) as writer:
             writer.write("environment.json", '{"python": "3.11.7"}')
             for step in STEPS:
                 now = loss + 1.2 * (1 - step / STEPS[-1]) ** 2

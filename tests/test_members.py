@@ -18,7 +18,7 @@ from ablate.launch.queue import Queue, processes
 from ablate.store.columns import RESOURCE_COLUMNS
 from ablate.store.run_folder import Busy
 from ablate.store.store import Store
-from tests.helpers import QUICK, SIMULATED, but, call_cli
+from tests.helpers import QUICK, SIMULATED, but, call_cli, ignore
 from tests.test_pool import breaking, results  # noqa: F401
 from tests.test_tuned import TUNED
 
@@ -157,7 +157,7 @@ def test_a_worker_trains_as_many_at_a_time_as_fit(tmp_path, monkeypatch):
     monkeypatch.setattr(grouping, "that_fit", lambda run: 2)
     runs, heard = runs_of("train.steps=2", members=(*MEMBERS, ("seed=4",))), list[Any]()
     with contextlib.ExitStack() as others:
-        others.enter_context(Store().run(runs[0].name).attempt({}, {}))
+        others.enter_context(Store().run(runs[0].name).attempt({}, {}, {}, ignore))
         train_given(1, lambda: runs, heard.append)
     assert heard.pop(0) == (None, 2)
     ended = {name: news for name, news in heard if not isinstance(news, str)}

@@ -17,7 +17,7 @@ from ablate.store import provenance
 from ablate.store.frames import frame
 from ablate.store.store import Store
 from ablate.version import NUMERICS
-from tests.helpers import ROOT, make_config, summarize
+from tests.helpers import ROOT, ignore, make_config, summarize
 
 METHODS = ("concat", "mean", "sum")
 
@@ -39,7 +39,7 @@ class Program:
         row |= {"seed": seed, "val_loss": 2.25 + seed, **provenance.provenance()}
         row |= {**provenance.parts_code(*([str(self.plugin)] if fusion == "sum" else [])), **columns}
         run = self.store.run(f"{fusion}-{seed}")
-        with run.attempt({}, row) as writer:
+        with run.attempt({}, row, {}, ignore) as writer:
             writer.finish({**row, "status": "done"})
 
     def stale(self) -> set[str]:

@@ -20,7 +20,7 @@ from ablate.probes.study import find as probed
 from ablate.store.columns import Status
 from ablate.store.store import Store
 from ablate.training.events import Evaluation, Score
-from tests.helpers import call_cli, refusal, write_study
+from tests.helpers import call_cli, ignore, refusal, write_study
 from tests.synthetic import small_study
 
 QUICK = ("model.d_model=8", "heads=2", "model.context=8", "train.steps=4", "train.batch=2")
@@ -95,8 +95,8 @@ def test_a_condition_chooses_what_is_deleted_and_what_runs_stays(tmp_path: Path)
     call_cli("run", *QUICK, cwd=tmp_path)
     store = Store(tmp_path / "runs")
     (row,) = store.rows()
-    cut = {"concat-cut-0123abcd": {**row, "run_id": "0123abcd" * 2}}
-    with store.run(*cut).attempt({}, *cut.values()):
+    row = {**row, "run_id": "0123abcd" * 2}
+    with store.run("concat-cut-0123abcd").attempt({}, row, {}, ignore):
         running = call_cli("runs", "0123abcd", "--delete", "--yes", cwd=tmp_path)
         assert running.returncode == 2 and "it is running; --force" in running.stderr
     interrupted = ("runs", "--where", "status=failed,interrupted", "--delete")
@@ -134,7 +134,7 @@ def test_a_study_with_a_run_under_way_stays(four: Path):
     store = Store(four / "runs")
     row = store.rows()[0]
     name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))
-    with store.run(name).attempt({}, row):
+    with store.run(name).attempt({}, row, {}, ignore):
         done = call_cli("runs", "synthetic", "--delete", "--yes", cwd=four)
     assert done.returncode == 2 and "it is running; --force --yes" in done.stderr
     assert store.study_names() == ["synthetic"] and len(store.finished()) == 4
@@ -190,7 +190,7 @@ def test_a_terminal_has_how_far_the_runs_are(four, monkeypatch):
     store = Store()
     row = next(row for row in store.rows() if row["status"] == "done")
     name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))
-    with store.run(name).attempt({}, {**row, "steps": 200}):
+    with store.run(name).attempt({}, {**row, "steps": 200}, {}, ignore):
         with Board("synthetic", 4) as at:
             at.listener("other")({"status": "failed", "error": "by hand"})
         with Board("synthetic", None, only={row["run_id"]}) as at:

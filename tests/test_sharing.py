@@ -46,7 +46,7 @@ FORK = multiprocessing.get_context("fork")
 def attempt(run: RunFolder):
     """By another process, as it were."""
     root, name = run.directory.parents[1], run.directory.name
-    return RunFolder(root, name).attempt({"heads": 4}, ROW)
+    return RunFolder(root, name).attempt({"heads": 4}, ROW, {}, ignore)
 
 
 def finish(folder: RunFolder, status: str = "done") -> None:
@@ -204,9 +204,8 @@ def test_what_cant_be_read_at_this_moment_is_neither_dead_nor_damaged(tmp_path, 
     with attempt(run) as writer, monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", refuse)
         assert lease.is_live(writer.path)
-        for look in (run.read, lambda: run.put_aside_if_damaged(run.directory)):
-            with pytest.raises(StoreError, match=r"result\.json: can't be read"):
-                look()
+        with pytest.raises(StoreError, match=r"result\.json: can't be read"):
+            run.read()
         left_out()
         assert Store(tmp_path).rows() == []
         assert len(lines := left_out()) == 2 and all("result.json: can't be read" in line for line in lines)
@@ -243,7 +242,6 @@ def make_all(root: Path, names: list[str]) -> list[str]:
                 made.append(name)
         except Busy:
             pass
-        assert run.put_aside_if_damaged(run.directory) is None
         store.rows()
     return made
 
@@ -333,7 +331,7 @@ def killed_before(call: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], in
 
 def make_anew(run: RunFolder, steps: tuple[int, ...] = (3, 6)) -> int:
     """Put a result in the place of the one that is there; returns the step that it went on from."""
-    with run.attempt({"heads": 4}, ROW) as writer:
+    with run.attempt({"heads": 4}, ROW, {}, ignore) as writer:
         began = writer.start.step if writer.start else 0
         for step in steps:
             writer.checkpoint(Checkpoint(step, {"w": np.zeros(2)}, [{**METRICS, "step": step}], 1.0, 0.5))
@@ -409,7 +407,7 @@ def test_a_run_that_fails_is_tried_once_by_commands_that_begin_together(tmp_path
 def test_another_run_whose_id_begins_alike_is_not_taken_for_it(tmp_path):
     run = prepare(make_config(*QUICK))
     other = {**ROW, "run_id": run.run_id[:8] + "00000000", "status": "done"}
-    with Store(tmp_path).run(run.name).attempt({}, other) as folder:
+    with Store(tmp_path).run(run.name).attempt({}, other, {}, ignore) as folder:
         folder.finish(other)
     with pytest.raises(StoreError, match=f"there lies another run, {other['run_id']}, whose id begins as"):
         execute(run, ignore, tmp_path)

@@ -18,11 +18,11 @@ from ablate.store.columns import COLUMNS
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.record import Choice, Role, StudyRecord, as_plain
 from ablate.store.run_files import Checkpoint, Damaged
-from ablate.store.run_folder import OfAnotherKind, RunFolder
+from ablate.store.run_folder import RunFolder
 from ablate.store.store import Store
 from ablate.study.growth import grown
 from ablate.study.study import Study
-from tests.helpers import QUICK, make_record, write_study
+from tests.helpers import QUICK, ignore, make_record, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "fusion": "sum", "seed": 0, **provenance()}
 ROW |= parts_code()
@@ -36,7 +36,7 @@ def store(tmp_path) -> Store:
 
 def writing(store: Store, name: str = "run", row: dict = ROW, anew: bool = False):
     """An attempt that is to replace what is there now."""
-    return store.run(name).attempt({"heads": 4}, row, anew=anew)
+    return store.run(name).attempt({"heads": 4}, row, {}, ignore, anew=anew)
 
 
 def finish(folder: RunFolder, **columns) -> None:
@@ -149,7 +149,10 @@ def test_a_damaged_run_is_shown_and_set_aside_never_trusted(store, tmp_path):
             run.read()
         (row,) = store.rows()
         assert (row["run_id"], row["status"]) == ("01234567", "failed") and "damaged" in row["error"]
-        assert run.put_aside_if_damaged(run.directory) == tmp_path / "damaged" / f"{name}-{count}"
+        said: list[str] = []
+        with run.attempt({}, ROW, {}, said.append) as folder:
+            folder.drop()
+        assert said[0].endswith(f"; it is in {tmp_path / 'damaged' / name}-{count} now") and len(said) == 1
         assert run.read() is None and store.rows() == []
 
 
@@ -201,7 +204,7 @@ def test_a_checkpoint_of_other_bytes_is_kept_until_a_run_is_to_begin_anew(store,
         rf"^run: its checkpoint after step 3 was made otherwise \({column} was .*, is other\) and is kept: "
     )
     for _ in range(2):
-        with pytest.raises(OfAnotherKind, match=line), writing(store, row=other):
+        with pytest.raises(StoreError, match=line), writing(store, row=other):
             pass
     assert latest(store) == before
     with writing(store) as writer:

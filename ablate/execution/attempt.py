@@ -14,7 +14,7 @@ from ablate.files.atomic import StoreError, digest
 from ablate.lazy import torch
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.provenance import machine, parts_code, provenance, status_now
-from ablate.store.run_files import Damaged, as_json
+from ablate.store.run_files import as_json
 from ablate.store.store import Store
 from ablate.training.events import Began, Diverged, Evaluation, Event, Final, Kept, Listener
 
@@ -59,16 +59,8 @@ class Attempt:
         about = _environment(self.row["device"])
         files = {"environment.json": about, "tokenizer.json": self.run.corpus.tokenizer.dump()}
         files |= plugins.copies(self.run.spec.chosen)
-        for is_last in (False, False, True):
-            try:
-                attempt = self.folder.attempt(config, self.row, files, anew=anew, ended=ended)
-                self._lease.enter_context(attempt)
-                break
-            except Damaged as error:
-                if is_last:
-                    raise
-                if aside := self.folder.put_aside_if_damaged(error.path.parent):
-                    self.tell(f"{error}; it is in {aside} now")
+        attempt = self.folder.attempt(config, self.row, files, self.tell, anew=anew, ended=ended)
+        self._lease.enter_context(attempt)
         if (row := self.folder.finished) and self.run.is_over(row, self.folder.seen):
             self.folder.drop()
             self.row, self.ended = {**row, "status": status_now(row)}, True

@@ -93,20 +93,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
     """Create a directory with these files, at least one; False if it exists already. files: content by name,
-    or by NAME/NAME, written in this order. Raises OSError."""
-    try:
-        with owned.scratch(directory.parent) as part:
-            for directory_in in {(part / name).parent for name in files} - {part}:
-                directory_in.mkdir()
-            for name, data in files.items():
-                owned.create(part / name, data)
-            return owned.rename_onto_free(part, directory)
-    except OSError as error:
-        # pathlib's mkdir says that a directory exists if it goes between its two looks.
-        vanished = isinstance(error, FileExistsError) and not os.path.lexists(error.filename)
-        if not (vanished or is_gone(error)) or error.errno == errno.ENOTDIR:
-            raise
-        return False  # another process finished and removed the parent meanwhile
+    or by NAME/NAME. Raises OSError."""
+    with owned.scratch(directory.parent) as part:
+        for name, data in files.items():
+            (part / name).parent.mkdir(exist_ok=True)
+            owned.create(part / name, data)
+        return owned.rename_onto_free(part, directory)
 
 
 def digest(content: Any) -> str:

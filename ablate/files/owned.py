@@ -74,18 +74,17 @@ def take_away(directory: Path, into: Path) -> Path:
     return gone
 
 
-def remove_tree(directory: Path) -> None:
-    """Delete a directory with all that is in it, of which nobody sees a part. Raises as take_away."""
-    gone = take_away(directory, directory.parent)
-    if gone.is_symlink():
-        gone.unlink()
-    else:
-        shutil.rmtree(gone)
+def remove_tree(directory: Path, into: Path | None = None) -> None:
+    """Delete a directory with all that is in it, of which nobody sees a part, as it is first taken away, by
+    default to a name beside it. Raises as take_away."""
+    drop(take_away(directory, into or directory.parent))
 
 
 def drop(temporary: Path) -> None:
-    """Delete a temporary directory, as far as that is possible."""
-    shutil.rmtree(temporary, ignore_errors=True)  # which refuses a link
+    """Delete a directory that nobody needs, as far as that is possible."""
+    if temporary.is_symlink():
+        temporary.unlink()
+    shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextlib.contextmanager

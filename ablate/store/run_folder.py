@@ -13,9 +13,8 @@ import contextlib
 import functools
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self
 
 import yaml
@@ -56,10 +55,6 @@ DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the one takes a tenth 
 
 class Busy(StoreError):
     """Another process is working on this run, or has taken it over."""
-
-
-class OfAnotherKind(StoreError):
-    """An interrupted attempt at this run has a checkpoint that can't be resumed here to the same bytes."""
 
 
 class RunFolder:
@@ -105,7 +100,8 @@ class RunFolder:
         self,
         config: Mapping[str, Any],
         row: Row,
-        files: Mapping[str, bytes] = MappingProxyType({}),
+        files: Mapping[str, bytes],
+        tell: Callable[[str], object],
         *,
         anew: bool = False,
         ended: bool = False,
@@ -113,76 +109,84 @@ class RunFolder:
         """Begin an attempt, which goes on from an interrupted or failed one that would give the same bytes.
         If the block ends before `finish`, the attempt stays as an interrupted one.
 
-        files: what it has besides config and row, by name. anew: whether a checkpoint that can't be resumed
-        here is dropped. ended: whether it is taken from a process that has ended, on whose machine it was
-        made: `row` says so then. Raises Busy if another process is working on the run, OfAnotherKind if the
-        attempt before has a checkpoint that can't be resumed here, Damaged if that or the result can't be
-        trusted.
+        files: what it has besides config and row, by name. tell: is told of what is damaged, a result or an
+        earlier attempt, which is put aside. anew: whether a checkpoint that can't be resumed here is dropped.
+        ended: whether it is taken from a process that has ended, on whose machine it was made: `row` says so
+        then. Raises Busy if another process is working on the run, StoreError if there is a checkpoint that
+        can't be resumed here.
         """
-        asked_for = "".join(_as_yaml(key, json.dumps(value)) for key, value in config.items())
-        files = {**files, "config.yaml": asked_for.encode()}
         with explained(self.attempts):
-            self._begin(files, row, anew, ended)
+            self._take(row)
         try:
+            with self._here():
+                self._look(row, anew, ended, tell)
+                asked_for = "".join(_as_yaml(key, json.dumps(value)) for key, value in config.items())
+                metrics = csv_text(self.start.metrics if self.start else [], METRICS_COLUMNS)
+                texts = {"config.yaml": asked_for, "metrics.csv": metrics}
+                self._fill({**files, **texts, "result.json": as_json(row)})
             yield self
         finally:
             lease.release(self.path)
 
-    def _begin(self, files: Mapping[str, bytes], row: Row, anew: bool, ended: bool) -> None:
+    def _take(self, row: Row) -> None:
+        """Have the attempt: that which a process left, or a new one with nothing but its row."""
         before = self.latest()
         if before and lease.is_live(before):
             raise Busy(f"{self.directory.name}: {lease.holder(before)}")
-        source = before or self.directory
-        complete = sealed(before) if before else None
-        self.start = None if complete else self._resumable(source, row, anew, ended)
-        kept = {path.name: path for path in checkpoints(source)} if self.start else {}
-        metrics = csv_text(self.start.metrics if self.start else [], METRICS_COLUMNS)
-        files = {**files, "result.json": as_json(row), "metrics.csv": metrics.encode()}
-        self.path = path = self.attempts / lease.name(self.attempts.parent)
-        try:
-            with contextlib.suppress(FileNotFoundError):  # another process was faster
-                if before:
-                    owned.rename_onto_free(before, path)
-                else:
-                    copied = files | {name: at.read_bytes() for name, at in kept.items()}
-                    make_once(self.attempts, {f"{path.name}/{name}": of for name, of in copied.items()})
-            if not path.exists():  # a network may report failure after success
-                raise Busy(f"{self.directory.name}: another process has just begun this run")
-            if complete:
-                self._publish(complete)
-                return self._begin(files, row, anew, ended)
+        self.path = self.attempts / lease.name(self.attempts.parent)
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
             if before:
-                # The log goes on. A checkpoint goes before the row that it was made with.
-                for name in {*os.listdir(path)} - {*files, *kept, "log.txt"}:
-                    owned.delete(path / name)
-                for name, content in files.items():
-                    owned.replace_file(path / name, content)
-            # From here on no other process publishes a result, unless it takes this attempt away first.
-            self.finished, self.seen = self.read(), self.stamp()
-        except BaseException:  # also Ctrl-C
-            lease.release(path)
-            raise
+                owned.rename_onto_free(before, self.path)
+            else:
+                make_once(self.attempts, {f"{self.path.name}/result.json": as_json(row)})
+        if not self.path.exists():  # a network may report failure after success
+            raise Busy(f"{self.directory.name}: another process has just begun this run")
 
-    def _resumable(self, source: Path, row: Row, anew: bool, ended: bool) -> Checkpoint | None:
-        """The checkpoint of an attempt, or a failed run, if resuming it gives the bytes of `row`; None if
-        not."""
+    def _look(self, row: Row, anew: bool, ended: bool, tell: Callable[[str], object]) -> None:
+        """See what is there. From here on no other process publishes a result, unless it takes this attempt
+        away first."""
         try:
-            checkpoint = read_checkpoint(source)
-            began = read_started(source) if checkpoint else {}
-        except FileNotFoundError:  # its process lives after all, or another one was faster
+            if complete := sealed(self.path):  # interrupted before it was published
+                self._publish(complete)
+                self._take(row)
+            self.finished, self.seen = self.read(), self.stamp()
+            self.start = self._resumable(row, anew, ended)
+        except Damaged as error:
+            aside = owned.put_aside(error.path.parent, self.damaged)
+            tell(f"{error}; it is in {aside} now")
+            if not self.path.exists():  # it was the attempt
+                self._take(row)
+            self._look(row, anew, ended, tell)
+
+    def _resumable(self, row: Row, anew: bool, ended: bool) -> Checkpoint | None:
+        """The checkpoint of the attempt, or one that is moved into it from a failed run, if resuming it gives
+        the bytes of `row`; None if not."""
+        source = self.path if checkpoints(self.path) else self.directory
+        if not (checkpoint := read_checkpoint(source)):
             return None
-        row |= {column: began.get(column) for column in OF_A_MACHINE if ended and began}
+        began = read_started(source)
+        row |= {column: began.get(column) for column in OF_A_MACHINE if ended}
         changed = [column for column in RESUMABLE if began.get(column) != row.get(column)]
-        if checkpoint and changed and not anew:
+        if changed and not anew:
             differs = "; ".join(f"{key} was {began.get(key)}, is {row.get(key)}" for key in changed)
             way_out = "the command that made it goes on from it where it was made"
             if changed == ["threads"] and (count := began.get("threads")):
                 way_out = f"hydra.launcher.threads={count} goes on from it"
-            raise OfAnotherKind(
+            raise StoreError(
                 f"{self.directory.name}: its checkpoint after step {checkpoint.step} was made otherwise"
                 f" ({differs}) and is kept: {way_out}, force=stale begins anew"
             )
+        for path in checkpoints(self.directory) if not changed else ():
+            owned.rename_onto_free(path, self.path / path.name)
         return None if changed else checkpoint
+
+    def _fill(self, files: Mapping[str, str | bytes]) -> None:
+        """Have these files in the attempt, with its log and the checkpoint from which it goes on."""
+        kept = {"log.txt", *(path.name for path in checkpoints(self.path) if self.start)}
+        for name in {*os.listdir(self.path)} - {*files, *kept}:  # a checkpoint before the row of its making
+            owned.delete(self.path / name)
+        for name, content in files.items():
+            owned.replace_file(self.path / name, content)
 
     # --- write --------------------------------------------------------------------------------------
 
@@ -241,26 +245,12 @@ class RunFolder:
     def drop(self) -> None:
         """Give the attempt up, as there is a result to keep."""
         with contextlib.suppress(OSError):
-            owned.drop(owned.take_away(self.path, self.attempts.parent))
+            owned.remove_tree(self.path, self.attempts.parent)
         self._clear()
 
     def _clear(self) -> None:
         with contextlib.suppress(OSError):  # another process may just have begun an attempt
             owned.delete(self.attempts)
-
-    def put_aside_if_damaged(self, path: Path) -> Path | None:
-        """Move the result or an attempt to damaged/, where it is never read again, if it is damaged, which is
-        looked at anew, as it may just have been replaced; returns its new path."""
-        with explained(path), contextlib.suppress(FileNotFoundError):
-            try:
-                if path == self.directory:
-                    self.read()
-                elif not lease.is_live(path):
-                    read_started(path)
-                    read_checkpoint(path)
-            except Damaged:
-                return owned.put_aside(path, self.damaged)
-        return None
 
     def remove(self) -> None:
         """Remove the result and every attempt; a process that works on one notices at its next write. Raises

@@ -139,7 +139,7 @@ def another_mode(draw: random.Random, path: Path) -> None:
 def one_more(draw: random.Random, path: Path) -> None:
     """What lies there that nobody has put there."""
     folder = path if path.is_dir() else path.parent
-    name = draw.choice(("99", "1", "study.json", "lease.json", "x-12345678", ".x-12345678.part"))
+    name = draw.choice(("99", "1", "study.json", "x-12345678", ".x-12345678.part"))
     if not (new := folder / name).exists():
         draw.choice((Path.mkdir, Path.touch))(new)
 
@@ -162,7 +162,7 @@ OF_ANYTHING: tuple[Damage, ...] = (another_name, another_mode, one_more, gone)
 def spoil(draw: random.Random, runs: Path) -> str:
     """Do one thing to one thing below `runs`; returns what it was, and to what."""
     paths = sorted(runs.rglob("*"))
-    told = [path for path in paths if path.name in ("study.json", "result.json", ".rows.json", "lease.json")]
+    told = [path for path in paths if path.name in ("study.json", "result.json", ".rows.json")]
     path = draw.choice(told if told and draw.random() < 0.6 else paths)
     is_file = path.is_file() and not path.is_symlink()
     damage = draw.choice(OF_FILES if is_file and draw.random() < 0.7 else OF_ANYTHING)
@@ -202,7 +202,7 @@ class Stores:
         finished = store.rows()[0]
         before = {name: value for name, value in finished.items() if column_named(name).role != "metric"}
         row = {**before, "run_id": "0123456789abcdef", "status": "running", "seed": 77}
-        with contextlib.suppress(KeyboardInterrupt), store.run("sum-h4-01234567").attempt({}, row):
+        with contextlib.suppress(KeyboardInterrupt), store.run("sum-h4-01234567").attempt({}, row, {}, print):
             raise KeyboardInterrupt
         for place in (self.cases, *map(Path, self.own.values())):
             place.mkdir(exist_ok=True)

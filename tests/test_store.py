@@ -199,14 +199,13 @@ def test_an_interrupted_run_goes_on_from_its_last_checkpoint(store):
 @pytest.mark.parametrize("column", ["code", "parts", "torch", "threads", "device", "processor"])
 def test_a_checkpoint_of_other_bytes_is_kept_until_a_run_is_to_begin_anew(store, column):
     interrupted(store, 3)
-    before, other = latest(store), {**ROW, column: "other"}
+    other = {**ROW, column: "other"}
     line = (
         rf"^run: its checkpoint after step 3 was made otherwise \({column} was .*, is other\) and is kept: "
     )
     for _ in range(2):
         with pytest.raises(StoreError, match=line), writing(store, row=other):
             pass
-    assert latest(store) == before
     with writing(store) as writer:
         assert writer.start is not None and writer.start.step == 3
     with writing(store, row=other, anew=True) as writer:

@@ -358,7 +358,7 @@ def test_killed_before_any_of_its_operations_nothing_is_lost(tmp_path, monkeypat
                 assert call > 15
                 break
         whole = [path for path in run.attempts.glob("*") if sealed(path)]
-        kept = [int(step) for path in run.attempts.glob("*/checkpoint-*") for step in _steps(path)]
+        kept = [last.step for path in run.attempts.glob("*") if (last := read_checkpoint(path))]
         assert (run.read() or whole) and (kept or not left or whole or (run.read() or {}).get("val_loss"))
         with monkeypatch.context() as patch:
             elsewhere(patch)
@@ -376,11 +376,6 @@ def test_of_300_kills_none_changes_a_byte():
     command = [sys.executable, "-m", "tests.killing", "runs", "300"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "300 kills\n", done.stderr
-
-
-def _steps(path: Path) -> list[int]:
-    checkpoint = read_checkpoint(path.parent)
-    return [checkpoint.step] if checkpoint else []
 
 
 # --- one try a command ----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from ablate.training.events import Evaluation, Listener, News
 
 FACTS = ("run_id", "corpus", "torch", "ablate", "device", "processor")  # known as a run begins
 PART = "part-"  # prefix of a run that is not whole yet
-PASSWORD = re.compile(r"//[^/@\s]*@")  # in an address
+UNSAID = re.compile(r"(?<=//)[^/@\s]*@|\?\S+")  # of an address: passwords, and what differs from run to run
 PATIENCE_S = 30  # for a server that does not answer
 TRACK = "ABLATE_TRACK"  # an environment variable: the tracker into which runs are logged as they go
 AFTERWARDS = "runs go on without, and ablate export --to {0} writes them afterwards"
@@ -42,11 +42,11 @@ Log = Callable[[int, Mapping[str, float]], None]
 
 
 class Tracker(NamedTuple):
-    """One study in a tracker. place: as printed. there: the runs that it has, by name. open: one more, which
+    """One study in a tracker. place: as printed. there: the names of runs that it has. open: one more, which
     is logged in the block."""
 
     place: str
-    there: Mapping[str, Any]
+    there: Collection[str]
     open: Callable[[str, Settings], contextlib.AbstractContextManager[Log]]
 
 
@@ -214,8 +214,8 @@ def _place(to: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what it says, without a password."""
-    return PASSWORD.sub("//", str(error).partition("\n")[0])[:300] or type(error).__name__
+    """The first line of what it says, which all processes say alike."""
+    return UNSAID.sub("", str(error).partition("\n")[0])[:300] or type(error).__name__
 
 
 # --- the trackers -----------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def tensorboard(study: str, out: str) -> Tracker:
                 writer.add_hparams(settings, final, run_name=".", global_step=step)
         owned.rename_onto_free(part, place / name)
 
-    return Tracker(out, dict.fromkeys(os.listdir(place)), opened)
+    return Tracker(out, os.listdir(place), opened)
 
 
 def wandb(study: str, out: str) -> Tracker:
@@ -265,7 +265,7 @@ def wandb(study: str, out: str) -> Tracker:
             ends.callback(made.finish)
             yield lambda step, values: made.log(values, step=step)
 
-    return Tracker(out if is_offline else f"project {project}", {}, opened)
+    return Tracker(out if is_offline else f"project {project}", (), opened)
 
 
 def _is_offline() -> bool:
@@ -299,7 +299,7 @@ def trackio(study: str, out: str) -> Tracker:
             raise OSError(f"{out}: what was logged is not all there; is the disk full?")
         storage.rename_run(study, PART + name, name)
 
-    return Tracker(out, dict.fromkeys(storage.get_runs(study)), opened)
+    return Tracker(out, storage.get_runs(study), opened)
 
 
 def mlflow(study: str, out: str) -> Tracker:
@@ -311,13 +311,12 @@ def mlflow(study: str, out: str) -> Tracker:
         logging.getLogger(chatty).setLevel(logging.ERROR)
     module.set_tracking_uri(out if "://" in out else f"sqlite:///{_made(out).absolute()}/mlflow.db")
     experiment, client = module.set_experiment(study).experiment_id, module.MlflowClient()
-    runs = module.search_runs([experiment], output_format="list")
-    there = {run.info.run_name: run.info.run_id for run in runs}
+    runs = functools.partial(module.search_runs, [experiment], output_format="list")
 
     @contextlib.contextmanager
     def opened(name: str, settings: Settings) -> Iterator[Log]:
-        if half := there.get(PART + name):
-            client.delete_run(half)
+        for half in runs(f"run_name = '{PART}{name}'"):
+            client.delete_run(half.info.run_id)
         run_id = client.create_run(experiment, run_name=PART + name).info.run_id
 
         def log(step: int, values: Mapping[str, float]) -> None:
@@ -328,7 +327,7 @@ def mlflow(study: str, out: str) -> Tracker:
         client.set_tag(run_id, "mlflow.runName", name)
         client.set_terminated(run_id)
 
-    return Tracker(PASSWORD.sub("//", out), there, opened)
+    return Tracker(UNSAID.sub("", out), {run.info.run_name for run in runs()}, opened)
 
 
 def _made(directory: str) -> Path:

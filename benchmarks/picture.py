@@ -40,7 +40,9 @@ def differences() -> pd.DataFrame:
     found = re.findall(r"^\| (.+?) \| ([+−][\d.]+) \[(−?[\d.]+), (−?[\d.]+)] \| (\w+)", page, re.M)
     table = pd.DataFrame(found, columns=["name", "diff", "low", "high", "verdict"])
     table["same"] = table["name"].str.contains("=")
-    table["name"] = table["name"].str.replace(r"\*\*| =|, \d+ % more.*|, \d+ % fewer parameters", "", regex=True)
+    table["name"] = table["name"].str.replace(
+        r"\*\*| =|, \d+ % more.*|, \d+ % fewer parameters", "", regex=True
+    )
     numbers = ["diff", "low", "high"]
     table[numbers] = table[numbers].map(lambda text: float(text.replace("−", "-")))
     table["undecided"] = table["verdict"].eq("undecided")

@@ -169,8 +169,6 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     }
     low = {name: value for name, value in upper.items() if value < 0.005}
     assert {*low} == {"one - one_bare", "rank - sum"} and low["one - one_bare"] < 0
-    rest = pd.concat([one for name, one in limits.items() if "wide" not in name], axis=1).mean(axis=1)
-    assert f"(without the wide sum's {rest.dropna().mean():.3f})" in WHOLE
     assert f"W_O (below 0), a sum's two factors ({low['rank - sum']:.3f})." in WHOLE
     arms = rows("questions")
     concat = arms.groupby("arm")["test_loss"].mean()["concat"]
@@ -270,7 +268,7 @@ def test_votes():
     few = pd.concat([four[1], four[2], *(eight[heads] for heads in (1, 2, 3, 4))])
     enough = pd.concat([four[4], four[8], eight[8]])
     assert f"no seed reaches 99 %; that held, 0 of {len(few)} did." in PROSE and few.max() < 0.99
-    assert f"every seed reaches 99.9 %; refuted, {(enough >= 0.999).sum()} of {len(enough)} did (" in PROSE
+    assert f"every seed reaches 99.9 %; refuted, {(enough >= 0.999).sum()} of {len(enough)} did." in PROSE
     fewer = pd.concat([four[1], four[2], four[3]])
     learned = f"{(four[4] >= 0.999).sum()} of 6 seeds with four heads, in 0 of {len(fewer)} with fewer;"
     assert learned in PROSE and fewer.max() < 0.99

@@ -44,7 +44,8 @@ NAMES = {
     "one_bare - concat_bare": "no W_O: one head − four",
     "one - concat": "**Q3** one head − four, equal size",
     "one_narrow - one": "one head: keys of 16 − of 64, 8 % fewer parameters",
-    "sixteen - concat": "sixteen heads (keys of 16, values of 4) − four, 30 % more parameters, 41 % more computation",
+    "sixteen - concat": "sixteen heads (keys of 16, values of 4) − four, 30 % more parameters, "
+    "41 % more computation",
     "one_narrow - concat": "**Q4** four heads with one pattern − with their own, 8 % fewer parameters †",
     "mixed - concat": "two of four heads see only eight tokens − none",
     "local - mixed": "all four heads see only eight tokens − two",

@@ -158,8 +158,6 @@ def _curves(page: Page) -> Iterator[Figure]:
     places = (np.unique(np.linspace(0, len(one) - 1, POINTS).round().astype(int)) for one in curves)
     data = pd.concat([one.iloc[at] for one, at in zip(curves, places, strict=True)], ignore_index=True)
     about = "Validation loss at each evaluation: mean over seeds, band from the lowest to the highest."
-    if data["step"].nunique() < FEW:
-        about += " So short a run has few: a smaller train.eval_every makes more."
     drawn = {"curves": spec(_lines(page.comparison, data), 300)}
     yield Figure("curves", "Loss over the training", about, drawn, data)
 
@@ -171,10 +169,9 @@ def _lines(comparison: Comparison, data: pd.DataFrame) -> Any:
     drawn = data.round({"mean": 4, "low": 4, "high": 4}).assign(label=data["variant"].map(called))
     drawn = drawn.sort_values(["step", "variant"], kind="stable")
     count, y = drawn["step"].nunique(), measured(alt.Y, "mean", "val_loss")
-    few = count < FEW
-    x = measured(
-        alt.X, "step", f"step{f' ({count} evaluations)' * few}", axis=alt.Axis(tickMinStep=1, tickCount=TICKS)
-    )
+    few, axis = count < FEW, alt.Axis(tickMinStep=1, tickCount=TICKS)
+    title = f"step ({count} evaluations)" if few else "step"
+    x = measured(alt.X, "step", title, axis=axis)
     order = [called[name] for name in chosen if name in {*drawn["variant"]}]
     base = alt.Chart(drawn).encode(color=colours("label", order))
     return alt.layer(

@@ -1,5 +1,6 @@
 """Gather the content of a report's page from rows, without drawing anything. Loads no torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,14 +42,15 @@ def gather(subject: Results, question: Question = NOTHING_ASKED) -> Page:
     """The content of the page about these rows. Raises ConfigError."""
     record = subject.record
     comparison = compare(subject.rows, question, subject.records)
+    columns = comparison.varying or comparison.shown[:1]
     development = subject.rows[~as_texts(subject.rows["phase"]).isin(["", "report"])]
     return Page(
         subject=subject,
         comparison=comparison,
         answer=answer(comparison, subject.records, subject.notes, "“How robust is it?” explains"),
         notes=texts(note for note in (*subject.notes, *comparison.notes) if note.kind != "remark"),
-        compared=_compared(comparison, record.tuned_column),
-        heads=_heads(subject.page.with_name(FILE), names_of_runs(comparison.rows, comparison.shown)),
+        compared=_compared(comparison, columns, record.tuned_column),
+        heads=_heads(subject.page.with_name(FILE), names_of_runs(comparison.rows, columns)),
         command=repeated(record),
         methods=paragraph(comparison, record, development),
         version=levels_in_words(comparison.rows["ablate"]),
@@ -62,12 +64,11 @@ def _heads(path: Path, variant: pd.Series) -> pd.DataFrame:
     return by_layer(over_seeds(values, variant)) if len(values) else values
 
 
-def _compared(comparison: Comparison, tuned: str) -> pd.DataFrame:
+def _compared(comparison: Comparison, columns: Sequence[str], tuned: str) -> pd.DataFrame:
     """A row an arm, best first."""
     own = [not comparison.variants[name].difference for name in comparison.summary["variant"]]
     summary = comparison.summary[own].reset_index(drop=True)
     variants = [comparison.variants[name] for name in summary["variant"]]
-    columns = comparison.varying or comparison.shown[:1]
     table = pd.DataFrame({"arm": [one.title(columns) for one in variants]})
     if any(one.arm for one in variants) and len(columns) > 1:
         table["it sets"] = [one.label(columns, pattern="{} {}", between=" · ") for one in variants]

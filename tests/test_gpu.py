@@ -9,11 +9,10 @@ import torch
 
 from ablate.compute import device as devices
 from ablate.compute import limits
-from ablate.execution import grouping
 from ablate.execution.networks import build_group, training
 from ablate.execution.run import prepare
 from ablate.store.run_files import Checkpoint
-from ablate.training.events import Evaluation, Kept, Step
+from ablate.training.events import Evaluation, Kept
 from tests.helpers import CONCAT, QUICK, call_cli, make_config
 
 pytestmark = pytest.mark.gpu
@@ -130,19 +129,3 @@ def test_only_cuda_is_told_to_be_deterministic_and_only_meanwhile():
             with devices.deterministic(torch.device(kind)):
                 assert torch.are_deterministic_algorithms_enabled() is (kind == "cuda")
         assert not torch.are_deterministic_algorithms_enabled()
-
-
-def test_as_many_members_fit_as_their_first_step_says(device):
-    if not ON_GPU:
-        return  # tests/test_members.py has what follows from the bytes of one
-    # Wide enough that what a captured step takes once hardly counts.
-    wide = ("model.d_model=128", "model.context=128", "train.batch=32")
-    run = prepare(make_config(*SHORT, *wide, f"device={device}"))
-    group = min(grouping.that_fit(run), 16)
-    torch.cuda.reset_peak_memory_stats(run.device)
-    before = torch.cuda.max_memory_allocated(run.device)  # of tests in this process before
-    with devices.deterministic(run.device), training([run] * group, build_group([run] * group)) as trained:
-        next(event for event in trained.events() if isinstance(event, Step))
-    taken = torch.cuda.max_memory_allocated(run.device) - before
-    of_one, of_all = grouping._memory(run)
-    assert taken <= group * of_one + of_all < 3 * taken

@@ -1,8 +1,6 @@
 """Sweeps whose runs are trained as one: their rows, verdicts and files are those of runs alone."""
 
-import contextlib
 import itertools
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,12 +11,10 @@ import torch
 
 from ablate.compute import limits
 from ablate.execution import grouping
-from ablate.launch.pool import train_given
 from ablate.launch.queue import Queue, processes
 from ablate.store.columns import RESOURCE_COLUMNS
-from ablate.store.run_folder import Busy
 from ablate.store.store import Store
-from tests.helpers import QUICK, SIMULATED, but, call_cli, ignore
+from tests.helpers import QUICK, SIMULATED, but, call_cli
 from tests.test_pool import breaking, results  # noqa: F401
 from tests.test_tuned import TUNED
 
@@ -147,46 +143,6 @@ def test_a_group_whose_process_died_is_halved_before_all_others(queued):
     group = waits.next()
     waits.put_back(group[:2], group[2:])
     assert waits.groups == 3 and picked(waits) == [[0, 1], [2, 3], [4]]
-
-
-@pytest.mark.slow
-def test_a_worker_trains_as_many_at_a_time_as_fit(tmp_path, monkeypatch):
-    from tests.test_group import MEMBERS, runs_of
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(grouping, "that_fit", lambda run: 2)
-    runs, heard = runs_of("train.steps=2", members=(*MEMBERS, ("seed=4",))), list[Any]()
-    with contextlib.ExitStack() as others:
-        others.enter_context(Store().run(runs[0].name).attempt({}, {}, {}, ignore))
-        train_given(1, lambda: runs, heard.append)
-    assert heard.pop(0) == (None, 2)
-    ended = {name: news for name, news in heard if not isinstance(news, str)}
-    assert [type(ended.get(run.name)) for run in runs] == [Busy, dict, type(None), type(None)]
-    assert ended[runs[1].name]["members"] == 1
-
-
-def test_how_many_fit_follows_from_the_card_and_the_first_step(monkeypatch):
-    from tests.test_group import runs_of
-
-    def no_memory(_: object) -> tuple[float, float]:
-        raise torch.OutOfMemoryError
-
-    run: Any = SimpleNamespace(device=torch.device("cuda"), of=runs_of()[0])
-    monkeypatch.setattr(grouping.device, "release_memory", lambda _: None)
-    monkeypatch.setattr(grouping, "kind", id)
-    monkeypatch.setattr(grouping, "why_alone", lambda run: "")
-    monkeypatch.setattr(grouping, "_memory", lambda _: (3e9, 4e9))
-    monkeypatch.setattr(grouping.device, "memory_of", lambda _: 80e9)
-    assert grouping.that_fit(run) == 20  # (0.8·80 − 4)/3
-    monkeypatch.setattr(grouping, "_memory", lambda _: (300e9, 0.0))
-    assert grouping.that_fit(run) == 20  # as measured before
-    grouping._fit.clear()
-    assert grouping.that_fit(run) == 1
-    grouping._fit.clear()
-    monkeypatch.setattr(grouping, "_memory", no_memory)
-    assert grouping.that_fit(run) == 1
-    grouping._fit.clear()
-    assert grouping.that_fit(run.of) == sys.maxsize
 
 
 # --- what a person sees -------------------------------------------------------------------------------

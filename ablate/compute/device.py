@@ -87,7 +87,7 @@ def deterministic(device: "torch.device") -> Iterator[None]:
 
 def release_memory(device: "torch.device") -> None:
     """Give the memory that no tensor uses back to the device, for other processes."""
-    if device.type == "cuda" and not is_lost(device):
+    if device.type == "cuda":
         torch.cuda.empty_cache()
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 from ablate.compute import device
 from ablate.execution import formulas, plugins
@@ -18,21 +18,20 @@ from ablate.store.run_files import as_json
 from ablate.store.store import Store
 from ablate.training.events import Began, Diverged, Evaluation, Event, Final, Kept, Listener
 
-Arguments = ParamSpec("Arguments")
 
-
-def _unless_lost(method: Callable[Concatenate["Attempt", Arguments], None]) -> Callable[..., None]:
+def _unless_lost(method: Callable[..., None]) -> Callable[..., None]:
     """What the disk refuses, or another process that takes the run over, ends an attempt, and no other one
     of its group. Of an attempt that has ended nothing is written any more."""
 
     @functools.wraps(method)
-    def guarded(attempt: "Attempt", *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+    def guarded(attempt: "Attempt", *args: Any, **kwargs: Any) -> None:
         if attempt.error is None and not attempt.ended:
             try:
                 method(attempt, *args, **kwargs)
             except StoreError as error:
                 attempt.error = error
                 attempt.close()
+                attempt.tell(error)
 
     return guarded
 

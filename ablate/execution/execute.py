@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ablate.compute import device
-from ablate.config.rules import ConfigError
 from ablate.execution.attempt import Attempt
-from ablate.execution.grouping import kind, why_alone
+from ablate.execution.grouping import why_alone
 from ablate.execution.run import Run
 from ablate.files.atomic import StoreError
 from ablate.phrases import error_line, out_of_memory
@@ -33,8 +32,8 @@ def execute(run: Run, listener: Listener, root: Path | None = None) -> Row:
 def execute_group(
     runs: Sequence[Run], listen: Callable[[Run], Listener], root: Path | None = None
 ) -> list[Row | StoreError]:
-    """Train runs as one, each stored as a run like any other: its row, or why there is none, as for
-    `execute`. Those of another kind, or that resume after another step, are further groups, in turn.
+    """Train runs of a kind as one, each stored as a run like any other: its row, or why there is none, as for
+    `execute`. Those that resume after another step are further groups, in turn.
 
     Raises what goes wrong with several as one; tried again, they go on from their last checkpoints."""
     attempts = [Attempt(run, listen(run), Store(root)) for run in runs]
@@ -51,22 +50,15 @@ def execute_group(
 
 
 def _grouped(attempts: Sequence[Attempt]) -> Iterator[tuple[list[Attempt], str]]:
-    """The attempts that are trained as one, with a line for their logs, as why one is trained alone."""
-    if len(attempts) <= 1 and all(attempt.run.device.type != "cuda" for attempt in attempts):
-        yield from (([attempt], "") for attempt in attempts)
-        return
-    for group in _alike(attempts, lambda attempt: (kind(attempt.run), attempt.after)):
-        if why := why_alone(group[0].run):
+    """The attempts that are trained as one, with a line for their logs where one is trained alone."""
+    for after in dict.fromkeys(attempt.after for attempt in attempts):
+        group = [attempt for attempt in attempts if attempt.after == after]
+        first = group[0].run
+        if (len(group) > 1 or first.device.type == "cuda") and (why := why_alone(first)):
             group[0].tell(f"trained alone: {why}")
             yield from (([attempt], f"trained alone: {why}") for attempt in group)
         else:
-            yield group, "trained alone: no other run of its kind waits" * (len(group) == 1)
-
-
-def _alike(attempts: Sequence[Attempt], key: Callable[[Attempt], object]) -> Iterator[list[Attempt]]:
-    """Those of equal keys, in the order of the first of each."""
-    for same in dict.fromkeys(map(key, attempts)):
-        yield [attempt for attempt in attempts if key(attempt) == same]
+            yield group, ""
 
 
 def _train(attempts: Sequence[Attempt], remark: str) -> None:
@@ -79,8 +71,6 @@ def _train(attempts: Sequence[Attempt], remark: str) -> None:
         raise
     except Exception as error:
         if len(attempts) > 1:
-            if isinstance(error, ConfigError):  # of one of them, so none is refused yet
-                raise RuntimeError(str(error)) from error
             raise
         attempts[0].failed(reason_of(error, attempts[0].run), traceback.format_exc())
     finally:

@@ -1,20 +1,16 @@
 """Which runs can be trained as one, and why others are trained alone. Loads torch when models are tried."""
 
 import dataclasses
-import sys
-from collections.abc import Iterator
 
 from ablate.compute import device
-from ablate.data.splits import Batch
+from ablate.config.schema import SeedsConfig
 from ablate.execution.run import Run
 from ablate.files.atomic import digest
-from ablate.lazy import torch
 
 TRIED = 3  # steps that are held against plain ones
-SHARE = 0.8  # of the memory of a card that a group may take
 # What may differ between runs that are trained as one: with their seeds, what an update reads of each.
 A_MEMBERS = {"lr": 1.0, "weight_decay": 0.0, "clip": None}
-MOST = 1024  # runs that are trained as one, however many would fit
+MOST = 256  # runs that are trained as one on a GPU; steps of more take as much longer
 
 
 def kind(run: Run) -> str:
@@ -27,7 +23,7 @@ def kind(run: Run) -> str:
 
 def most_as_one(run: Run, members: int | None) -> int:
     """How many runs are trained as one with this one, at most, as far as its config says. members: what was
-    asked for; None for as many as fit a GPU, and one elsewhere."""
+    asked for; None for MOST on a GPU, and one elsewhere."""
     most = members or (MOST if run.device.type == "cuda" else 1)
     return 1 if most == 1 or why_alone_by_config(run) else most
 
@@ -42,88 +38,33 @@ def why_alone_by_config(run: Run) -> str:
 
 
 def why_alone(run: Run) -> str:
-    """The reason why a run can't be trained as one with others of its kind; empty if it can."""
-    return why_alone_by_config(run) or ("" if run.is_simulated else _tried(kind(run), run) or "")
+    """The reason why a run can't be trained as one with others of its kind; empty if it can. A method is
+    tried once in a process."""
+    if (why := why_alone_by_config(run)) or run.is_simulated:
+        return why
+    if (of := kind(run)) not in _tried:
+        _tried[of] = _try(run) or ""
+    return _tried[of]
 
 
-def that_fit(run: Run) -> int:
-    """How many runs of this kind can be trained as one: as many as the memory of its card holds, by what the
-    first step of two takes; never by what happens to be free. On a CPU, whose memory nobody can measure so,
-    all."""
-    if why_alone(run):
-        return 1
-    if run.device.type != "cuda":
-        return sys.maxsize
-    of = kind(run)
-    if of not in _fit:
-        try:
-            of_one, of_all = _memory(run)
-            _fit[of] = max(1, int((SHARE * device.memory_of(run.device) - of_all) / of_one))
-        except torch.OutOfMemoryError:
-            _fit[of] = 1
-        device.release_memory(run.device)
-    return _fit[of]
+_tried: dict[str, str] = {}  # by kind
 
 
-def _memory(run: Run) -> tuple[float, float]:
-    """The bytes of a member: half of what a step of two takes at its peak, both moments, and the copy of its
-    state that capturing keeps. And those of all as one: of the text, which lies on the card once."""
-    _of_two(run)  # the first step in a process takes what stays, too, such as cuBLAS's workspace
-    of_two, weights, of_all = _of_two(run)
-    return of_two / 2 + 6 * weights, of_all
-
-
-def _of_two(run: Run) -> tuple[int, int, int]:
-    """The bytes that a step of two takes at its peak, those of the weights of one, and those of the text."""
-    from ablate.execution.networks import build_group
-
-    at_first = _now(run.device)
-    batches = _first_batches(run, 1)
-    batch = next(batches)
-    with_text = _now(run.device)
-    with device.deterministic(run.device):
-        group = build_group([run, run])
-        group.losses_and_gradients(batch)
-    of_two = torch.cuda.max_memory_allocated(run.device) - with_text
-    return of_two, group.weights.element_size() * group.weights.shape[1], with_text - at_first
-
-
-def _now(where: "torch.device") -> int:
-    """The bytes in use on the device, from which its peak is measured from now on."""
-    torch.cuda.reset_peak_memory_stats(where)
-    return torch.cuda.max_memory_allocated(where)
-
-
-_fit: dict[str, int] = {}  # by kind
-_reasons: dict[str, str | None] = {}  # by kind: a method is tried once in a process
-
-
-def _tried(of: str, run: Run) -> str | None:
-    if of not in _reasons:
-        from ablate.execution.networks import build
-        from ablate.model.models import draw_weights
-        from ablate.training.mapping import why_not_mapped
-
-        models = [build(run), build(run)]
-        draw_weights(models[1], _other_seeds(run))
-        with device.deterministic(run.device):
-            _reasons[of] = why_not_mapped(models, _first_batches(run, TRIED))
-    return _reasons[of]
-
-
-def _first_batches(run: Run, steps: int) -> Iterator[Batch]:
-    """For two members."""
+def _try(run: Run) -> str | None:
+    """Hold first steps of two members as one, this run and one of other seeds, against plain ones."""
+    from ablate.execution.networks import build
     from ablate.training.batches import batches
+    from ablate.training.mapping import why_not_mapped
 
-    return batches(
+    other = {stream: seed + 1 for stream, seed in run.config.resolved_seeds().items()}
+    runs = [run, run.with_seeds(dataclasses.replace(run.config, seeds=SeedsConfig(**other)))]
+    drawn = batches(
         run.corpus.splits["train"],
-        range(1, steps + 1),
+        range(1, TRIED + 1),
         context=run.spec.context,
         batch=run.config.train.batch,
-        seeds=[run.config.resolved_seeds()["data"], _other_seeds(run)["data"]],
+        seeds=[one.config.resolved_seeds()["data"] for one in runs],
         device=run.device,
     )
-
-
-def _other_seeds(run: Run) -> dict[str, int]:
-    return {stream: seed + 1 for stream, seed in run.config.resolved_seeds().items()}
+    with device.deterministic(run.device):
+        return why_not_mapped([build(one) for one in runs], drawn)

@@ -1,7 +1,6 @@
 """A training step at a time, of a run that is not to be trained: for estimates."""
 
 import dataclasses
-import time
 from collections.abc import Iterator
 
 from ablate.execution.networks import build_group, training
@@ -9,14 +8,6 @@ from ablate.execution.run import Run
 from ablate.training.events import Step
 
 FOREVER = 10**9
-
-
-def seconds_each(steps: Iterator[None], count: int) -> float:
-    """Seconds per step, over the next `count` steps."""
-    began = time.perf_counter()
-    for _ in range(count):
-        next(steps)
-    return (time.perf_counter() - began) / count
 
 
 def endless_steps(run: Run, members: int = 1) -> Iterator[None]:

@@ -15,14 +15,13 @@ from typing import Any
 
 from ablate.compute import device
 from ablate.config.rules import ConfigError
-from ablate.execution import grouping
-from ablate.execution.execute import execute, execute_group, reason_of, record_failure
+from ablate.execution.execute import execute, execute_group, record_failure
 from ablate.execution.run import Run
 from ablate.export.trackers import tracked
 from ablate.files.atomic import StoreError
 from ablate.launch.processes import Worker, wait_for
 from ablate.launch.queue import AGAIN_S, Queue
-from ablate.phrases import counted, error_line
+from ablate.phrases import counted
 from ablate.store import lease
 from ablate.store.run_folder import Busy
 from ablate.store.store import Store
@@ -88,9 +87,9 @@ class WorkerPool:
                 wait_for(self._staff)
                 for place, worker in enumerate(self._staff):
                     self._attend(worker)
-                    if reason := worker.end():
+                    if not worker.process.is_alive():
                         self._attend(worker)  # its last messages
-                        self._lost(worker, reason)
+                        self._lost(worker, worker.reason())
                         worker.stop()
                         self._staff[place] = self._hired(place)
         finally:
@@ -119,12 +118,6 @@ class WorkerPool:
 
     def _attend(self, worker: Worker) -> None:
         for name, news in worker.messages():
-            if isinstance(news, int):
-                self._queue.put_back(worker.keep(news))
-                continue
-            if name is None and isinstance(news, str) and worker.given:
-                self._halve(worker, news)
-                worker.given = []
             for run in [*worker.given]:
                 if name in (None, run.name):
                     self._hear(worker, run, news)
@@ -151,20 +144,19 @@ class WorkerPool:
                     lease.release_ended(attempt, worker.process.pid or 0)
         if not worker.was_ready:
             raise ConfigError(f"a worker process could not start: {reason}")
-        if len(worker.given) > 1:
+        if worker.given and worker.members > 1:
             self._halve(worker, reason)
-        elif worker.given:
-            (run,) = worker.given
+        for run in worker.given if worker.members == 1 else ():
             try:
                 self._hear(worker, run, record_failure(run, reason))
             except ConfigError as error:  # Busy: another command was faster, or the server alone is gone
                 self._hear(worker, run, error)
 
     def _halve(self, worker: Worker, reason: str) -> None:
-        """Have each half of the runs that a worker trained as one tried again, until the one at fault is
-        alone."""
+        """Have each half of the runs that have not ended, of those that a worker trained as one, tried again,
+        until the one at fault is alone."""
         first = worker.given[0].name
-        line = f"{first} and others: {counted(len(worker.given), 'run')} as one: {reason}; halved"
+        line = f"{first} and others: {counted(worker.members, 'run')} as one: {reason}; halved"
         self.listen(first)(line)
         middle = (len(worker.given) + 1) // 2
         self._queue.put_back(worker.given[:middle], worker.given[middle:])
@@ -173,45 +165,28 @@ class WorkerPool:
 def train_given(
     threads: int,
     receive: Callable[[], Sequence[Run]],
-    send: Callable[[tuple[str | None, News | int]], None],
+    send: Callable[[tuple[str | None, News]], None],
 ) -> None:
-    """Train the next runs. The messages are news with the name of their run, None for all that have not
-    ended: how many of these are trained, as no more fit, or as a text why they fail as one.
+    """Train the next runs. The messages are news with the name of their run, None for all of them.
 
     threads: of PyTorch. receive: gives the runs; it may raise ConfigError, as it opens the corpus in this
-    process.
+    process. What goes wrong with several as one is raised, and ends this process.
     """
 
     def tell(run: Run, news: News) -> None:
         if not isinstance(news, Evaluation):
             send((run.name, _plain(news)))
 
-    runs = list[Run]()
     try:
         runs = [*receive()]
-        device.use_threads(runs[0].device, threads)
-        fit = grouping.that_fit(runs[0]) if len(runs) > 1 else 1
-        if fit < len(runs):
-            send((None, fit))
-            runs = runs[:fit]
-        outcomes = execute_group(runs, lambda run: tracked(run.name, partial(tell, run)))
-        for run, outcome in zip(runs, outcomes, strict=True):
-            if isinstance(outcome, ConfigError):
-                tell(run, outcome)
     except ConfigError as error:
         send((None, _plain(error)))
-    except Exception as error:  # of a group, or what the machine refuses, outside of training
-        if not runs:
-            send((None, ConfigError(error_line(error, {}))))
-        elif len(runs) > 1:
-            send((None, reason_of(error, runs[0])))
-        elif not device.is_lost(runs[0].device):
-            send((None, ConfigError(reason_of(error, runs[0]))))
-    # Outside of the block, whose error keeps the group and its memory.
-    if runs and device.is_lost(runs[0].device):
+        return
+    device.use_threads(runs[0].device, threads)
+    execute_group(runs, lambda run: tracked(run.name, partial(tell, run)))
+    if device.is_lost(runs[0].device):
         sys.exit(1)  # another worker takes this one's place
-    if runs:
-        device.release_memory(runs[0].device)
+    device.release_memory(runs[0].device)
 
 
 def _plain(news: Any) -> Any:

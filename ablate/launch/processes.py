@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ablate.compute.ambient import environment
 from ablate.config.rules import ConfigError
 from ablate.lazy import torch
+from ablate.phrases import error_line, out_of_memory
 
 if TYPE_CHECKING:
     from ablate.store.provenance import Plugin
@@ -37,7 +38,8 @@ READY = None  # the message of a worker that waits for items
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# What a worker does with items: it is given a function to receive them, and one to send messages.
+# What a worker does with items: it is given a function to receive them, and one to send messages, which are
+# no texts. What it raises ends the process.
 Task = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 
 
@@ -84,15 +86,17 @@ def wait_for(staff: "Sequence[Worker]") -> None:
 
 
 class Worker:
-    """A worker process, seen from the parent. task: done with all items that it is given at a time. given:
-    those that have not ended. was_ready: whether it ever took items."""
+    """A worker process, seen from the parent. task: done with all items that it is given at a time, of which
+    there were `members`. given: those that have not ended. was_ready: whether it ever took items."""
 
     def __init__(self, task: Task, environment: Mapping[str, str] | None = None) -> None:
         from ablate.execution import plugins
 
         start_server()
         self.given: list[Any] = []
+        self.members = 0
         self.idle = self.was_ready = False
+        self._last_words = ""
         context = multiprocessing.get_context("forkserver")
         self._pipe, child = context.Pipe()
         given = (child, task, {**os.environ, **(environment or {})}, plugins.used())
@@ -106,14 +110,9 @@ class Worker:
         self.ends = [self._pipe, self.process.sentinel]  # what `wait_for` waits for: a message, or its end
 
     def give(self, items: Sequence[Any]) -> None:
-        self.given, self.idle = [*items], False
-        with contextlib.suppress(OSError):  # it has just died, which `end` will report
+        self.given, self.members, self.idle = [*items], len(items), False
+        with contextlib.suppress(OSError):  # it has just died, which `reason` tells
             self._pipe.send(items)
-
-    def keep(self, count: int) -> list[Any]:
-        """The worker does the first of what it was given; returns the others."""
-        self.given, others = self.given[:count], self.given[count:]
-        return others
 
     def messages(self) -> Iterator[Any]:
         """New messages of the worker; ends early if it died while sending one."""
@@ -122,16 +121,16 @@ class Worker:
                 message = self._pipe.recv()
                 if message is READY:
                     self.given, self.idle, self.was_ready = [], True, True
+                elif isinstance(message, str):
+                    self._last_words = message
                 else:
                     yield message
 
-    def end(self) -> str | None:
-        """The reason why the process ended; None if it is alive."""
-        if self.process.is_alive():
-            return None
+    def reason(self) -> str:
+        """Why the process has ended."""
         code = self.process.exitcode or 0
         if code >= 0:
-            return f"its process ended with exit code {code}"
+            return self._last_words or f"its process ended with exit code {code}"
         name = signal.Signals(-code).name
         return f"its process was ended by {name}" + ("; out of memory?" if name == "SIGKILL" else "")
 
@@ -157,18 +156,20 @@ def _begin(environment: Mapping[str, str], own: "Sequence[Plugin]") -> None:
 
 
 def _work(pipe: Connection, task: Task, environment: Mapping[str, str], own: "Sequence[Plugin]") -> None:
-    _begin(environment, own)
-
     def send(message: Any) -> None:
         try:
             pipe.send(message)
         except OSError:  # the parent is gone, or took this process for dead: that is no failure of a run
             os._exit(1)
 
-    with contextlib.suppress(EOFError):
+    try:
+        _begin(environment, own)
         while True:
             send(READY)
             task(pipe.recv, send)
+    except Exception as error:
+        send(out_of_memory(error) or error_line(error, {}))
+        sys.exit(1)
 
 
 def _alone(function: Callable[[Item], Result], item: Item) -> Result:

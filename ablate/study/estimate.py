@@ -14,11 +14,12 @@ from ablate.analysis.looks import USUAL_SD, spending
 from ablate.compute.device import use_threads
 from ablate.config.contrast import FEWEST
 from ablate.execution.execute import settled
-from ablate.execution.grouping import kind, most_as_one, that_fit
+from ablate.execution.grouping import kind, most_as_one
 from ablate.execution.networks import build_group
 from ablate.execution.run import Run
-from ablate.execution.timing import endless_steps, seconds_each
+from ablate.execution.timing import endless_steps
 from ablate.launch.processes import map_in_workers
+from ablate.lazy import torch
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 from ablate.study.config import Rows
@@ -136,15 +137,22 @@ def _seconds(kinds: Sequence[tuple[Run, int]], threads: int, members: int | None
 
 def as_one(run: Run, kinds: Sequence[tuple[Run, int]], members: int | None) -> int:
     """How many of these runs are trained as one with this one."""
-    if (most := most_as_one(run, members)) == 1:
-        return 1
-    waiting = sum(count for one, count in kinds if kind(one) == kind(run))
-    return min(most, waiting, that_fit(run))
+    most = most_as_one(run, members)
+    return 1 if most == 1 else min(most, sum(count for one, count in kinds if kind(one) == kind(run)))
 
 
 def _time(run: Run, members: int, threads: int) -> tuple[float, float]:
-    """Seconds per training step, and per evaluated token, of each of so many runs as one. If a step would
-    take long, fewer rows are timed."""
+    """Seconds per training step, and per evaluated token, of each of so many runs as one, or of half as many
+    and so on, where they do not fit. If a step would take long, fewer rows are timed."""
+    try:
+        return _timed(run, members, threads)
+    except torch.OutOfMemoryError:
+        if members == 1:
+            raise
+    return _time(run, members // 2, threads)
+
+
+def _timed(run: Run, members: int, threads: int) -> tuple[float, float]:
     if assumed := run.config.train.simulated:
         return assumed.step_ms / 1e3 / members, 0.0
     train, at_most = run.config.train, MOST_WORK[run.device.type] / members / run.step_flops
@@ -154,9 +162,10 @@ def _time(run: Run, members: int, threads: int) -> tuple[float, float]:
     group = build_group([small] * members)
     use_threads(run.device, threads)
     next(steps)  # the first warms up
-    spent, count = 0.0, 0
+    began, spent, count = time.perf_counter(), 0.0, 0
     while spent < TIMED_S:
-        spent, count = spent + seconds_each(steps, 1), count + 1
+        next(steps)
+        spent, count = time.perf_counter() - began, count + 1
     tokens = max(1, min(WINDOWS, int(WINDOWS * at_most))) * context
     scores(group, split, context=context, most=tokens)  # draws the examples of a task, which are kept
     began = time.perf_counter()

@@ -183,6 +183,8 @@ class Training:
                 self.close = captured.close
                 return captured, f"{mapped}, captured"
             except RuntimeError as error:
+                if count > 1 and isinstance(error, torch.OutOfMemoryError):
+                    raise  # half as many may fit
                 why = error_line(error, {})
         return self._compute, f"{mapped}, not captured: {why}"
 

@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
-from ablate.compute import limits
 from ablate.execution import grouping
-from ablate.launch.queue import Queue, processes
+from ablate.launch.queue import Queue
 from ablate.store.columns import RESOURCE_COLUMNS
 from ablate.store.store import Store
 from tests.helpers import QUICK, SIMULATED, but, call_cli
@@ -128,14 +127,6 @@ def test_runs_of_a_kind_are_given_as_one(queued):
     # another command begins at another group
     assert picked(queued(*"aaaaaaaa", start=0.5)) == [[3, 4, 5], [6, 7], [0, 1, 2]]
     assert picked(queued(*"aaabbb", start=0.5)) == [[3, 4, 5], [0, 1, 2]]
-
-
-def test_only_runs_that_are_trained_alone_share_a_card(queued, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(limits, "available_cores", lambda: 8)
-    alone, as_one = (waiting(*kinds, device="cuda") for kinds in (("alone", "alone"), ("alone", "a")))
-    found = [processes(runs, members, 1) for runs in (alone, as_one) for members in (None, 2, 1)]
-    assert found == [4, 4, 4, 1, 1, 4]
 
 
 def test_a_group_whose_process_died_is_halved_before_all_others(queued):

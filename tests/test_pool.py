@@ -14,7 +14,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from ablate.compute import limits
+from ablate.compute import device, limits
 from tests.helpers import LONG, ROOT, SIMULATED, call_cli, fork_cli, present, refusal
 
 pytestmark = pytest.mark.slow
@@ -199,7 +199,7 @@ def test_cores_are_those_given_to_this_process(tmp_path, monkeypatch):
     each = limits.threads_each
     assert limits.available_cores() == 2
     assert (each(1, 1e12), each(5, 1e12), each(1, 1e9), each(1, 3.8e9)) == (2, 1, 1, 2)
-    assert [limits.side_by_side(threads) for threads in (1, 2, 3)] == [2, 1, 1]
+    assert [device.workers([], threads) for threads in (1, 2, 3)] == [2, 1, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert each(5, 1e9) == 7
     quota.write_text("40000 100000\n")

@@ -22,7 +22,7 @@ Number = Annotated[
 @dataclass(frozen=True, kw_only=True)
 class Pool:
     """Worker processes on this machine. workers: how many; threads: of each; members: how many runs of equal
-    shapes are trained as one, at most; None for as many as fit a GPU, and one elsewhere."""
+    shapes are trained as one, at most; None for many on a GPU, and one elsewhere."""
 
     workers: Number = None
     threads: Number = None

@@ -11,12 +11,10 @@ from typing import Any
 
 import psutil
 
-from ablate.compute.limits import side_by_side
+from ablate.compute import limits
 from ablate.config.rules import ConfigError
 from ablate.lazy import torch
 
-# At most so many workers on one GPU, if nobody says how many: each loads CUDA into its memory.
-SHARE_A_GPU = 4
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -54,16 +52,12 @@ def each(devices: Collection["torch.device"]) -> list[str]:
     return visible.split(",")[:count] if count > 1 else []
 
 
-def workers(devices: Collection["torch.device"], threads: int, *, alone: bool = True) -> int:
-    """How many processes to train in at once on these devices, each with so many threads: one on each of
-    several GPUs; on one, SHARE_A_GPU at most if each run is trained alone, and one if runs are trained as
-    one; else as many as the cores have room for."""
-    if gpus := each(devices):
-        return len(gpus)
-    most = side_by_side(threads)
-    if all(device.type != "cuda" for device in devices):
-        return most
-    return min(most, SHARE_A_GPU) if alone else 1
+def workers(devices: Collection["torch.device"], threads: int) -> int:
+    """How many processes to train in at once on these devices, each with so many threads: one on each GPU,
+    else as many as the cores have room for."""
+    if any(device.type == "cuda" for device in devices):
+        return max(1, len(each(devices)))
+    return max(1, limits.available_cores() // threads)
 
 
 @contextlib.contextmanager

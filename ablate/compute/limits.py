@@ -30,8 +30,3 @@ def threads_each(runs: int, step_flops: float, cores: int | None = None) -> int:
     if (override := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
         return max(1, int(override))
     return max(1, min((cores or available_cores()) // max(1, runs), round(step_flops / FLOPS_A_THREAD)))
-
-
-def side_by_side(threads: int) -> int:
-    """How many runs with this many threads each fit on the cores at once; at least 1."""
-    return max(1, available_cores() // threads)

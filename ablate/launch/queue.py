@@ -5,9 +5,8 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from ablate.compute import device
 from ablate.execution import grouping
 from ablate.execution.run import Run
 from ablate.store.store import Store
@@ -15,12 +14,6 @@ from ablate.store.store import Store
 LOOK_EVERY_S = 0.5  # time between looks at the store
 AGAIN_S = 1.0  # time before trying again a run that another process is working on
 CHANCE = random.SystemRandom()  # not the caller's
-
-
-def processes(runs: Collection[Run], members: int | None, threads: int) -> int:
-    """How many processes train these runs at once, each with so many threads. members: as in Queue."""
-    alone = all(grouping.most_as_one(run, members) == 1 for run in runs)
-    return device.workers({run.device for run in runs}, threads, alone=alone)
 
 
 def place_in_array() -> float:
@@ -33,7 +26,7 @@ def place_in_array() -> float:
 
 class Queue:
     """A queue of runs, in groups of those that are trained as one: of equal kinds, at most `members` of them;
-    None for as many as a GPU takes, whose runs are divided among `apart` processes, and one elsewhere.
+    None for many on a GPU, whose runs are divided among `apart` processes, and one elsewhere.
 
     Interrupted runs come before all others, then the costliest, so that no long run is left for the end. Of
     commands that work on the same list each begins at another place: of runs alone, among equals. Runs that

@@ -21,7 +21,6 @@ from ablate.execution.run import Run, prepare
 from ablate.export.trackers import begin, tracked
 from ablate.launch.pool import WorkerPool, train_or_wait
 from ablate.launch.processes import SAFE_PATH
-from ablate.launch.queue import processes
 from ablate.live import Board, Lines, one_by_one
 from ablate.printing import say
 from ablate.store.provenance import Plugin
@@ -95,7 +94,7 @@ class Launcher:
 
     def at_once(self, runs: Collection[Run], threads: int) -> int:
         """How many processes train these runs at a time, at most."""
-        return self.settings.workers or processes(runs, self.settings.members, threads)
+        return self.settings.workers or device.workers({run.device for run in runs}, threads)
 
 
 def _measured(runs: Collection[Run]) -> list[Run]:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ablate.compute import arithmetic, device
-from ablate.compute.arithmetic import EMULATED, NATIVE, PLAIN, Arithmetic, in_float32, onednn
+from ablate.compute.arithmetic import EMULATED, NATIVE, PLAIN, in_float32, onednn
 from ablate.data.splits import Batch
 from ablate.execution.networks import build, build_group
 from ablate.execution.run import prepare
@@ -82,7 +82,7 @@ def on(monkeypatch):
 @pytest.mark.parametrize(
     ("maker", "instructions", "in_float32", "in_bfloat16"),
     [
-        ("AMD", "AVX512_BF16", Arithmetic(onednn), NATIVE),
+        ("AMD", "AVX512_BF16", (onednn, "fused"), NATIVE),
         ("Intel", "AVX512_BF16", PLAIN, NATIVE),
         ("Intel", "AVX512", PLAIN, EMULATED),
         ("AMD", "AVX2", PLAIN, EMULATED),
@@ -94,10 +94,10 @@ def on(monkeypatch):
 )
 def test_the_kind_of_processor_and_the_precision_decide(on, maker, instructions, in_float32, in_bfloat16):
     on(maker, instructions)
-    assert arithmetic.arithmetic("float32", CPU) == in_float32
-    assert arithmetic.arithmetic("bfloat16", CPU) == in_bfloat16
+    assert arithmetic.arithmetic("float32", CPU, 64) == in_float32
+    assert arithmetic.arithmetic("bfloat16", CPU, 64) == in_bfloat16
     cuda = torch.device("cuda")
-    assert arithmetic.arithmetic("bfloat16", cuda) == PLAIN
+    assert arithmetic.arithmetic("bfloat16", cuda, 64) == PLAIN
 
 
 CPUINFO = (

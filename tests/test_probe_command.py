@@ -11,7 +11,7 @@ import torch
 import ablate
 from ablate.analysis.load import read
 from ablate.analysis.probes import COLUMNS, PROBES, over_seeds
-from ablate.compute.arithmetic import Arithmetic, onednn
+from ablate.compute.arithmetic import onednn
 from ablate.config.rules import ConfigError
 from ablate.data.corpus import open_corpus
 from ablate.data.examples import Examples, batch_of
@@ -125,7 +125,7 @@ def ids(where: Path, fusion: str) -> list[str]:
 
 
 def test_a_model_is_looked_at_in_float64_whatever_its_product_takes(monkeypatch):
-    monkeypatch.setattr("ablate.execution.networks.arithmetic", lambda *_: Arithmetic(onednn))
+    monkeypatch.setattr("ablate.execution.networks.arithmetic", lambda *_: (onednn, "fused"))
     run = prepare(make_config(*QUICK, *GRAMMAR))
     tokens = torch.zeros(1, 16, dtype=torch.int64)
     assert in_float64(run)(tokens).dtype == torch.float64

@@ -38,9 +38,8 @@ def undisturbed() -> Iterator[None]:
             after.enter_context(context)
         after.callback(random.setstate, random.getstate())
         after.callback(np.random.set_state, np.random.get_state())
-        after.callback(torch.set_rng_state, torch.get_rng_state())
-        if torch.cuda.is_initialized():
-            after.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+        cards = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+        after.enter_context(torch.random.fork_rng(cards))
         after.callback(torch.set_num_threads, torch.get_num_threads())
         after.callback(torch.set_default_dtype, torch.get_default_dtype())
         torch.set_default_dtype(torch.float32)

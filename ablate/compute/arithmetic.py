@@ -6,8 +6,7 @@ docs/precision.md has the figures behind TABLE. A kind of processor that it lack
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -72,25 +71,14 @@ def in_float32(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return F.linear(x.float(), weight.float(), None if bias is None else bias.float()).to(x.dtype)
 
 
-@dataclass(frozen=True)
-class Arithmetic:
-    """product: of matrices. attention: its formulation, one of ablate.model.attend.FORMULATIONS."""
-
-    product: Product = F.linear
-    attention: Literal["fused", "unfused", "float32"] = "fused"
-
-    def attention_at(self, context: int) -> str:
-        """The formulation in windows of so many tokens: in long ones, whole patterns are not stored."""
-        return "fused" if self.attention == "unfused" and context > SHORT else self.attention
-
-
-PLAIN = Arithmetic()
-NATIVE = Arithmetic(attention="unfused")  # bfloat16, by instructions for it
-EMULATED = Arithmetic(in_float32, "float32")  # bfloat16 without them
+# A product, and a formulation of attention, one of ablate.model.attend.FORMULATIONS.
+PLAIN = F.linear, "fused"
+NATIVE = F.linear, "unfused"  # bfloat16, by instructions for it
+EMULATED = in_float32, "float32"  # bfloat16 without them
 
 # By the maker of the processor and its instruction set: in float32, in bfloat16.
 TABLE = {
-    ("AMD", "AVX512_BF16"): (Arithmetic(onednn), NATIVE),  # MKL takes its path for AVX2 there
+    ("AMD", "AVX512_BF16"): ((onednn, "fused"), NATIVE),  # MKL takes its path for AVX2 there
     ("Intel", "AVX512_BF16"): (PLAIN, NATIVE),
     ("AMD", "AVX2"): (PLAIN, EMULATED),
     ("Intel", "AVX2"): (PLAIN, EMULATED),
@@ -98,9 +86,10 @@ TABLE = {
 }
 
 
-def arithmetic(precision: str, device: torch.device) -> Arithmetic:
-    """What computes a run of this precision on this device."""
-    if device.type != "cpu":
-        return PLAIN
-    in_float32, in_bfloat16 = TABLE.get((maker(), instruction_set()), (PLAIN, PLAIN))
-    return in_bfloat16 if precision == "bfloat16" else in_float32
+def arithmetic(precision: str, device: torch.device, context: int) -> tuple[Product, str]:
+    """The product and the formulation of attention of a run of this precision on this device, in windows of
+    so many tokens: in long ones, whole patterns are not stored."""
+    kind = (maker(), instruction_set()) if device.type == "cpu" else ("", "")
+    in_float32, in_bfloat16 = TABLE.get(kind, (PLAIN, PLAIN))
+    product, attention = in_bfloat16 if precision == "bfloat16" else in_float32
+    return product, "fused" if attention == "unfused" and context > SHORT else attention

@@ -23,10 +23,6 @@ class Nowhere:
     """In the place of a torch.device, for a run that computes nothing."""
 
     type: str = "simulated"
-    index: None = None
-
-    def __str__(self) -> str:
-        return self.type
 
 
 SIMULATED: Any = Nowhere()
@@ -79,17 +75,13 @@ def deterministic(device: "torch.device") -> Iterator[None]:
         flags.fill_uninitialized_memory = before[1]
 
 
-def release_memory(device: "torch.device") -> None:
-    """Give the memory that no tensor uses back to the device, for other processes."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
 def is_lost(device: "torch.device") -> bool:
-    """Whether CUDA refuses all further work of this process, as after an index out of range on the device."""
+    """Whether CUDA refuses all further work of this process, as after an index out of range on the device. If
+    not, the memory that no tensor uses is given back to the device, for other processes."""
     if device.type == "cuda":
         try:
             torch.cuda.synchronize(device)
+            torch.cuda.empty_cache()
         except RuntimeError:
             return True
     return False
@@ -102,9 +94,7 @@ def use_threads(device: "torch.device", count: int) -> None:
 
 
 def describe(device: "torch.device") -> str:
-    if device.type == "cuda":
-        return f"{device}: {torch.cuda.get_device_name(device)}"
-    return device.type
+    return f"{device}: {processor(device)}" if device.type == "cuda" else device.type
 
 
 def processor(device: "torch.device | None" = None) -> str:
@@ -112,8 +102,8 @@ def processor(device: "torch.device | None" = None) -> str:
     kinds round differently, so one run has other losses on each. device: by default the CPU."""
     if device and device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    if device and device == SIMULATED:
-        return device.type
+    if device == SIMULATED:
+        return SIMULATED.type
     name = _cpu().get("model name") or platform.processor() or platform.machine()
     return f"{name} ({instruction_set()})"
 
@@ -122,16 +112,13 @@ def instruction_set() -> str:
     """What PyTorch's kernels use of this processor: AVX2, AVX512 and the like; AVX512_BF16 where it
     multiplies bfloat16 numbers, too."""
     capability = torch.backends.cpu.get_cpu_capability()
-    return f"{capability}_BF16" if capability == "AVX512" and "avx512_bf16" in _flags() else capability
+    multiplies = capability == "AVX512" and "avx512_bf16" in _cpu().get("flags", "").split()
+    return f"{capability}_BF16" if multiplies else capability
 
 
 def maker() -> str:
     """The maker of this processor: AMD, Intel, or empty."""
     return {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}.get(_cpu().get("vendor_id", ""), "")
-
-
-def _flags() -> list[str]:
-    return _cpu().get("flags", "").split()
 
 
 @functools.cache

@@ -19,8 +19,8 @@ from ablate.training.train import Member, Training, arrays
 def build(run: Run) -> Model:
     """The model of a run before its first step, on its device, with its product and attention."""
     model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
-    rule = arithmetic(run.config.train.precision, run.device)
-    model.use(product=rule.product, attend=FORMULATIONS[rule.attention_at(run.spec.context)])
+    product, attention = arithmetic(run.config.train.precision, run.device, run.spec.context)
+    model.use(product=product, attend=FORMULATIONS[attention])
     return model
 
 

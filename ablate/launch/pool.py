@@ -186,7 +186,6 @@ def train_given(
     execute_group(runs, lambda run: tracked(run.name, partial(tell, run)))
     if device.is_lost(runs[0].device):
         sys.exit(1)  # another worker takes this one's place
-    device.release_memory(runs[0].device)
 
 
 def _plain(news: Any) -> Any:

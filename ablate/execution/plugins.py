@@ -6,6 +6,7 @@ a copy. No code is ever executed because a config or a run names it.
 
 import dataclasses
 import inspect
+import os
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,25 +58,24 @@ def used() -> tuple[Plugin, ...]:
 
 def words() -> list[str]:
     """The options that name the files in use, as they would be typed here again."""
-    files, here = map(Path, provenance.plugins), Path.cwd()
-    near = [str(file.relative_to(here) if file.is_relative_to(here) else file) for file in files]
-    return [word for file in near for word in ("--plugin", file)]
+    return [word for file in provenance.plugins for word in ("--plugin", os.path.relpath(file))]
 
 
 def install(plugins: Sequence[Plugin]) -> None:
-    """Execute the plugins that are new or have changed, and register their methods. Raises ConfigError."""
+    """Execute the plugins that are new or have changed, as happens in a notebook, and register their methods.
+    Raises ConfigError."""
     for plugin in plugins:
-        if provenance.plugins.get(plugin.path) != plugin:
-            alike = [
-                one for one in provenance.plugins.values() if one.name.casefold() == plugin.name.casefold()
-            ]
-            if any(one.path != plugin.path for one in alike):  # a run keeps copies of both in its directory
+        if provenance.plugins.get(plugin.path) == plugin:
+            continue
+        for other in provenance.plugins.values():  # a run keeps copies of both in its directory
+            if other.path != plugin.path and other.name.casefold() == plugin.name.casefold():
                 raise ConfigError(
-                    f"--plugin {plugin.path}: another plugin is called {alike[0].name}; rename one of them"
+                    f"--plugin {plugin.path}: another plugin is called {other.name}; rename one of them"
                 )
-            _forget(plugin.path)
-            provenance.plugins[plugin.path] = plugin  # from here on errors name it
-            _methods[plugin.path] = _registered(plugin)
+        for method in _methods.pop(plugin.path, []):
+            KINDS[method.kind].forget([method.name])
+        provenance.plugins[plugin.path] = plugin  # from here on errors name it
+        _methods[plugin.path] = _registered(plugin)
 
 
 def copies(attention: AttentionSpec) -> dict[str, bytes]:
@@ -140,9 +140,3 @@ def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:
         if default is dataclasses.MISSING:
             raise ConfigError(f"{kind}={name}: its option {option} has no default; write one in its Options")
     return defaults
-
-
-def _forget(path: str) -> None:
-    """Unregister the methods of a file that has changed since it was executed, as happens in a notebook."""
-    for method in _methods.pop(path, []):
-        KINDS[method.kind].forget({method.name})

@@ -106,7 +106,7 @@ def queued(tmp_path, monkeypatch):
 
 def waiting(*kinds: str, device: str) -> list[Any]:
     return [
-        SimpleNamespace(name=f"run-{n:08x}", cost=1.0, kind=of, device=torch.device(device))
+        SimpleNamespace(name=f"run-{n:08x}", kind=of, device=torch.device(device))
         for n, of in enumerate(kinds)
     ]
 

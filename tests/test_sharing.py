@@ -433,19 +433,19 @@ def test_a_failure_never_takes_the_place_of_a_result(tmp_path, monkeypatch, cras
 # --- the order ------------------------------------------------------------------------------------
 
 
-def runs_of(*costs: float) -> list[Any]:
-    return [SimpleNamespace(name=f"run-{n:08x}", cost=cost) for n, cost in enumerate(costs)]
+def runs_of(count: int) -> list[Any]:
+    return [SimpleNamespace(name=f"run-{n:08x}") for n in range(count)]
 
 
 def picked(queue: Queue, runs: Sequence[Run]) -> list[int]:
     return [runs.index(run) for _ in range(20) for run in queue.next()]
 
 
-def test_the_dearest_begin_first_and_each_command_at_another_place(tmp_path):
-    runs, made = runs_of(1.0, 1.1, 1.2, 9.0, 1.3, 8.5), []
-    assert picked(Queue(runs, Store(tmp_path), made.append, start=0), runs) == [3, 5, 0, 1, 2, 4]
-    assert picked(Queue(runs, Store(tmp_path), made.append, start=0.5), runs) == [3, 5, 1, 2, 4, 0]
-    runs = runs_of(*[1.0] * 50)
+def test_each_command_begins_at_another_place(tmp_path):
+    runs, made = runs_of(6), []
+    assert picked(Queue(runs, Store(tmp_path), made.append, start=0), runs) == [0, 1, 2, 3, 4, 5]
+    assert picked(Queue(runs, Store(tmp_path), made.append, start=0.5), runs) == [3, 4, 5, 0, 1, 2]
+    runs = runs_of(50)
     orders = {tuple(picked(Queue(runs, Store(tmp_path), made.append), runs)) for _ in range(20)}
     assert len(orders) > 5 and not made
 
@@ -453,7 +453,7 @@ def test_the_dearest_begin_first_and_each_command_at_another_place(tmp_path):
 def test_tasks_of_an_array_begin_at_their_places_in_it(tmp_path, monkeypatch):
     for name, value in (("MIN", "10"), ("MAX", "13")):
         monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", value)
-    first, runs = [], runs_of(*[1.0] * 8)
+    first, runs = [], runs_of(8)
     for task in range(10, 14):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(task))
         first.append(picked(Queue(runs, Store(tmp_path), [].append), runs)[0])
@@ -463,7 +463,7 @@ def test_tasks_of_an_array_begin_at_their_places_in_it(tmp_path, monkeypatch):
 
 
 def test_what_another_makes_is_passed_over_and_what_it_is_at_comes_last(tmp_path, monkeypatch):
-    store, runs, made = Store(tmp_path), runs_of(1, 1, 1, 1), []
+    store, runs, made = Store(tmp_path), runs_of(4), []
     make(store.run(runs[3].name))  # before: it is to be made anew, or is damaged
     with pytest.raises(KeyboardInterrupt), attempt(store.run(runs[2].name)):
         raise KeyboardInterrupt

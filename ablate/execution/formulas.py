@@ -68,7 +68,11 @@ def at_end(run: Run, last: Evaluation, metrics: list[Row], final: Final) -> Row:
         "val_bpb": validation.nats / math.log(2) / split.predicted_bytes if split.predicted_bytes else None,
         "val_acc": validation.accuracy,
         "val_exact": validation.exact_match,
-        **(_of_test(test) if test.targets else {}),
+        **(
+            {"test_loss": test.loss, "test_acc": test.accuracy, "test_exact": test.exact_match}
+            if test.targets
+            else {}
+        ),
         **_beside_counting(run, validation, test),
         **_best(metrics),
         **final.of_model,
@@ -83,14 +87,6 @@ def at_divergence(run: Run, event: Diverged, metrics: list[Row]) -> Row:
         "tokens": round(event.step * run.tokens_a_step),
         **_best(metrics),
         "wall_s": round(event.seconds, 3),
-    }
-
-
-def _of_test(test: Score) -> Row:
-    return {
-        "test_loss": test.loss,
-        "test_acc": test.accuracy,
-        "test_exact": test.exact_match,
     }
 
 

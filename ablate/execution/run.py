@@ -64,11 +64,6 @@ class Run:
         return 3.0 * flops_per_token(self.spec, share) * self.config.train.batch * self.spec.context
 
     @property
-    def cost(self) -> float:
-        """Its expected time, in any unit."""
-        return self.step_flops * self.config.train.steps
-
-    @property
     def tokens_a_step(self) -> float:
         """The tokens that a training step reads, on average."""
         return self.config.train.batch * self.corpus.splits["train"].read_per_row(self.spec.context)

@@ -102,10 +102,7 @@ class Worker:
         given = (child, task, {**os.environ, **(environment or {})}, plugins.used())
         self.process = context.Process(target=_work, args=given, daemon=True)
         with _as_workers_begin():
-            try:
-                self.process.start()
-            except (EOFError, ConnectionError):  # the server was lost while it forked: another one does
-                self.process.start()
+            self.process.start()
         child.close()
         self.ends = [self._pipe, self.process.sentinel]  # what `wait_for` waits for: a message, or its end
 

@@ -28,10 +28,9 @@ class Queue:
     """A queue of runs, in groups of those that are trained as one: of equal kinds, at most `members` of them;
     None for many on a GPU, whose runs are divided among `apart` processes, and one elsewhere.
 
-    Interrupted runs come before all others, then the costliest, so that no long run is left for the end. Of
-    commands that work on the same list each begins at another place: of runs alone, among equals. Runs that
-    another process has finished are passed over; those that it is working on are tried again last: by then
-    they are finished, or it is gone.
+    Interrupted runs come before all others, which keep their order; but of commands that work on the same
+    list each begins at another place. Runs that another process has finished are passed over; those that it
+    is working on are tried again last: by then they are finished, or it is gone.
     """
 
     def __init__(
@@ -53,14 +52,13 @@ class Queue:
         self._before = store.finished()  # to be trained again, or damaged: `execute` decides
         self._finished: set[str] = set()
         interrupted, groups = store.interrupted(), [*self._alike(runs)]
-
-        def first(group: list[Run]) -> tuple[bool, int]:
-            return any(run.name in interrupted for run in group), math.frexp(group[0].cost)[1]
-
-        self._groups = deque(sorted(groups, key=first, reverse=True))
-        self._groups.rotate(-int((place_in_array() if start is None else start) * len(groups)))
-        if all(len(group) == 1 for group in groups):  # others are shared where two commands meet
-            self._groups = deque(sorted(self._groups, key=first, reverse=True))
+        first = int((place_in_array() if start is None else start) * len(groups))
+        self._groups = deque(
+            sorted(
+                groups[first:] + groups[:first],
+                key=lambda group: all(run.name not in interrupted for run in group),
+            )
+        )
 
     def __bool__(self) -> bool:
         return bool(self._groups or self._later)

@@ -431,7 +431,8 @@ def forgetting_plugins() -> Iterator[None]:
         yield
     finally:
         for path in [*provenance.plugins]:
-            plugins._forget(path)
+            for method in plugins._methods.pop(path, []):
+                KINDS[method.kind].forget([method.name])
         provenance.plugins.clear()
         provenance._digest_of_file.cache_clear()
         for kind, methods in groups.items():

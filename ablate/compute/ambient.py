@@ -1,13 +1,10 @@
-"""What a process has at large: its environment, PyTorch's modes, the states of random generators. They are
-ablate's own inside a block, and the caller's again after it."""
+"""What a process has at large: its environment, PyTorch's modes, the states of its random generators. They
+are ablate's own inside a block, and the caller's again after it."""
 
 import contextlib
 import os
-import random
 from collections.abc import Iterator
 from typing import Any
-
-import numpy as np
 
 
 @contextlib.contextmanager
@@ -26,7 +23,8 @@ def environment(**values: str) -> Iterator[None]:
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """The caller's default dtype, precision of products, autocast and disabled gradients have no effect
-    inside the block. These, the threads and the states of random generators are as they were after it."""
+    inside the block. These, the threads and the states of torch's random generators are as they were after
+    it; those of other generators are put back wherever they are set (rng.drawing)."""
     import torch
     from torch.backends import cuda, mkldnn
 
@@ -36,8 +34,6 @@ def undisturbed() -> Iterator[None]:
             torch.enable_grad(),
         ):
             after.enter_context(context)
-        after.callback(random.setstate, random.getstate())
-        after.callback(np.random.set_state, np.random.get_state())
         cards = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
         after.enter_context(torch.random.fork_rng(cards))
         after.callback(torch.set_num_threads, torch.get_num_threads())

@@ -5,7 +5,6 @@ import functools
 import os
 import platform
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,10 @@ from ablate.lazy import torch
 CPUINFO = Path("/proc/cpuinfo")
 
 
-@dataclass(frozen=True)
-class Nowhere:
+class Simulated:
     """In the place of a torch.device, for a run that computes nothing."""
 
-    type: str = "simulated"
-
-
-SIMULATED: Any = Nowhere()
+    type = "simulated"
 
 
 def pick(name: str) -> "torch.device":
@@ -89,7 +84,7 @@ def is_lost(device: "torch.device") -> bool:
 
 def use_threads(device: "torch.device", count: int) -> None:
     """PyTorch computes with so many threads from now on."""
-    if device != SIMULATED:
+    if device is not Simulated:
         torch.set_num_threads(count)
 
 
@@ -102,8 +97,8 @@ def processor(device: "torch.device | None" = None) -> str:
     kinds round differently, so one run has other losses on each. device: by default the CPU."""
     if device and device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    if device == SIMULATED:
-        return SIMULATED.type
+    if device is Simulated:
+        return Simulated.type
     name = _cpu().get("model name") or platform.processor() or platform.machine()
     return f"{name} ({instruction_set()})"
 

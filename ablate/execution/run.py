@@ -50,7 +50,7 @@ class Run:
     @cached_property
     def device(self) -> Any:
         """Where it is computed on this machine. Raises ConfigError if that lacks it."""
-        return device.SIMULATED if self.is_simulated else device.pick(self.config.device)
+        return device.Simulated if self.is_simulated else device.pick(self.config.device)
 
     @property
     def is_simulated(self) -> bool:

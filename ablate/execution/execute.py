@@ -14,7 +14,7 @@ from ablate.phrases import error_line, out_of_memory
 from ablate.store.columns import Row
 from ablate.store.run_files import Damaged
 from ablate.store.store import Store
-from ablate.training.events import Began, Checked, Listener, Step
+from ablate.training.events import Began, Listener, Step
 
 
 def execute(run: Run, listener: Listener, root: Path | None = None) -> Row:
@@ -94,8 +94,9 @@ def _compute(attempts: Sequence[Attempt]) -> None:
         from ablate.execution.networks import trained  # which loads torch
     with contextlib.closing(trained(runs, [attempt.folder.start for attempt in attempts])) as events:
         for event in events:
-            of_group = isinstance(event, Began | Step | Checked)
-            for attempt in attempts if of_group else [attempts[event.member]]:
+            if isinstance(event, Step):
+                continue
+            for attempt in attempts if isinstance(event, Began) else [attempts[event.member]]:
                 attempt.take(event)
             if not any(attempt.trains for attempt in attempts):
                 return

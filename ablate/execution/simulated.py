@@ -97,7 +97,8 @@ def simulated(runs: Sequence[Run], starts: Sequence[Checkpoint | None]) -> Gener
     a_step, kept_every = assumed.step_ms / 1e3, train.checkpoint_every or train.steps
     due = {train.steps, *range(0, train.steps, train.eval_every), *range(0, train.steps, kept_every)}
     for step in sorted(step for step in due if step > before):
-        time.sleep((step - max(before, 0)) * a_step)
+        if a_step:
+            time.sleep((step - max(before, 0)) * a_step)
         before = step
         for member in [*going]:
             diverged = losses[member].diverged

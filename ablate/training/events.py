@@ -3,7 +3,7 @@
 legend: M members of a group, J all targets of a split.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,14 +59,6 @@ class Step:
 
     step: int
     loss_M: Tensor
-
-
-@dataclass(frozen=True)
-class Checked:
-    """The losses of this step's batches, which had to be read from the device."""
-
-    step: int
-    loss_M: Sequence[float]
 
 
 # --- of a member, by its place in the group -------------------------------------------------------------
@@ -126,7 +118,7 @@ class Diverged:
         return f"the loss was not finite at step {self.step}"
 
 
-Event = Began | Step | Checked | Evaluation | Kept | Final | Diverged
+Event = Began | Step | Evaluation | Kept | Final | Diverged
 
 # What is new of a run, for whoever looks, in this process or another: a remark in one line, an evaluation,
 # and at last how it ended: its row; None if it had one already, as when another command has finished it; or

@@ -24,7 +24,7 @@ from ablate.store.run_files import Checkpoint
 from ablate.training import optim
 from ablate.training.batches import batches
 from ablate.training.evaluate import restore, scores
-from ablate.training.events import Began, Checked, Diverged, Evaluation, Event, Kept, Step
+from ablate.training.events import Began, Diverged, Evaluation, Event, Kept, Step
 from ablate.training.group import Group
 
 if TYPE_CHECKING:
@@ -196,8 +196,6 @@ class Training:
                 if not math.isfinite(loss_M[member]):
                     yield self._diverged(member, at)
                     break
-        if self._counted:
-            yield Checked(step, losses[-1])
 
     def _diverged(self, member: int, step: int) -> Diverged:
         self._counted.remove(member)

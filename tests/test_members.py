@@ -12,7 +12,6 @@ import torch
 from ablate.execution import grouping
 from ablate.launch.queue import Queue
 from ablate.store.columns import RESOURCE_COLUMNS
-from ablate.store.store import Store
 from tests.helpers import QUICK, SIMULATED, but, call_cli
 from tests.test_pool import breaking, results  # noqa: F401
 from tests.test_tuned import TUNED
@@ -93,13 +92,13 @@ def test_three_commands_never_train_a_member_twice(tmp_path, start):
 
 
 @pytest.fixture
-def queued(tmp_path, monkeypatch):
+def queued(monkeypatch):
     monkeypatch.setattr(grouping, "kind", lambda run: run.kind)
     monkeypatch.setattr(grouping, "why_alone_by_config", lambda run: run.kind == "alone")
 
     def queued(*kinds: str, device: str = "cpu", **given: Any) -> Queue:
         given = {"start": 0, "members": 3, **given}
-        return Queue(waiting(*kinds, device=device), Store(tmp_path), list[Any]().append, **given)
+        return Queue(waiting(*kinds, device=device), set(), **given)
 
     return queued
 

@@ -441,40 +441,36 @@ def picked(queue: Queue, runs: Sequence[Run]) -> list[int]:
     return [runs.index(run) for _ in range(20) for run in queue.next()]
 
 
-def test_each_command_begins_at_another_place(tmp_path):
-    runs, made = runs_of(6), []
-    assert picked(Queue(runs, Store(tmp_path), made.append, start=0), runs) == [0, 1, 2, 3, 4, 5]
-    assert picked(Queue(runs, Store(tmp_path), made.append, start=0.5), runs) == [3, 4, 5, 0, 1, 2]
+def test_each_command_begins_at_another_place():
+    runs = runs_of(6)
+    assert picked(Queue(runs, {runs[4].name}, start=0), runs) == [4, 0, 1, 2, 3, 5]  # one was cut off
+    assert picked(Queue(runs, set(), start=0.5), runs) == [3, 4, 5, 0, 1, 2]
     runs = runs_of(50)
-    orders = {tuple(picked(Queue(runs, Store(tmp_path), made.append), runs)) for _ in range(20)}
-    assert len(orders) > 5 and not made
+    orders = {tuple(picked(Queue(runs, set()), runs)) for _ in range(20)}
+    assert len(orders) > 5
 
 
-def test_tasks_of_an_array_begin_at_their_places_in_it(tmp_path, monkeypatch):
+def test_tasks_of_an_array_begin_at_their_places_in_it(monkeypatch):
     for name, value in (("MIN", "10"), ("MAX", "13")):
         monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", value)
     first, runs = [], runs_of(8)
     for task in range(10, 14):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(task))
-        first.append(picked(Queue(runs, Store(tmp_path), [].append), runs)[0])
+        first.append(picked(Queue(runs, set()), runs)[0])
     assert first == [0, 2, 4, 6]
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "")
     assert 0 <= place_in_array() < 1
 
 
-def test_what_another_makes_is_passed_over_and_what_it_is_at_comes_last(tmp_path, monkeypatch):
-    store, runs, made = Store(tmp_path), runs_of(4), []
-    make(store.run(runs[3].name))  # before: it is to be made anew, or is damaged
-    with pytest.raises(KeyboardInterrupt), attempt(store.run(runs[2].name)):
-        raise KeyboardInterrupt
-    queue = Queue(runs, store, made.append, start=0)
-    make(store.run(runs[1].name))
-    assert queue.next() == [runs[2]]  # which was cut off
-    queue.later(runs[2])
-    assert sorted(picked(queue, runs)) == [0, 3] and made == [runs[1]] and queue
+def test_what_another_is_at_comes_last(monkeypatch):
+    runs = runs_of(3)
+    queue = Queue(runs, set(), start=0)
+    assert queue.next() == [runs[0]]
+    queue.later(runs[0])
+    assert picked(queue, runs) == [1, 2] and queue
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 2 * AGAIN_S)
-    assert queue.next() == [runs[2]] and not queue
+    assert queue.next() == [runs[0]] and not queue
 
 
 # --- studies --------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class WorkerPool:
         self.workers, self.listen = workers, listen
         self.request_runs = request_runs
         self.refused: dict[str, str] = {}  # by the name of a run, why it could not even begin
-        self._queue = Queue(runs, Store(), lambda run: listen(run.name)(None), members=members, apart=workers)
+        self._queue = Queue(runs, Store().interrupted(), members=members, apart=workers)
         self._task = partial(train_given, threads)
         self._gpus = device.each({run.device for run in runs})  # which the workers take in turn
         self._staff: list[Worker] = []

@@ -5,13 +5,11 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from ablate.execution import grouping
 from ablate.execution.run import Run
-from ablate.store.store import Store
 
-LOOK_EVERY_S = 0.5  # time between looks at the store
 AGAIN_S = 1.0  # time before trying again a run that another process is working on
 CHANCE = random.SystemRandom()  # not the caller's
 
@@ -29,35 +27,28 @@ class Queue:
     None for many on a GPU, whose runs are divided among `apart` processes, and one elsewhere.
 
     Interrupted runs come before all others, which keep their order; but of commands that work on the same
-    list each begins at another place. Runs that another process has finished are passed over; those that it
-    is working on are tried again last: by then they are finished, or it is gone.
+    list each begins at another place. Runs that another process is working on are tried again last: by then
+    they are finished, or it is gone.
     """
 
     def __init__(
         self,
         runs: Sequence[Run],
-        store: Store,
-        made: Callable[[Run], object],
+        interrupted: Set[str],
         *,
         start: float | None = None,
         members: int | None = 1,
         apart: int = 1,
     ) -> None:
-        """made: called with each run that another process has finished meanwhile. start: where to begin, as a
-        share of the list; by default that of this task of an array, or at random, so that commands that begin
-        at one moment are not at the same runs."""
-        self._store, self._made, self._members, self._apart = store, made, members, apart
+        """interrupted: names of runs. start: where to begin, as a share of the list; by default that of this
+        task of an array, or at random, so that commands that begin at one moment are not at the same runs."""
+        self._members, self._apart = members, apart
         self._later: list[tuple[float, Run]] = []  # (time to try again, run)
-        self._looked = -math.inf
-        self._before = store.finished()  # to be trained again, or damaged: `execute` decides
-        self._finished: set[str] = set()
-        interrupted, groups = store.interrupted(), [*self._alike(runs)]
+        groups = [*self._alike(runs)]
         first = int((place_in_array() if start is None else start) * len(groups))
+        groups = groups[first:] + groups[:first]
         self._groups = deque(
-            sorted(
-                groups[first:] + groups[:first],
-                key=lambda group: all(run.name not in interrupted for run in group),
-            )
+            sorted(groups, key=lambda group: interrupted.isdisjoint(run.name for run in group))
         )
 
     def __bool__(self) -> bool:
@@ -70,19 +61,11 @@ class Queue:
 
     def next(self) -> list[Run]:
         """The runs to try now, as one; none if there are none at the moment, or none left."""
-        if (now := time.monotonic()) - self._looked >= LOOK_EVERY_S:
-            self._finished, self._looked = self._store.finished() - self._before, now
+        now = time.monotonic()
         if not self._groups:
             self.extend([run for when, run in self._later if when <= now])
             self._later = [(when, run) for when, run in self._later if when > now]
-        while self._groups:
-            group = self._groups.popleft()
-            for run in group:
-                if run.name in self._finished:
-                    self._made(run)
-            if left := [run for run in group if run.name not in self._finished]:
-                return left
-        return []
+        return self._groups.popleft() if self._groups else []
 
     def extend(self, runs: Sequence[Run]) -> None:
         """Append runs, which come in their order after all others."""
@@ -94,7 +77,7 @@ class Queue:
 
     def put_back(self, *groups: Sequence[Run]) -> None:
         """These are to be tried next, each as one: halves of what failed as one, or what did not fit."""
-        self._groups.extendleft(map(list, reversed(groups)))
+        self._groups.extendleft(map(list, filter(None, reversed(groups))))
 
     def _alike(self, runs: Sequence[Run]) -> Iterator[list[Run]]:
         """The runs in groups of equal kinds, in the order of the first of each."""

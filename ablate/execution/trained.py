@@ -58,23 +58,16 @@ class TrainedModel(nn.Module):
     @undisturbed()
     @torch.no_grad()
     def generate(
-        self,
-        prompt: str | None = None,
-        *,
-        tokens: int = 300,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        seed: int = 0,
+        self, prompt: str | None = None, *, tokens: int = 300, temperature: float = 1.0, seed: int = 0
     ) -> str:
         """The prompt, continued by `tokens` tokens; of a model of pairs, its likeliest answer to the prompt,
         token by token.
 
         prompt: None is a line end, or the first token of a vocabulary without one. temperature: 0 takes the
-        likeliest token. top_k: draw among so many of the likeliest; None for all. Raises ConfigError.
+        likeliest token. Raises ConfigError.
         """
         convert(Count, tokens, "tokens")
         convert(Annotated[float, AtLeast(0), AtMost(1000)], temperature, "temperature")
-        convert(Count, 1 if top_k is None else top_k, "top_k")
         if self.config.model.two_texts:
             return self.decode(answer(self, self.encode(prompt or "")))
         if prompt is None:
@@ -87,7 +80,7 @@ class TrainedModel(nn.Module):
         for position in range(tokens):
             window_T = torch.tensor(ids[-self.config.model.context :], device=device)
             logits = self(window_T[None])[0, -1].cpu().double().numpy()
-            ids.append(_draw(logits, temperature, top_k, rng.generator(seed, "sample", position)))
+            ids.append(_draw(logits, temperature, rng.generator(seed, "sample", position)))
         return self.decode(ids)
 
 
@@ -155,12 +148,10 @@ def _answered(model: TrainedModel, texts: Mapping[str, str]) -> str:
     return "\n".join(f"{name:<8}{text}" for name, text in lines.items())
 
 
-def _draw(logits: np.ndarray, temperature: float, top_k: int | None, draws: np.random.Generator) -> int:
-    """Draw an index from softmax(logits / temperature), restricted to the top_k largest."""
+def _draw(logits: np.ndarray, temperature: float, draws: np.random.Generator) -> int:
+    """Draw an index from softmax(logits / temperature)."""
     if temperature == 0:
         return int(logits.argmax())
-    if top_k is not None and top_k < len(logits):
-        logits = np.where(logits >= np.sort(logits)[-top_k], logits, -np.inf)
     with np.errstate(over="ignore"):  # at a tiny temperature all but the likeliest go to −∞, as intended
         weights = np.exp((logits - logits.max()) / temperature)
     return int(draws.choice(len(weights), p=weights / weights.sum()))

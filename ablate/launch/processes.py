@@ -18,15 +18,13 @@ from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ablate.compute.ambient import environment
 from ablate.config.rules import ConfigError
 from ablate.lazy import torch
 from ablate.phrases import error_line, out_of_memory
-
-if TYPE_CHECKING:
-    from ablate.store.provenance import Plugin
+from ablate.store.provenance import Plugin
 
 PACKAGE = str(Path(__file__).parents[2])  # where ablate itself is imported from
 PRELOADED = ["ablate.launch.pool", "ablate.execution.networks"]  # the second loads PyTorch
@@ -80,7 +78,7 @@ def map_in_workers(
         executor.shutdown(wait=False, cancel_futures=True)
 
 
-def wait_for(staff: "Sequence[Worker]") -> None:
+def wait_for(staff: Sequence["Worker"]) -> None:
     """Wait until one of these sends a message or ends, at most LOOK_EVERY_S."""
     wait([end for worker in staff for end in worker.ends], timeout=LOOK_EVERY_S)
 
@@ -140,7 +138,7 @@ class Worker:
 # --- in the worker --------------------------------------------------------------------------------
 
 
-def _begin(environment: Mapping[str, str], own: "Sequence[Plugin]") -> None:
+def _begin(environment: Mapping[str, str], own: Sequence[Plugin]) -> None:
     os.environ.clear()
     os.environ.update(environment)  # the parent's current one; the server's dates from its start
     # Ctrl-C reaches the whole process group, SIGTERM in SLURM the whole job: the parent decides.
@@ -152,7 +150,7 @@ def _begin(environment: Mapping[str, str], own: "Sequence[Plugin]") -> None:
     plugins.install(own)
 
 
-def _work(pipe: Connection, task: Task, environment: Mapping[str, str], own: "Sequence[Plugin]") -> None:
+def _work(pipe: Connection, task: Task, environment: Mapping[str, str], own: Sequence[Plugin]) -> None:
     def send(message: Any) -> None:
         try:
             pipe.send(message)

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from ablate.compute import limits
 from ablate.config.rules import ConfigError
 from ablate.lazy import torch
@@ -130,4 +128,4 @@ def memory_of(device: "torch.device") -> float:
     """The most memory, in bytes, that a run on this device can have."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
-    return psutil.virtual_memory().total + psutil.swap_memory().total
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -191,13 +191,11 @@ def _as_workers_begin() -> Iterator[None]:
     and no __main__, which it would otherwise import, and might start the program again."""
     main, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    path, is_unset = [*sys.path], multiprocessing.get_start_method(allow_none=True) is None
+    path = [*sys.path]
     sys.path.sort(key=lambda entry: entry == "" and os.getcwd() != PACKAGE)
     try:
         with environment(**SAFE_PATH, **dict.fromkeys(COUNTS_OF_THREADS, "1")):
             yield
     finally:
         sys.path[:], sys.modules["__main__"] = path, main
-        if is_unset:  # a start asks for the default method, which settles it for the whole program
-            multiprocessing.set_start_method(None, force=True)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

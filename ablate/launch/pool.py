@@ -5,7 +5,6 @@ If a worker dies, only its own run fails, and the worker is replaced. Runs that 
 ends can be resumed.
 """
 
-import contextlib
 import sys
 import time
 from collections import Counter
@@ -18,7 +17,6 @@ from ablate.config.rules import ConfigError
 from ablate.execution.execute import execute, execute_group, record_failure
 from ablate.execution.run import Run
 from ablate.export.trackers import tracked
-from ablate.files.atomic import StoreError
 from ablate.launch.processes import Worker, wait_for
 from ablate.launch.queue import AGAIN_S, Queue
 from ablate.phrases import counted
@@ -138,10 +136,7 @@ class WorkerPool:
 
     def _lost(self, worker: Worker, reason: str) -> None:
         """Record that a worker process is gone, and with it its run, if it had one."""
-        for run in worker.given:
-            with contextlib.suppress(StoreError):
-                if attempt := Store().run(run.name).latest():
-                    lease.release_ended(attempt, worker.process.pid or 0)
+        lease.bury(Store().root / "store", worker.process.pid)
         if not worker.was_ready:
             raise ConfigError(f"a worker process could not start: {reason}")
         if worker.given and worker.members > 1:

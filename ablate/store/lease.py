@@ -67,12 +67,12 @@ def release(attempt: Path) -> None:
         rename_onto_free(attempt, attempt.with_name(attempt.name.partition(".")[0]))
 
 
-def release_ended(attempt: Path, pid: int) -> None:
-    """Give up the lease of a process of this machine that has ended: on a disk without locks it would seem to
+def bury(store: Path, pid: int | None) -> None:
+    """Remove the signs of a process of this machine that has ended: on a disk without locks it would seem to
     live on for a while."""
-    of, _, host = _about(_sign_of(attempt))
-    if (of, host) == (str(pid), socket.gethostname()):
-        release(attempt)
+    for path in (store / ALIVE).glob(f"{pid}-*-{_boot()}@{socket.gethostname()}"):
+        with contextlib.suppress(OSError):
+            delete(path)
 
 
 def sweep(store: Path) -> None:

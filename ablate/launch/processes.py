@@ -12,7 +12,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import forkserver
@@ -57,11 +57,11 @@ def start_server(*, trains: bool = True) -> None:
 
 def map_in_workers(
     function: Callable[[Item], Result], items: Sequence[Item], workers: int
-) -> Iterator[tuple[int, Result]]:
-    """(index, function(item)) of each item, in order of completion, in worker processes with one thread each;
-    in this process if it would be a single one. Raises ConfigError if a process is lost."""
+) -> Iterator[Result]:
+    """function(item) of each item, in worker processes with one thread each; in this process if it would be a
+    single one. Raises ConfigError if a process is lost."""
     if workers == 1:
-        yield from enumerate(map(function, items))
+        yield from map(function, items)
         return
     from ablate.execution import plugins
 
@@ -70,8 +70,8 @@ def map_in_workers(
     executor = ProcessPoolExecutor(workers, multiprocessing.get_context("forkserver"), begin)
     try:
         with _as_workers_begin():
-            places = {executor.submit(_alone, function, item): place for place, item in enumerate(items)}
-        yield from ((places[done], done.result()) for done in as_completed(places))
+            results = executor.map(partial(_alone, function), items)
+        yield from results
     except BrokenProcessPool as error:
         raise ConfigError(f"a worker process is lost: {error}") from error
     finally:

@@ -74,10 +74,10 @@ def probe_runs(directories: Mapping[str, Path], path: Path, *, report: Callable[
     report: called with a line for each run, also for one that can't be probed: it is stale, kept no weights,
     or has too little text. Raises ConfigError if none can.
     """
-    run_ids, parts = [*directories], list[pd.DataFrame]()
+    parts = list[pd.DataFrame]()
     probed = map_in_workers(_values_of_run, [*directories.values()], min(len(directories), available_cores()))
-    for number, (index, table) in enumerate(probed, 1):
-        run_id, progress = run_ids[index], f"[{number}/{len(directories)}]"
+    for number, (run_id, table) in enumerate(zip(directories, probed, strict=True), 1):
+        progress = f"[{number}/{len(directories)}]"
         if isinstance(table, ConfigError):
             report(f"{progress} {table}")
             continue

@@ -122,7 +122,7 @@ def _seconds(kinds: Sequence[tuple[Run, int]], threads: int, members: int | None
         run = kinds[flops.index(f)][0]
         beside = at_once if run.device.type == "cpu" else 1
         time_one = functools.partial(_time, members=as_one(run, kinds, members), threads=threads)
-        timed[f] = np.mean([pair for _, pair in map_in_workers(time_one, [run] * beside, beside)], 0)
+        timed[f] = np.mean([*map_in_workers(time_one, [run] * beside, beside)], 0)
     seconds = []
     for (run, _), f in zip(kinds, flops, strict=True):
         share = (f - cheapest) / (dearest - cheapest) if dearest > cheapest else 0.0

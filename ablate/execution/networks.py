@@ -8,7 +8,6 @@ from ablate.compute.arithmetic import arithmetic
 from ablate.execution.run import Run
 from ablate.model.attend import FORMULATIONS
 from ablate.model.models import Model, build_model
-from ablate.store.columns import Row
 from ablate.store.run_files import Checkpoint
 from ablate.training.evaluate import scores
 from ablate.training.events import Event, Final, Score
@@ -56,7 +55,8 @@ def trained(runs: Sequence[Run], starts: Sequence[Checkpoint | None]) -> Generat
 
 
 def finals(runs: Sequence[Run], steps: Training) -> Iterator[Final]:
-    """What each member is after its last step."""
+    """What each member is after its last step, with the column that is read from a model: the learned weights
+    of the heads, None if the method has none."""
     group, config, splits = steps.group, runs[0].config.train, runs[0].corpus.splits
 
     def of(split: str) -> list[Score]:
@@ -65,16 +65,9 @@ def finals(runs: Sequence[Run], steps: Training) -> Iterator[Final]:
     seen_whole = config.eval_tokens is None or config.eval_tokens >= (splits["validation"].size or 0)
     validation, test = [None] * len(runs) if seen_whole else of("validation"), of("test")
     for member, (run, model) in enumerate(zip(runs, group.models, strict=True)):
-        weights = arrays(model.state_dict()) if config.save == "model" else {}
-        yield Final(member, validation[member], test[member], of_model(run, model), weights)
-
-
-# --- what a trained model is ------------------------------------------------------------------------
-
-
-def of_model(run: Run, model: Model) -> Row:
-    """The column that is read from a model: the learned weights of the heads, layers × heads (× channels),
-    with one kind of attention after the other, None if the method has none."""
-    sites = [site for site in model.sites() if run.spec.at in ("all", site.kind)]
-    weights = [site.attention.fusion.head_weights() for site in sites]
-    return {"fusion_weights": [one.tolist() for one in weights if one is not None] or None}
+        kept = arrays(model.state_dict()) if config.save == "model" else {}
+        sites = [site for site in model.sites() if run.spec.at in ("all", site.kind)]
+        learned = [site.attention.fusion.head_weights() for site in sites]
+        # Layers × heads (× channels), with one kind of attention after the other.
+        columns = {"fusion_weights": [one.tolist() for one in learned if one is not None] or None}
+        yield Final(member, validation[member], test[member], columns, kept)

@@ -87,7 +87,7 @@ class WorkerPool:
                     self._attend(worker)
                     if not worker.process.is_alive():
                         self._attend(worker)  # its last messages
-                        self._lost(worker, worker.reason())
+                        self._lost(worker)
                         worker.stop()
                         self._staff[place] = self._hired(place)
         finally:
@@ -134,27 +134,24 @@ class WorkerPool:
             worker.given = [one for one in worker.given if one is not run]
             self._ended += 1
 
-    def _lost(self, worker: Worker, reason: str) -> None:
-        """Record that a worker process is gone, and with it its run, if it had one."""
+    def _lost(self, worker: Worker) -> None:
+        """Record that a worker process is gone, and with it its run, if it had one. Of several that it
+        trained as one, each half of those that have not ended is tried again, until the one at fault is
+        alone."""
+        given, reason = worker.given, worker.reason()
         lease.bury(Store().root / "store", worker.process.pid)
         if not worker.was_ready:
             raise ConfigError(f"a worker process could not start: {reason}")
-        if worker.given and worker.members > 1:
-            self._halve(worker, reason)
-        for run in worker.given if worker.members == 1 else ():
+        if given and worker.members > 1:
+            first, middle = given[0].name, (len(given) + 1) // 2
+            together = f"{first} and others: {counted(worker.members, 'run')} as one"
+            self.listen(first)(f"{together}: {reason}; halved")
+            self._queue.put_back(given[:middle], given[middle:])
+        elif given:
             try:
-                self._hear(worker, run, record_failure(run, reason))
+                self._hear(worker, given[0], record_failure(given[0], reason))
             except ConfigError as error:  # Busy: another command was faster, or the server alone is gone
-                self._hear(worker, run, error)
-
-    def _halve(self, worker: Worker, reason: str) -> None:
-        """Have each half of the runs that have not ended, of those that a worker trained as one, tried again,
-        until the one at fault is alone."""
-        first = worker.given[0].name
-        line = f"{first} and others: {counted(worker.members, 'run')} as one: {reason}; halved"
-        self.listen(first)(line)
-        middle = (len(worker.given) + 1) // 2
-        self._queue.put_back(worker.given[:middle], worker.given[middle:])
+                self._hear(worker, given[0], error)
 
 
 def train_given(

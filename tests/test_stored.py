@@ -134,7 +134,7 @@ def test_from_a_checkpoint_only_the_same_program_goes_on(made):
     command = ("run", *BOOK, *QUICK, "seed=1", "train.checkpoint_every=2")
     done = call_cli(*command, cwd=made)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert re.search(r"another program.*code was 0{12}, is \w{12}.*force=stale", done.stderr), done.stderr
+    assert re.search(r"made otherwise \(code was 0{12}, is \w{12}\).*force=stale", done.stderr), done.stderr
     assert call_cli(*command, "force=stale", cwd=made).returncode == 0
     log = (Store().run(run.name).directory / "log.txt").read_text()
     assert log.count("begun") == 2 and "going on" not in log

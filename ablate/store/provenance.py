@@ -72,13 +72,6 @@ def changes(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def changes_in_code(row: Mapping[str, Any]) -> list[str]:
-    """As `changes`, and any other difference of this copy of the program, as a run that goes on is to be made
-    by one alone."""
-    now = code()
-    return [*changes(row), *([] if row.get("code") == now else [f"code was {row.get('code')}, is {now}"])]
-
-
 def status_now(row: Mapping[str, Any]) -> str:
     """The row's status, or `stale` if it does not count any more (`changes`)."""
     return Status.STALE if row["status"] in RESULTS and changes(row) else row["status"]

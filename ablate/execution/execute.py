@@ -72,17 +72,11 @@ def _train(attempts: Sequence[Attempt], remark: str) -> None:
     except Exception as error:
         if len(attempts) > 1:
             raise
-        attempts[0].failed(reason_of(error, attempts[0].run), traceback.format_exc())
+        attempts[0].failed(out_of_memory(error) or error_line(error, {}), traceback.format_exc())
     finally:
         for attempt in attempts:
             if not attempt.trains:
                 attempt.end()
-
-
-def reason_of(error: Exception, run: Run) -> str:
-    """Why training fails, in one line."""
-    reason = out_of_memory(error)
-    return f"{device.describe(run.device)}: {reason}" if reason else error_line(error, {})
 
 
 def _compute(attempts: Sequence[Attempt]) -> None:

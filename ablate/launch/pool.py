@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from multiprocessing.connection import wait
 from typing import Any
 
 from ablate.compute import device
@@ -17,13 +18,15 @@ from ablate.config.rules import ConfigError
 from ablate.execution.execute import execute, execute_group, record_failure
 from ablate.execution.run import Run
 from ablate.export.trackers import tracked
-from ablate.launch.processes import Worker, wait_for
+from ablate.launch.processes import Worker
 from ablate.launch.queue import AGAIN_S, Queue
 from ablate.phrases import counted
 from ablate.store import lease
 from ablate.store.run_folder import Busy
 from ablate.store.store import Store
 from ablate.training.events import Evaluation, Listener, News
+
+LOOK_EVERY_S = 0.2  # time between looks at workers that nothing is heard of
 
 
 def train_or_wait(run: Run, listener: Listener) -> None:
@@ -82,7 +85,7 @@ class WorkerPool:
                 for worker in self._staff:
                     if worker.idle and (group := self._queue.next()):
                         worker.give(group)
-                wait_for(self._staff)
+                wait([end for worker in self._staff for end in worker.ends], timeout=LOOK_EVERY_S)
                 for place, worker in enumerate(self._staff):
                     self._attend(worker)
                     if not worker.process.is_alive():

@@ -30,7 +30,6 @@ PACKAGE = str(Path(__file__).parents[2])  # where ablate itself is imported from
 PRELOADED = ["ablate.launch.pool", "ablate.execution.networks"]  # the second loads PyTorch
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # a Python that starts does not look into the working directory
 COUNTS_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-LOOK_EVERY_S = 0.2  # time between looks at workers that nothing is heard of
 READY = None  # the message of a worker that waits for items
 
 Item = TypeVar("Item")
@@ -78,11 +77,6 @@ def map_in_workers(
         executor.shutdown(wait=False, cancel_futures=True)
 
 
-def wait_for(staff: Sequence["Worker"]) -> None:
-    """Wait until one of these sends a message or ends, at most LOOK_EVERY_S."""
-    wait([end for worker in staff for end in worker.ends], timeout=LOOK_EVERY_S)
-
-
 class Worker:
     """A worker process, seen from the parent. task: done with all items that it is given at a time, of which
     there were `members`. given: those that have not ended. was_ready: whether it ever took items."""
@@ -102,7 +96,7 @@ class Worker:
         with _as_workers_begin():
             self.process.start()
         child.close()
-        self.ends = [self._pipe, self.process.sentinel]  # what `wait_for` waits for: a message, or its end
+        self.ends = [self._pipe, self.process.sentinel]  # what one waits for: a message, or its end
 
     def give(self, items: Sequence[Any]) -> None:
         self.given, self.members, self.idle = [*items], len(items), False

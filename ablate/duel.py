@@ -19,7 +19,7 @@ from ablate.study.study import settings as variants_of
 BUDGET = {"corpus": "study", "train": "study"}  # text and training, where nothing else is given
 DEVELOP, RATES = [0, 1, 2, 3, 4], [0.006, 0.012, 0.024]
 FIRST_SEED = 1000  # that reports
-TAKEN = ("name", "seed", "seeds", "study", "force", "hydra/sweeper", "fusion", "scores", "train.lr", "match")
+TAKEN = ("name", "seed", "seeds", "study", "force", "fusion", "scores", "train.lr", "match")
 
 
 def duel(one: Method, other: Method, settings: Sequence[str], command: str, seeds: int) -> Sweep:

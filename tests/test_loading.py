@@ -28,10 +28,6 @@ def config(of_hydra: Mapping[str, Any], *defaults: Any, **other: Any) -> dict[st
     return {"defaults": ["config", *defaults, "_self_"], "hydra": of_hydra, **other}
 
 
-def launcher(name: str | None, settings: Any, **of_hydra: Any) -> dict[str, Any]:
-    return config({"launcher": settings, **of_hydra}, {"override hydra/launcher": name})
-
-
 def logs(handler: Any) -> dict[str, Any]:
     return {"handlers": {"x": handler}, "root": {"handlers": ["x"]}}
 
@@ -46,9 +42,9 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, ...], str]] = [
     ("own", config({"searchpath": ["pkg://canary"]}), PRIMARY, "hydra.searchpath"),
     (
         "own",
-        launcher(None, {"_target_": BASIC, "x": f"\\{CREATED}"}),
+        config({"launcher": {"_target_": BASIC, "x": f"\\{CREATED}"}}),
         PRIMARY,
-        "hydra/launcher=None: no such",
+        "hydra.launcher._target_=",
     ),
     # At every level.
     (
@@ -62,12 +58,12 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, ...], str]] = [
     ("own", config({}, "fusion/sum@hydra.callbacks.x"), PRIMARY, "hydra.callbacks.x"),
     # Shell, and variables of jobs.
     (
-        *("own", launcher("submitit_slurm", {"additional_parameters": {"prolog": "x"}})),
-        (*PRIMARY, "+hydra.launcher.additional_parameters.reservation=mine"),
+        *("own", config({"launcher": {"additional_parameters": {"prolog": "x"}}})),
+        (*PRIMARY, "hydra/launcher=submitit_slurm", "+hydra.launcher.additional_parameters.reservation=mine"),
         "hydra.launcher.additional_parameters.prolog=x",
     ),
     (
-        *("own", launcher("joblib", {}, job={"env_set": {"LD_PRELOAD": "x"}}), PRIMARY),
+        *("own", config({"job": {"env_set": {"LD_PRELOAD": "x"}}}), PRIMARY),
         "hydra.job.env_set.LD_PRELOAD=x",
     ),
 ]
@@ -115,29 +111,18 @@ def test_what_the_command_line_must_not_say_of_hydra(here, words, line):
     assert {path.name for path in here.iterdir()} == {"canary.py", "thesis.txt"}
 
 
-@pytest.mark.parametrize("key", ["+hydra.job.env_set.LD_PRELOAD", "hydra.run.dir", "++hydra/job_logging"])
-def test_what_is_swept_over_is_no_key_of_hydras(here, key):
-    content = config({"mode": "MULTIRUN", "sweeper": {"params": {key: "x"}}})
-    sweep = compose((*written(here, "own", content), *PRIMARY))
-    with pytest.raises(ConfigError, match="hydra"):
-        sweep.configs(sweep.arguments)
-
-
 def test_what_a_config_may_say_of_hydra(here):
-    params = {"heads": "1,2", "key_width": "${heads}"}
-    of_hydra = {"mode": "MULTIRUN", "sweeper": {"params": params}}
-    content = launcher("pool", {"workers": 2, "threads": "${heads}"}, **of_hydra)
-    sweep = compose((*written(here, "own", content), *PRIMARY, "train.steps=7"))
-    assert (sweep.launcher.workers, sweep.launcher.threads) == (2, 4)
-    assert sweep.arguments == ("heads=1,2", "key_width=${heads}", "train.steps=7")
+    given = (*written(here, "own", config({"mode": "MULTIRUN"})), *PRIMARY)
+    sweep = compose((*given, "-m", "heads=1,2", "key_width=${heads}", "hydra.launcher.workers=2"))
+    assert sweep.launcher.workers == 2 and sweep.arguments == ("heads=1,2", "key_width=${heads}")
     variants = [sweep.configs((f"heads={heads}", *sweep.arguments[1:])) for heads in (1, 2)]
-    assert [(of.heads, of.key_width, of.train.steps) for of in variants] == [(1, 1, 7), (2, 2, 7)]
+    assert [(of.heads, of.key_width) for of in variants] == [(1, 1), (2, 2)]
 
 
 def test_what_only_the_command_line_may_set_of_a_launcher(here):
     words = ("hydra.launcher.setup=['export A=b']", "+hydra.launcher.additional_parameters.reservation=mine")
-    given = (*written(here, "own", launcher("submitit_slurm", {})), *PRIMARY)
-    slurm = vars(compose((*given, "-m", "seed=0,1", *words)).launcher)["launcher"]
+    words = (*written(here, "own", config({})), *PRIMARY, "-m", "hydra/launcher=submitit_slurm", *words)
+    slurm = vars(compose(words).launcher)["launcher"]
     assert slurm.params["setup"] == ["export A=b"]
     assert slurm.params["additional_parameters"] == {"reservation": "mine"}
 

@@ -1,10 +1,9 @@
-"""Hydra's loader of configs, as ablate uses it. Of Hydra itself, `hydra.…`, a config may set the mode, what
-is swept over, the launcher by its name, and the pool; all else is as ablate's own configs and the command
-line give it. Every composition is judged before anything else of Hydra's sees it."""
+"""Hydra's loader of configs, as ablate uses it. Of Hydra itself, `hydra.…`, a config may set the mode alone;
+all else is as ablate's own configs and the command line give it. Every composition is judged before anything
+else of Hydra's sees it."""
 
 import functools
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.keys import configs_dir
-from ablate.compose.launchers import LAUNCHER, TARGET
 from ablate.compose.private import ConfigLoaderImpl, create_config_search_path
 from ablate.config.read import require_keys
 from ablate.config.rules import ConfigError, as_override, flatten
 from ablate.config.schema import RunConfig
 
 # Of `hydra`: what a config may set, and what Hydra itself sets after all configs.
-FREE = re.compile(r"(mode|sweeper\.params|overrides|runtime|job\.(config_name|override_dirname))(\..*)?")
+FREE = re.compile(r"(mode|overrides|runtime|job\.(config_name|override_dirname))(\..*)?")
 
 
 class Loader(ConfigLoaderImpl):
@@ -40,15 +38,12 @@ class Loader(ConfigLoaderImpl):
         config = super().load_configuration(config_name, overrides, *more, **named)
         if self.own is not None:
             require_keys(RunConfig, map(str, config))
-            chosen = config.hydra.runtime.choices.get(LAUNCHER)
-            words = [word for word in overrides if word.lstrip("+").startswith("hydra.launcher")]
-            usual, of_pool = _usual(f"{LAUNCHER}={chosen}", *words), is_pool(config.hydra.launcher)
+            usual = _usual(*(word for word in overrides if word.lstrip("+").startswith("hydra")))
             for key, value in _of_hydra(config).items():
-                is_free = FREE.fullmatch(key) or (of_pool and key.startswith("launcher."))
-                if not is_free and value != usual.get(key, ...):
+                if not FREE.fullmatch(key) and value != usual.get(key, ...):
                     raise ConfigError(
                         f"hydra.{key}={as_override(value)}: a config may not set it; leave it out, or type"
-                        " what is of hydra.launcher"
+                        " hydra/launcher=NAME, and its settings"
                     )
         return config
 
@@ -63,10 +58,6 @@ def _of_hydra(config: DictConfig) -> dict[str, Any]:
     """The settings of Hydra by their dotted keys."""
     settings: Any = OmegaConf.to_container(config.hydra)
     return flatten(settings)
-
-
-def is_pool(launcher: Any) -> bool:
-    return isinstance(launcher, Mapping) and launcher.get("_target_") == TARGET
 
 
 def without(config: DictConfig, *keys: str) -> DictConfig:

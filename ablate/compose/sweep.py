@@ -24,8 +24,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.composer import Composer, Overrides, keys_of_a_run, to_run_config
 from ablate.compose.keys import configs_dir
-from ablate.compose.launchers import KEY, LAUNCHER, Pool
-from ablate.compose.loading import Loader, is_pool, without
+from ablate.compose.launchers import KEY, LAUNCHER, TARGET, Pool
+from ablate.compose.loading import Loader, without
 from ablate.compose.private import Callbacks
 from ablate.compose.refusals import check_overrides, chooses_a_study, explained, parse
 from ablate.config.read import read, require_text
@@ -155,14 +155,14 @@ def _sweep(loader: Loader, parsed: argparse.Namespace, typed: Sequence[str]) -> 
     if is_study := chooses_a_study(words):  # whose file may leave keys of a study out
         words = [f"++{word}" if word.startswith("study.") else word for word in words]
     # A sweep is composed without the keys of its runs.
-    sweeps = parsed.multirun or is_study
-    base = [word for word in words if parsed.cfg or not sweeps or word.lstrip("+~").startswith(OF_ALL)]
+    is_single = not (parsed.multirun or is_study)
+    base = [word for word in words if parsed.cfg or is_single or word.lstrip("+~").startswith(OF_ALL)]
     config = loader.load_configuration(name, base, run_mode=RunMode.RUN)
     if parsed.cfg:
         put(OmegaConf.to_yaml(without(config, "hydra")), end="")
         raise SystemExit(0)
-    is_single = not sweeps and config.hydra.mode != RunMode.MULTIRUN
-    study, chosen = _plain(config.get("study")) or None, config.hydra.runtime.choices.get("study")
+    values: Any = OmegaConf.to_container(without(config, "hydra"))
+    study, chosen = values.get("study") or None, config.hydra.runtime.choices.get("study")
     if chosen and is_single:
         raise ConfigError(f"study={chosen}: a study is a sweep, so add -m")
     if chosen and not (isinstance(study, Mapping) and "kind" in study):
@@ -173,9 +173,7 @@ def _sweep(loader: Loader, parsed: argparse.Namespace, typed: Sequence[str]) -> 
     declaring = f"study/{chosen}" if chosen else name
     files = (folder / f"{declaring}.yaml" for folder in (configs_dir(), loader.own) if folder)
     path = next(filter(Path.is_file, files), None)
-    # What is swept over in a config comes first, so that the command line has the last word.
-    of_config = (f"{key}={of}" for key, of in (_plain(config.hydra.sweeper.params) or {}).items())
-    of_runs = (*of_config, *(word for word in words if not word.lstrip("+~").startswith("hydra")))
+    of_runs = tuple(word for word in words if not word.lstrip("+~").startswith("hydra"))
     return Sweep(
         configs=Composer(loader, name, keys_of_a_run(config) if is_single else None),
         is_single=is_single,
@@ -194,15 +192,12 @@ def _launcher(loader: Loader, config: DictConfig, *, is_single: bool) -> Pool | 
     """The launcher; of a single run always the pool, with a worker."""
     node = config.hydra.launcher or {}
     settings = {str(key): value for key, value in node.items() if key != "_target_"}
-    if is_single or is_pool(node):
-        given = settings if is_pool(node) else {}  # Hydra's have no effect on a single run
+    target = node.get("_target_")
+    if is_single or target == TARGET:
+        given = settings if target == TARGET else {}  # Hydra's have no effect on a single run
         return read(Pool, given | ({"workers": 1} if is_single else {}), KEY)
     installed = {f"{one.__module__}.{one.__name__}": one for one in Plugins.instance().discover(Launcher)}
-    if (target := node.get("_target_")) not in installed:
+    if target not in installed:
         raise ConfigError(f"{KEY}._target_={target}: no launcher that is installed; choose {LAUNCHER}=NAME")
     launcher: Any = installed[target](**settings)
     return HydraLauncher(launcher, config, HydraContext(loader, Callbacks()))
-
-
-def _plain(node: Any) -> Any:
-    return OmegaConf.to_container(node) if OmegaConf.is_config(node) else node

@@ -80,10 +80,11 @@ def race(
         raise ConfigError(wrong[0])
     files = {Path(one) for command in commands for one in re.findall(r"[\w./-]+\.(?:py|sh)\b", command)}
     plan = {"commands": dict(zip(names, commands, strict=True)), "metric": metric, "source": source}
+    plan |= {"looks": [*(look for look in LOOKS if look < seeds), seeds], "prepare": prepare}
     plan |= {"higher_is_better": higher_is_better, "margin": margin, "seeds": seeds, "tries": tries}
-    plan |= {"prepare": prepare, "scripts": {str(one): file_digest(one) for one in files if one.is_file()}}
+    plan |= {"scripts": {str(one): file_digest(one) for one in files if one.is_file()}}
     with resumable(), locked(directory / "lock"):
-        contest = Race(directory, plan, [*(look for look in LOOKS if look < seeds), seeds])
+        contest = Race(directory, plan)
         say(f"{directory} has {counted(len(contest.ended), 'run')}")
         for line in raced(contest, jobs, warmup, time or math.inf):
             say(line)

@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -37,30 +37,28 @@ COLUMNS = ("method", "seed", "seconds", "status")
 
 
 class Race:
-    """A race in its directory, of which this process has the lock. plan: what the verdict depends on, and
-    the commands by name, the baseline first. looks: numbers of pairs. runs: by seed and name, what each gave;
-    nothing of one that has not ended. Raises StoreError."""
+    """A race in its directory, of which this process has the lock. plan: the commands by name, the baseline
+    first, what the verdict depends on, and its looks, numbers of pairs. runs: by seed and name, what each
+    gave; nothing of one that has not ended. Raises StoreError."""
 
-    def __init__(self, directory: Path, plan: Mapping[str, Any], looks: Sequence[int]) -> None:
+    def __init__(self, directory: Path, plan: Mapping[str, Any]) -> None:
         self.directory, self.plan, self.table = directory, plan, directory / "results.csv"
         every = pd.MultiIndex.from_product([range(plan["seeds"]), plan["commands"]], names=["seed", "method"])
         self.runs = pd.DataFrame(None, every, [plan["metric"], "seconds", "status"], object)
         if self.table.exists():
-            before = read_json(directory / "race.json", {*plan, "looks"})
-            looks = before.pop("looks")
-            if other := [key for key in plan if plan[key] != before[key]]:
+            self.plan = read_json(directory / "race.json", {*plan})
+            if other := [key for key in plan if key != "looks" and plan[key] != self.plan[key]]:
                 way_out = "give its commands other names with -n, or move that directory away"
                 raise StoreError(f"{directory} has another race, with other {joined(other)}; {way_out}")
             for row in csv.DictReader(self.table.read_text("utf-8").splitlines()):
                 self.runs.loc[int(row["seed"]), row["method"]] = [row[column] for column in self.runs]
-        self.look_at(looks)
+        self.look_at()
         end_all(directory)
 
-    def look_at(self, looks: Iterable[int]) -> None:
-        """Take these looks; one that is added takes its share of the level from the look behind it."""
-        self.looks = sorted(looks)
-        plan = json.dumps({**self.plan, "looks": self.looks}, indent=2)
-        write_atomically(self.directory / "race.json", f"{plan}\n")
+    def look_at(self, *added: int) -> None:
+        """Take the looks of the plan, and one that takes its share of the level from the look behind it."""
+        self.plan = {**self.plan, "looks": sorted({*self.plan["looks"], *added})}
+        write_atomically(self.directory / "race.json", f"{json.dumps(self.plan, indent=2)}\n")
 
     @property
     def ended(self) -> pd.DataFrame:
@@ -79,7 +77,7 @@ class Race:
         ConfigError if the race can't go on."""
         todo = [(seed, name) for seed in seeds for name in names[:: -1 if seed % 2 else 1]]
         with ThreadPoolExecutor(jobs, "slot") as pool:
-            runs = [pool.submit(self._run, *one) for one in todo if one not in self.ended.index]
+            runs = [pool.submit(self.run_one, *one) for one in todo if one not in self.ended.index]
             try:
                 for run in as_completed(runs):
                     self._add(*run.result())
@@ -88,14 +86,8 @@ class Race:
                     end_all(self.directory)
                 raise
 
-    def warm_up(self, times: int) -> None:
-        """Run each command so many times, at seeds behind those of the race, without a row."""
-        for seed in range(self.plan["seeds"], self.plan["seeds"] + times):
-            for name in self.plan["commands"]:
-                self._run(seed, name)
-
-    def _run(self, seed: int, name: str) -> tuple[int, str, list[Any]]:
-        """Which run it is, and its row."""
+    def run_one(self, seed: int, name: str) -> tuple[int, str, list[Any]]:
+        """Run a command with a seed; returns which run it is, and its row. Raises ConfigError."""
         plan, out = self.plan, self.directory / "runs" / f"{name}-{seed}"
         with explained(out):
             if out.exists():  # it was cut off

@@ -26,7 +26,7 @@ def standing(race: Race) -> pd.DataFrame:
     cases = [Case(np.array([1.0, -1.0]), value_MS[[m, 0]], lost_MS[[m, 0]]) for m in range(len(values))]
     k, reached = plan["tries"] * (len(cases) - 1), seconds.iloc[0].count()
     how = {"margin": plan["margin"] or np.nan, "higher_is_better": plan["higher_is_better"]}
-    judged = stand(cases, at=race.looks, k=k, **how)
+    judged = stand(cases, at=plan["looks"], k=k, **how)
     pairs = stats.paired(np.array([of.difference for of in cases]), np.nanmax(np.abs(value_MS), initial=0.0))
     sd = np.where(np.isnan(pairs.se), np.nan, pairs.sd)
     seeded_M = np.array(["{seed}" in command for command in plan["commands"].values()])
@@ -48,7 +48,7 @@ def standing(race: Race) -> pd.DataFrame:
         **{"verdict": np.where(why == "", judged.verdict, stats.UNDECIDED), "why": why},
         "more": np.clip(np.where(sd > 0, needed, 0), max(FEWEST, reached), stats.MOST_SEEDS) - reached,
         "least": stats.least_difference(pairs.n, sd, np.fmin(1 - judged.level, stats.ALPHA / k)),
-        "going": ~(judged.decided | still_M) & ((pairs.n > 1) | (race.looks[0] > reached)),
+        "going": ~(judged.decided | still_M) & ((pairs.n > 1) | (plan["looks"][0] > reached)),
     }
     now = pd.DataFrame(columns, values.index)
     now.loc[now.index[0], ["difference", "verdict", "why", "going"]] = np.nan, "", "", True
@@ -57,9 +57,10 @@ def standing(race: Race) -> pd.DataFrame:
 
 def raced(race: Race, jobs: int, warmup: int, limit_s: float) -> Iterator[str]:
     """Run until everything is decided, or the seeds or the time are over. Yields a line after each pair."""
-    began, batch = time.monotonic(), range(0)
+    began, batch, metric = time.monotonic(), range(0), race.plan["metric"]
     while True:
-        now, values, seconds = standing(race), race.by_seed(race.plan["metric"]), race.by_seed("seconds")
+        now, values, seconds = standing(race), race.by_seed(metric), race.by_seed("seconds")
+        looks = race.plan["looks"]
         going = [*now.index[now["going"]]]
         reached = int(seconds.loc[going].notna().all().cumprod().sum())
         for seed in batch:
@@ -68,15 +69,16 @@ def raced(race: Race, jobs: int, warmup: int, limit_s: float) -> Iterator[str]:
             line = "{} {:+.3g}, on average {:+.3g}, {:,.0f} more".format
             apart = (values[seed] - values[seed].iloc[0]).iloc[1:].dropna()
             each += [line(name, one, *now.loc[name, ["difference", "more"]]) for name, one in apart.items()]
-            yield f"seed {seed}: {'; '.join(each)} ({race.looks[-1] - reached} left)"
-        if len(going) == 1 or reached == race.looks[-1]:
+            yield f"seed {seed}: {'; '.join(each)} ({looks[-1] - reached} left)"
+        if len(going) == 1 or reached == looks[-1]:
             return
         if time.monotonic() - began + seconds.loc[going].mean(axis=1).sum() > limit_s:
-            return race.look_at({*race.looks, *lines_if(reached >= FEWEST, reached)})
-        if not batch:
-            race.warm_up(warmup)
+            return race.look_at(*lines_if(reached >= FEWEST, reached))
+        for warm in range(0 if batch else warmup):  # at seeds behind those of the race, without a row
+            for name in going:
+                race.run_one(race.plan["seeds"] + warm, name)
         at_once = max(1, -(-jobs // len(going)))
-        batch = range(reached, min(*(look for look in race.looks if look > reached), reached + at_once))
+        batch = range(reached, min(*(look for look in looks if look > reached), reached + at_once))
         race.run(going, batch, jobs)
 
 
@@ -93,7 +95,7 @@ def answer(race: Race, now: pd.DataFrame, null: bool) -> list[str]:
     sure = f"95 % confidence for {counted(race.plan['tries'] * len(against), 'comparison')}"
     least = against["least"].max()
     shows = lines_if(least < np.inf, f"a difference of {least:.2g} shows in 8 of 10 such races")
-    pairs = f"{now['n'].max()} of at most {race.looks[-1]} pairs"
+    pairs = f"{now['n'].max()} of at most {race.plan['looks'][-1]} pairs"
     return ["; ".join(found), "; ".join([pairs, sure, *shows])]
 
 

@@ -25,7 +25,7 @@ def main() -> None:
         return len(corpus.tokenizer.encode(text))
 
     left_out, everything = Counter[str](), 0
-    for document in of_files(library.sources(tests=True), "utf-8", "replace").documents():
+    for document in of_files([*library.sources(tests=True).values()], "utf-8", "replace").documents():
         tables = [one for one in library.TABLES if document.name.startswith(one)]
         everything += (count := tokens(document.text))
         left_out[(tables or ["digits" if digits(document.text) > DIGITS else ""])[0]] += count

@@ -210,8 +210,9 @@ def test_paths_without_a_text(texts: Path):
     assert "corpus.path=empty: no file there" in refusal("empty")
     for nothing in ("", "\ufeff"):
         assert "book.txt is empty" in refusal(put(texts / "book.txt", nothing))
-    put(texts / "many" / os.fsdecode(b"a\xff.txt"), "text " * 500)
-    assert refusal("many").endswith("its name is not in UTF-8; rename it")
+    for number in range(60):
+        put(texts / "many" / os.fsdecode(b"%d\xff.txt" % number), "text " * 500)
+    assert "".join(words(opened("many"))) == "text " * 500 * 60
 
 
 def test_binary_data(texts: Path):
@@ -278,7 +279,9 @@ def test_every_corpus_has_its_yaml_with_its_keys():
 def test_every_corpus_opens_and_is_the_same_each_time(texts: Path, monkeypatch, name: str):
     small = {"characters": 5000, "length": 64, "held_out": 20, "path": str(texts / "text")}
     put(texts / "text", "".join(f"source {i}\ttarget {i}\n" for i in range(200)))
-    monkeypatch.setattr("ablate.data.corpora.stdlib.sources", lambda **given: sources(**given)[:15])
+    monkeypatch.setattr(
+        "ablate.data.corpora.stdlib.sources", lambda **given: dict([*sources(**given).items()][:15])
+    )
     config = config_of(name, **{key: small[key] for key in small if key in read_yaml(name)})
     opened = 0
     for as_pairs in (False, True):

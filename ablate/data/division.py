@@ -72,14 +72,13 @@ def placed(
     documents: Sequence[Document], shares: Sequence[float], *, whole: bool, unique: bool
 ) -> tuple[list[str], np.ndarray]:
     """The units, and (U,) the number of the split of each, or DROPPED."""
-    units, document_of, known = list[str](), list[int](), set[bytes]()
-    for d, document in enumerate(documents):
-        if unique:
-            units += [one for one in paragraphs(document.text) if _is_new(one, known)]
-        else:
-            units.append(document.text)
-        document_of += [d] * (len(units) - len(document_of))
-    document_U = np.array(document_of, np.int64)
+    known = set[bytes]()
+    units_D = [
+        [one for one in paragraphs(document.text) if _is_new(one, known)] if unique else [document.text]
+        for document in documents
+    ]
+    units = [*itertools.chain.from_iterable(units_D)]
+    document_U = np.repeat(np.arange(len(documents)), [*map(len, units_D)])
     size_U = np.array([*map(len, units)], np.int64)
     if any(document.split for document in documents):
         split_U = np.array([SPLITS.index(document.split) for document in documents])[document_U]
@@ -107,7 +106,7 @@ def by_document(names: Sequence[str], sizes: np.ndarray, shares: Sequence[float]
     while sum(size for size in sizes if size <= limit) < sum(wanted.values()) and limit < most:
         limit = min(2 * limit, most)
     small = [d for d, size in enumerate(sizes) if 0 < size <= limit]
-    small.sort(key=lambda d: hashlib.sha256(names[d].encode()).digest())
+    small.sort(key=lambda d: hashlib.sha256(names[d].encode(errors="surrogateescape")).digest())
     splits, filled = [TRAIN] * len(names), dict.fromkeys(wanted, 0.0)
     for left, d in zip(range(len(small), 0, -1), small, strict=True):
         room = [split for split in wanted if filled[split] < wanted[split]]

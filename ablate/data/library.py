@@ -5,7 +5,6 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable
 from pathlib import Path
 
 from ablate.data.text import below, readable
@@ -24,23 +23,17 @@ def root() -> Path:
     return Path(os.environ.get("ABLATE_STDLIB") or sysconfig.get_path("stdlib"))
 
 
-def sources(*, tests: bool = False) -> list[Path]:
-    """All modules, sorted by their path in `root`; tests: with those that test the library. Raises
+def sources(*, tests: bool = False) -> dict[str, Path]:
+    """All modules by their path in `root`, sorted; tests: with those that test the library. Raises
     CorpusError if they can't be read."""
-    skipped = re.compile(NO_LIBRARY if tests else f"{NO_LIBRARY}|{TESTS}")
-    with readable(root()):
-        files = below(root(), ".py", lambda name: skipped.fullmatch(name) is not None)
-    return [file for file in files if not file.name.startswith(PATHS_OF_THIS_MACHINE)]
+    library, skipped = root(), re.compile(NO_LIBRARY if tests else f"{NO_LIBRARY}|{TESTS}")
+    with readable(library):
+        files = below(library, ".py", lambda name: skipped.fullmatch(name) is not None)
+    files = [file for file in files if not file.name.startswith(PATHS_OF_THIS_MACHINE)]
+    return {file.relative_to(library).as_posix(): file for file in files}
 
 
-def without_tables(files: Iterable[Path]) -> list[Path]:
-    """The files, among these, that are not data by their names."""
-    library = root()
-    return [file for file in files if not file.relative_to(library).as_posix().startswith(TABLES)]
-
-
-def shipped(files: Iterable[Path]) -> list[Path]:
-    """The files, among these, that every build of this version has."""
-    library = root()
-    names = {file: file.relative_to(library).with_suffix("").parts for file in files}
-    return [f for f, name in names.items() if name[0] in sys.stdlib_module_names and not APART & {*name}]
+def is_shipped(path: str) -> bool:
+    """Whether every build of this version has the module with this path in `root`."""
+    names = path.removesuffix(".py").split("/")
+    return names[0] in sys.stdlib_module_names and not APART & {*names}

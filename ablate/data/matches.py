@@ -38,7 +38,8 @@ def blocks(text: str) -> Iterator[np.ndarray]:
 
 def places(wanted: np.ndarray, sorted_N: np.ndarray) -> np.ndarray:
     """Where among sorted hashes each wanted one stands first, or ABSENT."""
-    place = np.searchsorted(sorted_N, wanted)
+    order, place = np.argsort(wanted), np.empty(len(wanted), np.int64)
+    place[order] = np.searchsorted(sorted_N, wanted[order])  # in order, as memory is slow at random places
     return np.where(np.append(sorted_N, np.uint64(0))[place] == wanted, place, ABSENT)
 
 

@@ -94,8 +94,9 @@ class Stream(Split):
         some = count
         if most is not None and most < self.size and count:
             some, rest = max(1, most // context), 0
-        for places in in_turns(spread(count, some), windows):
-            yield self._windows_at(places * context, context)
+        starts = spread(count, some) * context
+        for at in range(0, some, windows):
+            yield self._windows_at(starts[at : at + windows], context)
         if rest:
             yield self._windows_at(np.array([self.size - rest]), rest)
 
@@ -112,11 +113,6 @@ def target_positions(targets_BT: Tensor) -> Tensor:
 def spread(count: int, some: int) -> np.ndarray:
     """`some` of `count` indices, evenly spread from the first on."""
     return np.arange(some) * count // some
-
-
-def in_turns(places: np.ndarray, at_once: int) -> list[np.ndarray]:
-    """The indices in chunks of `at_once`."""
-    return np.split(places, range(at_once, len(places), at_once)) if len(places) else []
 
 
 def int64(ids: np.ndarray) -> Tensor:

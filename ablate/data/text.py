@@ -70,29 +70,20 @@ def read(file: Path | zipfile.Path, encoding: str, errors: str, *, name: str = "
 def find(path: str) -> list[Path]:
     """The files that corpus.path names, sorted: one file, all below a directory, or the matches of a glob.
 
-    Hidden files are skipped unless named. Raises CorpusError if there are no files, or for a name that no
-    record of the text could hold.
+    Hidden files are skipped unless named. Raises CorpusError if there are no files.
     """
     target = Path(os.path.expanduser(path))  # shells do not expand ~ after =
     with readable(target):
-        if target.is_dir():
-            files = below(target)
-        elif target.is_file():
-            files = [target]
-        else:
-            files = sorted(_matches(target), key=Path.as_posix)
+        files = [target] if target.is_file() else below(target) if target.is_dir() else _matches(target)
     if not files:
         raise CorpusError(
             f"corpus.path={path}: no file there, seen from {Path.cwd()}; name a file, a"
             " directory or a glob, or - for what is piped in"
         )
-    for file in files:
-        if any("\ud800" <= sign <= "\udfff" for sign in str(file)):
-            raise CorpusError(f"{file}: its name is not in UTF-8; rename it")
     return files
 
 
-def _matches(pattern: Path) -> Iterator[Path]:
+def _matches(pattern: Path) -> list[Path]:
     """The files that a glob matches, without links that `**` would have to follow: they may lead back up."""
 
     def is_hidden(path: Path) -> bool:
@@ -100,9 +91,10 @@ def _matches(pattern: Path) -> Iterator[Path]:
 
     root = Path(pattern.anchor or ".")
     with suppress(ValueError):  # no glob
-        for match in root.glob(str(pattern.relative_to(root))):
-            if match.is_file() and (is_hidden(pattern) or not is_hidden(match)):
-                yield match
+        matches = (match for match in root.glob(str(pattern.relative_to(root))) if match.is_file())
+        visible = (match for match in matches if is_hidden(pattern) or not is_hidden(match))
+        return sorted(visible, key=Path.as_posix)
+    return []
 
 
 def below(

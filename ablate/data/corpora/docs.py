@@ -1,15 +1,14 @@
 """corpus=docs: what Python's standard library says of itself, its help topics and docstrings."""
 
 import ast
-import functools
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.data.corpora import OfDocuments, TextRecipe, register
-from ablate.data.library import root, shipped, sources
+from ablate.data.library import is_shipped, root, sources
 from ablate.data.text import CorpusError, Document, Text, readable, stamp_of
 
 VERSION = 1  # raise it when the rules change: cached texts are found by it
@@ -25,31 +24,30 @@ class Docs(OfDocuments, TextRecipe):
     each topic, and all docstrings of a module, are a document."""
 
     def text(self) -> Text:
-        topics, files = root() / TOPICS, shipped(sources())
-        if not (topics.is_file() and files):
+        topics = root() / TOPICS
+        modules = {path: file for path, file in sources().items() if is_shipped(path)}
+        if not (topics.is_file() and modules):
             raise CorpusError(
-                f"corpus=docs: {root()} lacks {TOPICS if files else 'the source of the library'} (some"
+                f"corpus=docs: {root()} lacks {TOPICS if modules else 'the source of the library'} (some"
                 " distributions leave it out); take corpus=grammar or corpus=file"
             )
-        stamp = stamp_of([topics, *files], "docs", VERSION)
-        return Text(lambda: _documents(topics, files), stamp)
+        stamp = stamp_of([topics, *modules.values()], "docs", VERSION)
+        return Text(lambda: _documents(topics, modules), stamp)
 
 
-def _documents(topics: Path, files: list[Path]) -> Iterator[Document]:
+def _documents(topics: Path, modules: Mapping[str, Path]) -> Iterator[Document]:
     (table,) = (node.value for node in _parsed(topics).body if isinstance(node, ast.Assign))
     for name, topic in ast.literal_eval(table).items():
         yield _document(f"topic {name}", topic)
-    for file in files:
+    for path, file in modules.items():
         if docstrings := _docstrings(file):
-            name = ".".join(file.relative_to(topics.parents[1]).with_suffix("").parts)
-            yield _document(name, docstrings)
+            yield _document(path.removesuffix(".py").replace("/", "."), docstrings)
 
 
 def _document(name: str, text: str) -> Document:
     return Document(name, f"{text.strip()}\n\n")
 
 
-@functools.cache
 def _docstrings(file: Path) -> str:
     """The docstrings of a module, its classes and its functions, in their order."""
     found, waiting = list[str](), list[ast.AST]([_parsed(file)])

@@ -3,7 +3,7 @@ import sys
 from dataclasses import dataclass
 
 from ablate.data.corpora import Decoded, OfDocuments, TextRecipe, register
-from ablate.data.library import root, sources, without_tables
+from ablate.data.library import TABLES, root, sources
 from ablate.data.text import CorpusError, Text, of_files
 
 DIGITS = 0.08  # the largest share of a document's characters; with more it is a table
@@ -17,7 +17,8 @@ class Stdlib(OfDocuments, Decoded, TextRecipe):
     tests: bool
 
     def text(self) -> Text:
-        files = without_tables(sources(tests=self.tests))
+        modules = sources(tests=self.tests)
+        files = [file for path, file in modules.items() if not path.startswith(TABLES)]
         if not files:
             raise CorpusError(
                 f"corpus=stdlib: {root()} holds no Python source for {sys.executable};"

@@ -301,9 +301,6 @@ def test_a_task_is_learned_and_sampled(tmp_path: Path):
 # --- pairs of texts -----------------------------------------------------------------------------------------
 
 
-DRAWN: Any = {"seed": 0, "examples": None, "held_out": 10}
-
-
 def opened(*overrides: str):
     config = make_config("model=pair", *overrides)
     forget()  # files may have changed
@@ -326,8 +323,7 @@ def texts(corpus, split: str, count: int = 200) -> list[tuple[str, str]]:
     ("name", "target"), [("copy", [3, 1, 2]), ("reverse", [2, 1, 3]), ("sort", [1, 2, 3])]
 )
 def test_words_by_hand(name, target):
-    kind: Any = registry.named(name)
-    task = kind(length=8, vocabulary=5, **DRAWN)
+    task: Any = made(registry.named(name), 8, 5)
     assert task.answer(np.array([3, 1, 2])).tolist() == target
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from ablate.compose.keys import sections  # noqa: E402
+from ablate.compose.configs import sections  # noqa: E402
 from ablate.config.conditions import column_for  # noqa: E402
 from ablate.store.columns import TABLE  # noqa: E402
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from ablate.compose.keys import Key
+from ablate.compose.configs import Key
 
 
 def table(title: str, keys: Sequence[Key]) -> list[str]:

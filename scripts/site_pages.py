@@ -6,7 +6,7 @@ Loads no torch.
 import re
 from pathlib import Path
 
-from ablate.compose.keys import sections
+from ablate.compose.configs import sections
 from scripts.markdown import plain, table
 
 ROOT = Path(__file__).parent.parent

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from ablate.compose.configs import defaults_of
-from ablate.compose.keys import Key, matching, sections
+from ablate.compose.configs import Key, defaults_of, matching, sections
 from ablate.config.read import read
 from ablate.config.rules import ConfigError, as_level, as_override, flatten
 from ablate.config.schema import PARTS, OutsideIdentity, RunConfig, identity_keys

@@ -24,7 +24,7 @@ from typer.main import get_command
 import ablate
 from ablate.analysis import stats
 from ablate.cli.app import COMMANDS, build
-from ablate.compose.keys import sections
+from ablate.compose.configs import sections
 from ablate.config.read import dotted
 from ablate.config.schema import RunConfig
 from ablate.store.columns import COLUMNS, CONFIG_COLUMNS

@@ -151,7 +151,7 @@ def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
 def usual_baseline(variants: Variants) -> dict[str, str] | None:
     """The baseline where nobody names one: that with the default of the first key that varies, if a variant
     has it. None of another program."""
-    from ablate.compose.keys import sections  # what a study declares needs no defaults
+    from ablate.compose.configs import sections  # what a study declares needs no defaults
 
     names = [(key.name, key.default) for section in reversed(sections()) for key in section.keys]
     defaults = {column_for(name): as_level(default) for name, default in names}  # the first section counts

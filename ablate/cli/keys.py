@@ -25,7 +25,7 @@ def keys(
     """
     import pandas as pd
 
-    from ablate.compose.keys import matching
+    from ablate.compose.configs import matching
 
     sections = matching(prefix)
     if format != "table":

@@ -11,7 +11,7 @@ from hydra.core.config_search_path import SearchPathQuery
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from ablate.compose.keys import configs_dir
+from ablate.compose.configs import configs_dir
 from ablate.compose.private import ConfigLoaderImpl, create_config_search_path
 from ablate.config.read import require_keys
 from ablate.config.rules import ConfigError, as_override, flatten

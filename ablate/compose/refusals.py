@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
-from ablate.compose.keys import configs_dir, sections, unknown_key
+from ablate.compose.configs import configs_dir, sections, unknown_key
 from ablate.compose.launchers import KEY, LAUNCHER
 from ablate.config.rules import ConfigError, as_value, did_you_mean, line_on
 from ablate.config.schema import PARTS

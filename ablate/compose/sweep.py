@@ -23,7 +23,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.composer import Composer, Overrides, keys_of_a_run, to_run_config
-from ablate.compose.keys import configs_dir
+from ablate.compose.configs import configs_dir
 from ablate.compose.launchers import KEY, LAUNCHER, TARGET, Pool
 from ablate.compose.loading import Loader, without
 from ablate.compose.private import Callbacks

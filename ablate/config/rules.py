@@ -4,6 +4,7 @@ ConfigError, the error that users see."""
 import difflib
 import functools
 import json
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -146,20 +147,15 @@ def _required(holds: Callable[[Any], object], words: str) -> Rule:
     return Rule(check=check)
 
 
-def AtLeast(bound: float) -> Rule:
-    return _required(lambda value: value >= bound, f"must be at least {bound:,}")
+def _bound(holds: Callable[[Any, float], bool], words: str) -> Callable[[float], Rule]:
+    def rule(bound: float) -> Rule:
+        return _required(lambda value: holds(value, bound), f"must be {words} {bound:,}")
+
+    return rule
 
 
-def AtMost(bound: float) -> Rule:
-    return _required(lambda value: value <= bound, f"must be at most {bound:,}")
-
-
-def Above(bound: float) -> Rule:
-    return _required(lambda value: value > bound, f"must be above {bound:,}")
-
-
-def Below(bound: float) -> Rule:
-    return _required(lambda value: value < bound, f"must be below {bound:,}")
+AtLeast, AtMost = _bound(operator.ge, "at least"), _bound(operator.le, "at most")
+Above, Below = _bound(operator.gt, "above"), _bound(operator.lt, "below")
 
 
 def Spelled(pattern: str, words: str) -> Rule:

@@ -7,8 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from ablate.compose.configs import configs_dir
-from ablate.compose.keys import sections
+from ablate.compose.configs import configs_dir, sections
 from ablate.config.read import bare, dotted
 from ablate.config.schema import RunConfig
 from benchmarks.odd.trial import FILES, PILOT, SMALL, TEXT, Case

@@ -4,7 +4,7 @@ Those comments are all that is written about keys: `ablate keys` and the site sh
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -181,14 +181,6 @@ def defaults_of(kind: str, name: str, options: type) -> dict[str, Any]:
     if path.is_file():
         return {key: value for key, value in _values(path).items() if key != "name"}
     return {field.name: field.default for field in fields(options)}
-
-
-def offer(kind: str, name: str, defaults: Mapping[str, Any]) -> None:
-    """Let configs choose a method that has no YAML by KIND=NAME."""
-    from hydra.core.config_store import ConfigStore
-
-    ConfigStore.instance().repo.get(kind, {}).pop(f"{name}.yaml", None)  # Hydra 1.4 warns of a second one
-    ConfigStore.instance().store(group=kind, name=name, node={"name": name, **defaults})
 
 
 def _values(path: Path) -> dict[str, Any]:

@@ -4,10 +4,12 @@ else of Hydra's sees it."""
 
 import functools
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.config_store import ConfigStore
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
@@ -63,3 +65,9 @@ def _of_hydra(config: DictConfig) -> dict[str, Any]:
 def without(config: DictConfig, *keys: str) -> DictConfig:
     """A config without some of its keys."""
     return OmegaConf.masked_copy(config, [str(key) for key in config if key not in keys])
+
+
+def offer(kind: str, name: str, defaults: Mapping[str, Any]) -> None:
+    """Let configs choose a method that has no YAML by KIND=NAME."""
+    ConfigStore.instance().repo.get(kind, {}).pop(f"{name}.yaml", None)  # Hydra 1.4 warns of a second one
+    ConfigStore.instance().store(group=kind, name=name, node={"name": name, **defaults})

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate.compose.configs import offer
 from ablate.compose.launchers import Pool
+from ablate.compose.loading import offer
 from ablate.compose.sweep import Sweep, compose
 from ablate.launch.processes import start_server
 from ablate.store.store import Store

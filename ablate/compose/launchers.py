@@ -1,21 +1,18 @@
 """The settings of ablate's own launcher, the pool, as `hydra.launcher` gives them."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ablate.config.rules import AtLeast, AtMost, Rule
 
 LAUNCHER, KEY = "hydra/launcher", "hydra.launcher"  # the choice, and the settings
 
-
-def or_auto(value: Any, path: str) -> Any:
-    """auto, which leaves the choice to ablate, is None."""
-    return None if value == "auto" else value
-
-
 Number = Annotated[
     Annotated[int, AtLeast(1), AtMost(1024)] | None,
-    Rule(read=or_auto, text="use auto or a whole number from 1 to 1024"),
+    Rule(
+        read=lambda value, path: None if value == "auto" else value,  # which leaves the choice to ablate
+        text="use auto or a whole number from 1 to 1024",
+    ),
 ]
 
 

@@ -78,11 +78,11 @@ def race(
         wrong.append(f"--pattern {source}: {error}")
     if wrong:
         raise ConfigError(wrong[0])
-    files = {Path(one) for command in commands for one in re.findall(r"[\w./-]+\.(?:py|sh)\b", command)}
+    files = {*map(Path, re.findall(r"[\w./-]+\.(?:py|sh)\b", " ".join(commands)))}
     plan = {"commands": dict(zip(names, commands, strict=True)), "metric": metric, "source": source}
-    plan |= {"looks": [*(look for look in LOOKS if look < seeds), seeds], "prepare": prepare}
     plan |= {"higher_is_better": higher_is_better, "margin": margin, "seeds": seeds, "tries": tries}
-    plan |= {"scripts": {str(one): file_digest(one) for one in files if one.is_file()}}
+    plan |= {"prepare": prepare, "scripts": {str(one): file_digest(one) for one in files if one.is_file()}}
+    plan["looks"] = [*(look for look in LOOKS if look < seeds), seeds]
     with resumable(), locked(directory / "lock"):
         contest = Race(directory, plan)
         say(f"{directory} has {counted(len(contest.ended), 'run')}")

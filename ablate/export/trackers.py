@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from ablate.config.extras import require
 from ablate.config.rules import ConfigError, as_value, flatten
 from ablate.files import owned
-from ablate.files.atomic import digest
+from ablate.files.atomic import digest, locked
 from ablate.phrases import counted
 from ablate.store.columns import METRICS, Status
 from ablate.store.record import ONE_BY_ONE
@@ -153,10 +153,8 @@ def _logged(name: str, to: str) -> Generator[None, News, None]:
     directory = stored.latest() or stored.directory
     if name in tracker.there:
         return
-    with (
-        contextlib.suppress(Damaged),
-        tracker.open(name, _settings(directory, read_started(directory))) as log,
-    ):
+    settings = _settings(directory, read_started(directory))
+    with contextlib.suppress(Damaged), tracker.open(name, settings) as log:
         while not isinstance(news, dict):
             points = _points(directory)
             for point in points[done:]:
@@ -309,8 +307,10 @@ def mlflow(study: str, out: str) -> Tracker:
     module = import_module("mlflow")
     for chatty in ("mlflow", "alembic"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
-    module.set_tracking_uri(out if "://" in out else f"sqlite:///{_made(out).absolute()}/mlflow.db")
-    experiment, client = module.set_experiment(study).experiment_id, module.MlflowClient()
+    is_server = "://" in out
+    module.set_tracking_uri(out if is_server else f"sqlite:///{_made(out).absolute()}/mlflow.db")
+    with contextlib.nullcontext() if is_server else locked(Path(out) / "lock"):  # who makes the database
+        experiment, client = module.set_experiment(study).experiment_id, module.MlflowClient()
     runs = functools.partial(module.search_runs, [experiment], output_format="list")
 
     @contextlib.contextmanager

@@ -104,9 +104,8 @@ def doubts(values: pd.DataFrame) -> list[str]:
     lines = list[str]()
     for name, apart in (values - values.iloc[0]).iloc[1:].iterrows():
         if (far := stats.bimodal(apart.to_numpy(float), len(values) - 1)) is not None:
-            lines.append(
-                f"{name}: seed {first_few([*apart.index[far]])} is far from all others: read the logs"
-            )
+            seeds = first_few([*apart.index[far]])
+            lines.append(f"{name}: seed {seeds} is far from all others: read the logs")
     means = values.mean(skipna=False).dropna()
     if len(means) >= FEWEST and means.nunique() > 1:
         r, df = np.corrcoef(means.index, means)[0, 1], len(means) - 2

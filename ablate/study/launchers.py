@@ -120,6 +120,7 @@ class ByHydra(Launcher):
     def train(self, work: Work) -> Mapping[str, str]:
         total = work.in_all if self.settings.workers == 1 else None
         where = {"place": Path.cwd(), "root": Store().root}
+        begin(work.record.name, say)
         task = partial(_job, threads=work.threads, total=total, own=plugins.used(), **where)
         with environment(**SAFE_PATH):
             refused = self.settings.launch(task, [*work.runs])

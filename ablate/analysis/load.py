@@ -212,6 +212,8 @@ def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[
 def _once(rows: pd.DataFrame, own: Array) -> pd.DataFrame:
     """Each run of ablate's own (own: which rows are) once. If two results of a run differ, both stay, for the
     comparison to report. A run that has different roles in several studies loses them."""
+    if not (rows["run_id"].duplicated() & own).any():
+        return rows
     given = rows.columns[rows.notna().any()].difference(["study", *ROLE_COLUMNS])
     run = _texts(rows, given)
     as_noisy_as_their_machine = given.intersection([*RESOURCE_COLUMNS])

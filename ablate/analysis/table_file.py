@@ -39,8 +39,7 @@ def read_cells(path: Path) -> tuple[pd.DataFrame, bool]:
     if table.empty:
         what = "only a header" if len(table.columns) else "empty"
         raise ConfigError(f"{path}: {what}, so there is nothing to compare")
-    blank = table.map(lambda cell: isinstance(cell, str) and not cell.strip())
-    return table.mask(blank | table.isna(), None), text[-1] in "\r\n}]"
+    return table, text[-1] in "\r\n}]"
 
 
 def _parquet(data: bytes, path: Path) -> pd.DataFrame:
@@ -70,8 +69,8 @@ def _of_json(text: str, path: Path) -> pd.DataFrame:
             raise ConfigError(cut) from error
     if at := next((at for at, row in rows.items() if not isinstance(row, dict)), 0):
         raise ConfigError(f"{path}: line {at} is no JSON object, as one row is; write a list of objects")
-    table = pd.json_normalize([*rows.values()]).set_index(pd.Index([*rows], name="line"))
-    return table.astype(object)
+    table = pd.json_normalize([*rows.values()]).set_index(pd.Index([*rows], name="line")).astype(object)
+    return table.mask(table.isna() | table.map(lambda cell: isinstance(cell, str) and not cell.strip()), None)
 
 
 def _decoded(data: bytes, path: Path) -> str:
@@ -91,31 +90,32 @@ def _of_csv(text: str, path: Path) -> pd.DataFrame:
     """The rows by their line, without blank lines and without repeated headers, as in concatenated files."""
     separator = max(SEPARATORS, key=text.lstrip().partition("\n")[0].count)
     csv.field_size_limit(max(len(text), csv.field_size_limit()))
-    how: Any = {"sep": separator, "header": None, "engine": "python", "dtype": object}
-    how |= {"skipinitialspace": True, "skip_blank_lines": False, "keep_default_na": False}
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
+    rows, header = dict[int, list[str | None]](), list[str]()
     try:
-        cells = pd.read_csv(io.StringIO(text.lstrip("\r\n")), **how)
-    except pd.errors.EmptyDataError:
-        return pd.DataFrame()
-    except pd.errors.ParserError as error:
-        raise ConfigError(f"{path}: {error}: cut off, or of another separator? correct it there") from error
-    cells = cells.set_index(pd.RangeIndex(1, len(cells) + 1, name="line"))
-    cells = cells[cells.apply(lambda of: of.str.strip().fillna("") != "").any(axis=1)]
-    header = [*cells.iloc[0]]
-    table = cells[(cells != header).any(axis=1)].set_axis([str(name).strip() for name in header], axis=1)
-    if len(short := table.index[table.isna().any(axis=1)]):
-        raise ConfigError(f"{path}: line {short[0]} lacks cells: cut off? correct it, or leave it out")
-    require_columns([*table.columns], str(path))
+        for cells in lines:
+            names = [*map(str.strip, cells)]
+            header = header or names * any(names)
+            if not any(names) or names == header:
+                continue
+            if len(cells) != len(header):
+                why = f"{len(cells)} cells, and the header {len(header)}: cut off, or of another separator?"
+                raise ConfigError(f"{path}: line {lines.line_num} has {why} correct it, or leave it out")
+            rows[lines.line_num] = [cell if name else None for cell, name in zip(cells, names, strict=True)]
+    except csv.Error as error:
+        raise ConfigError(f"{path}: line {lines.line_num}: {error}; correct it there") from error
+    require_columns(header, str(path))
+    table = pd.DataFrame([*rows.values()], pd.Index([*rows], name="line"), header, dtype=object)
     return _with_points(table, path) if separator == ";" else table
 
 
 def _with_points(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     """The table with its decimal commas as points, as they are between semicolons. Raises ConfigError for
     points besides that may stand between thousands."""
-    is_number = table.apply(lambda of: of.str.fullmatch(r"[+-]?[\d.]*\d(,\d+)?|").all())
+    is_number = table.apply(lambda of: of.str.fullmatch(r"[+-]?[\d.]*\d(,\d+)?", na=True).all())
     numbers = table.loc[:, is_number]
-    grouped = numbers.apply(lambda of: of.str.fullmatch(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?"))
-    if grouped.any(axis=None) and numbers.apply(lambda of: of.str.contains(",")).any(axis=None):
+    grouped = numbers.apply(lambda of: of.str.fullmatch(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?", na=False))
+    if grouped.any(axis=None) and numbers.apply(lambda of: of.str.contains(",", na=False)).any(axis=None):
         cell = numbers.where(grouped).stack().iloc[0]
         raise ConfigError(f"{path}: {cell!r} may mean a decimal or thousands; write decimal points alone")
     return table.assign(**{str(key): of.str.replace(",", ".") for key, of in numbers.items()})

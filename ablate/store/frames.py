@@ -2,6 +2,7 @@
 option of a part. It loads no torch."""
 
 import contextlib
+import functools
 import json
 import math
 import re
@@ -28,6 +29,7 @@ REPLICATE = re.compile(
 )
 FOLDS = re.compile(r"(.*[./ _])?(k?folds?|cv|split)([_ ]?(id|idx|index|no|nr))?", re.IGNORECASE)
 STEPS = re.compile(r"(.*[./ _])?(steps?|epochs?|iter|iterations?|checkpoint|ckpt)", re.IGNORECASE)
+MANY = 1 << 16  # values of a table that are read once
 LARGEST = 1e100  # the largest number allowed, so that sums of squares do not overflow
 
 
@@ -104,11 +106,13 @@ def _converted(cells: pd.Series, convert: Callable[[Any], Any], dtype: Any) -> p
     return pd.Series(values, dtype=dtype, index=cells.index, name=cells.name)
 
 
+@functools.lru_cache(MANY, typed=True)
 def _truth(value: Any) -> bool:
     """Raises KeyError for anything but a truth value."""
     return value if isinstance(value, bool) else {"true": True, "false": False}[str(value).strip().lower()]
 
 
+@functools.lru_cache(MANY, typed=True)
 def _integer(value: Any) -> int:
     """Raises ValueError for anything but a whole number up to LARGEST."""
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,100}\s*", value):

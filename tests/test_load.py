@@ -38,7 +38,10 @@ def table(tmp_path, monkeypatch) -> Callable[[str | bytes], Path]:
 
 
 DAMAGED = {
-    "cut off in a row": (TABLE[: TABLE.rindex(",true")] + "\n", "line 5 has 2 cells, and the header 5: cut off"),
+    "cut off in a row": (
+        TABLE[: TABLE.rindex(",true")] + "\n",
+        "line 5 has 2 cells, and the header 5: cut off",
+    ),
     "cut off in a quotation": (TABLE.replace("sum,4,true,1", '"sum,4,true,1'), "unexpected end of data"),
     "two files of other columns": (
         TABLE + "heads,fusion,out_proj,seed,val_loss\n4,mean,true,0,2.0\n",

@@ -141,6 +141,8 @@ def compare(
     )
     if clash := [name for name in variants.shown if name in (*NUMBERS, "n", "mean", "sd", "baseline")]:
         raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
+    if asked := question.baseline:
+        question = replace(question, baseline=variants.levels_of(asked, "--baseline"))
     several = not variants.is_foreign and {*variants.table["fusion"]} > {STANDARD_FUSION}
     baseline = question.baseline or ({"fusion": STANDARD_FUSION} if several else None)
     contrasts, missing = _contrasts(variants, question, baseline, records, chosen, every)

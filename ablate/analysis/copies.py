@@ -62,6 +62,7 @@ def _known(variants: Variants, values: Array, fixed: Mapping[str, str] | None) -
     """(C,) the values of the variants that are known without scatter; NaN for others. Raises ConfigError."""
     known = np.full(len(values), np.nan)
     if fixed:
+        fixed = variants.levels_of(fixed, "--fixed")
         option = f"--fixed {','.join(f'{key}={value}' for key, value in fixed.items())}"
         is_fixed = matching(variants.table, fixed, option, variants.columns)
         if not is_fixed.any():

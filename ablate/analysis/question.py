@@ -48,8 +48,8 @@ NOTHING_ASKED = Question()
 
 
 class Asked(TypedDict, total=False):
-    """A Question as people ask it: columns as a list or as COL,COL, the baseline as a mapping or as K=V,K=V,
-    and one condition or several."""
+    """A Question as people ask it: columns as a list or as COL,COL, the baseline as a mapping, as K=V,K=V or
+    as the name of a variant, and one condition or several."""
 
     metric: str | None
     by: Sequence[str] | str | None
@@ -77,9 +77,7 @@ def ask(**asked: Unpack[Asked]) -> Question:
         given[name] = listed(given[name])
     for name in {"baseline", "fixed"} & {*given}:
         of = given[name]
-        given[name] = (
-            _pairs(of, f"--{name}", given.get("by", ())) if isinstance(of, str) and of else of or None
-        )
+        given[name] = (pairs(of) or {of: None}) if isinstance(of, str) and of else of or None
     return Question(**given)
 
 
@@ -88,16 +86,6 @@ def listed(given: Sequence[str] | str) -> Sequence[str]:
     if not isinstance(given, str):
         return given
     return [name for name in next(csv.reader([given], skipinitialspace=True), []) if name]
-
-
-def _pairs(text: str, option: str, by: Sequence[str]) -> dict[str, str]:
-    """K=V[,K=V] as a mapping; with one column in --by, or with one for each variant, its level alone will do.
-    Raises ConfigError."""
-    if (found := pairs(text)) is not None:
-        return found
-    if len(by) == 1 or text in by:
-        return {by[0] if len(by) == 1 else WIDE: text}
-    raise ConfigError(f"{option} {text}: write K=V[,K=V], such as fusion=concat or heads=1,out_proj=true")
 
 
 def direction(metric: str, higher_is_better: bool | None) -> bool | None:

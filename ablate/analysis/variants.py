@@ -14,8 +14,9 @@ import pandas as pd
 
 from ablate.analysis.stats import Array, moments
 from ablate.config.conditions import column_for
+from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
-from ablate.phrases import SEEN, Note, lines_if, visible
+from ablate.phrases import SEEN, Note, first_few, lines_if, visible
 from ablate.store.columns import CONFIG_COLUMNS, WIDTHS, Status, of_group
 from ablate.store.frames import (
     FOLDS,
@@ -284,6 +285,23 @@ class Variants(Settings):
     @cached_property
     def names(self) -> list[str]:
         return [one.name for one in self.each]
+
+    def levels_of(self, given: Mapping[str, str | None], option: str) -> dict[str, Any]:
+        """Levels by column, as given or, where a variant is given by its name, as those with this name share
+        them. The name is that of an arm, one as a table prints it or, where one column alone varies, a level.
+        Raises ConfigError."""
+        text = " ".join(key if level is None else f"{key}={level}" for key, level in given.items())
+        varied = varying(self.each)
+        bare = varied if len(varied) == 1 else BY_ITSELF
+        called = [{one.arm, one.name, one.title(varied), one.title(varied, bare=bare)} for one in self.each]
+        if not (at := [c for c, names in enumerate(called) if text in names]):
+            if None not in given.values():
+                return {**given}
+            there = first_few([one.title(varied, bare=bare) for one in self.each], 8)
+            raise ConfigError(f"{option} {text}: neither K=V[,K=V] nor a variant; choices: {there}")
+        named = self.table.iloc[at]
+        kept = [c for c in self.columns if c not in self.free and self.table[c].nunique() > 1]
+        return {column: named[column].iloc[0] for column in kept if named[column].nunique() == 1}
 
     def best_first(self) -> pd.DataFrame:
         """One row per variant, sorted by the mean: variant, the shown columns, params, match_error if

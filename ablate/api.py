@@ -91,7 +91,7 @@ def load(path: str | Path | None = None) -> pd.DataFrame:
     rows = results.rows
     words = rows.drop(columns=[] if is_foreign(rows) else [*COLUMNS]).select_dtypes(["object", "string"])
     given = [str(key) for key, of in words.items() if of.astype(str).str.contains(r"\d").any()]
-    numbers = {key: as_numbers(rows, key, str) for key in given if can_be_numbers(rows[key])}
+    numbers = {key: as_numbers(rows, key) for key in given if can_be_numbers(rows[key])}
     rows = rows.assign(**numbers).astype(dict.fromkeys(numbers.keys() & {*SEED_COLUMNS}, "Int64"))
     rows.attrs["target"] = str(Store().root if path is None else path)
     return rows

@@ -1,7 +1,6 @@
 """From contrasts to findings: each judged by its interval, those of a study as one family and all others as
 another; its verdict, and why it has none or is undecided."""
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,6 @@ from ablate.phrases import counted
 from ablate.store.record import NO_STUDY, PlannedLooks, StudyRecord
 
 POWER = 0.8
-MOST = 4  # arms that a name in a table has
 BY_FLIPS = "by sign flips"
 UNTRAINED = "untrained, as both are nearer to guessing than to counting"
 
@@ -95,12 +93,6 @@ class Finding:
     def is_sum(self) -> bool:
         """Whether more arms are in it than a variant and a baseline."""
         return len(self.weights) > 2 and not self.variant.difference
-
-    @property
-    def short(self) -> str:
-        """Its name in a table, of many arms the first ones."""
-        first, *rest = re.split(r" (?=[+-] )", self.name)
-        return " ".join([first, *rest]) if len(rest) < MOST else f"{first} {rest[0]} and {len(rest) - 1} more"
 
     @property
     def is_undecided(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.table_file import read_cells, require_columns
-from ablate.config.rules import ConfigError, as_text
+from ablate.config.rules import ConfigError
 from ablate.config.schema import Column
 from ablate.phrases import Note, first_few, lines_if, option
 from ablate.store.columns import RESULTS, SEED_COLUMNS, TABLE, Status
@@ -67,7 +67,7 @@ def as_results(
 
 def _of_others(table: pd.DataFrame, name: str, finished: Sequence[str]) -> tuple[pd.DataFrame, list[Note]]:
     """Each cell as it is spelt, but for a status of ours, and seeds, of which 1.0 and 1 are one."""
-    rows, lines = {str(key): _plain(table[key], name) for key in table}, list[Note]()
+    rows, lines = {str(key): _plain(table[key]) for key in table}, list[Note]()
     seeds = [key for key in rows if SEEDS.fullmatch(key)]
     if "seed" not in rows and len(seeds) == 1:
         rows = {**rows, "seed": rows[seeds[0]]}
@@ -102,17 +102,13 @@ def _bare(word: str) -> str:
     return re.sub(r"[\s-]+", "_", word.lower().split(" by ")[0].rpartition(".")[2])
 
 
-def _plain(cells: pd.Series, name: str) -> pd.Series:
+def _plain(cells: pd.Series) -> pd.Series:
     """A column without lists and objects, which stand as text, and with None for what is missing."""
     if str(cells.dtype) not in ("object", "str", "category"):
         return cells
     cells = cells.astype(object).where(cells.notna(), None)
-    if {list, dict, set, np.ndarray}.isdisjoint(map(type, cells)):
-        return cells
-    try:
-        return cells.map(lambda one: as_text(sorted(one) if isinstance(one, set) else one), "ignore")
-    except TypeError as error:
-        raise ConfigError(f"{name}: {cells.name}: {error}; write its values as text") from error
+    is_text = {list, dict, np.ndarray}.isdisjoint(map(type, cells))
+    return cells if is_text else cells.map(str, "ignore")
 
 
 REQUIRED = ("fusion", "heads", "out_proj", "seed")  # in a row that has one, if the table has the column

@@ -5,7 +5,7 @@ no torch.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ import pandas as pd
 from ablate.analysis.question import WIDE, Question
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import USABLE
-from ablate.config.conditions import key_in
+from ablate.config.conditions import key_in, spelling
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import Note, joined, lines_if, option
 from ablate.store.columns import COLUMNS, CONFIG_COLUMNS, METRICS, RESULTS, SEED_COLUMNS, Status, of_role
@@ -31,6 +31,7 @@ from ablate.store.frames import (
 )
 from ablate.store.record import StudyRecord
 
+OTHERS = {*COLUMNS} - {*METRICS}  # of ablate's own columns
 NO_METRICS = of_role("identity", "resource", "derived")
 NOT_VARIED = (*of_role("identity", "seed", "metric", "resource"), "code", "parts")
 PLACES = ("variant_", "unit_", "value_", "usable_", "lost_")  # columns of a projection
@@ -86,11 +87,7 @@ def _measured(rows: pd.DataFrame, question: Question) -> pd.DataFrame:
     if not results[metric].astype(str).str.contains(r"\d|inf|true|false", case=False).any():
         return rows
     named = [*dict.fromkeys([*question.by, *question.pair_by, "seed"])]
-
-    def place(at: int) -> str:
-        return row_in_words(results.iloc[at].to_dict(), named)
-
-    return rows.assign(**{metric: as_numbers(results, metric, place).reindex(rows.index)})
+    return rows.assign(**{metric: as_numbers(results, metric, named).reindex(rows.index)})
 
 
 def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], keys: Sequence[str]) -> str:
@@ -125,7 +122,7 @@ def metrics_of(rows: pd.DataFrame, asked: str = "") -> list[str]:
     """The columns that can be compared: those with one number a run, some of them not empty. asked: a metric
     of another program, which may be called like a key of ablate."""
     foreign = is_foreign(rows)
-    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if foreign else {*COLUMNS} - {*METRICS}
+    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if foreign else OTHERS
     possible = rows.columns[rows.notna().any()].difference([*taken], sort=False)
     names = [*map(str, possible)]
     return [name for name in names if can_be_numbers(rows[name]) and not (foreign and SEEDS.fullmatch(name))]
@@ -152,17 +149,17 @@ def others(keyed: pd.DataFrame, placed: set[str]) -> list[Array]:
     free = keyed.columns[keyed.notna().any()].difference([*placed, *PLACES, *of_role("identity"), FILE])
     names = [key for key in map(str, free) if not (OF_TIME.fullmatch(key) or ORDINAL.fullmatch(key))]
     names = [key for key in names if not REPLICATE.fullmatch(key) and can_be_numbers(keyed[key])]
-    return [as_numbers(keyed, key, str).to_numpy(float) for key in names]
+    return [as_numbers(keyed, key).to_numpy(float) for key in names]
 
 
 # --- results ---------------------------------------------------------------------------------------------
 
 
-def with_results(rows: pd.DataFrame, metric: str, named: Sequence[str]) -> pd.DataFrame:
+def with_results(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The rows that may have a result in this metric, with its value_, NaN without one; whether it counts
     (usable_); and whether the run diverged (lost_): by its status, as a stale one without a result but with a
-    reason, or with an infinite result, which another program may call done. named: what a row is called by.
-    Raises ConfigError if no value counts, and for one that is a word or too large."""
+    reason, or with an infinite result, which another program may call done. Raises ConfigError if no value
+    counts."""
     ended, foreign = rows["status"].isin(RESULTS), is_foreign(rows)
     # A damaged run may have only its id; another program may list an attempt that crashed beside a finished
     # repetition.
@@ -172,10 +169,6 @@ def with_results(rows: pd.DataFrame, metric: str, named: Sequence[str]) -> pd.Da
     rows = kept
     _require_numbers(rows, metric, foreign)
     value = as_floats(rows[metric])
-    huge = np.isfinite(value) & (np.abs(value) > LARGEST)
-    for row in rows[huge | (np.isnan(value) & rows[metric].notna().to_numpy())].head(1).to_dict("records"):
-        why = f"{str(row[metric])!r} is no usable number ({row_in_words(row, named)})"
-        raise ConfigError(f"{metric}: {why}; correct the row or leave it out")
     status = rows["status"]
     gone = status.eq(Status.STALE) & np.isnan(value) & rows["error"].notna()
     lost = status.eq(Status.DIVERGED) | gone | np.isinf(value)
@@ -186,11 +179,11 @@ def with_results(rows: pd.DataFrame, metric: str, named: Sequence[str]) -> pd.Da
 
 def _require_numbers(rows: pd.DataFrame, metric: str, foreign: bool) -> None:
     """Raises ConfigError unless the metric is a column that can be one."""
-    if foreign and metric in rows and is_numeric(rows[metric]) and rows[metric].notna().any():
+    if metric in ("val_loss", "test_loss") and not foreign:
+        return
+    if metric in rows and (foreign or metric not in OTHERS) and can_be_numbers(rows[metric]):
         return
     numeric = metrics_of(rows, metric)
-    if metric in numeric or (metric in ("val_loss", "test_loss") and not foreign):
-        return
     if metric not in rows or (foreign and metric in COLUMNS and rows[metric].isna().all()):
         wide = measured_columns(rows, metric) if foreign else []
         melts = f"; if each column is a variant: {option('--by', *wide)}" if len(wide) > 1 else ""
@@ -213,23 +206,22 @@ def _others(rows: pd.DataFrame, metric: str = "") -> str:
 # --- numbers from text -----------------------------------------------------------------------------------
 
 
-def as_numbers(rows: pd.DataFrame, column: str, place: Callable[[int], str]) -> pd.Series:
-    """A column as float64, NaN for what is missing. place: the words for a row, by its place. Raises
-    ConfigError for anything else in it, and for a comma, which may mean two things."""
+def as_numbers(rows: pd.DataFrame, column: str, named: Sequence[str] = ()) -> pd.Series:
+    """A column as float64, NaN for what is missing. named: what a row is called by. Raises ConfigError for
+    anything else in it, and for a comma, which may mean two things."""
     cells = rows[column]
     if is_numeric(cells) or pd.api.types.is_bool_dtype(cells):
         return cells.astype("Float64").astype(float)
     texts = spellings(cells)
     numbers = pd.to_numeric(texts, errors="coerce").astype(float)
-    others = texts[numbers.isna() & ~texts.str.lower().isin(MISSING)]
-    if others.empty:
+    given = ~texts.str.lower().isin(MISSING)
+    if not (given & (numbers.isna() | numbers.abs().between(LARGEST, np.inf, inclusive="neither"))).any():
         return numbers
-    found, reason = _shown(texts[~texts.str.lower().isin(MISSING)])
+    found, reason = _shown(texts[given])
     if reason is None:
         return found.reindex(cells.index)
-    wrong = found.index[0]
-    at = int(np.flatnonzero(cells.index == wrong)[0])
-    raise ConfigError(f"{column}: {texts[wrong]!r} {reason} ({place(at)})")
+    row = rows.loc[found.index].iloc[0]
+    raise ConfigError(f"{column}: {spelling(row[column])!r} {reason} ({row_in_words(row.to_dict(), named)})")
 
 
 def as_floats(cells: pd.Series) -> np.ndarray:
@@ -268,7 +260,10 @@ def _shown(texts: pd.Series) -> tuple[pd.Series, str | None]:
             plain.str.fullmatch(_COMMA),
             "may mean a decimal or thousands; write decimal points and no thousands",
         ),
-        (numbers.isna(), "is no usable number; correct the row or leave it out"),
+        (
+            numbers.isna() | numbers.abs().between(LARGEST, np.inf, inclusive="neither"),
+            "is no usable number; correct the row or leave it out",
+        ),
     ):
         if wrong.any():
             return texts[wrong].iloc[:1], reason

@@ -237,7 +237,7 @@ def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] =
     lost = rows[~(rows["status"].isin(USABLE) & rows[metric].notna())]
     if foreign := is_foreign(rows):  # how many runs each variant lost that have not ended well
         gone, lost = rows[~rows["status"].isin(RESULTS)], lost[lost["status"].isin(RESULTS)]
-        of = gone["error"].astype(str).groupby(names(gone, shown), sort=False) if len(gone) else ()
+        of = gone["error"].astype(str).groupby(names(gone, shown).to_numpy(), sort=False) if len(gone) else ()
         for name, words in of:
             counts = ", ".join(f"{count} {word}" for word, count in words.value_counts(sort=False).items())
             yield Note(f"{counts} of {name}", "left out")

@@ -46,7 +46,7 @@ def project(
     by, pair_by, shown, settings = _columns(rows, metric, question)
     seeds = [column for column in SEED_COLUMNS if rows[column].notna().any()]
     named = [*dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])]
-    rows = with_results(rows, metric, named)
+    rows = with_results(rows, metric)
     keyed, said = _as_keys(rows, settings, seeds, pair_by), list[Note]()
     if not exempt:
         keyed, said = alone(keyed, by, [*dict.fromkeys([*seeds, *pair_by])], settings)

@@ -90,16 +90,10 @@ def variants_of(texts: pd.DataFrame, shown: Sequence[str]) -> list[Variant]:
 
 
 def names(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
-    """The name of each row's variant, as in a comparison that shows these columns."""
+    """The name of each row's variant, by run_id, as in a comparison that shows these columns."""
     read = spellings if is_foreign(rows) else as_texts
     texts = with_options(rows)[[*dict.fromkeys([*shown, "processor"])]].apply(read)
-    return pd.Series([one.name for one in variants_of(texts, shown)], index=rows.index, dtype=object)
-
-
-def names_of_runs(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
-    """The names of variants by run_id, of the rows that have one."""
-    rows = rows[rows["run_id"].notna()]
-    return names(rows, shown).set_axis(rows["run_id"].astype(str))
+    return pd.Series([one.name for one in variants_of(texts, shown)], rows["run_id"], dtype=object)
 
 
 def varying(variants: Iterable[Variant]) -> list[str]:

@@ -11,7 +11,7 @@ from ablate.analysis.load import load
 from ablate.analysis.probes import COLUMNS, FILE, read
 from ablate.analysis.projection import project
 from ablate.analysis.question import Question
-from ablate.analysis.variants import USABLE, names_of_runs, varying
+from ablate.analysis.variants import USABLE, names, varying
 from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Batch
@@ -59,7 +59,7 @@ def find(target: str, where: Sequence[str] = ()) -> Probed:
     variants = project(rows, "val_loss", Question(mixed=True))
     shown = varying(variants.each) or variants.shown[:1]
     rows = rows[rows["status"].isin(USABLE) & rows["val_loss"].notna()]
-    variant = names_of_runs(rows, shown)
+    variant = names(rows, shown)
     directories = {run_id: at for run_id, at in results.directories.items() if run_id in variant.index}
     if not directories:
         raise ConfigError(f"{target}: no finished run of it lies here; probe where the runs were made")

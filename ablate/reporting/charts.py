@@ -140,7 +140,7 @@ def _levels(page: Page) -> Iterator[Figure]:
 def _curves(page: Page) -> Iterator[Figure]:
     """The validation loss by step, of the most important variants."""
     rows = page.comparison.rows[page.comparison.rows["status"].isin(USABLE)]
-    variant = dict(zip(rows["run_id"], names(rows, page.comparison.shown), strict=True))
+    variant = names(rows, page.comparison.shown)
     points = [
         (variant[run_id], row["step"], row["val_loss"])
         for run_id, directory in page.subject.directories.items()

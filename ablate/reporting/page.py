@@ -10,7 +10,7 @@ from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.load import Results
 from ablate.analysis.probes import COLUMNS, FILE, FIRST, over_seeds, read
 from ablate.analysis.question import NOTHING_ASKED, Question
-from ablate.analysis.variants import names_of_runs
+from ablate.analysis.variants import names
 from ablate.phrases import texts
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.cells import by_layer
@@ -50,7 +50,7 @@ def gather(subject: Results, question: Question = NOTHING_ASKED) -> Page:
         answer=answer(comparison, subject.records, subject.notes, "“How robust is it?” explains"),
         notes=texts(note for note in (*subject.notes, *comparison.notes) if note.kind != "remark"),
         compared=_compared(comparison, columns, record.tuned_column),
-        heads=_heads(subject.page.with_name(FILE), names_of_runs(comparison.rows, columns)),
+        heads=_heads(subject.page.with_name(FILE), names(comparison.rows, columns)),
         command=repeated(record),
         methods=paragraph(comparison, record, development),
         version=levels_in_words(comparison.rows["ablate"]),

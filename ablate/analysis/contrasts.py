@@ -223,7 +223,10 @@ def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
     """For each pair, whether both variants can learn the same functions although they are parametrized
     differently: equal function_class, and no other difference in what can be learned."""
     rest = (variants.table[column] for column in OF_THE_MODEL if column in variants.columns)
-    keys = list(zip(variants.known("function_class"), *rest, strict=True))
+    classes = variants.table["function_class"].where(
+        not variants.is_foreign, ""
+    )  # of others it is their word
+    keys = list(zip(classes, *rest, strict=True))
     return [
         bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})
         for (one, base), apart in zip(pairs, differing(variants, pairs), strict=True)

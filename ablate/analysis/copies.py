@@ -16,7 +16,7 @@ from ablate.analysis.stats import Array, moments
 from ablate.analysis.variants import Variants
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, first_few, joined
-from ablate.store.frames import matching
+from ablate.store.frames import matching, row_in_words
 
 SURE = 1e-3  # the probability by chance below which equal values are copies
 PERHAPS = 0.05  # below which they may be
@@ -40,7 +40,7 @@ def checked(variants: Variants, fixed: Mapping[str, str] | None) -> Variants:
     values = np.where(sure_CS, np.nan, variants.values)
     if variants.paired:
         for at in means_of_others(values):
-            unit = _unit(variants, at)
+            unit = row_in_words(variants.seeds.iloc[at], map(str, variants.seeds))
             text = f"{unit} is the mean of the others in every variant, so it may be no run"
             said.append(Note(text, "doubt", f"{unit} looks like a mean"))
     known = _known(variants, values, fixed)
@@ -52,10 +52,6 @@ def _copied(variants: Variants, of_CS: Array) -> str:
     """Whose runs repeat another of their variant."""
     names = [variants.names[at] for at in np.flatnonzero(of_CS.any(1))]
     return f"repeat another of {joined(names[:3])} to the last digit"
-
-
-def _unit(variants: Variants, at: int) -> str:
-    return " ".join(f"{key}={value}" for key, value in variants.seeds.iloc[at].items())
 
 
 def _known(variants: Variants, values: Array, fixed: Mapping[str, str] | None) -> Array:

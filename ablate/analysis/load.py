@@ -1,7 +1,5 @@
 """The one way from a target to rows: studies, whole stores, CSV files, runs, and tables that were loaded from
-one of them.
-
-The results.csv and study.json of a study that was copied from its store have to fit each other."""
+one of them."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -17,7 +15,7 @@ from ablate.analysis.foreign import as_results, read_table
 from ablate.analysis.stats import Array
 from ablate.analysis.table_file import INPUT
 from ablate.config.rules import ConfigError
-from ablate.phrases import Note, counted, first_few, lines_if
+from ablate.phrases import Note, first_few, lines_if
 from ablate.printing import left_out
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
 from ablate.store.frames import FILE, REHEARSAL, SIMULATED, frame, is_foreign
@@ -187,11 +185,7 @@ def _rows(source: Source, finished: Sequence[str]) -> tuple[pd.DataFrame, list[N
     if source.store and not source.table:
         rows = frame(source.store.rows(source.study or None))
         return (rows[rows["run_id"] == read_started(source.run)["run_id"]] if source.run else rows), []
-    table = source.table or source.directory / "results.csv"
-    rows, notes = read_table(table, finished)
-    if source.record and not source.store:
-        _require_fit(rows, table, source.record)
-    return rows, notes
+    return read_table(source.table or source.directory / "results.csv", finished)
 
 
 def _rehearsed(rows: pd.DataFrame) -> list[Note]:
@@ -227,12 +221,3 @@ def _once(rows: pd.DataFrame, own: Array) -> pd.DataFrame:
 
 def _texts(rows: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
     return rows[[*columns]].astype(str).fillna("")
-
-
-def _require_fit(rows: pd.DataFrame, table: Path, record: StudyRecord) -> None:
-    """Raises ConfigError unless the table has each run that the record lists, once. rows: of the table."""
-    present, listed = [*rows["run_id"].dropna()], {*record.runs}
-    if {*present} != listed or len(present) < len(rows) or len({*present}) < len(present):
-        way_out = "copy both files of one study from its store"
-        few = f"{len(listed & {*present})} of the {len(listed)} runs that study.json lists"
-        raise ConfigError(f"{table.parent}: results.csv has {few}, in {counted(len(rows), 'row')}; {way_out}")

@@ -167,11 +167,6 @@ class Settings:
     is_foreign: bool
     free: Sequence[str] = ()
 
-    def known(self, column: str) -> pd.Series:
-        """(C,) a carried column; empty if another program made them, whose words for it mean something
-        else."""
-        return pd.Series("", self.table.index) if self.is_foreign else self.table[column]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Variants(Settings):

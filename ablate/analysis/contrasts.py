@@ -223,9 +223,8 @@ def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
     """For each pair, whether both variants can learn the same functions although they are parametrized
     differently: equal function_class, and no other difference in what can be learned."""
     rest = (variants.table[column] for column in OF_THE_MODEL if column in variants.columns)
-    classes = variants.table["function_class"].where(
-        not variants.is_foreign, ""
-    )  # of others it is their word
+    table = variants.table  # of others it has words of theirs
+    classes = [""] * len(table) if variants.is_foreign else table["function_class"]
     keys = list(zip(classes, *rest, strict=True))
     return [
         bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})

@@ -323,7 +323,8 @@ def texts(corpus, split: str, count: int = 200) -> list[tuple[str, str]]:
     ("name", "target"), [("copy", [3, 1, 2]), ("reverse", [2, 1, 3]), ("sort", [1, 2, 3])]
 )
 def test_words_by_hand(name, target):
-    task: Any = made(registry.named(name), 8, 5)
+    kind: Any = registry.named(name)
+    task: Any = made(kind, 8, 5)
     assert task.answer(np.array([3, 1, 2])).tolist() == target
 
 

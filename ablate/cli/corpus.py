@@ -92,7 +92,7 @@ def show(
     if format == "json":
         put_json(about=row, rows=records(splits))
         return
-    for note in repeats(max(opened.text.overlap.values()) if opened.text else 0):
+    for note in repeats(opened.text.most_shared if opened.text else 0):
         say(note.text)
     put(render_row(pd.Series(row, dtype=object)))
     print_table(splits, "table")

@@ -24,7 +24,7 @@ def figures(corpus: Corpus, split: str, statistics: TextStatistics | None) -> di
         tokens = "target tokens" if chosen.is_ragged else "tokens"
         sizes = {"examples": chosen.count, tokens: chosen.size}
         return {"split": split} | {name: ENDLESS if size is None else size for name, size in sizes.items()}
-    shares = {f"shared with {other}": text.overlap.get((split, other)) for other in SPLITS[:2]}
+    shares = {f"shared with {other}": text.overlap.get(split, {}).get(other) for other in SPLITS[:2]}
     overlap = {name: None if share is None else f"{100 * share:.2f} %" for name, share in shares.items()}
     loss, predicted = statistics.loss.get(split), chosen.predicted_bytes
     bits = loss * (chosen.size or 0) / math.log(2) / predicted if loss and predicted else None
@@ -40,13 +40,10 @@ def beginning(corpus: Corpus, split: str, seed: int) -> list[str]:
         return []
     decode = corpus.tokenizer.decode
     if isinstance(chosen, Stream):
-        text = decode(chosen.tokens[:READ])
-        return [_line(line) for line in text.split("\n") if line.strip()][:LINES]
-    assert isinstance(chosen, Examples)
-    examples = chosen.at(seed, range(LINES)) if split == "train" else chosen.held_out[:LINES]
-    rows = [one.question_and_answer for one in examples]
-    return [line for row, answer in rows for line in (_line(decode(row)), ANSWER + _line(decode(answer)))]
-
-
-def _line(text: str) -> str:
-    return visible(text[:WIDTH])
+        lines = [line for line in decode(chosen.tokens[:READ]).split("\n") if line.strip()][:LINES]
+    else:
+        assert isinstance(chosen, Examples)
+        examples = chosen.at(seed, range(LINES)) if split == "train" else chosen.held_out[:LINES]
+        rows = [map(decode, one.question_and_answer) for one in examples]
+        lines = [line for question, answer in rows for line in (question, ANSWER + answer)]
+    return [visible(line[:WIDTH]) for line in lines]

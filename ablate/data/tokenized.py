@@ -19,18 +19,27 @@ from ablate.files import cache
 from ablate.files.atomic import digest
 from ablate.files.owned import create
 
-FORMAT = 10  # the format that `write` produces: raise it when the files, or the ids in them, change
+FORMAT = 11  # the format that `write` produces: raise it when the files, or the ids in them, change
 PIECE = 1 << 16  # characters encoded at a time
 
 
 @dataclass(frozen=True)
 class TextFacts:
-    """documents: their number. characters: in each split. overlap: by (split, other split) the share of the
-    characters of the first in stretches of 50 or more that the other has, too; empty splits are left out."""
+    """What is known of a text, as it stands in its cache entry. sha256: its fingerprint. documents: their
+    number. characters: in each split; predicted_bytes: of all its tokens but the first. overlap: by held-out
+    split and other split the share of the characters of the first in stretches of 50 or more that the other
+    has, too; empty splits are left out."""
 
+    sha256: str
     documents: int
     characters: Mapping[str, int]
-    overlap: Mapping[tuple[str, str], float]
+    predicted_bytes: Mapping[str, int]
+    overlap: Mapping[str, Mapping[str, float]]
+
+    @property
+    def most_shared(self) -> float:
+        """The largest share."""
+        return max(share for of_split in self.overlap.values() for share in of_split.values())
 
 
 def opened(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, Stream], TextFacts]:
@@ -53,19 +62,17 @@ def opened(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, di
             f"{cache.directory()}: the cache can't be used ({error.strerror or error});"
             " set ABLATE_CACHE to a directory with room"
         ) from None
-    directory, facts = entry
+    directory, facts = entry[0], TextFacts(**entry[1])
     splits = {
         name: Stream(np.load(directory / f"{name}.npy", mmap_mode="r"), predicted_bytes)
-        for name, predicted_bytes in facts["predicted_bytes"].items()
+        for name, predicted_bytes in facts.predicted_bytes.items()
     }
-    shares = {(name, other): share for name, other, share in facts["overlap"]}
-    known = TextFacts(facts["documents"], facts["characters"], shares)
-    return facts["sha256"], load(directory / "tokenizer.json"), splits, known
+    return facts.sha256, load(directory / "tokenizer.json"), splits, facts
 
 
 def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, Any]:
-    """Write tokenizer.json and the ids of each split into `directory`. Returns what is known of the text, as
-    plain data. Raises CorpusError if it is empty."""
+    """Write tokenizer.json and the ids of each split into `directory`. Returns the TextFacts as plain data.
+    Raises CorpusError if the text is empty."""
     if not any(divided.splits):
         raise CorpusError(f"corpus={config.name}: {config.called} is empty; give text to train on")
     training = pieces(divided.splits[0])
@@ -81,11 +88,10 @@ def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, 
         "documents": divided.documents,
         "predicted_bytes": predicted_bytes,
         "characters": {name: len(text) for name, text in texts.items()},
-        "overlap": [
-            (name, other, overlap(texts[name], texts[other]))
+        "overlap": {
+            name: {other: overlap(texts[name], texts[other]) for other in SPLITS[: SPLITS.index(name)]}
             for name in filter(texts.get, SPLITS[1:])
-            for other in SPLITS[: SPLITS.index(name)]
-        ],
+        },
     }
 
 

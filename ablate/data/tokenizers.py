@@ -63,16 +63,13 @@ class Char(Tokenizer):
         self.alphabet, self.state = alphabet, {"alphabet": alphabet}
         self._codes = np.frombuffer(alphabet.encode("utf-32-le"), "<u4")
         self.byte_lengths = np.array([len(character.encode()) for character in alphabet], np.int64)
-        # Ids by code point. Unknown characters, and all code points above the table, get the id vocab_size.
-        self._ids = np.full(int(self._codes.max(initial=0)) + 2, len(alphabet), np.uint32)
-        self._ids[self._codes] = np.arange(len(alphabet))
 
     def encode(self, text: str) -> np.ndarray:
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-        ids = self._ids[np.minimum(codes, len(self._ids) - 1)]
-        unknown = ids == self.vocab_size
-        if unknown.any():
-            character = text[int(unknown.argmax())]
+        ids = np.searchsorted(self._codes, codes)
+        is_known = self._codes.take(ids, mode="clip") == codes
+        if not is_known.all():
+            character = text[int(is_known.argmin())]
             raise ConfigError(
                 f"{character!a} (U+{ord(character):04X}): not among the {self.vocab_size} characters of this"
                 f" vocabulary, {self.alphabet[:20]!a} …; use those, or corpus.tokenizer=byte"

@@ -106,7 +106,7 @@ def _beside_counting(run: Run, validation: Score, test: Score) -> Row:
     if not (text and counted):
         return {}
     row = {
-        "overlap": max(text.overlap.values()),
+        "overlap": text.most_shared,
         "ngram_order": counted.order,
         "ngram_val_loss": counted.loss["validation"],
         "ngram_loss": counted.loss.get("test"),

@@ -256,4 +256,4 @@ def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
 def _overlap(run: Run) -> float:
     """The largest share of a held-out split of its text that another split has, too."""
     text = None if run.is_simulated else run.corpus.text
-    return max(text.overlap.values()) if text else 0.0
+    return text.most_shared if text else 0.0

@@ -319,11 +319,8 @@ def texts(corpus, split: str, count: int = 200) -> list[tuple[str, str]]:
 # --- tasks of words -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "target"), [("copy", [3, 1, 2]), ("reverse", [2, 1, 3]), ("sort", [1, 2, 3])]
-)
-def test_words_by_hand(name, target):
-    kind: Any = registry.named(name)
+@pytest.mark.parametrize(("kind", "target"), [(Copy, [3, 1, 2]), (Reverse, [2, 1, 3]), (Sort, [1, 2, 3])])
+def test_words_by_hand(kind, target):
     task: Any = made(kind, 8, 5)
     assert task.answer(np.array([3, 1, 2])).tolist() == target
 

@@ -71,8 +71,7 @@ class Composer:
         self._parse = functools.cache(OverridesParser.create().parse_override)
         self._options = functools.cache(loader.get_group_options)  # the choices of a group of configs
         self._compose = functools.cache(self._composed)
-        self._of_variant = functools.cache(self)
-        self._follows_no_seed = functools.cache(self._is_plain)
+        self._without_seed = functools.cache(self._closed)
 
     def levels(self, overrides: Iterable[str]) -> dict[str, list[str]]:
         """The values of each key, in the syntax of overrides; the last override of a key counts. Raises
@@ -104,16 +103,16 @@ class Composer:
         """The variant, which is the overrides without the seed, and the RunConfig. If the seed is no number,
         or another key depends on it, it stays among the overrides. Raises Mistake."""
         variant = tuple(one for one in overrides if not one.startswith("seed="))
-        seeds = [one.removeprefix("seed=") for one in overrides if one not in variant]
-        if len(seeds) == 1 and WHOLE.fullmatch(seeds[0]) and self._follows_no_seed(variant):
-            return variant, replace(self._of_variant(variant), seed=int(seeds[0]))
-        return overrides, self._of_variant(overrides)
+        seed = next((one.removeprefix("seed=") for one in overrides if one not in variant), "")
+        if WHOLE.fullmatch(seed) and (config := self._without_seed(variant)):
+            return variant, replace(config, seed=int(seed))
+        return overrides, self(overrides)
 
-    def _is_plain(self, overrides: Overrides) -> bool:
-        """Whether no value is an interpolation, as corpus.seed=${seed} is. Raises Mistake."""
+    def _closed(self, variant: Overrides) -> RunConfig | None:
+        """The RunConfig of a variant; None if a value is an interpolation, as corpus.seed=${seed} is."""
         with explained(Mistake):
-            groups, _ = self._split_groups(overrides)
-            return not _is_open([*overrides, self._compose(groups)])
+            groups, _ = self._split_groups(variant)
+            return None if _is_open([*variant, self._compose(groups)]) else self(variant)
 
     def _split_groups(self, overrides: Overrides) -> tuple[Overrides, list[Override]]:
         """The overrides of a run that choose from groups, and those that set a value."""

@@ -159,9 +159,6 @@ def _lines(path: Path) -> Iterator[Key]:
         yield Key(".".join(of for _, of in above), value, about)
 
 
-# --- what they hold --------------------------------------------------------------------------------
-
-
 def corpora() -> dict[str, dict[str, Any]]:
     """The keys in the YAML of each corpus, by name, sorted; a preset has those of its defaults, too."""
     return {path.stem: _with_defaults(path) for path in sorted((configs_dir() / "corpus").glob("*.yaml"))}

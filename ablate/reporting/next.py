@@ -4,10 +4,10 @@ import itertools
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from ablate.analysis.compare import Comparison
 from ablate.analysis.notes import MOST_EPOCHS, WORSE, shared_rate
 from ablate.analysis.variants import FACTORS, USABLE
 from ablate.config.contrast import FEWEST
@@ -16,6 +16,9 @@ from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import advised, counted, lines_if
 from ablate.store.columns import Status
 from ablate.store.record import StudyRecord
+
+if TYPE_CHECKING:
+    from ablate.analysis.compare import Comparison
 
 MOST = 3
 MOST_SEEDS = 1_000  # that anybody would add
@@ -36,14 +39,14 @@ class Next:
         return f"{self.reason}{f': `{self.command}`' if self.command else ''}."
 
 
-def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison | None = None) -> list[Next]:
+def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison | None" = None) -> list[Next]:
     """What matters first comes first. rows: of a study; without a comparison, a finished run of each
     variant."""
     rows = rows[rows["status"].isin(USABLE)]
     return [*itertools.islice(_steps(rows, record, comparison), MOST)]
 
 
-def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison | None) -> Iterator[Next]:
+def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison | None") -> Iterator[Next]:
     rate = shared_rate(rows) if comparison is None or len(comparison.variants) > 1 else ""
     if rate:
         why = f"All variants share one learning rate, {rate}, which was tuned for none"
@@ -69,7 +72,7 @@ def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison | Non
         yield Next("No contrast was named beforehand: ask again, with fresh seeds", fresh)
 
 
-def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: Comparison) -> Iterator[Next]:
+def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") -> Iterator[Next]:
     """What would decide the contrasts that are undecided, though no run is missing; nothing where runs that
     diverged are the reason. What would be blamed afterwards is not advised: a study, and a sweep that had
     enough seeds for a verdict, is asked again with fresh ones."""

@@ -236,8 +236,10 @@ def test_rows_are_read_again_only_where_a_run_changed(store, tmp_path, monkeypat
     assert len(store.rows()) == 3 and read == []
     finished(store, "b", run_id="b" * 16, val_loss=1.0)
     assert [row.get("val_loss") for row in store.rows()] == [None, 1.0, None] and read == ["b"]
-    (tmp_path / "store" / ".rows.json").write_text("[1, {")
-    assert len(store.rows()) == 3 and read == ["b", "a", "b", "c"]
+    for edited in ("[1, {", "[1]", '{"a": 1}', '{"a": [[], 1]}', '{"a": [[], {}]}'):
+        (tmp_path / "store" / ".rows.json").write_text(edited)
+        assert len(store.rows()) == 3 and read == [*"babc"]
+        read[1:] = []
 
 
 def test_a_run_is_found_by_the_beginning_of_its_name_or_id(store):

@@ -13,9 +13,9 @@ from ablate.config.contrast import FEWEST, MARGIN
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, described, lines_if
 from ablate.store.columns import column_named
-from ablate.store.frames import seconds_a_run
 from ablate.store.record import StudyRecord
 
+SHORTEST_S = 1e-6  # a run that took less than this was not timed
 SURE = 0.9  # the level of the interval of the noise itself
 POWER = 0.8  # the probability of detecting the difference
 
@@ -82,3 +82,11 @@ def sd_interval(sd: float, df: int) -> tuple[float, float]:
 
     low, high = (sd * math.sqrt(df / chdtri(df, p)) for p in ((1 - SURE) / 2, (1 + SURE) / 2))
     return low, high
+
+
+def seconds_a_run(rows: pd.DataFrame, cores: int) -> tuple[float, int]:
+    """The mean seconds per run of the pilot, NaN if unknown, and how many such runs fit on the cores at
+    once."""
+    seconds, threads = (rows[c].astype(float).mean() for c in ("wall_s", "threads"))
+    at_once = max(1, int(cores // threads)) if threads >= 1 else 1
+    return float(seconds) if seconds > SHORTEST_S else math.nan, at_once

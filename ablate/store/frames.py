@@ -4,7 +4,6 @@ option of a part. It loads no torch."""
 import contextlib
 import functools
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -18,7 +17,6 @@ from ablate.config.schema import Column
 from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.store.columns import OPTIONS_COLUMNS, RESULTS, TABLE, Row, csv_value
 
-SHORTEST_S = 1e-6  # a run that took less than this was not timed
 FILE = "file"  # the column that says from which of several tables a row is
 # What columns of other programs are called: what a training is known by, what is a part of one.
 SEEDS = re.compile(r"(.*[./ _])?(seed|random_seed|rng_seed|random_state|seed_id)", re.IGNORECASE)
@@ -81,14 +79,6 @@ def is_numeric(cells: pd.Series) -> bool:
 def is_empty(value: Any) -> bool:
     """Whether a value of a table is missing."""
     return value is None or value is pd.NA or bool(value != value)
-
-
-def seconds_a_run(rows: pd.DataFrame, cores: int) -> tuple[float, int]:
-    """The mean seconds per run of the pilot, NaN if unknown, and how many such runs fit on the cores at
-    once."""
-    seconds, threads = (rows[c].astype(float).mean() for c in ("wall_s", "threads"))
-    at_once = max(1, int(cores // threads)) if threads >= 1 else 1
-    return float(seconds) if seconds > SHORTEST_S else math.nan, at_once
 
 
 # --- the type of each kind of column ------------------------------------------------------------------

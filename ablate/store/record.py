@@ -183,16 +183,6 @@ class StudyRecord:
 NO_STUDY = StudyRecord(name="", kind="", factors={}, fixed={}, seeds=[], runs=[])
 
 
-def keys_of_arms(arms: Mapping[str, Mapping[str, str]]) -> set[str]:
-    """The keys that named arms set."""
-    return {key for arm in arms.values() for key in arm}
-
-
-def keys_of_levels(per_level: Mapping[str, Mapping[str, Mapping[str, str]]]) -> set[str]:
-    """The keys that levels of factors set besides. per_level: by factor and level, what it sets."""
-    return {key for levels in per_level.values() for key in keys_of_arms(levels)}
-
-
 def read_record(plain: Mapping[str, Any]) -> StudyRecord:
     """The record from the content of study.json. Raises ConfigError."""
     plain = {key: value for key, value in plain.items() if key not in FORMER}

@@ -10,7 +10,7 @@ from pathlib import Path
 from ablate.files.atomic import StoreError, names, write_atomically
 from ablate.printing import leave_out
 from ablate.store.columns import Row, Status
-from ablate.store.run_files import Damaged, Stamp, read_finished, stamp
+from ablate.store.run_files import ROW_KEYS, Damaged, Stamp, read_finished, stamp
 
 RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
 
@@ -66,10 +66,10 @@ def read_rows(store: Path) -> dict[str, Row]:
 
 
 def _cached_rows(cache: Path) -> dict[str, tuple[Stamp, Row]]:
-    """The stamp and the row of each run."""
-    with contextlib.suppress(OSError, ValueError):
-        if isinstance(known := json.loads(cache.read_bytes()), dict):
-            return known
+    """The stamp and the row of each run; nothing of a file that is damaged or was edited."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        known = json.loads(cache.read_bytes()).items()
+        return {name: (stamp, row) for name, (stamp, row) in known if row.keys() >= ROW_KEYS}
     return {}
 
 

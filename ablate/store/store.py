@@ -58,11 +58,6 @@ class Store:
         """The names of the finished runs, from one listing of the directory."""
         return {name for name in names(self.root / "store") if not name.startswith(".")}
 
-    def begun(self) -> set[str]:
-        """The names of the runs that are under way or were interrupted."""
-        found = names(self.root / "store")
-        return {name[1 : -len(PART)] for name in found if name.startswith(".") and name.endswith(PART)}
-
     def interrupted(self) -> set[str]:
         """The names of the runs that were interrupted: begun, but no process works on them."""
         return {name for name, attempt in self.attempts().items() if not lease.is_live(attempt)}
@@ -70,9 +65,10 @@ class Store:
     def attempts(self) -> dict[str, Path]:
         """The latest attempt of each run that is under way or was interrupted, by name."""
         attempts: dict[str, Path] = {}
-        for name in self.begun():
+        for part in names(self.root / "store"):
+            name = part[1 : -len(PART)]
             with leaving_out():
-                if attempt := self.run(name).latest():
+                if part == f".{name}{PART}" and (attempt := self.run(name).latest()):
                     attempts[name] = attempt
         return attempts
 

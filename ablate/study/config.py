@@ -22,7 +22,7 @@ from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, Rule, as_override, as_value, did_you_mean, line_on
 from ablate.config.schema import RunConfig
 from ablate.store.columns import METRICS, Row, Status, column_named
-from ablate.store.record import Choice, Decided, PlannedLooks, Role, keys_of_arms
+from ablate.store.record import Choice, Decided, PlannedLooks, Role
 from ablate.study.plan import Plan
 
 Rows = Mapping[Overrides, Row]
@@ -278,7 +278,7 @@ class StudyConfig:
     @property
     def own_keys(self) -> set[str]:
         """The keys besides the factors that its runs differ in."""
-        return keys_of_arms(self.arms)
+        return {key for arm in self.arms.values() for key in arm}
 
     def arms_at(self, levels: Mapping[str, Sequence[str]]) -> list[Overrides]:
         """The arms, each with every combination of these levels."""

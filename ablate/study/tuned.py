@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, Rule
 from ablate.store.columns import on_validation, split_of
-from ablate.store.record import Choice, Role, keys_of_levels
+from ablate.store.record import Choice, Role
 from ablate.study.config import (
     Arm,
     Design,
@@ -57,7 +57,12 @@ class Tuned(StudyConfig):
 
     @property
     def own_keys(self) -> set[str]:
-        return super().own_keys | keys_of_levels(self.per_level)
+        return super().own_keys | self.keys_of_levels
+
+    @property
+    def keys_of_levels(self) -> set[str]:
+        """The keys that levels of factors set besides."""
+        return {key for levels in self.per_level.values() for sets in levels.values() for key in sets}
 
     def arms_at(self, levels: Mapping[str, Sequence[str]]) -> list[Overrides]:
         """The arms, each with every combination of these levels and with what the levels set."""
@@ -97,7 +102,7 @@ class Tuned(StudyConfig):
             raise ConfigError(f"seed={used[0]}: {why}; use fresh seeds")
         grid = _octaves(key, levels[key])
         factors = {k: values for k, values in levels.items() if k not in (key, "seed")}
-        of = {"names": self.named_arms, "unnamed": keys_of_levels(self.per_level), "study": self}
+        of = {"names": self.named_arms, "unnamed": self.keys_of_levels, "study": self}
         return TunedDesign({**levels, key: grid}, self.arms_at(factors), **of)
 
 

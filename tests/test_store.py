@@ -183,9 +183,15 @@ def interrupted(store: Store, *steps: int, row: dict = ROW) -> None:
         raise KeyboardInterrupt
 
 
-def test_an_interrupted_run_goes_on_from_its_last_checkpoint(store):
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_interrupted_run_goes_on_from_its_last_checkpoint(store, fails):
+    """A failed one, too."""
     interrupted(store, 3, 6)
     assert len(list(latest(store).glob("checkpoint-*"))) == 1
+    if fails:
+        with writing(store) as writer:
+            writer.finish({**ROW, "status": "failed"})
+        assert statuses(store) == [("failed", None)]
     with writing(store) as writer:
         assert writer.start is not None
         assert vars(writer.start) | {"arrays": None} == vars(checkpoint(6)) | {"arrays": None}

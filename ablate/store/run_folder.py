@@ -159,8 +159,7 @@ class RunFolder:
             self._look(row, anew, ended, tell)
 
     def _resumable(self, row: Row, anew: bool, ended: bool) -> Checkpoint | None:
-        """The checkpoint of the attempt, or one that is moved into it from a failed run, if resuming it gives
-        the bytes of `row`; None if not."""
+        """The checkpoint of the attempt, or else of a failed run, if resuming it gives the bytes of `row`."""
         source = self.path if checkpoints(self.path) else self.directory
         if not (checkpoint := read_checkpoint(source)):
             return None
@@ -176,17 +175,18 @@ class RunFolder:
                 f"{self.directory.name}: its checkpoint after step {checkpoint.step} was made otherwise"
                 f" ({differs}) and is kept: {way_out}, force=stale begins anew"
             )
-        for path in checkpoints(self.directory) if not changed else ():
-            owned.rename_onto_free(path, self.path / path.name)
         return None if changed else checkpoint
 
     def _fill(self, files: Mapping[str, str | bytes]) -> None:
-        """Have these files in the attempt, with its log and the checkpoint from which it goes on."""
-        kept = {"log.txt", *(path.name for path in checkpoints(self.path) if self.start)}
-        for name in {*os.listdir(self.path)} - {*files, *kept}:  # a checkpoint before the row of its making
+        """Have these files in the attempt, with its log and the checkpoint from which it goes on, which lies
+        there at no time beside a row that it was not made with."""
+        own = checkpoints(self.path) if self.start else []
+        for name in {*os.listdir(self.path)} - {*files, "log.txt", *(path.name for path in own)}:
             owned.delete(self.path / name)
         for name, content in files.items():
             owned.replace_file(self.path / name, content)
+        for path in checkpoints(self.directory) if self.start and not own else ():
+            owned.rename_onto_free(path, self.path / path.name)
 
     # --- write --------------------------------------------------------------------------------------
 
@@ -272,11 +272,8 @@ class RunFolder:
                 yield
         except StoreError as error:
             if isinstance(error.__cause__, OSError) and is_gone(error.__cause__):
-                raise self._taken_over() from error
+                raise Busy(f"{self.path}: another process has taken this run over") from error
             raise
-
-    def _taken_over(self) -> Busy:
-        return Busy(f"{self.path}: another process has taken this run over")
 
 
 @functools.lru_cache(256)

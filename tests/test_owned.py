@@ -135,7 +135,5 @@ def test_links_are_deleted_and_never_what_they_lead_to(made: Path):
     assert done.returncode == 0, done.stderr
     assert not any(map(os.path.lexists, (run, attempts, study)))
     after = {**contents(far), **contents(made / "attempts"), **contents(made / "single")}
-    forgot = {
-        name: after[name] for name in ("results.csv", "study.json")
-    }  # the run, before it was taken away
+    forgot = {name: after[name] for name in ("results.csv", "study.json")}
     assert before | forgot == {name: after[name] for name in before}

@@ -63,12 +63,6 @@ def make(run: RunFolder, status: str = "done") -> bool:
     return not folder.finished
 
 
-def steps(run: RunFolder) -> list[str]:
-    """The first column of its metrics.csv."""
-    lines = (run.directory / "metrics.csv").read_text().splitlines()
-    return [line.split(",")[0] for line in lines]
-
-
 def leased(tmp_path: Path) -> Path:
     """The directory of an attempt with a lease of this process."""
     attempt = tmp_path / "store" / ".run.part" / lease.name(tmp_path / "store")
@@ -273,7 +267,8 @@ def test_who_lost_a_run_writes_nothing_into_it_and_stops(tmp_path, monkeypatch):
             second.metrics({**METRICS, "step": 3})
             finish(second)
         first.metrics({**METRICS, "step": 4})
-    assert steps(run) == ["step", "3"]
+    lines = (run.directory / "metrics.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["step", "3"]
     assert (run.directory / "log.txt").read_text() == "first\n"
     assert [path.name for path in (tmp_path / "store").glob("*run*")] == ["run"]
 

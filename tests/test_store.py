@@ -185,7 +185,6 @@ def interrupted(store: Store, *steps: int, row: dict = ROW) -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_an_interrupted_run_goes_on_from_its_last_checkpoint(store, fails):
-    """A failed one, too."""
     interrupted(store, 3, 6)
     assert len(list(latest(store).glob("checkpoint-*"))) == 1
     if fails:

@@ -37,7 +37,7 @@ from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaul
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig
 
-from ablate.analysis.compare import Comparison, compare
+from ablate.analysis.compare import Comparison, compare, reported
 from ablate.analysis.contrasts import declared_pairs, equal_variants
 from ablate.analysis.projection import project
 from ablate.analysis.question import Question, ask, direction
@@ -57,7 +57,6 @@ from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from ablate.printing import left_out
 from ablate.store import lease, provenance
-from ablate.store.frames import reported
 from ablate.store.record import PlannedContrast, Side, StudyRecord
 from ablate.store.store import Store
 from ablate.training.events import Evaluation, Listener, News

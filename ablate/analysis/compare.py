@@ -21,6 +21,7 @@ from ablate.analysis.contrasts import (
     why_nothing,
 )
 from ablate.analysis.findings import Finding, findings_of
+from ablate.analysis.foreign import is_foreign
 from ablate.analysis.measures import settled
 from ablate.analysis.projection import project
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of
@@ -28,9 +29,9 @@ from ablate.analysis.stats import Array, moments
 from ablate.analysis.variants import Variant, Variants, settings_of, varying
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import Note, counted
+from ablate.phrases import Note, counted, lines_if
 from ablate.store.columns import RESULTS, Status
-from ablate.store.frames import column_of, is_foreign, reported, select
+from ablate.store.frames import at_own_value, column_of, select, with_options
 from ablate.store.record import StudyRecord
 
 NUMBERS = (
@@ -243,3 +244,19 @@ def _waiting(every: pd.DataFrame, records: Sequence[StudyRecord]) -> dict[str, s
         if runs - ended and record.metric is not None and not record.looks and not record.is_one_by_one:
             waiting[record.name] = f"{len(runs & ended)} of {counted(len(runs), 'run')}"
     return waiting
+
+
+def reported(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
+    """The rows to report on, with_options, and a line on those left out: rows of development seeds, which
+    were used to choose values, and rows at values that the study has since replaced. Raises ConfigError."""
+    if rows.empty or is_foreign(rows):
+        return with_options(rows), []
+    kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
+    if not kept.any():
+        raise ConfigError("every row is of development seeds (phase); there is nothing to report on yet")
+    own = at_own_value(rows[kept])
+    gone = [(int((~kept).sum()), "of development seeds (phase)")]
+    gone += [(int(kept.sum()) - len(own), "at values that are not an arm's own (role)")]
+    parts = [f"{counted(count, 'row')} {of}" for count, of in gone if count]
+    line = f"left out: {' and '.join(parts)}"
+    return with_options(own), lines_if(parts, Note(line))

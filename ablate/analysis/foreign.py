@@ -17,8 +17,19 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import Column
 from ablate.phrases import Note, first_few, lines_if, option
 from ablate.store.columns import RESULTS, SEED_COLUMNS, TABLE, Status
-from ablate.store.frames import LARGEST, SEEDS, as_kind, as_texts, is_ours, spellings
+from ablate.store.frames import as_kind, as_texts, spellings
 
+FILE = "file"  # the column that says from which of several tables a row is
+# What columns of other programs are called: what a training is known by, what is a part of one.
+SEEDS = re.compile(r"(.*[./ _])?(seed|random_seed|rng_seed|random_state|seed_id)", re.IGNORECASE)
+REPLICATE = re.compile(
+    r".*seed.*|(.*[./ _])?((model|net|job)[_ ]id|run|rep|repeat|repetition|replicate|replica|trial|restart"
+    r"|init|random_state)s?([_ ]?(id|idx|index|name|no|nr|number))?",
+    re.IGNORECASE,
+)
+FOLDS = re.compile(r"(.*[./ _])?(k?folds?|cv|split)([_ ]?(id|idx|index|no|nr))?", re.IGNORECASE)
+STEPS = re.compile(r"(.*[./ _])?(steps?|epochs?|iter|iterations?|checkpoint|ckpt)", re.IGNORECASE)
+LARGEST = 1e100  # the largest number allowed, so that sums of squares do not overflow
 # What other programs call the status of a run: W&B, MLflow, Optuna, Ray, SLURM, and people.
 WORDS = {
     Status.DONE: "done finished finish complete completed terminated success successful succeeded ok okay"
@@ -152,3 +163,24 @@ def _refuse_words(cells: pd.Series, column: Column, name: str) -> None:
 def _place(rows: "pd.DataFrame | pd.Series") -> str:
     """The place of the first of these rows: its line in the file, or its label in a frame."""
     return f"{rows.index.name or 'row'} {rows.index[0]}"
+
+
+def is_ours(rows: pd.DataFrame) -> bool:
+    """Whether rows are of ablate's own: by the ids of its runs or, without, by its names and its words."""
+    if is_exempt(rows):
+        return True
+    if not {"fusion", "heads", "out_proj"} <= {*rows}:
+        return False
+    words = as_texts(rows["out_proj"]).str.lower()
+    return bool(rows["fusion"].notna().any() and words.isin(["true", "false"]).sum() > len(words) / 2)
+
+
+def is_foreign(rows: pd.DataFrame) -> bool:
+    """Whether rows come from another program: they are not ablate's, and some have results."""
+    return not is_ours(rows) and not {*RESULTS}.isdisjoint(rows["status"])
+
+
+def is_exempt(rows: pd.DataFrame) -> bool:
+    """Whether rows are known by their ids to be runs of ablate's own."""
+    both = {"fusion", "run_id"} <= {*rows} and rows["fusion"].notna().any()
+    return bool(both and rows["run_id"].astype(str).str.fullmatch("[0-9a-f]{16}").all())

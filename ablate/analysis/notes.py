@@ -12,6 +12,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.contrasts import equal_forms
 from ablate.analysis.findings import Finding
+from ablate.analysis.foreign import is_foreign
 from ablate.analysis.variants import (
     COUNTING,
     FACTORS,
@@ -29,7 +30,7 @@ from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError, as_text
 from ablate.phrases import Note, counted, first_few, joined, lines_if
 from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, of_role
-from ablate.store.frames import as_texts, is_empty, is_foreign, row_in_words
+from ablate.store.frames import as_texts, is_empty, row_in_words
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing

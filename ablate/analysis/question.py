@@ -7,6 +7,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
+from ablate.analysis.foreign import LARGEST
 from ablate.config.conditions import Where, pairs, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
@@ -14,7 +15,6 @@ from ablate.store.columns import (
     METRICS,
     column_named,
 )
-from ablate.store.frames import LARGEST
 from ablate.store.record import StudyRecord
 
 WIDE = "column"  # what is varied in a table with a column for each variant

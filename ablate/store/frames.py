@@ -14,21 +14,10 @@ import pandas as pd
 from ablate.config.conditions import Condition, Where, key_in, spelling
 from ablate.config.rules import ConfigError, as_text, did_you_mean, line_on
 from ablate.config.schema import Column
-from ablate.phrases import Note, counted, first_few, lines_if
-from ablate.store.columns import OPTIONS_COLUMNS, RESULTS, TABLE, Row, csv_value
+from ablate.phrases import first_few
+from ablate.store.columns import OPTIONS_COLUMNS, TABLE, Row, csv_value
 
-FILE = "file"  # the column that says from which of several tables a row is
-# What columns of other programs are called: what a training is known by, what is a part of one.
-SEEDS = re.compile(r"(.*[./ _])?(seed|random_seed|rng_seed|random_state|seed_id)", re.IGNORECASE)
-REPLICATE = re.compile(
-    r".*seed.*|(.*[./ _])?((model|net|job)[_ ]id|run|rep|repeat|repetition|replicate|replica|trial|restart"
-    r"|init|random_state)s?([_ ]?(id|idx|index|name|no|nr|number))?",
-    re.IGNORECASE,
-)
-FOLDS = re.compile(r"(.*[./ _])?(k?folds?|cv|split)([_ ]?(id|idx|index|no|nr))?", re.IGNORECASE)
-STEPS = re.compile(r"(.*[./ _])?(steps?|epochs?|iter|iterations?|checkpoint|ckpt)", re.IGNORECASE)
 MANY = 1 << 16  # values of a table that are read once
-LARGEST = 1e100  # the largest number allowed, so that sums of squares do not overflow
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
@@ -48,27 +37,6 @@ def as_kind(cells: pd.Series, column: Column) -> pd.Series:
         with contextlib.suppress(ValueError, TypeError, KeyError, OverflowError):
             return of_type(cells)
     return last(cells)
-
-
-def is_ours(rows: pd.DataFrame) -> bool:
-    """Whether rows are of ablate's own: by the ids of its runs or, without, by its names and its words."""
-    if is_exempt(rows):
-        return True
-    if not {"fusion", "heads", "out_proj"} <= {*rows}:
-        return False
-    words = as_texts(rows["out_proj"]).str.lower()
-    return bool(rows["fusion"].notna().any() and words.isin(["true", "false"]).sum() > len(words) / 2)
-
-
-def is_foreign(rows: pd.DataFrame) -> bool:
-    """Whether rows come from another program: they are not ablate's, and some have results."""
-    return not is_ours(rows) and not {*RESULTS}.isdisjoint(rows["status"])
-
-
-def is_exempt(rows: pd.DataFrame) -> bool:
-    """Whether rows are known by their ids to be runs of ablate's own."""
-    both = {"fusion", "run_id"} <= {*rows} and rows["fusion"].notna().any()
-    return bool(both and rows["run_id"].astype(str).str.fullmatch("[0-9a-f]{16}").all())
 
 
 def is_numeric(cells: pd.Series) -> bool:
@@ -165,22 +133,6 @@ def select(rows: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
             raise ConfigError("; ".join([f"--where {condition}: no row meets it", *has]))
         rows = rows[met]
     return rows
-
-
-def reported(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
-    """The rows to report on, with_options, and a line on those left out: rows of development seeds, which
-    were used to choose values, and rows at values that the study has since replaced. Raises ConfigError."""
-    if rows.empty or is_foreign(rows):
-        return with_options(rows), []
-    kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
-    if not kept.any():
-        raise ConfigError("every row is of development seeds (phase); there is nothing to report on yet")
-    own = at_own_value(rows[kept])
-    gone = [(int((~kept).sum()), "of development seeds (phase)")]
-    gone += [(int(kept.sum()) - len(own), "at values that are not an arm's own (role)")]
-    parts = [f"{counted(count, 'row')} {of}" for count, of in gone if count]
-    line = f"left out: {' and '.join(parts)}"
-    return with_options(own), lines_if(parts, Note(line))
 
 
 def column_of(

@@ -73,7 +73,7 @@ def require_as_begun(run: Run, store: Store) -> None:
 def _require_plugins(directory: Path, row: Row) -> None:
     """Raises ConfigError if the run's plugins are not loaded, or others."""
     for name, was in (row.get("part_files") or {}).items():
-        if not provenance.is_of_plugin(name) or (now := provenance.part_digest(name)) == was:
+        if not name.startswith(provenance.PLUGIN) or (now := provenance.part_digest(name)) == was:
             continue
         file = Path(name).name
         copy = shlex.quote(str(directory / file if (directory / file).exists() else file))

@@ -68,7 +68,7 @@ def changes(row: Mapping[str, Any]) -> list[str]:
     return [
         f"{what} was {was}, is {now}"
         for what, was, now in held
-        if was != now and not (now is None and is_of_plugin(what))
+        if was != now and not (now is None and what.startswith(PLUGIN))
     ]
 
 
@@ -108,10 +108,6 @@ def machine() -> dict[str, Any]:
 def plugin_files() -> dict[str, str]:
     """The name of each plugin, by the path of its file."""
     return {path: plugin.name for path, plugin in plugins.items()}
-
-
-def is_of_plugin(name: str) -> bool:
-    return name.startswith(PLUGIN)
 
 
 def part_digest(name: str) -> str | None:

@@ -26,7 +26,7 @@ from ablate.files.atomic import (
 )
 from ablate.phrases import first_few
 from ablate.store import lease
-from ablate.store.columns import COLUMNS, CONFIG_COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
+from ablate.store.columns import COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
 from ablate.store.rows import leaving_out, read_rows, short_id
@@ -35,9 +35,6 @@ from ablate.store.run_folder import PART, RunFolder
 
 # By which a table of any version is known.
 FIRST_COLUMNS = ",".join(COLUMNS[:3]).encode()
-# What tells two runs apart, what people read first.
-FIRST_TOLD = ("corpus", "model", "device", "processor", "steps", "seed")
-TELLING = (*dict.fromkeys((*FIRST_TOLD, *CONFIG_COLUMNS, "run_id")),)
 REHEARSALS = "rehearsals"  # the directory of their stores, in that of results
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
 
@@ -85,20 +82,15 @@ class Store:
         if Path(run).resolve().parent == (self.root / "store").resolve():  # a path
             run = Path(run).name
         names = sorted(among) if run else []
-        matches, rows = [name for name in names if name.startswith(run)], dict[str, Row]()
-        if len(matches) != 1:
-            rows = self.by_name()
-            ids = {name: rows[name]["run_id"] if name in rows else short_id(name) for name in names}
-            matches = matches or [name for name in names if ids[name].startswith(run)]
+        matches = [name for name in names if name.startswith(run)]
+        if not matches:
+            ids = {name: row["run_id"] for name, row in self.by_name().items()}
+            matches = [name for name in names if ids.get(name, short_id(name)).startswith(run)]
         if len(matches) == 1:
             return matches[0]
         if not matches:
             raise StoreError(f"{run or 'RUN'}: no {what} begins with it; ablate runs lists them")
-        found = [rows.get(name, {}) for name in matches]
-        keys = [key for key in TELLING if len({str(row.get(key)) for row in found}) > 1][:2]
-        settings = (" ".join(f"{key}={row.get(key)}" for key in keys) for row in found)
-        shown = [f"{name} ({those})" for name, those in zip(matches, settings, strict=True)]
-        raise StoreError(f"{run}: {len(matches)} runs begin with it; give more letters: {first_few(shown)}")
+        raise StoreError(f"{run}: {len(matches)} runs begin with it; give more letters: {first_few(matches)}")
 
     def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
         """The directories of those of these runs that are finished, by run_id."""

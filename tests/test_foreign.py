@@ -204,6 +204,7 @@ def test_nan_is_no_result_and_inf_is_diverged():
     rows = frame().astype({"loss": object})
     rows.loc[[1, 6], "loss"] = ["nan", np.inf]
     found = ablate.compare(rows, **ASKED)
+    assert not any("differs" in one.text for one in found.notes)
     counts: Any = found.table.set_index("variant")[["n", "diverged"]]
     assert counts.loc["method=base"].tolist() == [3, 0] and counts.loc["method=ours"].tolist() == [3, 1]
     assert "done: method=base seed=1: no loss" in texts(found.notes)

@@ -127,7 +127,7 @@ def measured_columns(rows: pd.DataFrame, metric: str = "") -> list[str]:
 def left_over(rows: pd.DataFrame, placed: set[str]) -> list[str]:
     """The columns of another program that vary and that nobody has placed: of words that are no name of a
     single row, and of numbers that are no measurement, which has another value in most rows."""
-    known = {*placed, *of_role("identity", "metric", "seed", "resource"), FILE}
+    known = {*placed, *PLACES, *of_role("identity", "metric", "seed", "resource"), FILE}
     there = map(str, rows.columns[rows.notna().any()])
     free = [column for column in there if column not in known and not SEEDS.fullmatch(column)]
     kinds = {column: rows[column].astype(str).nunique() for column in free}

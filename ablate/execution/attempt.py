@@ -55,8 +55,7 @@ class Attempt:
         """Begin it, unless the run is finished; what is damaged, a result or an earlier attempt, is put aside
         first. anew, ended: as for RunFolder.attempt."""
         self.row, config = describe(self.run), dataclasses.asdict(self.run.config)
-        about = _environment(self.row["device"])
-        files = {"environment.json": about, "tokenizer.json": self.run.corpus.tokenizer.dump()}
+        files = {"environment.json": as_json(machine()), "tokenizer.json": self.run.corpus.tokenizer.dump()}
         files |= plugins.copies(self.run.spec.chosen)
         attempt = self.folder.attempt(config, self.row, files, self.tell, anew=anew, ended=ended)
         self._lease.enter_context(attempt)
@@ -121,12 +120,11 @@ class Attempt:
 
     def _trained(self, final: Final) -> None:
         assert self._last is not None, "training ends with an evaluation"
-        row = formulas.at_end(self.run, self._last, self._metrics, final)
+        row = {**formulas.at_end(self.run, self._last, self._metrics, final), "status": Status.DONE}
         if final.weights:
             import safetensors.numpy
 
             self.folder.write("model.safetensors", safetensors.numpy.save(dict(final.weights)))
-        row |= {"status": Status.DONE}
         if lost := [column for column, value in row.items() if not _is_finite(value)]:  # of averages
             error = f"{' and '.join(lost)} not finite after the last step"
             row |= {**dict.fromkeys(lost), "status": Status.DIVERGED, "error": error}
@@ -166,12 +164,6 @@ def describe(run: Run) -> Row:
         **provenance(),
         **parts_code(*(inspect.getfile(method) for method in dict.fromkeys(parts))),
     }
-
-
-@functools.cache
-def _environment(where: str) -> bytes:
-    """The content of environment.json, the same for all runs of a process on a device."""
-    return as_json({**machine(), "device": where})
 
 
 def _is_finite(value: Any) -> bool:

@@ -13,11 +13,8 @@ FOREVER = 10**9
 def endless_steps(run: Run, members: int = 1) -> Iterator[None]:
     """Makes a training step each time that it is asked for the next item, of so many runs as one that differ
     in their seeds; the models are built before the first."""
-    endless = dataclasses.replace(
-        run.config.train,
-        **{"steps": FOREVER, "eval_every": FOREVER, "eval_tokens": 1, "lr": 1e-6},
-        **{"checkpoint_every": None},
-    )
+    far = {"steps": FOREVER, "eval_every": FOREVER, "checkpoint_every": None, "eval_tokens": 1, "lr": 1e-6}
+    endless = dataclasses.replace(run.config.train, **far)
     configs = [dataclasses.replace(run.config, train=endless, seed=seed) for seed in range(members)]
     runs = [dataclasses.replace(run, config=config) for config in configs]
     with training(runs, build_group(runs)) as steps:

@@ -29,11 +29,9 @@ def undisturbed() -> Iterator[None]:
     from torch.backends import cuda, mkldnn
 
     with contextlib.ExitStack() as after:
-        for context in (
-            *(torch.autocast(kind, enabled=False) for kind in ("cpu", "cuda")),
-            torch.enable_grad(),
-        ):
-            after.enter_context(context)
+        for kind in ("cpu", "cuda"):
+            after.enter_context(torch.autocast(kind, enabled=False))
+        after.enter_context(torch.enable_grad())
         cards = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
         after.enter_context(torch.random.fork_rng(cards))
         after.callback(torch.set_num_threads, torch.get_num_threads())

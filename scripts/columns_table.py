@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))
 
 from ablate.compose.configs import sections  # noqa: E402
 from ablate.config.conditions import column_for  # noqa: E402
-from ablate.store.columns import TABLE  # noqa: E402
+from ablate.store.columns import TABLE, split_of  # noqa: E402
 
 PATH = ROOT / "docs" / "columns.csv"
 SOURCES = {
@@ -34,7 +34,9 @@ def table() -> str:
     rows.writerow(["column", "unit", "from", "meaning"])
     for one in TABLE:
         key = keys.get(one.name) if one.role in ("config", "seed") else None
-        source = f"{one.split} split" if one.split else SOURCES.get(one.role, "config and text")
+        source = (
+            f"{split} split" if (split := split_of(one.name)) else SOURCES.get(one.role, "config and text")
+        )
         rows.writerow([one.name, one.unit or one.kind, key or source, one.words])
     return text.getvalue()
 

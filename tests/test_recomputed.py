@@ -98,7 +98,7 @@ def same(
         variant, base = (" - ".join(map(str, side)) for side in two_sides(weights))
         mine = (found[by] == variant) & (found["baseline"].map(bases) == base)
         if not mine.any():  # a sum of arms, which stands by its name alone, and has no mean
-            of = of | {"mean": np.nan, "sd": np.nan}
+            of = of | {"n": of["pairs"], "mean": np.nan, "sd": np.nan}
             mine = found["baseline"].isna() & np.isclose(found["diff"], of["diff"], rtol=1e-9)
         (one,) = found[mine].to_dict("records")
         assert one["verdict"] == of.pop("verdict")

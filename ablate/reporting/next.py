@@ -1,5 +1,6 @@
 """What to do next about an answer: at most three reasons, each with the command to type. Loads no torch."""
 
+import contextlib
 import itertools
 import shlex
 from collections.abc import Iterator, Sequence
@@ -110,7 +111,7 @@ def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison"
 def repeated(record: StudyRecord) -> str:
     """The command of a study, with all levels and seeds that it has grown to; empty if that is not known."""
     if record.command:
-        return advised(shlex.split(record.command))
+        return _advised(_words(record.command))
     if not any(word.startswith("seed=") for word in record.typed):  # the study has its own
         return _with_levels(record, "")
     seeds = record.looks.seeds if record.looks else record.reporting_seeds
@@ -118,8 +119,7 @@ def repeated(record: StudyRecord) -> str:
 
 
 def again(record: StudyRecord) -> str:
-    words = ["ablate", "run", *record.typed] if record.typed else shlex.split(record.command)
-    return advised(words) if words else ""
+    return _advised(["ablate", "run", *record.typed] if record.typed else _words(record.command))
 
 
 def changed(record: StudyRecord, end: str, setting: str) -> str:
@@ -138,8 +138,8 @@ def with_seeds(record: StudyRecord, count: int) -> str:
 
 def with_fresh_seeds(record: StudyRecord, count: int) -> str:
     """Another study, with so many seeds that this one has not seen."""
-    if record.command.startswith("ablate duel "):  # each number of seeds makes a duel with seeds of its own
-        return advised([*shlex.split(record.command.partition(" --seeds ")[0]), "--seeds", str(count)])
+    if (words := _words(record.command))[1:2] == ["duel"]:  # which has seeds of its own for each number
+        return advised([*itertools.takewhile(lambda word: word != "--seeds", words), "--seeds", str(count)])
     first = max(record.seeds, default=0) + 1
     return changed(record, "again", f"seed=range({first},{first + count})")
 
@@ -171,6 +171,18 @@ def at_own_rates(record: StudyRecord) -> str:
     words = [*(f"{key}={value}" for key, value in given.items() if key not in keys), *typed]
     name = f"name={as_value(f'{record.name}-tuned')}"
     return advised(["ablate", "run", "study=tuned", *own, *words, name])
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command of ablate's; none of anything else, which an edited study.json may hold."""
+    with contextlib.suppress(ValueError):  # a quotation that does not end
+        if (words := shlex.split(command))[:1] == ["ablate"]:
+            return words
+    return []
+
+
+def _advised(words: Sequence[str]) -> str:
+    return advised(words) if words else ""
 
 
 def _with_levels(record: StudyRecord, seeds: str) -> str:

@@ -79,10 +79,10 @@ def load(path: str | Path | None = None) -> pd.DataFrame:
 
     One row per run, with the columns of results.csv. Raises ConfigError.
     """
-    from ablate.analysis.foreign import is_foreign
     from ablate.analysis.load import load as load_results
     from ablate.analysis.measures import as_numbers, can_be_numbers
     from ablate.store.columns import COLUMNS, SEED_COLUMNS
+    from ablate.store.frames import is_foreign
     from ablate.store.store import Store
 
     results = load_results([] if path is None else [str(path)])

@@ -21,7 +21,6 @@ from ablate.analysis.contrasts import (
     why_nothing,
 )
 from ablate.analysis.findings import Finding, findings_of
-from ablate.analysis.foreign import is_foreign
 from ablate.analysis.measures import settled
 from ablate.analysis.projection import project
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of
@@ -31,7 +30,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Note, counted, lines_if
 from ablate.store.columns import RESULTS, Status
-from ablate.store.frames import at_own_value, column_of, select, with_options
+from ablate.store.frames import at_own_value, column_of, is_foreign, select, with_options
 from ablate.store.record import StudyRecord
 
 NUMBERS = (

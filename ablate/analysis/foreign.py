@@ -17,7 +17,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import Column
 from ablate.phrases import Note, first_few, lines_if, option
 from ablate.store.columns import RESULTS, SEED_COLUMNS, TABLE, Status
-from ablate.store.frames import as_kind, as_texts, spellings
+from ablate.store.frames import as_kind, as_texts, is_numeric, is_ours, spellings
 
 FILE = "file"  # the column that says from which of several tables a row is
 # What columns of other programs are called: what a training is known by, what is a part of one.
@@ -136,13 +136,12 @@ def of_ours(table: pd.DataFrame, name: str) -> pd.DataFrame:
     rows = dict[str, pd.Series]()
     for one in TABLE:
         if one.name in table:
-            cells = table[one.name]
-            is_number = one.kind in ("whole", "number")
-            if is_number and cells.astype(str).str.contains(",").any():
-                cells = cells.astype(str).str.replace(",", ".").where(cells.notna(), None)
-            rows[one.name] = as_kind(cells, one)
+            cells, is_number = as_kind(table[one.name], one), one.kind in ("whole", "number")
+            if is_number and not is_numeric(cells):  # for a decimal comma, perhaps
+                cells = as_kind(cells.astype(str).str.replace(",", ".").where(cells.notna(), None), one)
             if is_number and one.name not in SEED_COLUMNS:
-                _refuse_words(rows[one.name], one, name)
+                _refuse_words(cells, one, name)
+            rows[one.name] = cells
     return pd.DataFrame(rows | {str(key): table[key] for key in table if key not in rows})
 
 
@@ -163,24 +162,3 @@ def _refuse_words(cells: pd.Series, column: Column, name: str) -> None:
 def _place(rows: "pd.DataFrame | pd.Series") -> str:
     """The place of the first of these rows: its line in the file, or its label in a frame."""
     return f"{rows.index.name or 'row'} {rows.index[0]}"
-
-
-def is_ours(rows: pd.DataFrame) -> bool:
-    """Whether rows are of ablate's own: by the ids of its runs or, without, by its names and its words."""
-    if is_exempt(rows):
-        return True
-    if not {"fusion", "heads", "out_proj"} <= {*rows}:
-        return False
-    words = as_texts(rows["out_proj"]).str.lower()
-    return bool(rows["fusion"].notna().any() and words.isin(["true", "false"]).sum() > len(words) / 2)
-
-
-def is_foreign(rows: pd.DataFrame) -> bool:
-    """Whether rows come from another program: they are not ablate's, and some have results."""
-    return not is_ours(rows) and not {*RESULTS}.isdisjoint(rows["status"])
-
-
-def is_exempt(rows: pd.DataFrame) -> bool:
-    """Whether rows are known by their ids to be runs of ablate's own."""
-    both = {"fusion", "run_id"} <= {*rows} and rows["fusion"].notna().any()
-    return bool(both and rows["run_id"].astype(str).str.fullmatch("[0-9a-f]{16}").all())

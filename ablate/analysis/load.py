@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.foreign import FILE, as_results, is_foreign, read_table
+from ablate.analysis.foreign import FILE, as_results, read_table
 from ablate.analysis.stats import Array
 from ablate.analysis.table_file import INPUT
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, first_few, lines_if
 from ablate.printing import left_out
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
-from ablate.store.frames import REHEARSAL, SIMULATED, frame
+from ablate.store.frames import REHEARSAL, SIMULATED, frame, is_foreign
 from ablate.store.record import NO_STUDY, StudyRecord
 from ablate.store.run_files import read_started
 from ablate.store.store import Store, read_study

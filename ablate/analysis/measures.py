@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.foreign import FILE, LARGEST, REPLICATE, SEEDS, STEPS, is_foreign
+from ablate.analysis.foreign import FILE, LARGEST, REPLICATE, SEEDS, STEPS
 from ablate.analysis.question import WIDE, Question
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import USABLE
@@ -19,7 +19,7 @@ from ablate.config.conditions import key_in, spelling
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import Note, joined, lines_if, option
 from ablate.store.columns import COLUMNS, CONFIG_COLUMNS, METRICS, RESULTS, SEED_COLUMNS, Status, of_role
-from ablate.store.frames import is_numeric, row_in_words, spellings
+from ablate.store.frames import is_foreign, is_numeric, row_in_words, spellings
 from ablate.store.record import StudyRecord
 
 OTHERS = {*COLUMNS} - {*METRICS}  # of ablate's own columns

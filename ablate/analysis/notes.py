@@ -12,7 +12,6 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.contrasts import equal_forms
 from ablate.analysis.findings import Finding
-from ablate.analysis.foreign import is_foreign
 from ablate.analysis.variants import (
     COUNTING,
     FACTORS,
@@ -30,7 +29,7 @@ from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError, as_text
 from ablate.phrases import Note, counted, first_few, joined, lines_if
 from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, of_role
-from ablate.store.frames import as_texts, is_empty, row_in_words
+from ablate.store.frames import as_texts, is_empty, is_foreign, row_in_words
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
@@ -270,7 +269,7 @@ def missing_units(variants: Variants) -> list[Note]:
     if not variants.paired or (len(variants.ran) > 1 and variants.ran.sum(0).max() < 2):
         return []
     columns = ["seed"] if "seed" in variants.seeds else [*map(str, variants.seeds)]
-    units = variants.seeds[columns].agg(", ".join, axis=1).to_numpy()
+    units = np.array([", ".join(one) for one in variants.seeds[columns].itertuples(index=False)])
     there = variants.run_ids != ""
     there = there if there.any() else variants.ran | variants.copied | ~np.isnan(variants.fixed)[:, None]
     each = [

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from ablate.analysis.foreign import FILE, REPLICATE, STEPS, is_foreign
+from ablate.analysis.foreign import FILE, REPLICATE, STEPS
 from ablate.analysis.measures import OF_TIME
 from ablate.analysis.question import Question
 from ablate.analysis.variants import distinguishing, variants_of
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, counted_between, first_few, lines_if, option
 from ablate.store.columns import COLUMNS
-from ablate.store.frames import row_in_words, spellings
+from ablate.store.frames import is_foreign, row_in_words, spellings
 
 MOST_CELLS = 10_000_000  # of variants times units: about half a gigabyte
 # Words that stand where a seed or a task does, in rows that sum up the others: the first may name a task.

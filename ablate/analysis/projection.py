@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.copies import checked
-from ablate.analysis.foreign import is_exempt, is_foreign
 from ablate.analysis.measures import as_floats, left_over, others, with_results
 from ablate.analysis.places import alone, placed, refuse_pooling
 from ablate.analysis.question import NOTHING_ASKED, Question
@@ -26,7 +25,15 @@ from ablate.config.conditions import key_in
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, lines_if
 from ablate.store.columns import SEED_COLUMNS, on_validation
-from ablate.store.frames import as_texts, column_of, is_simulated, spellings, with_options
+from ablate.store.frames import (
+    as_texts,
+    column_of,
+    is_exempt,
+    is_foreign,
+    is_simulated,
+    spellings,
+    with_options,
+)
 
 
 def project(

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.foreign import FOLDS, STEPS, is_foreign
+from ablate.analysis.foreign import FOLDS, STEPS
 from ablate.analysis.stats import Array, moments
 from ablate.config.conditions import column_for
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
 from ablate.phrases import SEEN, Note, first_few, lines_if, visible
 from ablate.store.columns import CONFIG_COLUMNS, WIDTHS, Status, of_group
-from ablate.store.frames import SIMULATED, as_texts, option_names, spellings, with_options
+from ablate.store.frames import SIMULATED, as_texts, is_foreign, option_names, spellings, with_options
 
 NO_TERMS: Mapping[str, str] = {}
 # The columns that readers look for first: always shown, and the last to be dropped in a narrow terminal.

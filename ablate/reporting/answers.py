@@ -10,12 +10,11 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.findings import Finding
-from ablate.analysis.foreign import is_foreign
 from ablate.analysis.variants import USABLE
 from ablate.phrases import Note, capital, counted, described, joined, lines_if
 from ablate.reporting.next import Next, next_steps
 from ablate.reporting.words import Terms, confidence, number, sentence, setting_of, unit, units_in_words
-from ablate.store.frames import REHEARSAL, is_simulated
+from ablate.store.frames import REHEARSAL, is_foreign, is_simulated
 from ablate.store.record import NO_STUDY, StudyRecord
 
 MOST = 3  # the most contrasts that are named for each verdict

@@ -4,12 +4,11 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
-from ablate.analysis.foreign import is_foreign
 from ablate.analysis.variants import USABLE
 from ablate.config.contrast import FEWEST
 from ablate.phrases import joined
 from ablate.store.columns import on_validation, split_of
-from ablate.store.frames import as_texts
+from ablate.store.frames import as_texts, is_foreign
 from ablate.store.record import StudyRecord
 
 MODEL = ("position", "norm", "mlp", "layers", "d_model", "context")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.compare import Comparison, compare
-from ablate.analysis.foreign import is_foreign
 from ablate.analysis.load import Results
 from ablate.analysis.probes import COLUMNS, FILE, FIRST, over_seeds, read
 from ablate.analysis.question import NOTHING_ASKED, Question
@@ -17,7 +16,7 @@ from ablate.reporting.answers import Answer, answer
 from ablate.reporting.cells import by_layer
 from ablate.reporting.methods import levels_in_words, paragraph
 from ablate.reporting.next import repeated
-from ablate.store.frames import as_texts
+from ablate.store.frames import as_texts, is_foreign
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ablate.config.conditions import Condition, Where, key_in, spelling
 from ablate.config.rules import ConfigError, as_text, did_you_mean, line_on
 from ablate.config.schema import Column
 from ablate.phrases import first_few
-from ablate.store.columns import OPTIONS_COLUMNS, TABLE, Row, csv_value
+from ablate.store.columns import OPTIONS_COLUMNS, RESULTS, TABLE, Row, csv_value
 
 MANY = 1 << 16  # values of a table that are read once
 
@@ -32,6 +32,14 @@ def as_kind(cells: pd.Series, column: Column) -> pd.Series:
 
     What is not of its kind is left: a word in a column of numbers as text, a fraction in one of whole numbers
     as float64."""
+    if pd.api.types.infer_dtype(cells) == "string":  # as from a file: few texts in many rows
+        codes, texts = pd.factorize(cells)
+        values = _typed(pd.Series(texts), column).array.take(codes, allow_fill=True)
+        return pd.Series(values, cells.index, name=cells.name)
+    return _typed(cells, column)
+
+
+def _typed(cells: pd.Series, column: Column) -> pd.Series:
     *types, last = _TYPES[column.kind]
     for of_type in types:
         with contextlib.suppress(ValueError, TypeError, KeyError, OverflowError):
@@ -102,7 +110,29 @@ _TYPES = {  # what to read the cells of each kind as; the next, if they are no s
 }
 
 
-# --- rows of runs that were not trained ---------------------------------------------------------------------
+# --- whose rows they are, and whether these were trained ----------------------------------------------------
+
+
+def is_ours(rows: pd.DataFrame) -> bool:
+    """Whether rows are of ablate's own: by the ids of its runs or, without, by its names and its words."""
+    if is_exempt(rows):
+        return True
+    if not {"fusion", "heads", "out_proj"} <= {*rows}:
+        return False
+    words = as_texts(rows["out_proj"]).str.lower()
+    return bool(rows["fusion"].notna().any() and words.isin(["true", "false"]).sum() > len(words) / 2)
+
+
+def is_foreign(rows: pd.DataFrame) -> bool:
+    """Whether rows come from another program: they are not ablate's, and some have results."""
+    return not is_ours(rows) and not {*RESULTS}.isdisjoint(rows["status"])
+
+
+def is_exempt(rows: pd.DataFrame) -> bool:
+    """Whether rows are known by their ids to be runs of ablate's own."""
+    both = {"fusion", "run_id"} <= {*rows} and rows["fusion"].notna().any()
+    return bool(both and rows["run_id"].astype(str).str.fullmatch("[0-9a-f]{16}").all())
+
 
 SIMULATED = "simulated"  # their processor
 REHEARSAL = "rehearsal: no model was trained"

@@ -128,8 +128,7 @@ def compare(rows: pd.DataFrame | str | Path, **asked: Unpack[Asked]) -> ShownCom
     margin: the largest difference that does not matter, in the metric's unit. within: a column between whose
     levels differences are compared. higher_is_better: of a metric that ablate does not know. fixed: the
     variant whose one value is known, without scatter. finished: words for the status of runs that count,
-    besides finished and its like. mixed: allow rows from several corpora or versions of the code. Raises
-    ConfigError.
+    besides finished and its like. Raises ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
     from ablate.analysis.load import read

@@ -40,7 +40,7 @@ from omegaconf import DictConfig
 from ablate.analysis.compare import Comparison, compare, reported
 from ablate.analysis.contrasts import declared_pairs, equal_variants
 from ablate.analysis.projection import project
-from ablate.analysis.question import Question, ask, direction
+from ablate.analysis.question import ask, direction
 from ablate.cli.app import main
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir, defaults_of
@@ -125,9 +125,8 @@ def make_record(**given: Any) -> StudyRecord:
     return StudyRecord(**{**little, **given, "primary": primary})
 
 
-def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = False) -> pd.DataFrame:
-    better = direction(metric, None)
-    return project(rows, metric, Question(mixed=mixed), better=better).best_first()
+def summarize(rows: pd.DataFrame, metric: str = "val_loss") -> pd.DataFrame:
+    return project(rows, metric, better=direction(metric, None)).best_first()
 
 
 def compared(rows: pd.DataFrame, *, records: Sequence[StudyRecord] = (), **asked: Any) -> Comparison:
@@ -141,7 +140,7 @@ def with_contrasts(record: StudyRecord, rows: pd.DataFrame, **asked: Any) -> Stu
     if record.contrasts or not record.primary:
         return record
     metric = asked.get("metric") or record.metric or "val_loss"
-    variants = project(reported(rows)[0], metric, Question(mixed=True))
+    variants = project(reported(rows)[0], metric)
     pairs = [pair for one in record.primary for pair in declared_pairs(variants, one)]
     runs = [[run_id for run_id in ids if run_id] for ids in variants.run_ids.tolist()]
     contrasts = [

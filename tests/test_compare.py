@@ -61,13 +61,11 @@ def grid() -> pd.DataFrame:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("column, other", [("numerics", 2), ("torch", "2.8.0"), ("processor", "other")])
-def test_sides_of_two_programs_do_not_stand_in_one_comparison_unless_asked(column, other):
+def test_sides_of_two_programs_are_a_doubt(column, other):
     rows = table(*hand_worked())
     is_sum = rows["fusion"] == "sum"
     rows[column] = rows[column].astype(object).mask(is_sum, other)
-    with pytest.raises(ConfigError, match=rf"fusion=sum .* was trained under {column} {other}, .*--mixed"):
-        compared(rows)
-    assert note(compared(rows, mixed=True), f"{column} (").endswith("a difference may be its doing")
+    assert note(compared(rows), f"{column} (").endswith("a difference may be its doing")
     rows.loc[is_sum & (rows["seed"] > 0), column] = rows[column].iloc[0]
     assert f"{column} " in note(compared(rows), "differs between what is compared")
 

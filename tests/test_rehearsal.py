@@ -76,7 +76,7 @@ def test_rows_of_both_kinds_stand_in_no_comparison(rehearsed, tmp_path):
     rows = pd.read_csv(rehearsed[1] / "studies/fusion/results.csv")
     rows.loc[rows["seed"] > 3, "processor"] = "Some CPU (AVX2)"
     rows.to_csv(tmp_path / "both.csv", index=False)
-    line = refusal("compare", "both.csv", "--mixed", cwd=tmp_path)
+    line = refusal("compare", "both.csv", cwd=tmp_path)
     assert "no model was trained for 8 of 16 rows" in line and "--where processor=simulated" in line
     assert call_cli("compare", "both.csv", "--where", "processor=simulated", cwd=tmp_path).returncode == 0
 

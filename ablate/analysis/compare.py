@@ -173,7 +173,7 @@ def compare(
         *taken,
         *left_out,
         *notes.of_studies(records, missing, every),
-        *notes.mixed_marks(variants, sides, mixed=question.mixed),
+        *notes.mixed_marks(variants, sides),
         *variants.notes,
         *notes.of_units(variants, findings, nothing),
         *notes.of_values(variants),

@@ -15,7 +15,7 @@ from ablate.analysis.foreign import FILE, as_results, read_table
 from ablate.analysis.stats import Array
 from ablate.analysis.table_file import INPUT
 from ablate.config.rules import ConfigError
-from ablate.phrases import Note, first_few, lines_if
+from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.printing import left_out
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
 from ablate.store.frames import REHEARSAL, SIMULATED, frame, is_foreign
@@ -194,9 +194,14 @@ def _rehearsed(rows: pd.DataFrame) -> list[Note]:
 
 
 def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[Note]:
-    """A line if rows are of studies whose declarations are not known."""
+    """A line if rows are of studies whose declarations are not known, or not of the study beside which they
+    lie."""
+    if source and source.record:
+        strange = int((~rows["run_id"].isin(source.record.runs)).sum())
+        line = f"{source.name}: {counted(strange, 'row')} of no run that its study.json lists"
+        return lines_if(strange, Note(line, "doubt", "rows of another study"))
     studies = rows["study"].dropna().unique()
-    if is_foreign(rows) or (source and (source.record or not (source.study or source.table))):
+    if is_foreign(rows) or (source and not (source.study or source.table)):
         return []
     line = f"{name}: without the study.json of {first_few(studies)}, so nothing counts as named beforehand:"
     line = f"{line} no contrast, metric or margin"

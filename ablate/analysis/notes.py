@@ -15,6 +15,7 @@ from ablate.analysis.findings import Finding
 from ablate.analysis.variants import (
     COUNTING,
     FACTORS,
+    OWN_CODE,
     PROGRAM,
     USABLE,
     Settings,
@@ -26,7 +27,7 @@ from ablate.analysis.variants import (
 )
 from ablate.config.conditions import Condition
 from ablate.config.contrast import FEWEST
-from ablate.config.rules import ConfigError, as_text
+from ablate.config.rules import as_text
 from ablate.phrases import Note, counted, first_few, joined, lines_if
 from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, of_role
 from ablate.store.frames import as_texts, is_empty, is_foreign, row_in_words
@@ -153,24 +154,22 @@ def of_studies(records: Sequence[StudyRecord], missing: Sequence[str], rows: pd.
             yield doubt(f"{name} stops arms at its looks: {why}", "looks of several studies")
 
 
-def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]], *, mixed: bool = False) -> list[Note]:
+def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]]) -> Iterator[Note]:
     """Doubts about marks that differ between the sides of contrasts, each given by its variants. Words count
-    wherever the two runs of a pair differ, numbers only if each side has one of its own. Raises ConfigError,
-    unless mixed, where two sides have no kind of PROGRAM in common."""
-    notes = []
+    wherever the two runs of a pair differ, numbers only if each side has one of its own, and the code of
+    methods where it differs between the runs of one variant."""
     for column, kinds_CS in variants.marks.items():
+        if column == OWN_CODE:
+            versions = [len({*kinds[ran]}) for kinds, ran in zip(kinds_CS, variants.ran, strict=True)]
+            of = [name for name, count in zip(variants.names, versions, strict=True) if count > 1]
+            line = f"a mean of several versions of the code of {first_few(of)} ({OWN_CODE})"
+            yield from lines_if(of, doubt(f"{line}: force=stale runs the older again", "versions of code"))
+            continue
         is_apart, there = False, pd.Series(np.unique(kinds_CS[variants.ran]))
         of_numbers = pd.to_numeric(there, errors="coerce").notna().all()
         for one, other in ((first, b) for first, *rest in contrasts for b in rest):
             sides = [{*kinds_CS[at][variants.ran[at]]} for at in (one, other)]
             disjoint = not sides[0] & sides[1]
-            kinds = [first_few([kind or "unknown" for kind in sorted(side)]) for side in sides]
-            if disjoint and column in PROGRAM and not mixed:
-                raise ConfigError(
-                    f"{variants.names[one]} was trained under {column} {kinds[0]},"
-                    f" {variants.names[other]} under {kinds[1]}, so their difference is also one of these;"
-                    " train one of them again where the other was (force=true), or allow it with --mixed"
-                )
             both = variants.ran[one] & variants.ran[other]
             differ = disjoint if not variants.paired else (both & (kinds_CS[one] != kinds_CS[other])).any()
             if column in PROGRAM or not of_numbers or (disjoint and max(map(len, sides)) == 1):
@@ -178,8 +177,7 @@ def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]], *, mixed
         if is_apart:
             every = first_few(sorted({*there} - {""}))
             differs = f"{column} ({every}) differs between what is compared"
-            notes.append(doubt(f"{differs}: a difference may be its doing", f"{column} differs, too"))
-    return notes
+            yield doubt(f"{differs}: a difference may be its doing", f"{column} differs, too")
 
 
 def of_units(variants: Variants, findings: Sequence[Finding], nothing: str) -> Iterator[Note]:

@@ -12,7 +12,6 @@ import pandas as pd
 from ablate.analysis.foreign import FILE, REPLICATE, STEPS
 from ablate.analysis.measures import OF_TIME
 from ablate.analysis.question import Question
-from ablate.analysis.variants import distinguishing, variants_of
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, counted_between, first_few, lines_if, option
 from ablate.store.columns import COLUMNS
@@ -97,8 +96,6 @@ def placed(
     if (C := int(variant.max()) + 1) * (S := int(unit.max()) + 1) > MOST_CELLS:
         cells = f"{C:,} variants times {S:,} seeds are more cells than the {MOST_CELLS:,}"
         raise ConfigError(f"{cells} that fit; choose rows with --where, or other columns with --pair-by")
-    if not question.mixed:
-        _refuse_mixed_parts(keyed[keyed["usable_"] | keyed["lost_"]], settings)
     keyed, over = _means(keyed, items) if items else (keyed, "")
     return keyed, trained, over, sampled
 
@@ -205,21 +202,4 @@ def refuse_pooling(table: pd.DataFrame, by: Sequence[str], differing: Sequence[s
         raise ConfigError(
             f"--by {','.join(by)}: rows of {what} differ in {column} ({' / '.join(same[column].unique())}),"
             f" and variants are never averaged; add {column} to --by, or choose with --where {column}=…"
-        )
-
-
-def _refuse_mixed_parts(keyed: pd.DataFrame, settings: Sequence[str]) -> None:
-    """Raises ConfigError if one variant has rows from several versions of its methods' code."""
-    parts = keyed["parts"].astype(object).where(keyed["parts"].notna(), "").astype(str)
-    if is_foreign(keyed) or parts.nunique() < 2:
-        return
-    of_variants = parts.groupby(keyed["variant_"], sort=False).unique()
-    for at, values in of_variants[of_variants.map(len) > 1].head(1).items():
-        first = keyed.drop_duplicates("variant_")
-        shown = variants_of(first, distinguishing(first, settings))
-        name = dict(zip(first["variant_"], shown, strict=True))[at].name
-        short = " / ".join(value[:12] or "unknown" for value in values)
-        raise ConfigError(
-            f"{name}: its rows come from {len(values)} versions of its code, so they make no mean: parts"
-            f" {short}; force=stale runs the older ones again, or allow it with --mixed"
         )

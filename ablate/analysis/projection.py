@@ -20,7 +20,7 @@ from ablate.analysis.measures import as_floats, left_over, others, with_results
 from ablate.analysis.places import alone, placed, refuse_pooling
 from ablate.analysis.question import NOTHING_ASKED, Question
 from ablate.analysis.stats import Array
-from ablate.analysis.variants import CARRIED, PROGRAM, Variants, distinguishing, options_of, setting_columns
+from ablate.analysis.variants import CARRIED, MARKS, Variants, distinguishing, options_of, setting_columns
 from ablate.config.conditions import key_in
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, lines_if
@@ -66,7 +66,7 @@ def project(
     kept = np.flatnonzero((~np.isnan(values) | lost).any(1))
     table = _table(keyed, settings).take(kept).reset_index(drop=True)
     refuse_pooling(table, by, differing)
-    marks = left_over(rows, {*settings, *pair_by, metric}) if foreign else PROGRAM
+    marks = left_over(rows, {*settings, *pair_by, metric}) if foreign else MARKS
     measures = [] if exempt or items else others(keyed, {*settings, *pair_by, *seeds, metric})
     twin = on_validation(metric)
     has_twin = not foreign and not items and twin != metric and rows[twin].notna().any()

@@ -25,7 +25,7 @@ class Question:
     """Which rows are compared (where), by which metric and margin, grouped into which variants (by), with
     which of them (baseline), and what pairs their runs (pair_by). What is None or empty is left to the
     studies and to the rows.
-    higher_is_better: of a metric that ablate does not know. mixed: allow sides of different programs. fixed:
+    higher_is_better: of a metric that ablate does not know. fixed:
     the variant whose one value is known, and has no scatter. within: a column between whose levels
     differences are compared. shown: columns that names have in any case. finished: words for the status of
     rows that count, besides those of every program."""
@@ -37,7 +37,6 @@ class Question:
     where: Sequence[str] = ()
     margin: float | None = None
     higher_is_better: bool | None = None
-    mixed: bool = False
     fixed: Mapping[str, Any] | None = None
     within: str = ""
     shown: Sequence[str] = ()
@@ -61,7 +60,6 @@ class Asked(TypedDict, total=False):
     higher_is_better: bool | None
     fixed: Mapping[str, Any] | str | None
     finished: Sequence[str] | str | None
-    mixed: bool | None
 
 
 def ask(**asked: Unpack[Asked]) -> Question:

@@ -139,6 +139,8 @@ USABLE = (Status.DONE, Status.STALE)
 TEXT_COLUMNS = of_group("corpus")
 COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
 PROGRAM = ("numerics", "torch", "processor")  # a run has other losses under each
+OWN_CODE = "parts"  # the column with the versions of its methods
+MARKS = (*PROGRAM, OWN_CODE)
 CARRIED = (
     *("fusion", "heads"),
     *("form", "function_class", "params", "match_error", "tuned", "run_id", "processor"),
@@ -173,7 +175,7 @@ class Variants(Settings):
     in `100 documents`; empty for single rows. sampled: the column whose values were sampled, where each
     variant is one run. twin: (C, S), the same metric of the validation split, if it has one. measures: (C, S)
     each, what else another program measured. marks: (C, S) each, columns that say how a row came about:
-    PROGRAM and what is left over. notes: on rows that are no runs. arms: by run id, what a study calls the
+    MARKS, or what is left over. notes: on rows that are no runs. arms: by run id, what a study calls the
     variant. margin: of the question. waiting: of each study that is not finished, how many of its runs have
     ended. whole: the variants that there were before rows were chosen, which makes no family smaller.
     """

@@ -127,7 +127,7 @@ def report(
     put(write_report(targets[0], question, out=out, charts=charts))
 
 
-@asks("metric", "by", "pair_by", "baseline", "where", "higher_is_better", "mixed")
+@asks("metric", "by", "pair_by", "baseline", "where", "higher_is_better")
 def plan(
     targets: Annotated[list[str], typer.Argument(help="The pilot: a study, or a CSV file of results.")],
     *,

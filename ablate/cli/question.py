@@ -46,9 +46,6 @@ OPTIONS = {
         metavar="WORD[,WORD]",
         hidden=True,
     ),
-    "mixed": _option(
-        bool, "Allow rows from several corpora or versions of the code.", "--mixed", hidden=True
-    ),
 }
 
 

@@ -10,7 +10,6 @@ import pandas as pd
 from ablate.analysis.load import load
 from ablate.analysis.probes import COLUMNS, FILE, read
 from ablate.analysis.projection import project
-from ablate.analysis.question import Question
 from ablate.analysis.variants import USABLE, names, varying
 from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
@@ -56,7 +55,7 @@ def find(target: str, where: Sequence[str] = ()) -> Probed:
     if len(rows) and not (rows["status"].isin(USABLE) & rows["val_loss"].notna()).any():
         how = " and ".join(dict.fromkeys(rows["status"]))
         raise ConfigError(f"{target}: {how}, so there is nothing to probe; take a run that is done")
-    variants = project(rows, "val_loss", Question(mixed=True))
+    variants = project(rows, "val_loss")
     shown = varying(variants.each) or variants.shown[:1]
     rows = rows[rows["status"].isin(USABLE) & rows["val_loss"].notna()]
     variant = names(rows, shown)

@@ -194,18 +194,18 @@ def _rehearsed(rows: pd.DataFrame) -> list[Note]:
 
 
 def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[Note]:
-    """A line if rows are of studies whose declarations are not known, or not of the study beside which they
-    lie."""
+    """A line on rows of studies whose declarations are not known, and on those that a study.json beside them
+    does not list."""
     if source and source.record:
-        strange = int((~rows["run_id"].isin(source.record.runs)).sum())
-        line = f"{source.name}: {counted(strange, 'row')} of no run that its study.json lists"
-        return lines_if(strange, Note(line, "doubt", "rows of another study"))
-    studies = rows["study"].dropna().unique()
-    if is_foreign(rows) or (source and not (source.study or source.table)):
-        return []
-    line = f"{name}: without the study.json of {first_few(studies)}, so nothing counts as named beforehand:"
-    line = f"{line} no contrast, metric or margin"
-    return lines_if(len(studies), Note(line, "doubt", "rows without their study.json"))
+        count = int((~rows["run_id"].isin(source.record.runs)).sum())
+        line, brief = f"{source.name}: {counted(count, 'row')} of no run that its study.json lists", ""
+    else:
+        studies = rows["study"].dropna().unique()
+        is_of_none = is_foreign(rows) or (source and not (source.study or source.table))
+        count, brief = 0 if is_of_none else len(studies), "rows without their study.json"
+        line = f"{name}: without the study.json of {first_few(studies)}, so nothing counts as named"
+        line = f"{line} beforehand: no contrast, metric or margin"
+    return lines_if(count, Note(line, "doubt", brief))
 
 
 def _once(rows: pd.DataFrame, own: Array) -> pd.DataFrame:

@@ -58,13 +58,6 @@ def test_bfloat16_is_multiplied_in_float32_and_rounded_once():
     assert in_float32(x, weight, bias).ne(exact.bfloat16()).float().mean() < 0.001  # sums in the middle
 
 
-def test_onednn_is_mapped_by_the_batched_product():
-    *inputs, grad = (torch.randn(shape) for shape in ((4, 2, 3, 5), (4, 11, 5), (4, 11), (4, 2, 3, 11)))
-    mapped = with_gradients(torch.vmap(onednn), inputs, grad)
-    alone = with_gradients(lambda *all: torch.stack([*map(F.linear, *all)]), inputs, grad)
-    torch.testing.assert_close(mapped, alone)
-
-
 # --- the rule ---------------------------------------------------------------------------------------
 
 
@@ -98,6 +91,18 @@ def test_the_kind_of_processor_and_the_precision_decide(on, maker, instructions,
     assert arithmetic.arithmetic("bfloat16", CPU, 64) == in_bfloat16
     cuda = torch.device("cuda")
     assert arithmetic.arithmetic("bfloat16", cuda, 64) == PLAIN
+
+
+def test_a_group_takes_the_batched_product_in_place_of_onednn(on):
+    on("AMD", "AVX512_BF16")
+    run = prepare(make_config(*QUICK))
+    one, two = build_group([run]), build_group([run, run])
+    assert (one.model.product, two.model.product) == (onednn, F.linear)
+    tokens = torch.arange(2 * run.spec.context).view(2, 1, -1) % run.spec.vocab
+    loss_M, grads_MP = two.losses_and_gradients(Batch(tokens, tokens))
+    for member, row in enumerate(tokens):
+        loss, grads = one.losses_and_gradients(Batch(row[None], row[None]))
+        torch.testing.assert_close((loss_M[[member]], grads_MP[[member]]), (loss, grads))
 
 
 CPUINFO = (

@@ -37,12 +37,8 @@ def undisturbed() -> Iterator[None]:
         after.callback(torch.set_num_threads, torch.get_num_threads())
         after.callback(torch.set_default_dtype, torch.get_default_dtype())
         torch.set_default_dtype(torch.float32)
-        try:
-            after.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
-            torch.set_float32_matmul_precision("highest")
-        except RuntimeError:  # the caller has set it by the names that PyTorch 2.9 introduced
-            of_cpu: Any = mkldnn  # whose attribute is declared nowhere
-            for products in (cuda.matmul, of_cpu.matmul):
-                after.callback(setattr, products, "fp32_precision", products.fp32_precision)
-                products.fp32_precision = "ieee"
+        of_cpu: Any = mkldnn  # whose attribute is declared nowhere
+        for products in (cuda.matmul, of_cpu.matmul):
+            after.callback(setattr, products, "fp32_precision", products.fp32_precision)
+            products.fp32_precision = "ieee"
         yield

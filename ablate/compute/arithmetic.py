@@ -4,7 +4,6 @@ processor, the precision and the context, so that two equal machines compute ali
 docs/precision.md has the figures behind TABLE. A kind of processor that it lacks computes as PyTorch does.
 """
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +21,9 @@ class _OneDNN(torch.autograd.Function):
     """F.linear, forward and backward, as three oneDNN products. Transposed views are passed uncopied."""
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
         return _product(x, weight, bias)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[0], inputs[1])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -40,17 +36,6 @@ class _OneDNN(torch.autograd.Function):
             _product(rows.t(), x.flatten(0, -2).t()) if needs_weight else None,
             rows.sum(0) if needs_bias else None,
         )
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], x: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, int]:
-        """By PyTorch's batched product: oneDNN's operator takes one matrix."""
-        return torch.vmap(F.linear, in_dims)(x, weight, bias), 0
-
-
-# PyTorch binds the arguments at each call, by a signature that it would make anew each time.
-_OneDNN.forward.__signature__ = inspect.signature(_OneDNN.forward)  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -9,7 +9,6 @@ Loads no torch.
 import contextlib
 import errno
 import fcntl
-import functools
 import hashlib
 import json
 import logging
@@ -120,14 +119,7 @@ def file_stamp(path: Path) -> tuple[int, ...] | None:
 
 
 def file_digest(path: Path) -> str:
-    """16 hex digits over the bytes of a file, which this process reads once for as long as the file keeps its
-    stamp. Raises OSError."""
-    stamp = file_stamp(path)
-    return (_digest_of if stamp else _digest_of.__wrapped__)(path, stamp)
-
-
-@functools.lru_cache(4096)
-def _digest_of(path: Path, stamp: tuple[int, ...] | None) -> str:
+    """16 hex digits over the bytes of a file. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PART = ".part-"  # prefix of a directory that is not complete yet
-LEFT = f"{PART}*-{'[0-9a-f]' * 16}"  # the glob of those that a killed process leaves
 GONE = ".gone-"  # prefix of a directory that was taken away
 DAMAGED = "damaged"  # the directory into which what is damaged is moved
 

@@ -1,4 +1,4 @@
-"""Softmax attention within torch.func.vmap, whose members become rows of the batch of one call."""
+"""Products and softmax attention within torch.func.vmap, whose members become rows of the batch of one call."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.model.attend import FORMULATIONS, Attend, by_kernel, fused, in_float32
+from ablate.compute.arithmetic import onednn
+from ablate.model.attend import FORMULATIONS, by_kernel, fused, in_float32
 
 
 class _Folded(torch.autograd.Function):
@@ -49,5 +50,5 @@ def _kernel(*inputs: Any, scale: float) -> Tensor:
 
 
 folded = by_kernel(_kernel)
-# What takes the place of a formulation within torch.func.vmap.
-MAPPED: dict[Attend, Attend] = {fused: folded, FORMULATIONS["float32"]: in_float32(folded)}
+# What takes the place of a formulation, or of a product, within torch.func.vmap.
+MAPPED: dict[Any, Any] = {fused: folded, FORMULATIONS["float32"]: in_float32(folded), onednn: F.linear}

@@ -105,8 +105,8 @@ class Mapped(Group):
     def __init__(self, models: Sequence[Model], precision: str = "float32") -> None:
         super().__init__(models, precision)
         self.model = copy.deepcopy(self.model)
-        attends = self.model.sites()[0].attention.scores.attend
-        self.model.use(attend=MAPPED.get(attends, attends))
+        product, attend = self.model.product, self.model.sites()[0].attention.scores.attend
+        self.model.use(product=MAPPED.get(product, product), attend=MAPPED.get(attend, attend))
         self._buffers = {
             name: torch.stack([model.get_buffer(name) for model in models]) for name in _kept(self.model)
         }

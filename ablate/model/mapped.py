@@ -1,4 +1,5 @@
-"""Products and softmax attention within torch.func.vmap, whose members become rows of the batch of one call."""
+"""What is computed otherwise within torch.func.vmap: softmax attention, whose members become rows of one
+batch, and products."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -96,13 +96,8 @@ def test_the_kind_of_processor_and_the_precision_decide(on, maker, instructions,
 def test_a_group_takes_the_batched_product_in_place_of_onednn(on):
     on("AMD", "AVX512_BF16")
     run = prepare(make_config(*QUICK))
-    one, two = build_group([run]), build_group([run, run])
-    assert (one.model.product, two.model.product) == (onednn, F.linear)
-    tokens = torch.arange(2 * run.spec.context).view(2, 1, -1) % run.spec.vocab
-    loss_M, grads_MP = two.losses_and_gradients(Batch(tokens, tokens))
-    for member, row in enumerate(tokens):
-        loss, grads = one.losses_and_gradients(Batch(row[None], row[None]))
-        torch.testing.assert_close((loss_M[[member]], grads_MP[[member]]), (loss, grads))
+    groups = build_group([run]), build_group([run, run])  # which compute alike (test_group)
+    assert [group.model.product for group in groups] == [onednn, F.linear]
 
 
 CPUINFO = (

@@ -1,5 +1,4 @@
-"""What is computed otherwise within torch.func.vmap: softmax attention, whose members become rows of one
-batch, and products."""
+"""What is computed otherwise within torch.func.vmap: softmax attention, as rows of a batch, and products."""
 
 from collections.abc import Sequence
 from typing import Any

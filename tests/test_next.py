@@ -79,20 +79,6 @@ def test_a_difference_as_large_as_the_margin_is_decided_by_more_seeds():
 
 
 @pytest.mark.slow
-def test_models_worse_than_counting_are_trained_for_longer_first():
-    """Only if something is undecided, and unless the text would be read too often."""
-    behind = {"ngram_val_loss": 2.0, "ngram_order": 4, "vocab": 10**6}
-    longer, more = asked(concat_and_sum(8, 0.03, **behind))
-    assert longer == (
-        "These models are worse than counting: train for longer before more seeds: `ablate run -m"
-        " fusion=concat,sum train.steps=4000 name=s-longer`."
-    )
-    assert "seeds would decide this, if it is as large as it looks: ask again" in more
-    for others in ({**behind, "epochs": 2.0}, {"ngram_val_loss": 5.0, "ngram_order": 4}):
-        assert "longer" not in " ".join(asked(concat_and_sum(8, 0.03, **others)))
-
-
-@pytest.mark.slow
 def test_an_unfinished_study_is_finished_first():
     rows = concat_and_sum(4, 0.5)
     planned = [*rows["run_id"], "f" * 16]

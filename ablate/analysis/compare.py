@@ -45,11 +45,9 @@ PLANNED, EXPLORATORY = "planned", "exploratory"  # the two families
 @dataclass(frozen=True)
 class Comparison:
     """The result of `compare`. rows: those that were compared. variants: by name. summary: a row each, with
-    n, diverged, mean and sd, best first. findings: planned ones first. runs: for each variant the run_id of
-    one of its runs. nothing: why nothing is compared; empty if anything is. notes: what weakens the result,
-    and what was taken for what. higher_is_better: None if that is not known of the metric; margin: NaN if it
-    has none. waits: whether runs of the study are missing. items: what each value is a mean over; empty for
-    single rows. scope: what a verdict is about, where it is not about trainings.
+    n, diverged, mean and sd, best first. findings: planned ones first. nothing: why nothing is compared;
+    empty if anything is. notes: what weakens the result, and what was taken for what. arrays: the variants
+    that were trained, with their values.
     """
 
     rows: pd.DataFrame
@@ -57,14 +55,10 @@ class Comparison:
     summary: pd.DataFrame
     findings: Sequence[Finding]
     metric: str
-    higher_is_better: bool | None
     margin: float
-    runs: Mapping[str, str]
     nothing: str
     notes: list[Note]
-    waits: bool
-    items: str
-    scope: str
+    arrays: Variants
 
     @property
     def shown(self) -> list[str]:
@@ -186,14 +180,10 @@ def compare(
         summary=summary,
         findings=findings,
         metric=metric,
-        higher_is_better=variants.higher_is_better,
         margin=variants.margin,
-        runs=dict(zip(variants.names, variants.table["run_id"], strict=True)),
         nothing=nothing,
         notes=lines,
-        waits=bool(variants.waiting),
-        items=variants.items,
-        scope=variants.scope,
+        arrays=variants,
     )
 
 

@@ -34,7 +34,6 @@ from ablate.store.frames import as_texts, is_empty, is_foreign, row_in_words
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
-WORSE = "worse than counting"  # the brief of that doubt
 MOST_OVERLAP = 0.05  # of a held-out split
 MOST_EPOCHS = 4
 
@@ -110,7 +109,7 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
             f" {variants.metric} or less: {names}; a difference may be in what a table of n-grams would fill"
             " in: --metric mix_loss says what remains; more train.steps or a larger model get beyond it"
         )
-        yield doubt(text, WORSE)
+        yield doubt(text, "worse than counting")
     if (epochs := figures["epochs"].max()) > MOST_EPOCHS:
         text = (
             f"a run reads its text {epochs:.1f} times, so differences may be of memory: fewer train.steps or"

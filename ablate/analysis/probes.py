@@ -15,18 +15,6 @@ COLUMNS = ("run_id", "layer", "head", "probe", "value", "untrained", "null", "ex
 SORTED = ("largest", "median", "smallest")
 FIRST = ("distance", "previous", "induction", "jsd", "kept", "loss_added")  # what the terminal shows
 FILE = "probes.csv"  # beside the results of a study
-# Every probe, with the label of its axis; docs/probes.md says more.
-PROBES = {
-    "kept": "share kept",
-    "write_rank": "directions it writes in",
-    "head_id_accuracy": "named by a classifier",
-    "entropy": "entropy, 1: uniform",
-    "distance": "distance, 1: uniform",
-    "previous": "weight on the position before",
-    "induction": "weight on what followed before",
-    "jsd": "divergence from other heads, nats",
-    "loss_added": "loss added without it, nats",
-}
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -45,7 +33,7 @@ def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
     """Summary over runs: variant, probe, layer, n, then for each of SORTED its mean over runs with _low
     and _high, the 95 % t-interval; untrained, the mean of the largest untrained head; null, the mean by
     chance. values: as from `read`. variant: its name by run_id; other runs are left out."""
-    values = named(values, variant)
+    values = values.assign(variant=values["run_id"].map(variant)).dropna(subset="variant")
     keys = ["variant", "probe", "layer"]
     per_run = values.groupby([*keys, "run_id"], sort=False).agg(
         largest=("value", "max"),
@@ -62,8 +50,3 @@ def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
             row |= {name: runs[name].mean(), f"{name}_low": low[0], f"{name}_high": high[0]}
         summary.append(row | {"untrained": runs["untrained"].mean(), "null": runs["null"].mean()})
     return pd.DataFrame(summary)
-
-
-def named(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
-    """The values with a column `variant`, without runs that have none."""
-    return values.assign(variant=values["run_id"].map(variant)).dropna(subset="variant")

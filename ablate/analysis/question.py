@@ -11,10 +11,7 @@ from ablate.analysis.foreign import LARGEST
 from ablate.config.conditions import Where, pairs, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.store.columns import (
-    METRICS,
-    column_named,
-)
+from ablate.store.columns import METRICS, column_named
 from ablate.store.record import StudyRecord
 
 WIDE = "column"  # what is varied in a table with a column for each variant

@@ -73,8 +73,9 @@ def answer(
     lead = lines_if(is_exploratory and is_decided, LEAD)
     others = sum(one.is_tested for one in comparison.findings) - len(tested)
     lead += lines_if(others, f"{capital(counted(others, 'more comparison'))} in --why, exploratory.")
-    units = units_in_words(tested, comparison.items)
-    trust = " ".join([f"{', '.join(filter(None, (units, comparison.scope, confidence(tested))))}.", *lead])
+    of = comparison.arrays
+    sure = ", ".join(filter(None, (units_in_words(tested, of.items), of.scope, confidence(tested))))
+    trust = " ".join([f"{sure}.", *lead])
     short = _short(tested, terms) if len(tested) > 1 else sentence(tested[0], terms, apart[0], long=False)
     if where := place(rows):  # the conditions that all rows share
         short = f"{where.partition(' (')[0]}: {short}"
@@ -83,14 +84,9 @@ def answer(
     return Answer(weak, line, sentences, f"{capital(short)}.", trust, _robust(tested, terms), steps)
 
 
-def lines(
-    comparison: Comparison,
-    records: Sequence[StudyRecord],
-    notes: Sequence[Note] = (),
-    explained: str = WHY,
-) -> list[str]:
+def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[Note] = ()) -> list[str]:
     """The whole answer as lines."""
-    parts = answer(comparison, records, notes, explained)
+    parts = answer(comparison, records, notes)
     said = [parts.health, *parts.findings, parts.trust, parts.robust]
     return [*filter(None, said), *map(str, parts.next)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from ablate.analysis.notes import MOST_EPOCHS, WORSE, shared_rate
+from ablate.analysis.notes import shared_rate
 from ablate.analysis.variants import FACTORS, USABLE
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import as_value
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 MOST = 3
 MOST_SEEDS = 1_000  # that anybody would add
 AS_SEEN = "if it is as large as it looks"
-LONGER = 4  # times the steps of a longer training
 BESIDE_RATES = ("name", "seed", "study", "train.lr")  # what study=tuned has its own of
 DEFAULTS = {"corpus": "docs", "train": "default"}  # of a plain grid, as in configs/config.yaml
 
@@ -57,7 +56,7 @@ def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison | No
         return
     tested = comparison.tested
     undecided = [one for one in tested if one.is_undecided]
-    if comparison.waits or any((one.look or 0) < (one.last_look or 0) for one in undecided):
+    if comparison.arrays.waiting or any((one.look or 0) < (one.last_look or 0) for one in undecided):
         yield Next("The study goes on with what is undecided", again(record))
     elif undecided:
         yield from _to_decide(rows, record, comparison)
@@ -82,11 +81,6 @@ def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison"
         why = "These runs are of another machine or version, and more take all of them anew"
         yield Next(why, again(record))
         return
-    if any(note.brief == WORSE for note in comparison.notes):
-        steps, epochs = rows["steps"].unique(), pd.to_numeric(rows["epochs"]).max()
-        if len(steps) == 1 and not LONGER * epochs > MOST_EPOCHS:
-            longer = changed(record, "longer", f"train.steps={LONGER * int(steps[0])}")
-            yield Next("These models are worse than counting: train for longer before more seeds", longer)
     needed = max((one.more_seeds for one in undecided if one.more_seeds is not None), default=0)
     most = max(one.seeds for one in comparison.tested)
     seeds, unit = needed + most, comparison.tested[0].unit

@@ -76,7 +76,8 @@ def _compared(comparison: Comparison, columns: Sequence[str], tuned: str) -> pd.
         table["parameters"] = summary["params"].astype("Int64")
     rate = tuned or ("" if is_foreign(comparison.rows) else "lr")
     rates = comparison.rows.dropna(subset=["run_id"]).drop_duplicates("run_id").set_index("run_id")
-    of_runs = rates[rate].reindex([*map(comparison.runs.get, summary["variant"])]) if rate in rates else None
+    runs = dict(zip(comparison.arrays.names, comparison.arrays.table["run_id"], strict=True))
+    of_runs = rates[rate].reindex([*map(runs.get, summary["variant"])]) if rate in rates else None
     if of_runs is not None and of_runs.notna().any():
         table["rate" if rate == "lr" else rate] = [f"{float(value):g}" for value in of_runs]
     table["seeds"] = summary["n"]

@@ -12,16 +12,7 @@ from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, Rule
 from ablate.store.columns import on_validation, split_of
 from ablate.store.record import Choice, Role
-from ablate.study.config import (
-    Arm,
-    Design,
-    Overrides,
-    Rows,
-    Seeds,
-    StudyConfig,
-    combinations,
-    seed_of,
-)
+from ablate.study.config import Arm, Design, Overrides, Rows, Seeds, StudyConfig, combinations, seed_of
 from ablate.study.tuning import Found, Search, at_value, tune
 
 EXTENSIONS = 1  # octaves by which grids grow in most studies, for forecasts

@@ -6,7 +6,6 @@ any moment is in it, or begins again.
 """
 
 import contextlib
-import csv
 import json
 import math
 import os
@@ -33,25 +32,24 @@ from ablate.store.columns import Status
 MARK = "ABLATE_RACE"  # an environment variable of all that a race starts: its directory
 KILLED_S = 0.3  # if everything is killed, this process is within that time of the command it waits for
 NOT_FOUND = 127  # the exit code of a shell that finds no such command
-COLUMNS = ("method", "seed", "seconds", "status")
+KEYS = ["seed", "method"]
 
 
 class Race:
     """A race in its directory, of which this process has the lock. plan: the commands by name, the baseline
-    first, what the verdict depends on, and its looks, numbers of pairs. runs: by seed and name, what each
-    gave; nothing of one that has not ended. Raises StoreError."""
+    first, what the verdict depends on, and its looks, numbers of pairs. runs: the table, by seed and name.
+    Raises StoreError."""
 
     def __init__(self, directory: Path, plan: Mapping[str, Any]) -> None:
         self.directory, self.plan, self.table = directory, plan, directory / "results.csv"
-        every = pd.MultiIndex.from_product([range(plan["seeds"]), plan["commands"]], names=["seed", "method"])
-        self.runs = pd.DataFrame(None, every, [plan["metric"], "seconds", "status"], object)
+        self.runs = pd.DataFrame(columns=[*KEYS, plan["metric"], "seconds", "status"]).set_index(KEYS)
         if self.table.exists():
             self.plan = read_json(directory / "race.json", {*plan})
             if other := [key for key in plan if key != "looks" and plan[key] != self.plan[key]]:
                 way_out = "give its commands other names with -n, or move that directory away"
                 raise StoreError(f"{directory} has another race, with other {joined(other)}; {way_out}")
-            for row in csv.DictReader(self.table.read_text("utf-8").splitlines()):
-                self.runs.loc[int(row["seed"]), row["method"]] = [row[column] for column in self.runs]
+            runs = pd.read_csv(self.table, dtype=object, keep_default_na=False)  # numbers as they are written
+            self.runs = runs.astype({"seed": int}).set_index(KEYS)
         self.look_at()
         end_all(directory)
 
@@ -60,24 +58,18 @@ class Race:
         self.plan = {**self.plan, "looks": sorted({*self.plan["looks"], *added})}
         write_atomically(self.directory / "race.json", f"{json.dumps(self.plan, indent=2)}\n")
 
-    @property
-    def ended(self) -> pd.DataFrame:
-        """The rows of runs that have ended."""
-        return self.runs[self.runs["status"].notna()]
-
     def by_seed(self, column: str) -> pd.DataFrame:
         """A column as numbers, a row for each command; NaN where there is no finite one."""
-        cells = (
-            self.runs[column].unstack("seed").loc[[*self.plan["commands"]]].replace("", None).astype(float)
-        )
-        return cells.where(np.isfinite(cells))
+        cells = self.runs[column].replace("", None).astype(float).unstack("seed")
+        every = cells.reindex(index=[*self.plan["commands"]], columns=range(self.plan["seeds"]))
+        return every.where(np.isfinite(every))
 
     def run(self, names: Sequence[str], seeds: Sequence[int], jobs: int) -> None:
         """Run what has not ended, `jobs` at a time: forward at even seeds, backward at odd ones. Raises
         ConfigError if the race can't go on."""
         todo = [(seed, name) for seed in seeds for name in names[:: -1 if seed % 2 else 1]]
         with ThreadPoolExecutor(jobs, "slot") as pool:
-            runs = [pool.submit(self.run_one, *one) for one in todo if one not in self.ended.index]
+            runs = [pool.submit(self.run_one, *one) for one in todo if one not in self.runs.index]
             try:
                 for run in as_completed(runs):
                     self._add(*run.result())
@@ -99,12 +91,12 @@ class Race:
         code = self._execute(plan["commands"][name], out, seed)
         seconds = round(time.monotonic() - began, 3)
         value = None if code else read(out, plan["metric"], plan["source"])
-        if value is None and code in (0, NOT_FOUND) and name not in self.ended.index.unique("method"):
+        if value is None and code in (0, NOT_FOUND) and name not in self.runs.index.unique("method"):
             wanted = plan["source"] or plan["metric"]
             why = "no such command" if code else f"it gave no {wanted}, but {named(printed(out / LOG))}"
             raise _ended(f"{name}: {why}", out)
         status = Status.FAILED if value is None else Status.DONE if math.isfinite(value) else Status.DIVERGED
-        return seed, name, ["" if value is None else value, seconds, str(status)]
+        return seed, name, [value, seconds, str(status)]
 
     def _execute(self, command: str, out: Path, seed: int) -> int:
         """Run a command in a shell, to its end; returns its exit code."""
@@ -122,8 +114,9 @@ class Race:
 
     def _add(self, seed: int, name: str, row: list[Any]) -> None:
         """Write a row down. Raises ConfigError if it is the second in a row of its command that failed."""
-        self.runs.loc[seed, name] = row
-        table = self.ended.reset_index()[["method", "seed", *self.runs]]
+        self.runs.loc[(seed, name), :] = row
+        self.runs = self.runs.sort_index()
+        table = self.runs.reset_index()[["method", "seed", *self.runs]]
         write_atomically(self.table, table.to_csv(index=False))
         failed = self.runs["status"].xs(name, level="method") == Status.FAILED
         if failed.loc[seed] and failed.loc[seed - 1 : seed + 1].sum() > 1:

@@ -64,7 +64,7 @@ def raced(race: Race, jobs: int, warmup: int, limit_s: float) -> Iterator[str]:
         going = [*now.index[now["going"]]]
         reached = int(seconds.loc[going].notna().all().cumprod().sum())
         for seed in batch:
-            ended = race.runs["status"].xs(seed).dropna().items()
+            ended = race.runs["status"].xs(seed).items()
             each = [f"{name} {status}" for name, status in ended if status != Status.DONE]
             line = "{} {:+.3g}, on average {:+.3g}, {:,.0f} more".format
             apart = (values[seed] - values[seed].iloc[0]).iloc[1:].dropna()

@@ -70,7 +70,10 @@ def race(
         *lines_if(len({*names}) != len(commands), f"{joined(names)}: name each with -n"),
         *(f"-n {one}: a directory is called so: no / in it" for one in names if not NAME.fullmatch(one)),
         *lines_if(not no_seed and unseeded, f"{joined(unseeded)}: put {{seed}} in, or give --no-seed"),
-        *lines_if(metric in ("method", "seed", "seconds", "status"), f"--metric {metric}: the table has such a column; print another name"),
+        *lines_if(
+            metric in ("method", "seed", "seconds", "status"),
+            f"--metric {metric}: the table has such a column; print another name",
+        ),
     ]
     try:
         re.compile(source)

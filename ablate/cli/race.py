@@ -53,7 +53,7 @@ def race(
     equivalent, 12 undecided, 2 not carried out (docs/race.md).
     """
     from ablate.files.atomic import file_digest, locked
-    from ablate.race.race import Race
+    from ablate.race.race import COLUMNS, Race
     from ablate.race.verdict import answer, doubts, raced, standing
     from ablate.store.store import Store
     from ablate.tables import records
@@ -70,10 +70,7 @@ def race(
         *lines_if(len({*names}) != len(commands), f"{joined(names)}: name each with -n"),
         *(f"-n {one}: a directory is called so: no / in it" for one in names if not NAME.fullmatch(one)),
         *lines_if(not no_seed and unseeded, f"{joined(unseeded)}: put {{seed}} in, or give --no-seed"),
-        *lines_if(
-            metric in ("method", "seed", "seconds", "status"),
-            f"--metric {metric}: the table has such a column; print another name",
-        ),
+        *lines_if(metric in COLUMNS, f"--metric {metric}: the table has such a column; print another name"),
     ]
     try:
         re.compile(source)

@@ -32,17 +32,18 @@ from ablate.store.columns import Status
 MARK = "ABLATE_RACE"  # an environment variable of all that a race starts: its directory
 KILLED_S = 0.3  # if everything is killed, this process is within that time of the command it waits for
 NOT_FOUND = 127  # the exit code of a shell that finds no such command
-KEYS = ["seed", "method"]
+KEYS = ["method", "seed"]
+COLUMNS = [*KEYS, "seconds", "status"]  # of the table, beside the metric
 
 
 class Race:
     """A race in its directory, of which this process has the lock. plan: the commands by name, the baseline
-    first, what the verdict depends on, and its looks, numbers of pairs. runs: the table, by seed and name.
+    first, what the verdict depends on, and its looks, numbers of pairs. runs: the table, by name and seed.
     Raises StoreError."""
 
     def __init__(self, directory: Path, plan: Mapping[str, Any]) -> None:
         self.directory, self.plan, self.table = directory, plan, directory / "results.csv"
-        self.runs = pd.DataFrame(columns=[*KEYS, plan["metric"], "seconds", "status"]).set_index(KEYS)
+        self.runs = pd.DataFrame(columns=[*KEYS, plan["metric"], *COLUMNS[2:]]).set_index(KEYS)
         if self.table.exists():
             self.plan = read_json(directory / "race.json", {*plan})
             if other := [key for key in plan if key != "looks" and plan[key] != self.plan[key]]:
@@ -67,7 +68,7 @@ class Race:
     def run(self, names: Sequence[str], seeds: Sequence[int], jobs: int) -> None:
         """Run what has not ended, `jobs` at a time: forward at even seeds, backward at odd ones. Raises
         ConfigError if the race can't go on."""
-        todo = [(seed, name) for seed in seeds for name in names[:: -1 if seed % 2 else 1]]
+        todo = [(name, seed) for seed in seeds for name in names[:: -1 if seed % 2 else 1]]
         with ThreadPoolExecutor(jobs, "slot") as pool:
             runs = [pool.submit(self.run_one, *one) for one in todo if one not in self.runs.index]
             try:
@@ -78,7 +79,7 @@ class Race:
                     end_all(self.directory)
                 raise
 
-    def run_one(self, seed: int, name: str) -> tuple[int, str, list[Any]]:
+    def run_one(self, name: str, seed: int) -> tuple[str, int, list[Any]]:
         """Run a command with a seed; returns which run it is, and its row. Raises ConfigError."""
         plan, out = self.plan, self.directory / "runs" / f"{name}-{seed}"
         with explained(out):
@@ -96,7 +97,7 @@ class Race:
             why = "no such command" if code else f"it gave no {wanted}, but {named(printed(out / LOG))}"
             raise _ended(f"{name}: {why}", out)
         status = Status.FAILED if value is None else Status.DONE if math.isfinite(value) else Status.DIVERGED
-        return seed, name, [value, seconds, str(status)]
+        return name, seed, [value, seconds, str(status)]
 
     def _execute(self, command: str, out: Path, seed: int) -> int:
         """Run a command in a shell, to its end; returns its exit code."""
@@ -112,12 +113,11 @@ class Race:
             time.sleep(KILLED_S)
         return code
 
-    def _add(self, seed: int, name: str, row: list[Any]) -> None:
+    def _add(self, name: str, seed: int, row: list[Any]) -> None:
         """Write a row down. Raises ConfigError if it is the second in a row of its command that failed."""
-        self.runs.loc[(seed, name), :] = row
-        self.runs = self.runs.sort_index()
-        table = self.runs.reset_index()[["method", "seed", *self.runs]]
-        write_atomically(self.table, table.to_csv(index=False))
+        self.runs.loc[(name, seed), :] = row
+        self.runs = self.runs.sort_index(level=["seed", "method"])
+        write_atomically(self.table, self.runs.to_csv())
         failed = self.runs["status"].xs(name, level="method") == Status.FAILED
         if failed.loc[seed] and failed.loc[seed - 1 : seed + 1].sum() > 1:
             raise _ended(f"{name} failed twice in a row", self.directory / "runs" / f"{name}-{seed}")

@@ -64,7 +64,7 @@ def raced(race: Race, jobs: int, warmup: int, limit_s: float) -> Iterator[str]:
         going = [*now.index[now["going"]]]
         reached = int(seconds.loc[going].notna().all().cumprod().sum())
         for seed in batch:
-            ended = race.runs["status"].xs(seed).items()
+            ended = race.runs["status"].xs(seed, level="seed").items()
             each = [f"{name} {status}" for name, status in ended if status != Status.DONE]
             line = "{} {:+.3g}, on average {:+.3g}, {:,.0f} more".format
             apart = (values[seed] - values[seed].iloc[0]).iloc[1:].dropna()
@@ -76,7 +76,7 @@ def raced(race: Race, jobs: int, warmup: int, limit_s: float) -> Iterator[str]:
             return race.look_at(*lines_if(reached >= FEWEST, reached))
         for warm in range(0 if batch else warmup):  # at seeds behind those of the race, without a row
             for name in going:
-                race.run_one(race.plan["seeds"] + warm, name)
+                race.run_one(name, race.plan["seeds"] + warm)
         at_once = max(1, -(-jobs // len(going)))
         batch = range(reached, min(*(look for look in looks if look > reached), reached + at_once))
         race.run(going, batch, jobs)

@@ -242,7 +242,7 @@ def least_difference(n: ArrayLike, sd: ArrayLike, alpha: float | Array, *, power
 FEWEST = 6  # seeds needed; with fewer, nearly any set of numbers has a gap
 LEVEL = 0.99  # of all variants together
 DRAWS = 20_000
-MOST = 100  # the most seeds to simulate; for more, the limit for this number is used
+MOST = 50  # the most seeds to simulate; for more, the limit for this number is used
 
 
 def bimodal(values_S: Array, variants: int = 1) -> Array | None:

@@ -80,7 +80,9 @@ def test_an_attempt_counts_only_when_it_is_whole(store, tmp_path):
         raise KeyboardInterrupt
     assert store.run("run").read() is None and statuses(store) == [("interrupted", None)]
     finished(store, val_loss=1.0)
-    with pytest.raises(KeyboardInterrupt), writing(store):
+    with pytest.raises(KeyboardInterrupt), writing(store) as writer:
+        assert statuses(store) == [("done", 1.0)]  # so far it may just look at it
+        writer.log("begun")
         assert statuses(store) == [("running", None)]
         raise KeyboardInterrupt
     assert statuses(store) == [("done", 1.0)]

@@ -13,8 +13,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-PART = ".part-"  # prefix of a directory that is not complete yet
-GONE = ".gone-"  # prefix of a directory that was taken away
 DAMAGED = "damaged"  # the directory into which what is damaged is moved
 
 
@@ -68,7 +66,7 @@ def put_aside(damaged: Path, into: Path) -> Path:
 def take_away(directory: Path, into: Path) -> Path:
     """Move a directory away, even from a process that still writes in it and then no longer finds it; returns
     its new path in `into`. Raises FileNotFoundError if it is gone, OSError."""
-    gone = into / f"{GONE}{secrets.token_hex(4)}"
+    gone = into / f".gone-{secrets.token_hex(4)}"
     os.rename(directory, gone)
     return gone
 
@@ -89,7 +87,7 @@ def drop(temporary: Path) -> None:
 @contextlib.contextmanager
 def scratch(within: Path) -> Iterator[Path]:
     """A temporary directory, removed at the end with all that is left in it."""
-    part = within / f"{PART}{os.getpid()}-{secrets.token_hex(8)}"
+    part = within / f".part-{os.getpid()}-{secrets.token_hex(8)}"
     part.mkdir(parents=True)
     try:
         yield part

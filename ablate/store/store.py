@@ -107,8 +107,8 @@ class Store:
         column lists all studies of the run, or has that one; phase and role are empty if the studies disagree
         on them. Runs of a study that have not begun have none. Raises StoreError for a study that is none.
 
-        A run that is being trained again is `running`; if the new attempt is interrupted, the old result
-        stays. Results of another version of the numerics or another torch are `stale`.
+        A run that is being trained again is `running`; if the new attempt is interrupted, or just looks at
+        it, the old result stays. Results of another version of the numerics or another torch are `stale`.
         """
         if study is not None:
             self.require_study(study)
@@ -117,7 +117,8 @@ class Store:
             for run_id, role in _roles(record).items():
                 studies.setdefault(run_id, {})[one] = role
         rows: dict[str, Row] = {}
-        for name, attempt in self.attempts().items():
+        attempts = self.attempts()
+        for name, attempt in attempts.items():
             with leaving_out():
                 status = Status.RUNNING if lease.is_live(attempt) else Status.INTERRUPTED
                 rows[name] = {**read_started(attempt), "status": status}
@@ -126,7 +127,8 @@ class Store:
                 whole = [run_id for run_id in studies if run_id.startswith(row["run_id"])]
                 row["run_id"] = whole[0] if len(whole) == 1 else row["run_id"]
             row["status"] = status_now(row)
-            if rows.get(name, row)["status"] != Status.RUNNING:
+            is_running = rows.get(name, row)["status"] == Status.RUNNING
+            if not (is_running and (attempts[name] / "log.txt").exists()):
                 rows[name] = row
         for row in rows.values():
             roles = studies.get(row["run_id"], {})

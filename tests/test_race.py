@@ -279,7 +279,6 @@ def test_another_race_is_refused_and_the_first_one_kept(tmp_path):
     (tmp_path / "t.py").write_text("pass")
     assert "another race, with other scripts" in refusal(*both, cwd=tmp_path)
     assert rows(tmp_path) == before
-    (tmp_path / "t.py").write_text("")
 
 
 @pytest.mark.slow

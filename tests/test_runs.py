@@ -134,7 +134,8 @@ def test_a_study_with_a_run_under_way_stays(four: Path):
     store = Store(four / "runs")
     row = store.rows()[0]
     name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))
-    with store.run(name).attempt({}, row, {}, ignore):
+    with store.run(name).attempt({}, row, {}, ignore) as attempt:
+        attempt.log("begun")
         done = call_cli("runs", "synthetic", "--delete", "--yes", cwd=four)
     assert done.returncode == 2 and "it is running; --force --yes" in done.stderr
     assert store.study_names() == ["synthetic"] and len(store.finished()) == 4

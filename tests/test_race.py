@@ -114,8 +114,7 @@ def test_files_of_a_run(tmp_path):
     ],
 )
 def test_exit_codes_say_the_verdict(words, code, verdict, tmp_path):
-    out = race(*words, cwd=tmp_path, code=code)
-    assert f" is {verdict}: loss " in out
+    assert f" is {verdict}: loss " in race(*words, cwd=tmp_path, code=code)
 
 
 @pytest.mark.slow

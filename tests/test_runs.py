@@ -191,7 +191,8 @@ def test_a_terminal_has_how_far_the_runs_are(four, monkeypatch):
     store = Store()
     row = next(row for row in store.rows() if row["status"] == "done")
     name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))
-    with store.run(name).attempt({}, {**row, "steps": 200}, {}, ignore):
+    with store.run(name).attempt({}, {**row, "steps": 200}, {}, ignore) as attempt:
+        attempt.log("begun")
         with Board("synthetic", 4) as at:
             at.listener("other")({"status": "failed", "error": "by hand"})
         with Board("synthetic", None, only={row["run_id"]}) as at:

@@ -58,6 +58,7 @@ def run(*, plugins: Files = (), config_dir: str | Path | None = None, **keys: An
     """
     from ablate.compose.sweep import compose, own_hydra
     from ablate.compute.ambient import undisturbed
+    from ablate.store.frames import frame
     from ablate.study.run import run as run_sweep
     from ablate.study.run import use_plugins
     from ablate.verify.contract import BEFORE_A_RUN, require_sound
@@ -66,7 +67,7 @@ def run(*, plugins: Files = (), config_dir: str | Path | None = None, **keys: An
     with undisturbed(), own_hydra():
         require_sound(use_plugins(plugins), only=BEFORE_A_RUN)
         outcome = run_sweep(compose(arguments))
-        rows = outcome.rows()
+        rows = frame(outcome.rows())
     for line in (*outcome.remarks, *outcome.refused):
         warnings.warn(one_line(line), stacklevel=3)
     rows.attrs["target"] = outcome.study

@@ -26,6 +26,10 @@ class Note:
         return self.kind == "doubt"
 
 
+def doubt(text: str, brief: str) -> Note:
+    return Note(text, "doubt", brief)
+
+
 def texts(notes: Iterable[Note]) -> list[str]:
     """A line each; but what was taken for what makes one line, and what was left out another."""
     every = [*notes]

@@ -4,18 +4,19 @@ import json
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ablate.phrases import one_line, visible
-from ablate.store.columns import SEED_COLUMNS
-from ablate.store.frames import is_empty, is_numeric
+from ablate.store.columns import SEED_COLUMNS, is_empty
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Columns to leave out in a narrow terminal, the first one first.
 LEAST = (
@@ -27,25 +28,28 @@ INTERVAL = re.compile(r"\[[^\]]*\]")
 GLUE = "\ue000"  # a blank at which no cell breaks; readable() leaves no such character
 
 
-def records(frame: pd.DataFrame, settings: Iterable[str] = ()) -> list[dict[str, Any]]:
+def records(frame: "pd.DataFrame", settings: Iterable[str] = ()) -> list[dict[str, Any]]:
     """The rows as JSON takes them: with None for what is missing or not finite. settings: columns of
     text, in which numbers, true and false are told as such if all are of these."""
+    import pandas as pd
+
     plain = frame.astype(object).where(frame.notna() & ~frame.isin([np.inf, -np.inf]), None)
     for column in plain.columns.intersection([*settings]):
         cells = plain[column].tolist()
         if all(_SCALAR.fullmatch(str(cell)) for cell in cells if cell):
-            plain[column] = pd.Series(
-                [json.loads(cell) if cell else cell for cell in cells], plain.index, object
-            )
+            told = [json.loads(cell) if cell else cell for cell in cells]
+            plain[column] = pd.Series(told, plain.index, object)
     return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
 
 
-def lines_of(frame: pd.DataFrame, width: int | None, *, bold: bool = False) -> tuple[str, list[str]]:
+def lines_of(frame: "pd.DataFrame", width: int | None, *, bold: bool = False) -> tuple[str, list[str]]:
     """`frame` as text for a terminal of this width, and the names of the columns that were left out: of
     LEAST, until a row fits in a line. If none does, cells break between words.
 
     width: in characters; None for no limit. bold: print the names in bold.
     """
+    from ablate.store.frames import is_numeric
+
     room = width or sys.maxsize
     cells = {str(name): [readable(name, value) for value in frame[name].tolist()] for name in frame.columns}
     columns = {name: [visible(name), *column] for name, column in cells.items()}
@@ -169,10 +173,10 @@ _LATEX = {
 }
 
 
-def render_row(row: pd.Series) -> str:
+def render_row(row: Mapping[str, Any]) -> str:
     """One row, printed with one line per column."""
     cells = [readable(name, value) for name, value in row.items()]
-    return "".join(f"{line}\n" for line in _card([str(name) for name in row.index], cells))
+    return "".join(f"{line}\n" for line in _card([*row], cells))
 
 
 def readable(name: object, value: Any) -> str:

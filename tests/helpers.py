@@ -42,7 +42,7 @@ from ablate.analysis.contrasts import declared_pairs, equal_variants
 from ablate.analysis.projection import project
 from ablate.analysis.question import ask, direction
 from ablate.cli.app import main
-from ablate.compose.composer import to_run_config
+from ablate.compose.composer import keys_of_a_run, to_run_config
 from ablate.compose.configs import configs_dir, defaults_of
 from ablate.config.contrast import Contrast, as_a_contrast
 from ablate.config.read import read
@@ -77,7 +77,7 @@ def hydra_at(directory: Path) -> contextlib.AbstractContextManager[None]:
 def make_config(*overrides: str) -> RunConfig:
     """The RunConfig that these overrides give on the command line."""
     with hydra_at(configs_dir()):
-        return to_run_config(hydra.compose("config", overrides=list(overrides)))
+        return to_run_config(keys_of_a_run(hydra.compose("config", overrides=list(overrides))))
 
 
 def quick_config(*overrides: str) -> RunConfig:

@@ -184,7 +184,7 @@ def test_a_tracker_that_does_not_take_a_run_is_told_of_once_and_the_runs_go_on(c
     monkeypatch.setitem(sys.modules, "wandb", None)
     code, out, err = command(*LIVE, "seed=1", "--track", "wandb")
     assert code == 0 and "2 of 4 runs in" in out
-    needs_it = "--track wandb: needs wandb, which is not installed; pip install 'ablate-heads[wandb]'"
+    needs_it = "--track wandb: package wandb is not installed; pip install 'ablate-heads[wandb]'"
     assert err.count(needs_it) == 1
 
 
@@ -214,7 +214,7 @@ def test_a_run_in_wandb_has_one_id_by_which_it_replaces_itself(store, command, m
         return SimpleNamespace(log=lambda values, step: own.update({step: values}), finish=lambda: None)
 
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init, Settings=dict))
-    monkeypatch.setattr(trackers, "require", lambda *_, **__: None)
+    monkeypatch.setattr(trackers, "_require", lambda *_, **__: None)
     monkeypatch.delenv("WANDB_MODE")
     monkeypatch.setenv("WANDB_API_KEY", "of an account")
     with torn(monkeypatch):
@@ -233,7 +233,7 @@ def test_a_missing_package_is_one_line_with_the_way_to_install_it(store, command
     monkeypatch.setitem(sys.modules, target, None)
     code, out, err = command("export", STUDY, "--to", target)
     assert (code, out) == (2, "") and err.count("\n") == 1
-    assert f"needs {target}, which is not installed; pip install 'ablate-heads[{target}]'" in err
+    assert f"package {target} is not installed; pip install 'ablate-heads[{target}]'" in err
     assert not Path("runs/exports").exists()
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from ablate.cli.train import two_fusions
 from ablate.reporting.answers import lines
-from ablate.reporting.next import MOST, next_steps, two_fusions
+from ablate.reporting.next import MOST, next_steps
 from tests.helpers import QUICK, compared, make_record, with_contrasts
 from tests.test_compare import table
 

@@ -25,7 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ablate.analysis import stats
 from ablate.analysis.load import read
-from ablate.compose.composer import Composer, to_run_config
+from ablate.compose.composer import Composer, keys_of_a_run, to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.compose.loading import Loader
 from ablate.compose.sweep import HydraLauncher, Sweep, compose
@@ -120,7 +120,7 @@ def test_runs_composed_fast_are_as_hydra_composes_them():
             with pytest.raises(ConfigError, match="name=a b"):
                 compose(cell)
             continue
-        assert compose(cell) == to_run_config(hydras.load_sweep_config(config, [*cell])), cell
+        assert compose(cell) == to_run_config(keys_of_a_run(hydras.load_sweep_config(config, [*cell]))), cell
 
 
 def test_runs_that_choose_the_same_are_composed_once(monkeypatch):

@@ -28,18 +28,14 @@ from ablate.analysis.variants import (
 from ablate.config.conditions import Condition
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import as_text
-from ablate.phrases import Note, counted, first_few, joined, lines_if
-from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, of_role
-from ablate.store.frames import as_texts, is_empty, is_foreign, row_in_words
+from ablate.data.matches import repeats
+from ablate.phrases import Note, counted, doubt, first_few, joined, lines_if
+from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, is_empty, of_role
+from ablate.store.frames import as_texts, is_foreign, row_in_words
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
-MOST_OVERLAP = 0.05  # of a held-out split
 MOST_EPOCHS = 4
-
-
-def doubt(text: str, brief: str) -> Note:
-    return Note(text, "doubt", brief)
 
 
 def foreseen(
@@ -65,16 +61,6 @@ def foreseen(
         yield from _one_rate(table, records)
     if "overlap" in variants.table:
         yield from repeats(pd.to_numeric(variants.table["overlap"], errors="coerce").max())
-
-
-def repeats(overlap: float) -> list[Note]:
-    """A doubt about a text of which another split has so much of a held-out one."""
-    short = "a text that repeats itself"
-    line = (
-        f"{short}: {100 * overlap:.1f} % of a held-out split lies in stretches of 50 characters or more that"
-        " another split has, too: what remembers best wins there; corpus.unique=paragraph takes repeats away"
-    )
-    return lines_if(overlap > MOST_OVERLAP, doubt(line, short))
 
 
 def shared_rate(rows: pd.DataFrame, records: Sequence[StudyRecord] = ()) -> str:

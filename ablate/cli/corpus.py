@@ -65,7 +65,7 @@ def show(
     """
     import pandas as pd
 
-    from ablate.analysis.notes import repeats
+    from ablate.data.matches import repeats
     from ablate.data.summary import beginning, figures
     from ablate.data.text_statistics import text_statistics
     from ablate.execution.formulas import before_training
@@ -94,7 +94,7 @@ def show(
         return
     for note in repeats(opened.text.most_shared if opened.text else 0):
         say(note.text)
-    put(render_row(pd.Series(row, dtype=object)))
+    put(render_row(row))
     print_table(splits, "table")
     for split in opened.splits:
         if lines := beginning(opened, split, run.config.resolved_seeds()["data"]):

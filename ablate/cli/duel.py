@@ -44,6 +44,7 @@ def duel(
     from ablate.reporting import answers
     from ablate.reporting.html import require_charts, write_report
     from ablate.store.columns import RESULTS
+    from ablate.store.frames import frame
     from ablate.study.run import run
     from ablate.verify.contract import require_sound
 
@@ -67,8 +68,8 @@ def duel(
         return
     say_lines(outcome)
     rows = outcome.rows()
-    if missing := len(outcome.run_ids) - int(rows["status"].isin(RESULTS).sum()):
-        for line in texts(of_rows(rows)):
+    if missing := len(outcome.run_ids) - sum(row["status"] in RESULTS for row in rows):
+        for line in texts(of_rows(frame(rows))):
             say(line)
         say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
         raise typer.Exit(1)

@@ -25,6 +25,7 @@ from ablate.cli.shared import (
 )
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import ConfigError
+from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import about, advised, counted, first_few, lines_if, texts
 from ablate.printing import put, say
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from ablate.analysis.variants import Variants
     from ablate.compose.sweep import Sweep
+    from ablate.store.columns import Row
     from ablate.store.record import StudyRecord
     from ablate.study.estimate import Estimate
     from ablate.study.run import Outcome
@@ -42,6 +44,8 @@ SINGLE_RUN_COLUMNS = [
     *("val_exact", "test_loss", "tokens_per_s", "wall_s"),
 ]
 OF_SOME = ("val_bpb", "val_exact")  # columns that only runs on a text, or only runs on a task, have
+# How the words begin of which a sweep over fusions and seeds has its own, or that would name or repeat a run.
+OF_ONE_RUN = ("fusion=", "fusion.", "seed=", "name=", "force=")
 SIMULATED = "train/simulated=losses"  # beside the choice of train that a study makes
 SHOWN = 20  # the most values of a factor to print
 
@@ -177,31 +181,27 @@ def _assumes_an_effect(sweep: "Sweep") -> bool:
 
 def _put_json(outcome: "Outcome") -> None:
     """Print the runs of the command, or what a dry run found, for programs."""
+    from ablate.store.frames import frame
     from ablate.tables import records
 
     if (estimate := outcome.estimate) is not None:
         put_json(**estimate.as_json)
     else:
-        put_json(rows=records(outcome.rows()) if outcome.run_ids else [], study=outcome.study)
+        put_json(rows=records(frame(outcome.rows())) if outcome.run_ids else [], study=outcome.study)
 
 
 def _show_results(outcome: "Outcome", typed: Sequence[str]) -> int:
     """Print the results; returns how many runs failed or have not begun. typed: the command's arguments."""
-    from ablate.analysis.notes import of_rows
-    from ablate.execution.plugins import words
-    from ablate.reporting.next import two_fusions
     from ablate.store.columns import RESULTS
     from ablate.store.store import Store
 
     rows, store = outcome.rows(), Store()
     record = store.read_study(outcome.study)
     assert record is not None, "it is written before a run begins"
-    lines = [*outcome.remarks, *outcome.refused, *texts(of_rows(rows))]
+    lines = [*outcome.remarks, *outcome.refused]
     if len(rows) == 1:
-        lines = [*_show_one(rows), *lines]
-        next_one = f"next: `{two_fusions([*words(), *typed])}` compares two ways to combine heads"
-        lines += lines_if(rows.iloc[0]["status"] in RESULTS, next_one)
-    elif len(rows):
+        lines = [*_show_one(rows[0], typed), *lines]
+    elif rows:
         lines += _show_several(rows, record)
     missing = len(outcome.run_ids) - len(rows)
     if missing > len(outcome.refused):
@@ -216,39 +216,62 @@ def _show_results(outcome: "Outcome", typed: Sequence[str]) -> int:
     total = len(store.rows(outcome.study))
     part = f"{len(rows):,} of " if len(rows) < total else ""
     put(f"\n{part}{counted(total, 'run')} in {store.results_path(outcome.study)}")
-    return missing + int((~rows["status"].isin(RESULTS)).sum())
+    return missing + sum(row["status"] not in RESULTS for row in rows)
 
 
-def _show_one(rows: "pd.DataFrame") -> list[str]:
-    """Print a single run; returns a line on where its loss stands, between guessing and counting; none for a
-    task."""
+def _show_one(row: "Row", typed: Sequence[str]) -> list[str]:
+    """Print a single run; returns lines on it: where the loss of a text stands, between guessing and
+    counting, what it says of the run, and the next command. Loads no pandas of a run that went well."""
+    from ablate.execution.plugins import words
+    from ablate.store.columns import RESULTS, Status, is_empty
     from ablate.tables import render_row
 
-    shown = rows.iloc[0][SINGLE_RUN_COLUMNS]
-    put(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), end="")
-    run = rows.iloc[0].to_dict()
-    if rows["ngram_val_loss"].isna().iloc[0]:
-        return []
-    return [
-        f"beside val_loss {run['val_loss']:.4g}: counting {run['ngram_order']} tokens:"
-        f" {run['ngram_val_loss']:.4g}; guessing, ln(vocabulary): {math.log(run['vocab']):.4g}"
-    ]
+    shown = {name: row.get(name) for name in SINGLE_RUN_COLUMNS}
+    put(
+        render_row({name: of for name, of in shown.items() if name not in OF_SOME or not is_empty(of)}),
+        end="",
+    )
+    lines, loss, counting = list[str](), row.get("val_loss"), row.get("ngram_val_loss")
+    guessing = math.log(row.get("vocab", 1))
+    if loss is not None and counting is not None:
+        lines.append(
+            f"beside val_loss {loss:.4g}: counting {row['ngram_order']} tokens: {counting:.4g};"
+            f" guessing, ln(vocabulary): {guessing:.4g}"
+        )
+    if row["status"] != Status.DONE or loss is None or loss > guessing:
+        from ablate.analysis.notes import of_rows
+        from ablate.store.frames import frame
+
+        lines += texts(of_rows(frame([row])))
+    next_one = f"next: `{two_fusions([*words(), *typed])}` compares two ways to combine heads"
+    return [*lines, *lines_if(row["status"] in RESULTS, next_one)]
 
 
-def _show_several(rows: "pd.DataFrame", record: "StudyRecord") -> list[str]:
+def two_fusions(typed: Sequence[str]) -> str:
+    """A single run, of which this was typed, beside one with another fusion, with enough seeds."""
+    given = [word.partition("=")[2] for word in typed if word.startswith("fusion=")]
+    other = next((name for name in given if name != STANDARD_FUSION), "sum")
+    rest = [word for word in typed if word != "-m" and not word.startswith(OF_ONE_RUN)]
+    two = f"fusion={STANDARD_FUSION},{other}"
+    return advised(["ablate", "run", "-m", two, f"seed=range({FEWEST})", *rest])
+
+
+def _show_several(given: "Sequence[Row]", record: "StudyRecord") -> list[str]:
     """Print a table of the variants; returns lines on it."""
-    from ablate.analysis.notes import of_values
-    from ablate.config.rules import ConfigError
+    from ablate.analysis.notes import of_rows, of_values
+    from ablate.store.frames import frame
 
+    rows = frame(given)
+    doubts = texts(of_rows(rows))
     try:
         variants = _variants(rows, record)
     except ConfigError as error:
         print_table(rows[SINGLE_RUN_COLUMNS], "table")
-        return [str(error)]
+        return [*doubts, str(error)]
     summary = variants.best_first()
     empty = [column for column in ("diverged", "sd") if not summary[column].fillna(0).any()]
     print_table(summary.drop(columns=["variant", *empty]), "table")
-    lines = texts(of_values(variants))
+    lines = [*doubts, *texts(of_values(variants))]
     if len(summary) > 1 and summary["n"].max() == 1:
         from ablate.reporting.answers import ONE_SEED
         from ablate.reporting.next import next_steps

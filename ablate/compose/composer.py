@@ -28,18 +28,14 @@ Overrides = tuple[str, ...]  # the overrides of one run, as KEY=VALUE
 WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,999})")  # what Hydra reads as a whole number
 
 
-def to_run_config(config: DictConfig) -> RunConfig:
-    """The RunConfig of a composed DictConfig. Raises ConfigError."""
-    return _read(keys_of_a_run(config))
-
-
 def keys_of_a_run(config: DictConfig) -> dict[str, Any]:
     """The keys of a run with their values, interpolations unresolved."""
     values: Any = OmegaConf.to_container(without(config, "hydra", "study"))
     return values
 
 
-def _read(values: dict[str, Any]) -> RunConfig:
+def to_run_config(values: dict[str, Any]) -> RunConfig:
+    """The RunConfig of these keys. Raises ConfigError."""
     resolved: Any = values
     if _is_open(values):
         resolved = OmegaConf.to_container(OmegaConf.create(values), resolve=True, throw_on_missing=True)
@@ -97,7 +93,7 @@ class Composer:
                     values = _with(values, setting.key_or_group.split("."), setting.value())
             except LookupError:
                 values = self._composed(overrides)
-            return _read(values)
+            return to_run_config(values)
 
     def by_variant(self, overrides: Overrides) -> tuple[Overrides, RunConfig]:
         """The variant, which is the overrides without the seed, and the RunConfig. If the seed is no number,

@@ -17,7 +17,6 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
 from ablate.compose.configs import configs_dir, sections, unknown_key
-from ablate.compose.launchers import KEY, LAUNCHER
 from ablate.config.rules import ConfigError, as_value, did_you_mean, line_on
 from ablate.config.schema import PARTS
 from ablate.phrases import first_few
@@ -31,6 +30,7 @@ REFUSALS = (
 # Of ablate run, beside Hydra's.
 OPTIONS = ("--dry-run", "--rehearse", "--track", "--plugin", "--format", "--runs")
 UNSWEPT = ("name", "force", "device", "study", "train.save", "train.checkpoint_every")
+LAUNCHER, KEY = "hydra/launcher", "hydra.launcher"  # the choice, and the settings
 # An element of a list that has a sign which Hydra reads in quotes alone, as [fusion=sum:0.05] has.
 _EQUATION = re.compile(r"""(?<=[\[,])\s*([\w.]+\s*[<>=!]=?[^\[\],{}'"]+)""")
 

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import hydra
 from hydra import version
@@ -24,12 +24,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.composer import Composer, Overrides, keys_of_a_run, to_run_config
 from ablate.compose.configs import configs_dir
-from ablate.compose.launchers import KEY, LAUNCHER, TARGET, Pool
 from ablate.compose.loading import Loader, without
 from ablate.compose.private import Callbacks
-from ablate.compose.refusals import check_overrides, chooses_a_study, explained, parse
+from ablate.compose.refusals import KEY, LAUNCHER, check_overrides, chooses_a_study, explained, parse
 from ablate.config.read import read, require_text
-from ablate.config.rules import ConfigError
+from ablate.config.rules import AtLeast, AtMost, ConfigError, Rule
 from ablate.config.schema import RunConfig
 from ablate.printing import put
 
@@ -41,6 +40,29 @@ LIBRARIES = ("joblib", "submitit", "ray")
 
 class LauncherFailed(ConfigError):
     """A launcher failed as a whole: a process died, or it could not start."""
+
+
+Number = Annotated[
+    Annotated[int, AtLeast(1), AtMost(1024)] | None,
+    Rule(
+        read=lambda value, path: None if value == "auto" else value,  # which leaves the choice to ablate
+        text="use auto or a whole number from 1 to 1024",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Worker processes on this machine. workers: how many; threads: of each; members: how many runs of equal
+    shapes are trained as one, at most; None for many on a GPU, and one elsewhere."""
+
+    workers: Number = None
+    threads: Number = None
+    members: Number = None
+    cores_each: ClassVar[None] = None  # runs share this machine's
+
+
+TARGET = f"{Pool.__module__}.{Pool.__name__}"  # by which a YAML names it; Hydra does not instantiate it
 
 
 @dataclass(frozen=True)
@@ -93,7 +115,7 @@ class HydraLauncher:
 
 def _do(job: Callable[[RunConfig], Any], config: DictConfig) -> Any:
     """What Hydra calls with the config of a run."""
-    return job(to_run_config(config))
+    return job(to_run_config(keys_of_a_run(config)))
 
 
 @dataclass(frozen=True)

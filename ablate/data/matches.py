@@ -10,7 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ablate.phrases import Note, doubt, lines_if
+
 WIDTH = 50
+MOST = 0.05  # of a held-out split, of which more is a doubt
 BLOCK = 1 << 20  # stretches hashed at a time
 ABSENT = -1
 _MIX, _BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1342543DE82EF95)
@@ -55,3 +58,14 @@ def overlap(text: str, other: str) -> float:
     begins = np.flatnonzero(shared_N[places(hashes_N, sorted_N)])
     covered = np.minimum(np.diff(begins, append=len(text) + WIDTH), WIDTH).sum()
     return float(covered / max(len(text), 1))
+
+
+def repeats(overlap: float) -> list[Note]:
+    """A doubt about a text of which another split has so much of a held-out one."""
+    short = "a text that repeats itself"
+    line = (
+        f"{short}: {100 * overlap:.1f} % of a held-out split lies in stretches of {WIDTH} characters or more"
+        " that another split has, too: what remembers best wins there; corpus.unique=paragraph takes repeats"
+        " away"
+    )
+    return lines_if(overlap > MOST, doubt(line, short))

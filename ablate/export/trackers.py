@@ -14,11 +14,12 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ablate.config.extras import require
-from ablate.config.rules import ConfigError, as_value, flatten
+from ablate.config.rules import ConfigError, as_value, flatten, line_on
+from ablate.export import TRACK
 from ablate.files import owned
 from ablate.files.atomic import digest, locked
 from ablate.phrases import counted
@@ -33,7 +34,6 @@ FACTS = ("run_id", "corpus", "torch", "ablate", "device", "processor")  # known 
 PART = "part-"  # prefix of a run that is not whole yet
 UNSAID = re.compile(r"(?<=//)[^/@\s]*@|\?\S+")  # of an address: passwords, and what differs from run to run
 PATIENCE_S = 30  # for a server that does not answer
-TRACK = "ABLATE_TRACK"  # an environment variable: the tracker into which runs are logged as they go
 AFTERWARDS = "runs go on without, and ablate export --to {0} writes them afterwards"
 
 Point = tuple[int, dict[str, float]]  # a step, and what was measured at it
@@ -65,7 +65,7 @@ def export(target: str, to: str, out: str | None) -> str:
     else:
         directories = [store.find(target)]
         study = _study_of(read_finished(directories[0])["run_id"])
-    require(f"--to {to}", to, extra=to)
+    _require(f"--to {to}", to)
     try:
         with _silent():
             tracker = TRACKERS[to](study, out or _place(to))
@@ -94,7 +94,7 @@ def export(target: str, to: str, out: str | None) -> str:
 def track(to: str) -> str:
     """Have this process, and those that it starts, log runs as they go; returns what to say, if anything."""
     try:
-        require(f"--track {to}", to, extra=to)
+        _require(f"--track {to}", to)
     except ConfigError as error:
         return f"{error}; {AFTERWARDS.format(to)}"
     os.environ[TRACK] = to
@@ -104,24 +104,21 @@ def track(to: str) -> str:
 
 
 def begin(study: str, say: Callable[[str], object]) -> None:
-    """Before processes log the runs of a study: see that the tracker of this command, if any, takes them."""
-    if TRACK in os.environ:
-        with _told(say):
-            _opened(os.environ[TRACK], study)
+    """Before processes log the runs of a study: see that the tracker of this command takes them."""
+    with _told(say):
+        _opened(os.environ[TRACK], study)
 
 
-def tracked(name: str, listener: Listener) -> Listener:
-    """The listener of a run, which is logged first, if this command has a tracker."""
-    if TRACK not in os.environ:
-        return listener
-    logged = _logged(name, os.environ[TRACK])
+def logged(name: str, listener: Listener) -> Listener:
+    """The listener of a run, which the tracker of this command hears first."""
+    points = _logged(name, os.environ[TRACK])
     with _told(listener):
-        next(logged)  # it loads the tracker, in no time of the run's
+        next(points)  # it loads the tracker, in no time of the run's
 
     def heard(news: News) -> None:
         if TRACK in os.environ and isinstance(news, Evaluation | dict):
             with _told(listener), contextlib.suppress(StopIteration):
-                logged.send(news)
+                points.send(news)
         listener(news)
 
     return heard
@@ -328,6 +325,12 @@ def mlflow(study: str, out: str) -> Tracker:
         client.set_terminated(run_id)
 
     return Tracker(UNSAID.sub("", out), {run.info.run_name for run in runs()}, opened)
+
+
+def _require(option: str, package: str) -> None:
+    """Raises ConfigError for a tracker that is not installed."""
+    if find_spec(package) is None:
+        raise ConfigError(f"{option}: {line_on(f'package {package}')}")
 
 
 def _made(directory: str) -> Path:

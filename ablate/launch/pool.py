@@ -17,7 +17,7 @@ from ablate.compute import device
 from ablate.config.rules import ConfigError
 from ablate.execution.execute import execute, execute_group, record_failure
 from ablate.execution.run import Run
-from ablate.export.trackers import tracked
+from ablate.export import tracked
 from ablate.launch.processes import Worker
 from ablate.launch.queue import AGAIN_S, Queue
 from ablate.phrases import counted

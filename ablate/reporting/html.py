@@ -4,6 +4,7 @@ executes nothing: its Content-Security-Policy allows no script."""
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ from markupsafe import Markup, escape
 from ablate.analysis.compare import Comparison
 from ablate.analysis.load import read
 from ablate.analysis.question import NOTHING_ASKED, Question
-from ablate.config.extras import require
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, line_on
 from ablate.files.atomic import explained, write_atomically
 from ablate.phrases import cleaned, texts
 from ablate.reporting import cells
@@ -73,7 +73,8 @@ def write_report(
 def require_charts() -> None:
     """Raises ConfigError if a package that draws charts is not installed."""
     for package in ("altair", "vl_convert"):
-        require("the report", package, extra="report")
+        if find_spec(package) is None:
+            raise ConfigError(f"the report: {line_on(f'package {package}')}")
 
 
 def _tables(comparison: Comparison) -> list[dict[str, Any]]:

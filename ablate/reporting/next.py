@@ -138,15 +138,6 @@ def with_fresh_seeds(record: StudyRecord, count: int) -> str:
     return changed(record, "again", f"seed=range({first},{first + count})")
 
 
-def two_fusions(typed: Sequence[str]) -> str:
-    """A single run, of which this was typed, beside one with another fusion, with enough seeds."""
-    given = [word.partition("=")[2] for word in typed if word.startswith("fusion=")]
-    other = next((name for name in given if name != STANDARD_FUSION), "sum")
-    rest = [word for word in _without(typed, ["fusion", "seed", "name", "force"]) if word != "-m"]
-    two = f"fusion={STANDARD_FUSION},{other}"
-    return advised(["ablate", "run", "-m", two, f"seed=range({FEWEST})", *rest])
-
-
 def at_own_rates(record: StudyRecord) -> str:
     """The same grid as a study in which each variant has its own learning rate; also empty if it has named
     arms, configs of the user's own, or varies nothing but the text."""

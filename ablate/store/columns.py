@@ -174,4 +174,9 @@ def csv_value(value: Any) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
+def is_empty(value: Any) -> bool:
+    """Whether a value of a table is missing: None, NaN or pandas.NA, for which pandas need not be loaded."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
 _AS_THEY_ARE = (str, int, float, type(None))

@@ -15,7 +15,7 @@ from ablate.config.conditions import Condition, Where, key_in, spelling
 from ablate.config.rules import ConfigError, as_text, did_you_mean, line_on
 from ablate.config.schema import Column
 from ablate.phrases import first_few
-from ablate.store.columns import OPTIONS_COLUMNS, RESULTS, TABLE, Row, csv_value
+from ablate.store.columns import OPTIONS_COLUMNS, RESULTS, TABLE, Row, csv_value, is_empty
 
 MANY = 1 << 16  # values of a table that are read once
 
@@ -50,11 +50,6 @@ def _typed(cells: pd.Series, column: Column) -> pd.Series:
 def is_numeric(cells: pd.Series) -> bool:
     """Whether a column holds numbers, and not truth values."""
     return pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells)
-
-
-def is_empty(value: Any) -> bool:
-    """Whether a value of a table is missing."""
-    return value is None or value is pd.NA or bool(value != value)
 
 
 # --- the type of each kind of column ------------------------------------------------------------------

@@ -14,14 +14,13 @@ import numpy as np
 from ablate.analysis import stats
 from ablate.analysis.looks import SEEDS
 from ablate.analysis.stats import Judged
-from ablate.analysis.variants import USABLE
 from ablate.compose.composer import Overrides
 from ablate.config.conditions import Where
 from ablate.config.contrast import FEWEST, MARGIN, Contrasts
 from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, Rule, as_override, as_value, did_you_mean, line_on
 from ablate.config.schema import RunConfig
-from ablate.store.columns import METRICS, Row, Status, column_named
+from ablate.store.columns import METRICS, RESULTS, Row, Status, column_named
 from ablate.store.record import Choice, Decided, PlannedLooks, Role
 from ablate.study.plan import Plan
 
@@ -153,7 +152,7 @@ class Design:
         lost = np.zeros(values.shape, bool)
         for a, arm in enumerate(looks.arms):
             for s, seed in enumerate(looks.seeds):
-                if (row := results.get((arm, seed))) and row["status"] in (*USABLE, Status.DIVERGED):
+                if (row := results.get((arm, seed))) and row["status"] in RESULTS:
                     value = row.get(looks.metric)
                     values[a, s] = np.nan if value is None else value
                     lost[a, s] = row["status"] == Status.DIVERGED or np.isinf(values[a, s])

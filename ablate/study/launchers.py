@@ -18,11 +18,10 @@ from ablate.config.schema import RunConfig
 from ablate.data.text_statistics import text_statistics
 from ablate.execution import plugins
 from ablate.execution.run import Run, prepare
-from ablate.export.trackers import begin, tracked
+from ablate.export import tracked
 from ablate.launch.pool import WorkerPool, train_or_wait
 from ablate.launch.processes import SAFE_PATH
 from ablate.live import Board, Lines, one_by_one
-from ablate.printing import say
 from ablate.store.provenance import Plugin
 from ablate.store.record import StudyRecord
 from ablate.store.store import ABLATE_RUNS, Store, StoreError
@@ -60,7 +59,6 @@ class Launcher:
         LauncherFailed if it trains nothing more, and ConfigError before any begins."""
         runs, threads = _measured(work.runs.values()), work.threads
         with work.board(None if work.is_one else len(runs)) as board:
-            begin(work.record.name, say)
             if work.is_one:
                 _train_in_this_process(runs[0], threads, board)
                 return {}
@@ -120,7 +118,6 @@ class ByHydra(Launcher):
     def train(self, work: Work) -> Mapping[str, str]:
         total = work.in_all if self.settings.workers == 1 else None
         where = {"place": Path.cwd(), "root": Store().root}
-        begin(work.record.name, say)
         task = partial(_job, threads=work.threads, total=total, own=plugins.used(), **where)
         with environment(**SAFE_PATH):
             refused = self.settings.launch(task, [*work.runs])

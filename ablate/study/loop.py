@@ -1,33 +1,32 @@
 """The loop that drives every study: propose runs, check them, train them, read their rows, repeat."""
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from ablate.analysis.notes import foreseen
-from ablate.analysis.variants import settings_of
 from ablate.compose.sweep import HydraLauncher, LauncherFailed, Sweep
 from ablate.config.rules import ConfigError
 from ablate.data.corpus import forget
+from ablate.data.matches import repeats
 from ablate.execution.execute import settled
-from ablate.execution.formulas import before_training
 from ablate.execution.run import Run
 from ablate.execution.simulated import require_met
 from ablate.execution.stored import require_as_begun
+from ablate.export import TRACK
 from ablate.live import Board, Lines, one_by_one
-from ablate.phrases import counted, texts
+from ablate.phrases import Note, counted, texts
 from ablate.printing import say
 from ablate.store.columns import RESULTS, Row, Status
-from ablate.store.frames import frame
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 from ablate.study.config import Absent, Overrides
 from ablate.study.growth import grown, with_looks
 from ablate.study.launchers import ByHydra, Launcher, Work
 from ablate.study.run import Outcome
-from ablate.study.study import Study, one_of_each
+from ablate.study.study import Study, one_of_each, settings
 
 
 class Loop:
@@ -178,9 +177,13 @@ class Loop:
 
     def _beforehand(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> list[str]:
         """Lines on what will keep an answer away, while other settings can still be chosen; usually none."""
-        each = [before_training(run) | {"overlap": _overlap(run)} for run, _ in one_of_each(runs.values())]
-        variants, seeds = settings_of(frame(each)), len(self.study.design.levels.get("seed", record.seeds))
-        return texts(foreseen(variants, range(len(variants.table)), seeds, [record]))
+        each, notes = [run for run, _ in one_of_each(runs.values())], list[Note]()
+        if len(each) > 1:
+            from ablate.analysis.notes import foreseen
+
+            variants, seeds = settings(each), len(self.study.design.levels.get("seed", record.seeds))
+            notes += foreseen(variants, range(len(variants.table)), seeds, [record])
+        return texts([*notes, *repeats(max(map(_overlap, each)))])
 
     def _threads(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> int:
         return self.launcher.threads(before.threads if before else None, runs.values())
@@ -214,6 +217,10 @@ class Loop:
             for line in self._beforehand(todo, record):
                 say(line)
         self.is_training = True
+        if TRACK in os.environ:
+            from ablate.export.trackers import begin
+
+            begin(record.name, say)
         in_all = len({*self.ids.values()})
         work = Work(
             record=record,

@@ -5,11 +5,10 @@ too."""
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ablate.analysis.contrasts import Settings, declared_pairs, equal_variants
 from ablate.analysis.looks import Case, stand
 from ablate.analysis.stats import Array, Judged
 from ablate.compose.composer import Overrides
@@ -17,6 +16,9 @@ from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.store.columns import column_named
 from ablate.store.record import PlannedContrast, Side
+
+if TYPE_CHECKING:
+    from ablate.analysis.variants import Settings
 
 Sides = Sequence[tuple[float, Overrides]]  # arms with their weights
 
@@ -91,7 +93,7 @@ class Plan:
 
 def contrasts_of(
     declared: Sequence[Contrast],
-    variants: Settings,
+    variants: "Settings",
     arms: Mapping[Overrides, int],
     named: Mapping[str, Mapping[str, Overrides]],
     names: Mapping[Overrides, str],
@@ -102,6 +104,8 @@ def contrasts_of(
     says where, the arms by name. names: of all arms. Raises ConfigError for a contrast that can't
     be.
     """
+    from ablate.analysis.contrasts import declared_pairs, equal_variants
+
     found, at = dict[str, tuple[Sides, str]](), {place: arm for arm, place in reversed([*arms.items()])}
     for one in declared:
         of_one = dict[str, Sides]()

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate.compose.launchers import Pool
 from ablate.compose.loading import offer
-from ablate.compose.sweep import Sweep, compose
+from ablate.compose.sweep import Pool, Sweep, compose
 from ablate.launch.processes import start_server
+from ablate.store.columns import Row
 from ablate.store.store import Store
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ablate.execution.plugins import Method
     from ablate.study.estimate import Estimate
 
@@ -35,12 +33,10 @@ class Outcome:
     refused: Sequence[str] = ()
     estimate: "Estimate | None" = None
 
-    def rows(self) -> "pd.DataFrame":
+    def rows(self) -> list[Row]:
         """One row for each run that was asked for and has begun, as in results.csv, in the order asked."""
-        from ablate.store.frames import frame
-
         rows = {row["run_id"]: row for row in Store().rows(self.study)}
-        return frame([rows[run_id] for run_id in self.run_ids if run_id in rows])
+        return [rows[run_id] for run_id in self.run_ids if run_id in rows]
 
 
 def run(sweep: Sweep, *, dry_run: bool = False, begun: Callable[[], object] = lambda: None) -> Outcome:

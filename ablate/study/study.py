@@ -9,10 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ablate.analysis.looks import usual
-from ablate.analysis.variants import Settings, settings_of
 from ablate.compose.composer import Mistake, Overrides
 from ablate.compose.sweep import Sweep
 from ablate.config.conditions import Condition
@@ -25,11 +24,13 @@ from ablate.execution.formulas import before_training
 from ablate.execution.run import Run, prepare
 from ablate.files.atomic import digest
 from ablate.phrases import first_few
-from ablate.store.frames import frame
 from ablate.store.record import ONE_BY_ONE, StudyRecord
 from ablate.study.config import Design, Rows, StudyConfig
 from ablate.study.plan import Plan, contrasts_of
 from ablate.study.tuned import Tuned
+
+if TYPE_CHECKING:
+    from ablate.analysis.variants import Settings
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 # What study.json keeps as every kind of study declares it.
@@ -38,8 +39,11 @@ R = TypeVar("R", bound=Run)
 KINDS: dict[str, type[StudyConfig]] = {kind.kind: kind for kind in (StudyConfig, Tuned)}
 
 
-def settings(runs: Iterable[Run]) -> Settings:
+def settings(runs: Iterable[Run]) -> "Settings":
     """The variants of these runs, by what they set."""
+    from ablate.analysis.variants import settings_of
+    from ablate.store.frames import frame
+
     return settings_of(frame([before_training(run) for run in runs]))
 
 

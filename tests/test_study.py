@@ -96,7 +96,7 @@ def test_combinations_and_proposals_by_hand():
 def test_runs_composed_fast_are_as_hydra_composes_them():
     hydras = Loader()
     config = hydras.load_configuration("config", overrides=[], run_mode=RunMode.MULTIRUN)
-    compose, draw = Composer(hydras), random.Random(0)
+    compose, draw = Composer(hydras, "config", None), random.Random(0)
     levels = {
         "fusion": ["concat", "sum", "weighted_sum"],
         "model": ["tiny", "nano"],
@@ -125,7 +125,7 @@ def test_runs_composed_fast_are_as_hydra_composes_them():
 
 def test_runs_that_choose_the_same_are_composed_once(monkeypatch):
     """Since Hydra takes 50 ms for each; plain values are set in what it made."""
-    compose, made = Composer(Loader()), list[object]()
+    compose, made = Composer(Loader(), "config", None), list[object]()
     load = Loader.load_configuration
     monkeypatch.setattr(Loader, "load_configuration", lambda *a, **b: (made.append(a), load(*a, **b))[1])
     for fusion, heads, rate in itertools.product(("concat", "sum"), (1, 2, 4), ("1e-3", "0.01")):

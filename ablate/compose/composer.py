@@ -21,7 +21,6 @@ from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 
-OF_THE_STUDY = ("study.", "++study.")  # unlike study=NAME, whose YAML may set keys of runs
 MOST_RUNS = 100_000  # in one command, since each is checked before the first begins
 YAML_WORDS = {"True": "true", "False": "false"}  # Hydra writes these as Python does
 Overrides = tuple[str, ...]  # the overrides of one run, as KEY=VALUE
@@ -60,9 +59,7 @@ class Composer:
     name: of the config. whole: the values of a single run, which need not be composed again.
     """
 
-    def __init__(
-        self, loader: ConfigLoader, name: str = "config", whole: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, loader: ConfigLoader, name: str, whole: dict[str, Any] | None) -> None:
         self._loader, self._name, self._whole = loader, name, whole
         self._parse = functools.cache(OverridesParser.create().parse_override)
         self._options = functools.cache(loader.get_group_options)  # the choices of a group of configs
@@ -112,7 +109,8 @@ class Composer:
 
     def _split_groups(self, overrides: Overrides) -> tuple[Overrides, list[Override]]:
         """The overrides of a run that choose from groups, and those that set a value."""
-        parsed = [self._parse(override) for override in overrides if not override.startswith(OF_THE_STUDY)]
+        of_run = [one for one in overrides if not one.lstrip("+").startswith("study.")]  # but study=NAME
+        parsed = [*map(self._parse, of_run)]
         are_plain = [one for one in parsed if one.type == OverrideType.CHANGE and "/" not in one.key_or_group]
         settings = [one for one in are_plain if not self._options(one.key_or_group)]
         return tuple(one.input_line or "" for one in parsed if one not in settings), settings

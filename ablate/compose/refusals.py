@@ -21,12 +21,8 @@ from ablate.config.rules import ConfigError, as_value, did_you_mean, line_on
 from ablate.config.schema import PARTS
 from ablate.phrases import first_few
 
-# What Hydra raises for invalid configs and overrides; it does not have types of its own for all of them.
+# Errors whose text says what is wrong with a config or an override.
 SAID = (ConfigError, HydraException, OmegaConfBaseException, yaml.YAMLError)
-REFUSALS = (
-    *(*SAID, ValueError, TypeError, RuntimeError, AssertionError),
-    *(LookupError, AttributeError, OSError),
-)
 # Of ablate run, beside Hydra's.
 OPTIONS = ("--dry-run", "--rehearse", "--track", "--plugin", "--format", "--runs")
 UNSWEPT = ("name", "force", "device", "study", "train.save", "train.checkpoint_every")
@@ -39,7 +35,7 @@ _EQUATION = re.compile(r"""(?<=[\[,])\s*([\w.]+\s*[<>=!]=?[^\[\],{}'"]+)""")
 
 
 def parse(args: Sequence[str]) -> argparse.Namespace:
-    """Hydra's options and the overrides. Raises ConfigError."""
+    """Hydra's options, the overrides, and whether one chooses a study. Raises ConfigError."""
     parser = _Parser(add_help=False)
     add: Any = parser.add_argument
     add("overrides", nargs="*")
@@ -49,6 +45,7 @@ def parse(args: Sequence[str]) -> argparse.Namespace:
     add("--cfg", "-c", choices=["job"])
     parsed = parser.parse_intermixed_args([*args])  # `run fusion=sum -m heads=1,2` as well
     parsed.overrides = [*map(_with_equations, parsed.overrides)]
+    parsed.study = any(one.startswith("study=") for one in parsed.overrides)
     return parsed
 
 
@@ -71,13 +68,9 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(near if word else f"{message}; see ablate run --help")
 
 
-def chooses_a_study(overrides: Sequence[str]) -> bool:
-    return any(one.startswith("study=") for one in overrides)
-
-
 def check_overrides(parsed: argparse.Namespace) -> None:
     """Raises ConfigError for an override that Hydra would take for something else, or refuse badly."""
-    sweeping = parsed.multirun or chooses_a_study(parsed.overrides)
+    sweeping = parsed.multirun or parsed.study
     for argument in parsed.overrides:
         override, bare = _parsed(argument), argument.lstrip("+~")
         key, is_sweep = override.key_or_group, override.is_sweep_override()
@@ -134,7 +127,7 @@ def explained(kind: type[ConfigError] = ConfigError) -> Iterator[None]:
     """Turn Hydra's errors inside the block into ConfigErrors."""
     try:
         yield
-    except REFUSALS as error:
+    except Exception as error:  # Hydra has no types of its own for what is invalid
         raise kind(explain(error)) from error
 
 

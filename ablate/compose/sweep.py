@@ -26,7 +26,7 @@ from ablate.compose.composer import Composer, Overrides, keys_of_a_run, to_run_c
 from ablate.compose.configs import configs_dir
 from ablate.compose.loading import Loader, without
 from ablate.compose.private import Callbacks
-from ablate.compose.refusals import KEY, LAUNCHER, check_overrides, chooses_a_study, explained, parse
+from ablate.compose.refusals import KEY, LAUNCHER, check_overrides, explained, parse
 from ablate.config.read import read, require_text
 from ablate.config.rules import AtLeast, AtMost, ConfigError, Rule
 from ablate.config.schema import RunConfig
@@ -174,10 +174,10 @@ def own_hydra() -> Iterator[None]:
 
 def _sweep(loader: Loader, parsed: argparse.Namespace, typed: Sequence[str]) -> Sweep:
     name, words = parsed.config_name or "config", parsed.overrides
-    if is_study := chooses_a_study(words):  # whose file may leave keys of a study out
+    if parsed.study:  # whose file may leave keys of a study out
         words = [f"++{word}" if word.startswith("study.") else word for word in words]
     # A sweep is composed without the keys of its runs.
-    is_single = not (parsed.multirun or is_study)
+    is_single = not (parsed.multirun or parsed.study)
     base = [word for word in words if parsed.cfg or is_single or word.lstrip("+~").startswith(OF_ALL)]
     config = loader.load_configuration(name, base, run_mode=RunMode.RUN)
     if parsed.cfg:

@@ -41,9 +41,9 @@ KEYS = (
     hydra.callbacks.x  hydra.launcher.x  hydra.launcher._target_  hydra.launcher.workers  hydra.launcher.setup
     hydra.launcher.additional_parameters.x  hydra.launcher.partition  hydra.launcher.address
     hydra.launcher.n_jobs  hydra.launcher.temp_folder  hydra.launcher.submitit_folder  hydra.sweeper._target_
-    hydra.sweeper.params.heads  hydra.sweeper.params.x  hydra.hydra_logging.handlers.x
-    hydra.hydra_logging.root.handlers  hydra.hydra_logging.formatters.x  hydra.job_logging.handlers.x
-    hydra.job_logging.root  hydra.job.env_set.PYTHONSTARTUP  hydra.x  hydra.help.template
+    hydra.hydra_logging.handlers.x  hydra.hydra_logging.root.handlers  hydra.hydra_logging.formatters.x
+    hydra.job_logging.handlers.x  hydra.job_logging.root  hydra.job.env_set.PYTHONSTARTUP  hydra.x
+    hydra.help.template
     """),
 )
 # Those that have been a way in.
@@ -101,7 +101,7 @@ def _file(content: Mapping[str, Any], header: str = "") -> bytes:
     return (f"# @package {header}\n" * bool(header) + json.dumps(content)).encode()
 
 
-PLACES = apart("primary  primary  group  package  moved  study  typed  swept  factor  search")
+PLACES = apart("primary  primary  group  package  moved  study  typed  factor  search")
 STUDY = {"kind": "grid", "question": "Whose?", "seeds": [0], "primary": [], "metric": "val_loss"}
 
 
@@ -148,11 +148,6 @@ def odd_config(draw: random.Random) -> Case:
         case "typed":
             plus, given = draw.choice(("", "+", "++", "~")), as_value(value)
             words = [f"{plus}{key}={given}", *draw.choice(([], [f"hydra/launcher={draw.choice(LAUNCHERS)}"]))]
-        case "swept":
-            params = {f"{draw.choice(('', '+', '++'))}{key}": draw.choice((value, "a,b", "MADE"))}
-            content = {"hydra": {"mode": "MULTIRUN", "sweeper": {"params": params}}}
-            files["own/odd.yaml"] = _file({"defaults": [whole[0], *defaults, "_self_"], **content})
-            words += ["-cn", "odd"]
         case "factor":
             block = {"study": {**STUDY, "factors": {key: [value], "heads": [1, 2]}}}
             files["own/study/odd.yaml"] = _file({"defaults": defaults, **block}, "_global_")

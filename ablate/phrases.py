@@ -103,9 +103,10 @@ def option(name: str, *values: str) -> str:
 PLACE: list[str] = []  # `--runs DIR`, if the command at work was given it
 
 
-def advised(words: Iterable[str]) -> str:
-    """A command to type, from its words, with the directory of results that this command was given."""
-    return shlex.join([*words, *PLACE])
+def advised(words: Sequence[str]) -> str:
+    """A command to type, from its words, with the directory of results that this command was given; empty
+    without words."""
+    return shlex.join([*words, *PLACE]) if words else ""
 
 
 def capital(text: str) -> str:

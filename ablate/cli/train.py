@@ -43,7 +43,6 @@ SINGLE_RUN_COLUMNS = [
     *("fusion", "scores", "heads", "out_proj", "seed", "status", "params", "val_loss", "val_bpb", "val_acc"),
     *("val_exact", "test_loss", "tokens_per_s", "wall_s"),
 ]
-OF_SOME = ("val_bpb", "val_exact")  # columns that only runs on a text, or only runs on a task, have
 # How the words begin of which a sweep over fusions and seeds has its own, or that would name or repeat a run.
 OF_ONE_RUN = ("fusion=", "fusion.", "seed=", "name=", "force=")
 SIMULATED = "train/simulated=losses"  # beside the choice of train that a study makes
@@ -156,8 +155,6 @@ def _show_rehearsal(sweep: "Sweep", study: str, count: int) -> None:
         for line in lines(compare(results.rows, records=results.records), results.records):
             put(line)
         put(str(write_report(study)))
-        if not _assumes_an_effect(sweep):
-            put("No effect was assumed; 'train.simulated.effects=[fusion=sum:0.03]' assumes one.")
     except ConfigError as error:
         say(str(error))
     if count == 1:
@@ -169,11 +166,6 @@ def _show_rehearsal(sweep: "Sweep", study: str, count: int) -> None:
     shown = {name: made.contrasts[name].map(to.format) for name, to in shares.items()}
     print_table(made.contrasts.assign(**shown), "table")
     put(f"{count:,} rehearsals: {made.runs:.1f} runs each; {made.wrong:.1%} of them with a wrong verdict")
-
-
-def _assumes_an_effect(sweep: "Sweep") -> bool:
-    assumed = sweep.configs(()).train.simulated
-    return bool(assumed and assumed.effects) or any("simulated.effects=" in word for word in sweep.typed)
 
 
 # --- what is printed --------------------------------------------------------------------------------
@@ -226,11 +218,7 @@ def _show_one(row: "Row", typed: Sequence[str]) -> list[str]:
     from ablate.store.columns import RESULTS, Status, is_empty
     from ablate.tables import render_row
 
-    shown = {name: row.get(name) for name in SINGLE_RUN_COLUMNS}
-    put(
-        render_row({name: of for name, of in shown.items() if name not in OF_SOME or not is_empty(of)}),
-        end="",
-    )
+    put(render_row({key: row[key] for key in SINGLE_RUN_COLUMNS if not is_empty(row.get(key))}), end="")
     lines, loss, counting = list[str](), row.get("val_loss"), row.get("ngram_val_loss")
     guessing = math.log(row.get("vocab", 1))
     if loss is not None and counting is not None:

@@ -1,15 +1,13 @@
 """Stored runs handed to other tools: trackers get settings, curves and results, transformers gets a model."""
 
 import os
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ablate.training.events import Listener
+from ablate.training.events import Listener
 
 TRACK = "ABLATE_TRACK"  # an environment variable: the tracker into which runs are logged as they go
 
 
-def tracked(name: str, listener: "Listener") -> "Listener":
+def tracked(name: str, listener: Listener) -> Listener:
     """The listener of a run, which is logged first, if this command has a tracker."""
     if TRACK not in os.environ:
         return listener

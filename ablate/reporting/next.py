@@ -105,7 +105,7 @@ def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison"
 def repeated(record: StudyRecord) -> str:
     """The command of a study, with all levels and seeds that it has grown to; empty if that is not known."""
     if record.command:
-        return _advised(_words(record.command))
+        return advised(_words(record.command))
     if not any(word.startswith("seed=") for word in record.typed):  # the study has its own
         return _with_levels(record, "")
     seeds = record.looks.seeds if record.looks else record.reporting_seeds
@@ -113,7 +113,7 @@ def repeated(record: StudyRecord) -> str:
 
 
 def again(record: StudyRecord) -> str:
-    return _advised(["ablate", "run", *record.typed] if record.typed else _words(record.command))
+    return advised(["ablate", "run", *record.typed] if record.typed else _words(record.command))
 
 
 def changed(record: StudyRecord, end: str, setting: str) -> str:
@@ -164,10 +164,6 @@ def _words(command: str) -> list[str]:
         if (words := shlex.split(command))[:1] == ["ablate"]:
             return words
     return []
-
-
-def _advised(words: Sequence[str]) -> str:
-    return advised(words) if words else ""
 
 
 def _with_levels(record: StudyRecord, seeds: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ablate.cli.shared import JsonOption, RunsOption, put_json, remark, resumable, say_loading, use_plugins
-from ablate.cli.train import say_lines, show_estimate
+from ablate.cli.train import show_estimate
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import as_value
 from ablate.phrases import advised, texts
@@ -66,7 +66,8 @@ def duel(
         else:
             show_estimate(outcome.estimate, outcome.remarks)
         return
-    say_lines(outcome)
+    for line in (*outcome.remarks, *outcome.refused):
+        say(line)
     rows = outcome.rows()
     if missing := len(outcome.run_ids) - sum(row["status"] in RESULTS for row in rows):
         for line in texts(of_rows(frame(rows))):

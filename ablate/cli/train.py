@@ -282,12 +282,6 @@ def _variants(rows: "pd.DataFrame", record: "StudyRecord") -> "Variants":
     return project(shown, metric, better=direction(metric, None))
 
 
-def say_lines(outcome: "Outcome") -> None:
-    """What a command has to say of its runs, but for their results."""
-    for line in (*outcome.remarks, *outcome.refused):
-        say(line)
-
-
 def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     """Print what a dry run found."""
     for line in remarks:

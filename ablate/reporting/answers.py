@@ -84,9 +84,14 @@ def answer(
     return Answer(weak, line, sentences, f"{capital(short)}.", trust, _robust(tested, terms), steps)
 
 
-def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[Note] = ()) -> list[str]:
+def lines(
+    comparison: Comparison,
+    records: Sequence[StudyRecord],
+    notes: Sequence[Note] = (),
+    explained: str = WHY,
+) -> list[str]:
     """The whole answer as lines."""
-    parts = answer(comparison, records, notes)
+    parts = answer(comparison, records, notes, explained)
     said = [parts.health, *parts.findings, parts.trust, parts.robust]
     return [*filter(None, said), *map(str, parts.next)]
 

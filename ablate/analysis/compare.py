@@ -17,7 +17,7 @@ from ablate.analysis.contrasts import (
     pair_up,
     planned,
     unplanned,
-    usual_baseline,
+    usual_baselines,
     why_nothing,
 )
 from ablate.analysis.findings import Finding, findings_of
@@ -140,8 +140,12 @@ def compare(
     several = not variants.is_foreign and {*variants.table["fusion"]} > {STANDARD_FUSION}
     baseline = question.baseline or ({"fusion": STANDARD_FUSION} if several else None)
     contrasts, missing = _contrasts(variants, question, baseline, records, chosen, every)
-    if not (contrasts or baseline) and (baseline := usual_baseline(variants)):
+    taken_for_baseline = ""
+    if not (contrasts or baseline) and (usual := usual_baselines(variants)):
+        (first, *others), baseline = map("=".join, usual), dict(usual[:1])
         contrasts = unplanned(variants, baseline, [])
+        ask = f"{first} is the baseline; --baseline {' or '.join(others)} compares otherwise"
+        taken_for_baseline = ask if others else ""
     if question.within:
         contrasts = crossed(variants, contrasts, column_of(question.within, variants.columns, "--within"))
     contrasts.sort(key=lambda one: one.record is None)  # those of studies first
@@ -169,7 +173,7 @@ def compare(
         *notes.of_studies(records, missing, every),
         *notes.mixed_marks(variants, sides),
         *variants.notes,
-        *notes.of_units(variants, findings, nothing),
+        *notes.of_units(variants, findings, nothing, taken_for_baseline),
         *notes.of_values(variants),
         *notes.of_rows(chosen, metric, variants.shown),
         *([] if any(record.looks for record in records) else notes.missing_units(variants)),

@@ -148,19 +148,24 @@ def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
     return following
 
 
-def usual_baseline(variants: Variants) -> dict[str, str] | None:
-    """The baseline where nobody names one: that with the default of the first key that varies, if a variant
-    has it. None of another program."""
+def usual_baselines(variants: Variants) -> list[tuple[str, str]]:
+    """What may be the baseline where nobody names one: each key that varies, at its default, if a variant has
+    it; sizes and training, which rather say where a method is tried, come last. None of another program."""
     from ablate.compose.configs import sections  # what a study declares needs no defaults
 
     names = [(key.name, key.default) for section in reversed(sections()) for key in section.keys]
     defaults = {column_for(name): as_level(default) for name, default in names}  # the first section counts
-    for column in () if variants.is_foreign else variants.columns:
+    found = []
+    for column in () if variants.is_foreign else sorted(variants.columns, key=_is_setting):
         levels, usual = {*variants.table[column]}, defaults.get(column)
         is_varied = usual in levels and len(levels) > 1 and column not in (*variants.free, *WIDTHS)
         if is_varied and pair_up(variants, {column: str(usual)}):
-            return {column: str(usual)}
-    return None
+            found.append((column, str(usual)))
+    return found
+
+
+def _is_setting(column: str) -> bool:
+    return column == "heads" or column_named(column).group in ("model", "train", "corpus")
 
 
 def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:

@@ -22,7 +22,11 @@ OPTIONS = {
     "pair_by": _option(
         str, "The columns by which runs pair, where that is not the seed.", metavar="COL[,COL]", hidden=True
     ),
-    "baseline": _option(str, "What each variant is compared with; by default fusion=concat.", metavar=PAIRS),
+    "baseline": _option(
+        str,
+        "What each variant is compared with; by default fusion=concat, else the default of a key that varies.",
+        metavar=PAIRS,
+    ),
     "where": WhereOption,
     "margin": _option(
         float,

@@ -29,13 +29,17 @@ class Rehearsals:
     contrasts: pd.DataFrame
 
 
-def rehearse(sweep: Sweep, count: int) -> Rehearsals:
-    """The sweep's study with simulated runs, `count` times with other seeds. Raises ConfigError."""
-    study = Study(sweep)
-    if not study.contrasts:
+def require_contrasts(sweep: Sweep) -> None:
+    """Raises ConfigError if the sweep names no contrast of which rehearsals could be right or wrong."""
+    if not Study(sweep).contrasts:
         raise ConfigError(
             "--rehearse N: only a study with primary contrasts can be right or wrong; rehearse this one once"
         )
+
+
+def rehearse(sweep: Sweep, count: int) -> Rehearsals:
+    """The sweep's study with simulated runs, `count` times with other seeds. Raises ConfigError."""
+    study = Study(sweep)
     design, plan, runs = study.design, study.design.plan, list[int]()
     assert plan, "it has contrasts"
     if not plan.at:  # it is judged at its last seed

@@ -34,7 +34,7 @@ def test_a_pivot_by_hand():
         ["sum", "2.440 ± 0.184", "2.560 ± 0.184"],
     ]
     assert found.caption == (
-        "Validation loss (nats per token), mean over 4 seeds ± half of its 95 % t-interval. On book.txt (2"
+        "Validation loss (nats per token), mean over 4 seeds ± half the width of its 95 % t-interval. On book.txt (2"
         " layers, 64 wide, 1,000 steps). Exploratory: no contrast was named beforehand."
     )
 
@@ -56,7 +56,7 @@ def test_without_a_pivot_a_row_a_variant():
     found = paper.latex(paper.differences(result))
     assert r"variant & mean & difference \\" in found  # the caption has the seeds, as all have as many
     assert r"concat & 2.190 &  \\" in found
-    each = r"with t-intervals at 98.33 \%, which hold together"
+    each = r"with t-intervals at 98.33 \% each, 95 \% together"
     assert f"Differences to concat over 4 paired seeds, {each}" in found and found.count("to concat") == 1
     same = grid().assign(val_loss=lambda rows: rows["val_loss"] + (rows["fusion"] == "sum") * -0.25)
     close = paper.differences(compared(same, where=["heads=4", "fusion != 'mean'"], margin=0.5))

@@ -24,7 +24,7 @@ OPTIONS = {
     ),
     "baseline": _option(
         str,
-        "What each variant is compared with; by default fusion=concat, else the default of a key that varies.",
+        "What each variant is compared with; by default fusion=concat, else a default that varies.",
         metavar=PAIRS,
     ),
     "where": WhereOption,

@@ -88,8 +88,9 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
     pairs = [one.pairs for one in tested if one.pairs is not None]
     paired = [counted_between(min(pairs), max(pairs), f"paired {tested[0].unit}")] if pairs else []
     over = "".join(f" over {count}" for count in paired)
+    together = " each, 95 % together" if len(tested) > 1 else ""
     return [
-        f"Differences {to}{over}, with t-intervals at {levels_in_words(tested)}, which hold together.",
+        f"Differences {to}{over}, with t-intervals at {levels_in_words(tested)}{together}.",
         *lines_if("†" in marks, "†: better or worse."),
         *lines_if("‡" in marks, f"‡: equivalent, within ±{comparison.margin:g}."),
         *lines_if(None in marks, "Without a mark: undecided."),
@@ -141,7 +142,7 @@ def _about(comparison: Comparison, table: pd.DataFrame, *, of_means: bool = True
     """The beginning of the caption of a table of these variants. of_means: with their intervals."""
     n = table["n"].astype(int)
     crossed = ": differences between variants" * any(one.difference for one in comparison.variants.values())
-    interval = " ± half of its 95 % t-interval" if of_means and n.max() > 1 else ""
+    interval = " ± half the width of its 95 % t-interval" if of_means and n.max() > 1 else ""
     where, tested = place(comparison.rows), comparison.tested
     parts = [
         f"{column_named(comparison.metric).words}{crossed}, mean over"

@@ -13,6 +13,7 @@ from ablate.analysis import stats
 from ablate.analysis.looks import USUAL_SD, spending
 from ablate.compute.device import use_threads
 from ablate.config.contrast import FEWEST
+from ablate.data.corpora import TextRecipe
 from ablate.execution.execute import settled
 from ablate.execution.grouping import kind, most_as_one
 from ablate.execution.networks import build_group
@@ -88,16 +89,18 @@ def estimate(
         threads=threads,
         seconds=before_s + (seconds * math.ceil(len(todo) / workers) / len(todo) if todo else 0.0),
         seeds=(seeds := len(study.design.levels.get("seed", record.seeds))),
-        difference=_difference(study, record, seeds, min(run.config.train.steps for run in runs)),
+        difference=_difference(study, record, seeds, runs),
         how=how,
         in_all=in_all if how else len(runs),
     )
 
 
-def _difference(study: Study, record: StudyRecord, seeds: int, steps: int) -> float | None:
-    """The least difference that the study shows with so many seeds; None of a metric whose scatter is not
-    known, of trainings so short that seeds lie far apart, and of too few seeds for a verdict."""
-    arms = len(study.design.compared)
+def _difference(study: Study, record: StudyRecord, seeds: int, runs: Sequence[Run]) -> float | None:
+    """The least difference that the study shows with so many seeds; None of a metric or a task whose scatter
+    is not known, of trainings so short that seeds lie far apart, and of too few seeds for a verdict."""
+    arms, steps = len(study.design.compared), min(run.config.train.steps for run in runs)
+    if not all(isinstance(run.corpus.recipe, TextRecipe) for run in runs):
+        return None
     sd = USUAL_SD.get(record.metric or "val_loss")
     if sd is None or seeds < FEWEST or arms < 2 or steps < SETTLED:
         return None

@@ -34,8 +34,8 @@ def test_a_pivot_by_hand():
         ["sum", "2.440 ± 0.184", "2.560 ± 0.184"],
     ]
     assert found.caption == (
-        "Validation loss (nats per token), mean over 4 seeds ± half the width of its 95 % t-interval. On book.txt (2"
-        " layers, 64 wide, 1,000 steps). Exploratory: no contrast was named beforehand."
+        "Validation loss (nats per token), mean over 4 seeds ± half the width of its 95 % t-interval. On"
+        " book.txt (2 layers, 64 wide, 1,000 steps). Exploratory: no contrast was named beforehand."
     )
 
 

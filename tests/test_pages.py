@@ -192,7 +192,7 @@ STUDENT = (
     ("val_loss", "val_bpb", "val_acc", "test_loss", "params", "runs/studies/single/results.csv"),
     ("12 runs in runs/studies/first/results.csv",),
     ("difference [low, high]", "verdict"),
-    ("12 runs in runs/studies/votes/results.csv",),
+    ("12 runs in runs/studies/count/results.csv",),
     (),
 )
 AUTHOR = (

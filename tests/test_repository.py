@@ -97,7 +97,7 @@ def test_readme_says_the_numbers_of_its_picture():
         )
     )
     assert (
-        f"a sum costs {a_sum:.3f} nats, one head {one:.3f}; summed wide heads, −{-wide:.3f}, are undecided."
+        f"a sum costs {a_sum:.3f} nats, one head {one:.3f}; summed wide heads gain {-wide:.3f}, unconfirmed."
         in page
     )
     assert f"has its own rows of W_O; a sum costs {a_sum:.3f} nats." in page

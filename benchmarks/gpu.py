@@ -33,7 +33,7 @@ from typing import Any
 import hydra
 import torch
 
-from ablate.compose.composer import to_run_config
+from ablate.compose.composer import keys_of_a_run, to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.compute import device
 from ablate.execution.networks import build, build_group, training
@@ -113,7 +113,7 @@ def runs_of(case: Case, where: str, *more: str, small: bool) -> list[Run]:
     keys += [f"device={where}"]
     keys += (*(SMALL if small else ()), *more)
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
-        run = prepare(to_run_config(hydra.compose("config", overrides=keys)))
+        run = prepare(to_run_config(keys_of_a_run(hydra.compose("config", overrides=keys))))
     config = dataclasses.replace(run.config, train=dataclasses.replace(run.config.train, **NEVER))
     seeds = [dataclasses.replace(config, seed=seed) for seed in range(case.members)]
     return [dataclasses.replace(run, config=config) for config in seeds]

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablate.compose.composer import to_run_config
+from ablate.compose.composer import keys_of_a_run, to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.config.schema import RunConfig
 from ablate.model.sizing import resolve_spec
@@ -107,7 +107,7 @@ def main() -> None:
     train, validation = np.split(tokens, [len(tokens) * 9 // 10])
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         overrides = [f"model={arguments.model}", f"train={arguments.train}"]
-        config = to_run_config(hydra.compose("config", overrides=overrides))
+        config = to_run_config(keys_of_a_run(hydra.compose("config", overrides=overrides)))
     spec = resolve_spec(config, len(ids))
     for seed in range(arguments.seed, arguments.seed + arguments.runs):
         torch.manual_seed(seed)

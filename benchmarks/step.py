@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from plain import plain_steps
 
-from ablate.compose.composer import to_run_config
+from ablate.compose.composer import keys_of_a_run, to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.config.schema import RunConfig
 from ablate.data.splits import Stream
@@ -59,7 +59,7 @@ def main() -> None:
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         overrides = [f"model={arguments.model}", f"train={arguments.train}", "train.steps=100000000"]
         overrides += ["train.eval_every=100000000"]
-        config = to_run_config(hydra.compose("config", overrides=overrides))
+        config = to_run_config(keys_of_a_run(hydra.compose("config", overrides=overrides)))
     spec = resolve_spec(config, VOCAB)
     tokens = np.random.default_rng(0).integers(VOCAB, size=1_000_000).astype(np.uint16)
     ours, plain = our_steps(config, spec, tokens), plain_steps(config, spec, tokens)

@@ -214,6 +214,8 @@ def _of_usage(error: Any) -> str:
         first = checked()[0]
         wrong = NUMBERS.get(first["type"], error.message.removeprefix("Value error, "))
         reason = f"{error.param.opts[0]} {first['input']}: {wrong}"
+    for other in getattr(getattr(error, "param", None), "secondary_opts", ()):
+        reason = reason.rstrip(".") + f" or '{other}'"  # the other half of a flag, which Typer leaves out
     reason = " ".join(reason.split()).rstrip(".").replace(". Did you mean", "; did you mean")
     command = " ".join(["ablate", *(name for name in sys.argv[1:2] if name in COMMANDS)])
     return f"{reason[0].lower()}{reason[1:]}{'' if reason.endswith('?') else ';'} see {command} --help"

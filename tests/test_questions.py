@@ -100,10 +100,15 @@ def verdict(sample: pd.Series, low: float, high: float, level: float) -> str:
     return word + (" (not by sign flips)" if least < 1 - level < p else "")
 
 
+def arms_of(contrast: str) -> str:
+    """A contrast as it is in the study, where the mean is a sum of arms."""
+    return next(name for name in findings("questions") if len(name) > 40) if contrast == MEAN else contrast
+
+
 def judged(contrast: str) -> tuple[pd.Series, str, str]:
     """The differences in test loss, their mean with its interval, and the verdict on it."""
     shown = sum("†" in name for name in NAMES.values())
-    arms = next(name for name in findings("questions") if len(name) > 40) if contrast == MEAN else contrast
+    arms = arms_of(contrast)
     if found := findings("questions").get(arms):
         low, high, level = found.low, found.high, found.level
         sample = differences(arms, "test_loss", found.pairs)
@@ -121,7 +126,7 @@ def judged(contrast: str) -> tuple[pd.Series, str, str]:
 def line(contrast: str) -> str:
     """A row of the table."""
     later, (sample, test, said) = findings("later").get(contrast), judged(contrast)
-    name = next(name for name in findings("questions") if len(name) > 40) if contrast == MEAN else contrast
+    name = arms_of(contrast)
     splits = (differences(name, metric, len(sample)).mean() for metric in ("val_loss", "mix_loss"))
     cells = [NAMES[contrast], test, said, *map(number, splits), str(len(sample))]
     if later:

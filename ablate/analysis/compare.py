@@ -144,8 +144,9 @@ def compare(
     if not (contrasts or baseline) and (usual := usual_baselines(variants)):
         (first, *others), baseline = map("=".join, usual), dict(usual[:1])
         contrasts = unplanned(variants, baseline, [])
-        ask = f"{first} is the baseline; --baseline {' or '.join(others)} compares otherwise"
-        taken_for_baseline = ask if others else ""
+        if others:
+            choices = " or ".join(others)
+            taken_for_baseline = f"{first} is the baseline; --baseline {choices} compares otherwise"
     if question.within:
         contrasts = crossed(variants, contrasts, column_of(question.within, variants.columns, "--within"))
     contrasts.sort(key=lambda one: one.record is None)  # those of studies first

@@ -156,16 +156,13 @@ def usual_baselines(variants: Variants) -> list[tuple[str, str]]:
     names = [(key.name, key.default) for section in reversed(sections()) for key in section.keys]
     defaults = {column_for(name): as_level(default) for name, default in names}  # the first section counts
     found = []
-    for column in () if variants.is_foreign else sorted(variants.columns, key=_is_setting):
+    settings = ("heads", *of_group("model", "train", "corpus"))
+    for column in () if variants.is_foreign else sorted(variants.columns, key=lambda name: name in settings):
         levels, usual = {*variants.table[column]}, defaults.get(column)
         is_varied = usual in levels and len(levels) > 1 and column not in (*variants.free, *WIDTHS)
         if is_varied and pair_up(variants, {column: str(usual)}):
             found.append((column, str(usual)))
     return found
-
-
-def _is_setting(column: str) -> bool:
-    return column == "heads" or column_named(column).group in ("model", "train", "corpus")
 
 
 def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:

@@ -101,6 +101,8 @@ class HydraLauncher:
         )
         try:
             returns = self.launcher.launch([list(overrides) for overrides in runs], initial_job_idx=0)
+        except EOFError as error:  # a job was killed as it wrote what submitit reads of it
+            raise LauncherFailed("a job ended without a result; its log says why") from error
         except Exception as error:
             library = type(error).__module__.partition(".")[0]
             if library not in LIBRARIES:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from ablate.compose.composer import Overrides
-from ablate.compose.sweep import LauncherFailed
 from ablate.compute import device
 from ablate.compute.ambient import environment
 from ablate.compute.limits import threads_each
@@ -120,11 +119,8 @@ class ByHydra(Launcher):
         total = work.in_all if self.settings.workers == 1 else None
         where = {"place": Path.cwd(), "root": Store().root}
         task = partial(_job, threads=work.threads, total=total, own=plugins.used(), **where)
-        try:
-            with environment(**SAFE_PATH):
-                refused = self.settings.launch(task, [*work.runs])
-        except EOFError as error:  # a job that was killed as it wrote what submitit reads of it
-            raise LauncherFailed("a job ended without a result; its log says why") from error
+        with environment(**SAFE_PATH):
+            refused = self.settings.launch(task, [*work.runs])
         names = [run.name for run in work.runs.values()]
         return {names[index]: why for index, why in refused.items()}
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ablate.compose.sweep import compose
@@ -234,3 +235,19 @@ def test_a_study_names_contrasts_of_contrasts():
     unbuilt = study({"arms": "sum - concat", "within": "heads"}, arms=arms, **keys)
     with pytest.raises(ConfigError, match="no two runs of this study differ so"):
         unbuilt.check_primary()
+
+
+def test_a_sum_of_arms_takes_no_row_from_its_arms_and_two_studies_may_share_one():
+    found = compared(
+        of_cells(
+            ({"fusion": name}, np.arange(6) + level) for level, name in enumerate(("concat", "sum", "mean"))
+        )
+    )
+    one = next(one for one in found.findings if one.variant.levels["fusion"] == "sum")
+    values, weights = one.values[[0, 0, 1]], np.array([0.5, 0.5, -1.0])
+    thirds = replace(one, name="0.5*sum + 0.5*mean - concat", weights=weights, values=values)
+    assert thirds.is_sum
+    table = replace(found, findings=[thirds, replace(thirds, values=values[:, 1:])]).table
+    rows = table["variant"].tolist()
+    assert sorted(rows[:-2]) == sorted(found.summary["variant"]) and rows[-2:] == [thirds.name] * 2
+    assert table["verdict"].notna().all() and table["n"].tolist()[-2] == table["n"].tolist()[-1] + 1

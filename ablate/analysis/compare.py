@@ -94,9 +94,10 @@ class Comparison:
     def table_of(self, family: str) -> pd.DataFrame:
         """The rows of one family."""
         findings = self.family(family)
-        compared = {side.name for one in self.findings for side in one.both}
+        compared = {one.variant.name for one in self.findings if not one.is_sum}  # a sum has a row of its own
+        compared |= {one.baseline.name for one in self.findings}
         alone = [name for name in self.variants if name not in compared and family == self.families[-1]]
-        without = {name: BASELINE for one in findings for name in (one.baseline.name,)}
+        without = {one.baseline.name: BASELINE for one in findings}
         without |= dict.fromkeys(alone, NO_BASELINE)
         nothing = {"baseline": None, "verdict": "", "differs": "", "same_class": False}
         nothing |= dict.fromkeys(WHOLE)
@@ -108,9 +109,10 @@ class Comparison:
         order = {name: at for at, name in enumerate(self.summary["variant"])}
         rows.sort(key=lambda row: order.get(row["variant"], len(order)))
         numbers = pd.DataFrame(rows, columns=["variant", "baseline", *NUMBERS])
-        sums = [{"variant": one.name, "n": one.n, "diverged": 0} for one in findings if one.is_sum]
-        summary = pd.concat([self.summary, pd.DataFrame(sums).drop_duplicates()])
-        table = summary.set_index("variant").loc[numbers["variant"]].reset_index()
+        table = self.summary.set_index("variant").reindex(numbers["variant"]).reset_index()
+        if sums := [(one.n, 0) for one in findings if one.is_sum]:
+            table.loc[table["n"].isna(), ["n", "diverged"]] = sums
+            table = table.astype({"n": int, "diverged": int})
         table = table.join(numbers.drop(columns="variant").astype(dict.fromkeys(WHOLE, "Int64")))
         table = table.assign(family=family, metric=self.metric, margin=self.margin)
         table["baseline"] = table["baseline"].astype(object).where(table["baseline"].notna(), None)
@@ -131,7 +133,6 @@ def compare(
         margin=margin_of(records, question.margin, metric),
         arms={run_id: name for record in records for run_id, name in record.arm_of.items()},
         waiting=_waiting(every, records),
-        whole=settings_of(every) if question.where and not is_foreign(every) else None,
     )
     if clash := [name for name in variants.shown if name in (*NUMBERS, "n", "mean", "sd", "baseline")]:
         raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
@@ -151,9 +152,9 @@ def compare(
         contrasts = crossed(variants, contrasts, column_of(question.within, variants.columns, "--within"))
     contrasts.sort(key=lambda one: one.record is None)  # those of studies first
     before = 0
-    if variants.whole and baseline:
+    if question.where and baseline and not variants.is_foreign:  # choosing rows makes no family smaller
         with contextlib.suppress(ConfigError):
-            before = len(pair_up(variants.whole, baseline))
+            before = len(pair_up(settings_of(every), baseline))
     findings = findings_of(variants, contrasts, records, before)
     nothing = "" if contrasts else why_nothing(variants, baseline)
     each, summary = dict(zip(variants.names, variants.each, strict=True)), variants.best_first()

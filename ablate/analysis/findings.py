@@ -17,7 +17,6 @@ from ablate.config.contrast import FEWEST
 from ablate.phrases import counted
 from ablate.store.record import NO_STUDY, PlannedLooks, StudyRecord
 
-POWER = 0.8
 BY_FLIPS = "by sign flips"
 UNTRAINED = "untrained, as both are nearer to guessing than to counting"
 
@@ -104,20 +103,23 @@ class Finding:
         return min(self.n, self.n_baseline) if self.pairs is None else self.pairs
 
     @property
+    def apart(self) -> list[str]:
+        """The columns in which its variant and its baseline differ."""
+        return [*self.variant.difference, *self.variant.differing(self.baseline)]
+
+    @property
     def shared(self) -> list[str]:
         """The columns in which both have the same level, as far as there is one; none of a sum of arms."""
         if self.is_sum:
             return []
-        apart = [*self.variant.difference, *self.variant.differing(self.baseline)]
-        return [column for column, level in self.variant.levels.items() if level and column not in apart]
+        return [column for column, level in self.variant.levels.items() if level and column not in self.apart]
 
     def sides(self, terms: Mapping[str, str] | None = None) -> tuple[str, str]:
         """What tells the variant from its baseline, and the other way round; of a sum of arms the whole, and
         nothing. terms: words for levels, unless they would call both the same."""
         if self.is_sum:
             return self.name, ""
-        apart = [*self.variant.difference, *self.variant.differing(self.baseline)]
-        one, other = (side.label(apart, terms=terms or {}) for side in (self.variant, self.baseline))
+        one, other = (side.label(self.apart, terms=terms or {}) for side in (self.variant, self.baseline))
         return (one, other) if one != other or not terms else self.sides()
 
     def otherwise(self) -> dict[str, bool]:
@@ -196,7 +198,7 @@ def _family(
     if open_ and known and not variants.waiting:
         names = ("seeds", "diff", "sd", "level")
         n, diff, sd, level = (np.array([getattr(findings[i], name) for i in open_]) for name in names)
-        needed = stats.seeds_to_claim(diff, sd, 1 - level, power=POWER, margin=variants.margin)
+        needed = stats.seeds_to_claim(diff, sd, 1 - level, power=stats.POWER, margin=variants.margin)
         for i, more in zip(open_, np.maximum(np.maximum(needed, FEWEST) - n, 1), strict=True):
             findings[i] = replace(findings[i], more_seeds=int(more) if np.isfinite(more) else None)
     return findings

@@ -1,6 +1,6 @@
 """A table of any origin, a file or a DataFrame, brought into the shape of results, once.
 
-Cells of another program keep their spelling; what is compared is read as numbers later (numbers.py). Of rows
+Cells of another program keep their spelling; what is compared is read as numbers later (measures.py). Of rows
 of ablate's own each column has its type. What was taken for what is said. It loads no torch.
 """
 

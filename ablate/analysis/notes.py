@@ -165,9 +165,7 @@ def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]]) -> Itera
             yield doubt(f"{differs}: a difference may be its doing", f"{column} differs, too")
 
 
-def of_units(
-    variants: Variants, findings: Sequence[Finding], nothing: str, baseline: str = ""
-) -> Iterator[Note]:
+def of_units(variants: Variants, findings: Sequence[Finding], nothing: str, baseline: str) -> Iterator[Note]:
     """What was taken for what: baselines, pairs, the unit, the direction of the metric. baseline: what is to
     be said of it."""
     metric, lines = variants.metric, lines_if(baseline, baseline)

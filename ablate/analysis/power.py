@@ -17,7 +17,6 @@ from ablate.store.record import StudyRecord
 
 SHORTEST_S = 1e-6  # a run that took less than this was not timed
 SURE = 0.9  # the level of the interval of the noise itself
-POWER = 0.8  # the probability of detecting the difference
 
 
 def seeds_needed(
@@ -28,8 +27,8 @@ def seeds_needed(
     difference: float | None = None,
     cores: int = 1,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Seeds per variant with which `compare` detects a true difference (in the metric's unit) in POWER of
-    cases, and lines on how that is reckoned.
+    """Seeds per variant with which `compare` detects a true difference (in the metric's unit) in the share
+    stats.POWER of cases, and lines on how that is reckoned.
 
     One row for the noise as measured, and one for each end of its interval: noise, sd, difference, seeds,
     runs, minutes (from the pilot's wall_s, on `cores` cores). difference: by default MARGIN, of what is in
@@ -56,7 +55,7 @@ def seeds_needed(
     noise = {"as measured": sd, "if lower": low, "if higher": high}
     table = pd.DataFrame({"noise": [*noise], "sd": [*noise.values()], "difference": difference})
     k, arms = len(family), len({side for one in family for side in one.both})
-    seeds = stats.seeds_to_claim(difference, table["sd"], stats.ALPHA / k, power=POWER)
+    seeds = stats.seeds_to_claim(difference, table["sd"], stats.ALPHA / k, power=stats.POWER)
     if np.isinf(seeds).any():
         most = f"more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
         raise ConfigError(f"--difference {difference:g}: {most}")
@@ -70,7 +69,7 @@ def seeds_needed(
         *described(result.notes),
         f"noise: sd {sd:.2g} of differences, {counted(k, kind)}, up to {n.max()} seeds",
         f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
-        f"power {POWER:g} of each of {counted(k, 'comparison')} at {stats.ALPHA:g}/{k} (Bonferroni)",
+        f"power {stats.POWER:g} of each of {counted(k, 'comparison')} at {stats.ALPHA:g}/{k} (Bonferroni)",
         *lines_if((seeds < FEWEST).any(), f"at least {FEWEST} seeds: fewer give no verdict"),
         "no times: the rows have no wall_s" if math.isnan(run_s) else times,
     ]

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[Any]
 
 ALPHA = 0.05
+POWER = 0.8  # the probability of detecting a difference, for which seeds are counted
 BETTER, WORSE, EQUIVALENT, UNDECIDED = "better", "worse", "equivalent", "undecided"
 VERDICTS = (BETTER, WORSE, EQUIVALENT, UNDECIDED)
 

@@ -177,7 +177,7 @@ class Variants(Settings):
     each, what else another program measured. marks: (C, S) each, columns that say how a row came about:
     MARKS, or what is left over. notes: on rows that are no runs. arms: by run id, what a study calls the
     variant. margin: of the question. waiting: of each study that is not finished, how many of its runs have
-    ended. whole: the variants that there were before rows were chosen, which makes no family smaller.
+    ended.
     """
 
     metric: str
@@ -200,7 +200,6 @@ class Variants(Settings):
     arms: Mapping[str, str] = field(default_factory=dict)
     margin: float = np.nan
     waiting: Mapping[str, str] = field(default_factory=dict)
-    whole: Settings | None = None
 
     @property
     def ran(self) -> Array:

@@ -14,7 +14,7 @@ from ablate.config.rules import ConfigError
 from ablate.phrases import counted_between, joined, lines_if, option
 from ablate.reporting.answers import place
 from ablate.reporting.cells import DIFFERENCE, contrast_rows, levels_in_words, readable
-from ablate.reporting.words import interval
+from ablate.reporting.words import interval, paired_in_words
 from ablate.store.columns import column_named
 from ablate.store.frames import column_of
 from ablate.tables import escaped
@@ -85,9 +85,7 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
     tested, marks = comparison.tested, {MARKS.get(one.verdict) for one in comparison.tested}
     if not tested:
         return []
-    pairs = [one.pairs for one in tested if one.pairs is not None]
-    paired = [counted_between(min(pairs), max(pairs), f"paired {tested[0].unit}")] if pairs else []
-    over = "".join(f" over {count}" for count in paired)
+    over = f" over {paired}" if (paired := paired_in_words(tested)) else ""
     together = " each, 95 % together" if len(tested) > 1 else ""
     return [
         f"Differences {to}{over}, with t-intervals at {levels_in_words(tested)}{together}.",

@@ -52,12 +52,16 @@ def setting_of(one: Finding, terms: Terms = None) -> list[str]:
     return [one.variant.label([column], bare=()) for column in one.shared]
 
 
+def paired_in_words(tested: Sequence[Finding]) -> str:
+    """How many paired seeds some contrasts have; empty if none pairs."""
+    pairs = [one.seeds for one in tested if one.pairs is not None]
+    return counted_between(min(pairs), max(pairs), f"paired {tested[0].unit}") if pairs else ""
+
+
 def units_in_words(tested: Sequence[Finding], items: str = "") -> str:
     """How many seeds some contrasts have: 8 paired seeds, or 5 to 8 runs a variant, not paired; and whether
     these are too few. items: what each is a mean over."""
-    pairs = [one.seeds for one in tested if one.pairs is not None]
-    noun = f"paired {tested[0].unit}"
-    parts = [counted_between(min(pairs), max(pairs), noun)] if pairs else []
+    parts = [*filter(None, [paired_in_words(tested)])]
     if runs := [n for one in tested if one.pairs is None for n in (one.n, one.n_baseline)]:
         parts.append(f"{counted_between(min(runs), max(runs), 'run')} a variant, not paired")
     few = lines_if(any(one.seeds < FEWEST for one in tested), f", too few for a verdict (at least {FEWEST})")

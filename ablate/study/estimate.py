@@ -28,7 +28,6 @@ from ablate.study.launchers import Launcher
 from ablate.study.study import Study, one_of_each
 from ablate.training.evaluate import scores
 
-POWER = 0.8  # at which a difference shows
 SETTLED = 1000  # steps; after 200, differences scatter ten times as far as in docs/noise.csv (docs/tour.md)
 TIMED_S = 1.0  # how long to make steps
 WINDOWS = 64  # the most windows to evaluate
@@ -38,7 +37,7 @@ MOST_WORK = {"cpu": 1e10, "cuda": 1e13}  # FLOPs of a step: about a second of a 
 @dataclass(frozen=True)
 class Estimate:
     """What a command would do first. seconds: from Enter on, `workers` runs at a time. seeds: how many report
-    at most; difference: the least that these show with POWER, in nats, if differences scatter as in
+    at most; difference: the least that these show with stats.POWER, in nats, if differences scatter as in
     docs/noise.csv; None if that is not known. in_all: the runs of the whole study, as far as `how` says;
     in_all_s: their seconds, as if each took as long as the first."""
 
@@ -106,7 +105,7 @@ def _difference(study: Study, record: StudyRecord, seeds: int, runs: Sequence[Ru
         return None
     looks, contrasts = study.design.looks, study.contrasts or arms - 1
     share = float(spending(looks.at)[-1]) if looks else 1.0  # of the level, at the last look
-    return float(stats.least_difference(seeds, sd, stats.ALPHA * share / contrasts, power=POWER))
+    return float(stats.least_difference(seeds, sd, stats.ALPHA * share / contrasts, power=stats.POWER))
 
 
 def total(kinds: Sequence[tuple[Run, int]], threads: int, members: int | None = 1, at_once: int = 1) -> float:

@@ -134,14 +134,14 @@ class TunedDesign(Design):
         return [run for value in self.search.grid for run in at_value(arm, self.study.tune, value, first)]
 
     def arm_of(self, run: Overrides) -> Overrides:
-        """The arm without the key and the seed, which `_at` adds."""
+        """The arm without the key and the seed, which `at_value` adds."""
         return run[:-2]
 
     def reporting(self, runs: Iterable[Overrides], rows: Rows) -> list[Overrides]:
         """Those of arms at their own values, but for development."""
         own = {arm: f"{self.study.tune}={choice.value}" for arm, choice in self.found(rows).choices.items()}
         report = (run for run in runs if seed_of(run) not in self.study.develop)
-        return [run for run in report if own.get(run[:-2]) == run[-2]]
+        return [run for run in report if own.get(self.arm_of(run)) == run[-2]]
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs by run id, and the value chosen for each arm."""

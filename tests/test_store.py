@@ -1,5 +1,6 @@
 """Runs on disk: whole or absent, derived tables; the records of studies, and how they grow."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,15 +11,15 @@ import pytest
 from ablate.analysis.notes import of_studies
 from ablate.compose.sweep import compose
 from ablate.config.contrast import Contrast
-from ablate.files.atomic import StoreError
+from ablate.files.atomic import StoreError, make_once
 from ablate.phrases import texts
-from ablate.store import removal
+from ablate.store import lease, removal
 from ablate.store import rows as rows_module
 from ablate.store.columns import COLUMNS
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.record import Choice, Role, StudyRecord, as_plain
 from ablate.store.run_files import Checkpoint, Damaged
-from ablate.store.run_folder import RunFolder
+from ablate.store.run_folder import Busy, RunFolder
 from ablate.store.store import Store
 from ablate.study.growth import grown
 from ablate.study.study import Study
@@ -217,6 +218,55 @@ def test_a_checkpoint_of_other_bytes_is_kept_until_a_run_is_to_begin_anew(store,
         assert writer.start is not None and writer.start.step == 3
     with writing(store, row=other, anew=True) as writer:
         assert writer.start is None and not list(writer.path.glob("checkpoint-*"))
+
+
+def test_a_failed_run_that_another_command_takes_for_over_keeps_its_checkpoint(store):
+    interrupted(store, 3)
+    with writing(store) as writer:
+        writer.finish({**ROW, "status": "failed"})
+    row = {**ROW, "processor": "other"}  # which could not go on from there
+    with store.run("run").attempt({}, row, {}, ignore, is_over=lambda *_: True) as other:
+        assert other.finished is not None and other.finished["status"] == "failed"
+    assert store.run("run").latest() is None and statuses(store) == [("failed", None)]
+    with writing(store) as writer:
+        assert writer.start is not None and writer.start.step == 3
+
+
+def test_an_attempt_that_lost_its_row_is_put_aside(store, tmp_path):
+    interrupted(store, 3)
+    (latest(store) / "result.json").unlink()
+    with writing(store) as writer:
+        assert writer.start is None
+        finish(writer)
+    assert len(list((tmp_path / "damaged").glob("*/checkpoint-*"))) == 1
+
+
+def test_a_result_that_lies_in_an_attempt_is_put_aside(store, tmp_path):
+    interrupted(store, 3)
+    taken = latest(store) / ".gone-0123"
+    taken.mkdir()
+    (taken / "model.safetensors").touch()
+    finished(store)
+    assert [path.name for path in tmp_path.glob("damaged/*/*")] == ["model.safetensors"]
+
+
+def test_a_process_that_is_interrupted_as_it_begins_holds_no_run(store, monkeypatch):
+    def begins(*arguments):
+        make_once(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("ablate.store.run_folder.make_once", begins)
+        finished(store)
+    finished(store)
+
+
+def test_the_lease_of_a_process_that_lives_is_not_buried(store, tmp_path):
+    with writing(store) as writer:
+        lease.bury(tmp_path / "store", os.getpid())
+        with pytest.raises(Busy):
+            finished(store)
+        finish(writer)
 
 
 def test_what_is_complete_is_the_result_whoever_finds_it(store, tmp_path):

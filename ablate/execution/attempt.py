@@ -57,10 +57,9 @@ class Attempt:
         self.row, config = describe(self.run), dataclasses.asdict(self.run.config)
         files = {"environment.json": as_json(machine()), "tokenizer.json": self.run.corpus.tokenizer.dump()}
         files |= plugins.copies(self.run.spec.chosen)
-        attempt = self.folder.attempt(config, self.row, files, self.tell, anew=anew, ended=ended)
-        self._lease.enter_context(attempt)
-        if (row := self.folder.finished) and self.run.is_over(row, self.folder.seen):
-            self.folder.drop()
+        how = {"is_over": self.run.is_over, "anew": anew, "ended": ended}
+        self._lease.enter_context(self.folder.attempt(config, self.row, files, self.tell, **how))
+        if self.folder.is_over and (row := self.folder.finished):
             self.row, self.ended = {**row, "status": status_now(row)}, True
             self.close()
             self.tell(None)

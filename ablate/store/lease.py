@@ -69,18 +69,19 @@ def release(attempt: Path) -> None:
 
 def bury(store: Path, pid: int | None) -> None:
     """Remove the signs of a process of this machine that has ended: on a disk without locks it would seem to
-    live on for a while."""
+    live on for a while. A lock that is held says that it has not."""
     for path in (store / ALIVE).glob(f"{pid}-*-{_boot()}@{socket.gethostname()}"):
         with contextlib.suppress(OSError):
-            delete(path)
+            if not _is_locked(path):
+                delete(path)
 
 
 def sweep(store: Path) -> None:
     """Remove the signs of processes of this machine that have ended, for which other machines would wait."""
     for path in (store / ALIVE).glob(f"*-{_boot()}@*"):
-        with contextlib.suppress(OSError), path.open("rb") as sign:
-            fcntl.flock(sign, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            delete(path)
+        with contextlib.suppress(OSError):
+            if _is_locked(path) is False:
+                delete(path)
 
 
 def is_live(attempt: Path) -> bool:
@@ -88,13 +89,8 @@ def is_live(attempt: Path) -> bool:
     sign = _sign_of(attempt)
     _, boot, _ = _about(sign)
     try:
-        if boot == _boot():
-            with sign.open("rb") as file, contextlib.suppress(OSError):
-                try:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                    return False
-                except BlockingIOError:
-                    return True
+        if boot == _boot() and (is_locked := _is_locked(sign)) is not None:
+            return is_locked
         return bool(boot) and _age(sign) < EXPIRES_S
     except OSError as error:
         return not is_gone(error)  # if it can't be read at the moment, leave the attempt alone
@@ -112,6 +108,19 @@ def holder(attempt: Path) -> str:
         elif age >= 0:
             heard = f", last heard of {duration(age)} ago"
     return f"process {pid} on {host} is training this run{heard} (if it is gone, delete {sign})"
+
+
+def _is_locked(sign: Path) -> bool | None:
+    """Whether a process of this machine holds it; None on a disk without locks. Raises OSError if it can't be
+    read."""
+    with sign.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return None
+    return False
 
 
 def _sign_of(attempt: Path) -> Path:

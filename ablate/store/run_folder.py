@@ -62,7 +62,7 @@ class RunFolder:
     refuses, and Busy once another process has taken the run over, after which nothing can be written here.
 
     path: of the attempt. start: the checkpoint from which it goes on. finished, seen: the result that was
-    there when the attempt began, and its stamp.
+    there when the attempt began, and its stamp; is_over: whether it counts.
     """
 
     def __init__(self, root: Path, name: str) -> None:
@@ -72,6 +72,7 @@ class RunFolder:
         self.start: Checkpoint | None = None
         self.finished: Row | None = None
         self.seen: Stamp = []
+        self.is_over = False
 
     # --- read ---------------------------------------------------------------------------------------
 
@@ -103,6 +104,7 @@ class RunFolder:
         files: Mapping[str, bytes],
         tell: Callable[[str], object],
         *,
+        is_over: Callable[[Row, Stamp], bool] = lambda row, stamp: False,
         anew: bool = False,
         ended: bool = False,
     ) -> Iterator[Self]:
@@ -110,7 +112,8 @@ class RunFolder:
         If the block ends before `finish`, the attempt stays as an interrupted one.
 
         files: what it has besides config and row, by name. tell: is told of what is damaged, a result or an
-        earlier attempt, which is put aside. anew: whether a checkpoint that can't be resumed here is dropped.
+        earlier attempt, which is put aside. is_over: whether a result counts, by its stamp: then nothing is
+        begun, and all of that result stays. anew: whether a checkpoint that can't be resumed here is dropped.
         ended: whether it is taken from a process that has ended, on whose machine it was made: `row` says so
         then. Raises Busy if another process is working on the run, StoreError if there is a checkpoint that
         can't be resumed here.
@@ -119,11 +122,14 @@ class RunFolder:
             self._take(row)
         try:
             with self._here():
-                self._look(row, anew, ended, tell)
-                asked_for = "".join(_as_yaml(key, json.dumps(value)) for key, value in config.items())
-                metrics = csv_text(self.start.metrics if self.start else [], METRICS_COLUMNS)
-                texts = {"config.yaml": asked_for, "metrics.csv": metrics}
-                self._fill({**files, **texts, "result.json": as_json(row)})
+                self._look(row, is_over, anew, ended, tell)
+                if self.is_over:
+                    self.drop()
+                else:
+                    asked_for = "".join(_as_yaml(key, json.dumps(value)) for key, value in config.items())
+                    metrics = csv_text(self.start.metrics if self.start else [], METRICS_COLUMNS)
+                    texts = {"config.yaml": asked_for, "metrics.csv": metrics}
+                    self._fill({**files, **texts, "result.json": as_json(row)})
             yield self
         finally:
             lease.release(self.path)
@@ -134,15 +140,26 @@ class RunFolder:
         if before and lease.is_live(before):
             raise Busy(f"{self.directory.name}: {lease.holder(before)}")
         self.path = self.attempts / lease.name(self.attempts.parent)
-        with contextlib.suppress(FileNotFoundError):  # another process was faster
-            if before:
-                owned.rename_onto_free(before, self.path)
-            else:
-                make_once(self.attempts, {f"{self.path.name}/result.json": as_json(row)})
-        if not self.path.exists():  # a network may report failure after success
-            raise Busy(f"{self.directory.name}: another process has just begun this run")
+        try:
+            with contextlib.suppress(FileNotFoundError):  # another process was faster
+                if before:
+                    owned.rename_onto_free(before, self.path)
+                else:
+                    make_once(self.attempts, {f"{self.path.name}/result.json": as_json(row)})
+            if not self.path.exists():  # a network may report failure after success
+                raise Busy(f"{self.directory.name}: another process has just begun this run")
+        except BaseException:  # an interruption, too: this process may go on, and would wait for itself
+            lease.release(self.path)
+            raise
 
-    def _look(self, row: Row, anew: bool, ended: bool, tell: Callable[[str], object]) -> None:
+    def _look(
+        self,
+        row: Row,
+        is_over: Callable[[Row, Stamp], bool],
+        anew: bool,
+        ended: bool,
+        tell: Callable[[str], object],
+    ) -> None:
         """See what is there. From here on no other process publishes a result, unless it takes this attempt
         away first."""
         try:
@@ -150,20 +167,24 @@ class RunFolder:
                 self._publish(complete)
                 self._take(row)
             self.finished, self.seen = self.read(), self.stamp()
-            self.start = self._resumable(row, anew, ended)
+            self.is_over = self.finished is not None and is_over(self.finished, self.seen)
+            self.start = None if self.is_over else self._resumable(row, anew, ended)
         except Damaged as error:
             aside = owned.put_aside(error.path.parent, self.damaged)
             tell(f"{error}; it is in {aside} now")
             if not self.path.exists():  # it was the attempt
                 self._take(row)
-            self._look(row, anew, ended, tell)
+            self._look(row, is_over, anew, ended, tell)
 
     def _resumable(self, row: Row, anew: bool, ended: bool) -> Checkpoint | None:
         """The checkpoint of the attempt, or else of a failed run, if resuming it gives the bytes of `row`."""
         source = self.path if checkpoints(self.path) else self.directory
         if not (checkpoint := read_checkpoint(source)):
             return None
-        began = read_started(source)
+        try:
+            began = read_started(source)
+        except FileNotFoundError as error:
+            raise Damaged(source / "result.json", "missing or damaged") from error
         row |= {column: began.get(column) for column in OF_A_MACHINE if ended}
         changed = [column for column in RESUMABLE if began.get(column) != row.get(column)]
         if changed and not anew:
@@ -182,7 +203,12 @@ class RunFolder:
         there at no time beside a row that it was not made with."""
         own = checkpoints(self.path) if self.start else []
         for name in {*os.listdir(self.path)} - {*files, "log.txt", *(path.name for path in own)}:
-            owned.delete(self.path / name)
+            if (
+                path := self.path / name
+            ).is_dir():  # a result that was taken in before this was to be published
+                owned.put_aside(path, self.damaged)
+            else:
+                owned.delete(path)
         for name, content in files.items():
             owned.replace_file(self.path / name, content)
         for path in checkpoints(self.directory) if self.start and not own else ():
@@ -231,15 +257,14 @@ class RunFolder:
         is gone."""
         for path in checkpoints(self.path) if row["status"] != Status.FAILED else ():
             owned.delete(path)  # only now, as the disk could have been full
-        before = None
         while not owned.rename_onto_free(self.path, self.directory):
             if not self.stamp():  # there is no result in it
                 owned.put_aside(self.directory, self.damaged)
                 continue
             with contextlib.suppress(FileNotFoundError):  # one of the two is gone
-                before = owned.take_away(self.directory, self.path)
-        if before:
-            owned.drop(self.directory / before.name)
+                owned.take_away(self.directory, self.path)
+        for before in self.directory.glob(".gone-*"):  # also of a process that was killed here
+            owned.drop(before)
         self._clear()
 
     def drop(self) -> None:

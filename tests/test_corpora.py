@@ -181,6 +181,8 @@ def test_a_directory_and_a_glob(texts: Path):
     assert "".join(words(opened(texts, **as_one))) == "".join(d * 10 for d in "4213")
     (texts / "b" / "up").symlink_to("..")  # each text would come forty times
     assert "".join(words(opened("**/*.txt", **as_one))) == "".join(d * 10 for d in "431")
+    assert "".join(words(opened("**", **as_one))) == "".join(d * 10 for d in "4321")
+    assert "".join(words(opened(".c/**", **as_one))) == "5" * 10
     assert "".join(words(opened("a b\n[é].txt", **as_one))) == "4" * 10
     assert "corpus.path=c[0-9]*: no file there" in refusal("c[0-9]*")
 

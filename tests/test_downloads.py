@@ -99,6 +99,14 @@ def test_a_text_with_splits_of_its_own_keeps_them(server: Server):
         assert line.startswith(f"corpus.files: they hold {split}, validation; give all, or train, ")
 
 
+def test_what_is_no_archive_is_told_in_a_line(server: Server):
+    whole_, cut = zipped(te=TEXT), zipped(te=TEXT).replace(b"PK\x01\x02", b"PK\x00\x00")
+    for name, content in {"none": TEXT.encode(), "cut": cut, "half": whole_[:99]}.items():
+        server.content[f"/{name}"] = content
+        line = refusal(remote(content, f"{server.address}/{name}", all="folder/te"))
+        assert "can't be read (" in line and line.endswith("mend that, or give other text")
+
+
 def test_the_first_address_that_has_it(server: Server, root: Path):
     server.content["/play.txt"] = TEXT.encode()
     addresses = [f"{server.address}/gone.txt", closed(), f"{server.address}/play.txt"]

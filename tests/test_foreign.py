@@ -179,6 +179,8 @@ def test_numbers_are_compared_as_numbers():
     assert not same("12345678e012", "12345678e013") and not same("1e5", 100001)
     rows = frame({"0.001": LOSSES["base"], "100000": LOSSES["ours"]}).rename(columns={"method": "steps"})
     rows = rows.astype({"steps": float})
+    odd = rows.assign(**{"acc %": 3, "2nd": "a<b"})
+    assert len(ablate.compare(odd, by="steps", metric="loss", where={"acc %": 3, "2nd": "a<b"}).rows) == 8
     for spelled in ("1e5", "100000.0"):
         assert len(ablate.compare(rows, by="steps", metric="loss", where=f"steps={spelled}").rows) == 4
     assert contrast(rows, by="steps", baseline="steps=1e5", **LESS)["verdict"] == "worse"

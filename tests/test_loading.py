@@ -119,6 +119,14 @@ def test_what_a_config_may_say_of_hydra(here):
     assert [(of.heads, of.key_width) for of in variants] == [(1, 1), (2, 2)]
 
 
+def test_a_study_within_a_config_is_a_sweep(here):
+    study = {"kind": "grid", "question": "Whose?", "factors": {"fusion": ["sum", "mean"]}}
+    given = (*written(here, "own", config({"mode": "MULTIRUN"}, study=study)), *PRIMARY)
+    with pytest.raises(ConfigError, match=r"^-cn own: a study is a sweep, so add -m$"):
+        compose((*given, "train.steps=7"))
+    assert compose((*given, "-m", "train.steps=7")).arguments == ("train.steps=7",)
+
+
 def test_what_only_the_command_line_may_set_of_a_launcher(here):
     words = ("hydra.launcher.setup=['export A=b']", "+hydra.launcher.additional_parameters.reservation=mine")
     words = (*written(here, "own", config({})), *PRIMARY, "-m", "hydra/launcher=submitit_slurm", *words)

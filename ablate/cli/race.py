@@ -86,7 +86,7 @@ def race(
     with resumable(), locked(directory / "lock"):
         contest = Race(directory, plan)
         say(f"{directory} has {counted(len(contest.runs), 'run')}")
-        for line in raced(contest, jobs, warmup, time or math.inf):
+        for line in raced(contest, jobs, warmup, math.inf if time is None else time):
             say(line)
     now = standing(contest)
     said, notes = answer(contest, now, null), doubts(contest.by_seed(metric))

@@ -75,14 +75,14 @@ def check_overrides(parsed: argparse.Namespace) -> None:
         override, bare = _parsed(argument), argument.lstrip("+~")
         key, is_sweep = override.key_or_group, override.is_sweep_override()
         of_hydra, of_launcher = key.startswith("hydra"), key.startswith((LAUNCHER, f"{KEY}."))
-        is_group = (configs_dir() / key).is_dir()
+        is_no_choice = argument.endswith("=null") and (configs_dir() / key).is_dir()
         wrong = {
             "of Hydra's keys, type hydra.launcher's alone": of_hydra and not of_launcher,
             f"no key is added or removed; type {bare}": bare != argument and not of_hydra,
             "it makes no variants; give one value": is_sweep and not makes_variants(key),
             "--cfg job shows the config of one run; give one value": is_sweep and parsed.cfg,
             "several values make a sweep, so add -m": is_sweep and not sweeping,
-            f"name a {key}, or leave it out; see ablate keys": is_group and argument.endswith("=null"),
+            f"name a {key}, or leave it out; see ablate keys": is_no_choice,
             "a name is of all runs of a command; write it out": key == "name" and "${" in argument,
         }
         for why in (why for why, is_so in wrong.items() if is_so):

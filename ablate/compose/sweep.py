@@ -187,8 +187,8 @@ def _sweep(loader: Loader, parsed: argparse.Namespace, typed: Sequence[str]) -> 
         raise SystemExit(0)
     values: Any = OmegaConf.to_container(without(config, "hydra"))
     study, chosen = values.get("study") or None, config.hydra.runtime.choices.get("study")
-    if chosen and is_single:
-        raise ConfigError(f"study={chosen}: a study is a sweep, so add -m")
+    if is_single and (chosen or study):
+        raise ConfigError(f"{f'study={chosen}' if chosen else f'-cn {name}'}: a study is a sweep, so add -m")
     if chosen and not (isinstance(study, Mapping) and "kind" in study):
         raise ConfigError(
             f"study={chosen}: its file declares no study; write '# @package _global_' as its first line, and"

@@ -147,16 +147,21 @@ def spelled(where: Where) -> str:
 
 def _equations(where: Mapping[str, Any]) -> list[str]:
     return [
-        f"{_typed(key)}={','.join(map(_typed, value if isinstance(value, list) else [value]))}"
+        f"{_named(str(key))}={','.join(map(_typed, value if isinstance(value, list) else [value]))}"
         for key, value in where.items()
     ]
 
 
+def _named(key: str) -> str:
+    """A name of a condition as it is typed: one that would not be read as a name, in quotation marks."""
+    return key if re.fullmatch(_NAME, key) else json.dumps(key, ensure_ascii=False)
+
+
 def _typed(value: Any) -> str:
-    """A name or value of a condition as it is typed: a text that would be read otherwise, in quotation
+    """A value of a condition as it is typed: a text that would be read otherwise, in quotation
     marks."""
     text = as_override(value)
-    return json.dumps(value, ensure_ascii=False) if re.search(r"[,\"'=]|^\s|^$|\s$", text) else text
+    return json.dumps(value, ensure_ascii=False) if re.search(r"[,\"'=<>!]|^\s|^$|\s$", text) else text
 
 
 def _equal(value: Any, wanted: Any, spelt: Collection[str]) -> bool:

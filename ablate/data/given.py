@@ -24,7 +24,7 @@ class Given(Examples):
     def __init__(self, held_out: Sequence[Example]) -> None:
         self._held_out, self.per_epoch = held_out, len(held_out)
         self.longest = max((max(length(one)) for one in held_out), default=0)
-        self._order = functools.lru_cache(2)(self._shuffled)
+        self._order = functools.lru_cache(64)(self._shuffled)  # seeds of a group take turns
 
     @property
     def held_out(self) -> Sequence[Example]:

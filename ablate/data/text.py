@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -86,13 +87,16 @@ def find(path: str) -> list[Path]:
 def _matches(pattern: Path) -> list[Path]:
     """The files that a glob matches, without links that `**` would have to follow: they may lead back up."""
 
-    def is_hidden(path: Path) -> bool:
-        return any(part.startswith(".") and part != ".." for part in path.parts)
+    def hidden(path: Path) -> int:
+        return sum(part.startswith(".") and part != ".." for part in path.parts)
 
     root = Path(pattern.anchor or ".")
+    pattern = (
+        pattern / "*" if pattern.name == "**" else pattern
+    )  # which is directories alone before Python 3.13
     with suppress(ValueError):  # no glob
         matches = (match for match in root.glob(str(pattern.relative_to(root))) if match.is_file())
-        visible = (match for match in matches if is_hidden(pattern) or not is_hidden(match))
+        visible = (match for match in matches if hidden(match) <= hidden(pattern))
         return sorted(visible, key=Path.as_posix)
     return []
 
@@ -121,11 +125,11 @@ def readable(path: Path | zipfile.Path) -> Iterator[None]:
     """Turn read errors inside the block into CorpusErrors about `path`."""
     try:
         yield
-    except OSError as error:
-        reason = error.strerror or error
-        raise CorpusError(
-            f"{error.filename or path}: can't be read ({reason}); mend that, or give other text"
-        ) from None
+    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        # RuntimeError: of an archive with a password
+        reason = getattr(error, "strerror", None) or error
+        at = getattr(error, "filename", None) or path
+        raise CorpusError(f"{at}: can't be read ({reason}); mend that, or give other text") from None
 
 
 def stamp_of(files: list[Path], *others: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from ablate.config.rules import AtLeast, Spelled
 from ablate.data.corpora import SPLITS, Decoded, OfDocuments, TextRecipe, register
-from ablate.data.text import CorpusError, Document, Text, read
+from ablate.data.text import CorpusError, Document, Text, read, readable
 from ablate.files import cache
 
 FOLDER = "downloads"  # in the cache
@@ -90,5 +90,7 @@ class Download(OfDocuments, Decoded, TextRecipe):
         for file in self.files:
             path = file.fetch()
             for split, member in file.holds.items():
-                text = read(zipfile.Path(path, member) if member else path, self.encoding, self.errors)
+                with readable(path):
+                    source = zipfile.Path(path, member) if member else path
+                text = read(source, self.encoding, self.errors)
                 yield Document(f"{file.file}/{member or ''}", text, "" if split == "all" else split)

@@ -163,6 +163,10 @@ def test_time_ends_a_race_with_the_share_of_its_look(tmp_path, monkeypatch):
     one, apart = ended["rows"][1], values_SM[:, 1] - values_SM[:, 0]
     half = scipy_stats.t.ppf(1 - 0.05 * (9 - 8) / 24 / 2, 8) * apart.std(ddof=1) / 3
     assert (one["low"], one["high"]) == pytest.approx((apart.mean() - half, apart.mean() + half))
+    nothing = answered(
+        side(4), side(4, "b"), *LOWER, "-n", "c", "-n", "d", "--time", "0s", cwd=tmp_path, code=12
+    )
+    assert nothing["rows"][1]["n"] == 0
 
 
 @pytest.mark.slow

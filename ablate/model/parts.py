@@ -18,6 +18,11 @@ from ablate.lazy import F, Module, Tensor, nn, torch
 constant = functools.lru_cache(64)
 
 
+def divisors(number: int) -> list[int]:
+    """What divides a number, rising."""
+    return [small for small in range(1, number + 1) if number % small == 0]
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeadShape:
     """The sizes of an attention that its parts need.

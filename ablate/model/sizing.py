@@ -8,6 +8,7 @@ from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import STANDARD_FUSION, STANDARD_HEADS, AttentionConfig, RunConfig, identity_keys
 from ablate.model import fusion, scores
 from ablate.model.costs import COSTS, reference, relative_cost, standard_hidden
+from ablate.model.parts import divisors
 from ablate.model.spec import AttentionSpec, ModelSpec, standard
 
 SHARED = ("key_heads", "value_heads")
@@ -133,11 +134,6 @@ def narrow(config: RunConfig, key: str) -> int:
         f"heads={heads}: does not divide model.d_model={d}, as {key}={as_override(getattr(config, key))}"
         f" needs; use heads={' or heads='.join(map(str, near))}, or give key_width and value_width as numbers"
     )
-
-
-def divisors(number: int) -> list[int]:
-    """What divides a number, rising."""
-    return [small for small in range(1, number + 1) if number % small == 0]
 
 
 def _attention(config: RunConfig, writers: int) -> AttentionSpec:

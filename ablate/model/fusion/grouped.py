@@ -4,6 +4,7 @@ from typing import Annotated
 from ablate.config.rules import AtLeast, ConfigError
 from ablate.lazy import Tensor
 from ablate.model.fusion import Fusion, Normalized, always, register
+from ablate.model.parts import divisors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class Grouped(Fusion):
     @classmethod
     def slots(cls, heads: int, options: GroupedOptions) -> int:
         if heads % options.groups:
-            fitting = " or ".join(str(small) for small in range(1, heads + 1) if heads % small == 0)
+            fitting = " or ".join(map(str, divisors(heads)))
             raise ConfigError(f"fusion.groups={options.groups}: does not divide heads={heads}; use {fitting}")
         return options.groups
 

@@ -1,8 +1,9 @@
 """Opened corpora: splits of token ids, made from what ablate.data.corpora says that a corpus consists of.
 Each process opens a corpus once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,7 @@ from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data import drawn, given, tokenized
-from ablate.data.corpora import Recipe, Task, TextRecipe, registry
-from ablate.data.corpora.pairs import Pairs
+from ablate.data.corpora import Recipe, Task, registry
 from ablate.data.examples import Examples
 from ablate.data.splits import Split, Stream
 from ablate.data.text import CorpusError
@@ -21,6 +21,13 @@ from ablate.data.tokenizers import Tokenizer
 from ablate.phrases import joined
 
 KEPT = 4  # corpora that a process keeps open
+# By what a corpus is, and whether it is read as pairs.
+OPENERS: dict[tuple[str, bool], Callable[..., tuple]] = {
+    ("text", False): tokenized.opened,
+    ("task", False): partial(drawn.opened, as_pairs=False),
+    ("task", True): partial(drawn.opened, as_pairs=True),
+    ("pairs", True): given.opened,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,21 +91,15 @@ def forget() -> None:
 def _open(config: CorpusConfig, as_pairs: bool) -> Corpus:
     recipe = _recipe(config)
     if as_pairs and "pairs" not in recipe.read_as:
-        names = " or corpus=".join(
-            name for name, kind in registry.methods().items() if "pairs" in kind.read_as
-        )
+        kinds = registry.methods()
+        names = " or corpus=".join(name for name in kinds if "pairs" in kinds[name].read_as)
         raise CorpusError(
             f"corpus={config.name}: it is one text, and a model with an encoder reads pairs of them; take"
             f" corpus={names}, or model=tiny"
         )
     if recipe.read_as == ("pairs",) and not as_pairs:
         raise CorpusError(f"corpus={config.name}: it is of pairs of texts; take model=pair, which reads both")
-    if isinstance(recipe, Task):
-        return Corpus(config, as_pairs, recipe, *drawn.opened(recipe, config, as_pairs))
-    if isinstance(recipe, Pairs):
-        return Corpus(config, as_pairs, recipe, *given.opened(recipe, config))
-    assert isinstance(recipe, TextRecipe)
-    return Corpus(config, as_pairs, recipe, *tokenized.opened(recipe, config))
+    return Corpus(config, as_pairs, recipe, *OPENERS[recipe.read_as[0], as_pairs](recipe, config))
 
 
 def _recipe(config: CorpusConfig) -> Recipe:

@@ -91,9 +91,8 @@ def _matches(pattern: Path) -> list[Path]:
         return sum(part.startswith(".") and part != ".." for part in path.parts)
 
     root = Path(pattern.anchor or ".")
-    pattern = (
-        pattern / "*" if pattern.name == "**" else pattern
-    )  # which is directories alone before Python 3.13
+    # Before Python 3.13, ** is directories alone.
+    pattern = pattern / "*" if pattern.name == "**" else pattern
     with suppress(ValueError):  # no glob
         matches = (match for match in root.glob(str(pattern.relative_to(root))) if match.is_file())
         visible = (match for match in matches if hidden(match) <= hidden(pattern))

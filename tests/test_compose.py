@@ -41,8 +41,8 @@ REFUSED = [
     # A mistake in a study leaves nothing out.
     (["study=fusion", "corpus=grammar", "heads=1,x"], "heads=x: expected a whole number"),
     # A key that is given twice, as a shell makes of seed={0..2}.
-    (["seed=0", "seed=1", "seed=2"], "seed: given as 0, 1, 2; give one, or all by -m seed=0,1,2"),
-    (["study=fusion", "study=tuned"], "study: given as fusion, tuned; give one"),
+    (["seed=0", "seed=1", "seed=2"], "seed=0: given as 0, 1, 2; give one, or all by -m seed=0,1,2"),
+    (["study=fusion", "study=tuned"], "study=fusion: given as fusion, tuned; give one"),
     (["model=null"], "model=null: name a model, or leave it out"),
     # What is Hydra's and has no effect, or what Hydra asserts.
     *(

@@ -5,7 +5,6 @@ import argparse
 import contextlib
 import re
 import shlex
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -76,6 +75,9 @@ def check_overrides(parsed: argparse.Namespace) -> None:
         key, is_sweep = override.key_or_group, override.is_sweep_override()
         of_hydra, of_launcher = key.startswith("hydra"), key.startswith((LAUNCHER, f"{KEY}."))
         is_no_choice = argument.endswith("=null") and (configs_dir() / key).is_dir()
+        typed = argument.partition("=")[0] + "="  # several such words are what a shell makes of seed={0..2}
+        values = dict.fromkeys(one.removeprefix(typed) for one in parsed.overrides if one.startswith(typed))
+        as_sweep = f", or all by -m {shlex.quote(typed + ','.join(values))}" if makes_variants(key) else ""
         wrong = {
             "of Hydra's keys, type hydra.launcher's alone": of_hydra and not of_launcher,
             f"no key is added or removed; type {bare}": bare != argument and not of_hydra,
@@ -84,10 +86,10 @@ def check_overrides(parsed: argparse.Namespace) -> None:
             "several values make a sweep, so add -m": is_sweep and not sweeping,
             f"name a {key}, or leave it out; see ablate keys": is_no_choice,
             "a name is of all runs of a command; write it out": key == "name" and "${" in argument,
+            f"given as {first_few([*values])}; give one{as_sweep}": len(values) > 1,
         }
         for why in (why for why, is_so in wrong.items() if is_so):
             raise ConfigError(line_on(key) or f"{argument}: {why}")
-    _require_each_once(parsed.overrides)
 
 
 def makes_variants(key: str) -> bool:
@@ -105,18 +107,6 @@ def _parsed(argument: str) -> Override:
         raise ConfigError(
             f"{argument}: Hydra can't read it; quote a value with spaces or other signs: {quoted}"
         ) from error
-
-
-def _require_each_once(overrides: Sequence[str]) -> None:
-    """Raises ConfigError for a key with several values in words of their own, as a shell makes of
-    seed={0..2}: only the last would count."""
-    given = defaultdict[str, list[str]](list)
-    for key, _, value in (override.partition("=") for override in overrides):
-        given[key] += [value] if value not in given[key] else []
-    for key, values in ((key, values) for key, values in given.items() if len(values) > 1):
-        sweep = shlex.quote(f"{key}={','.join(values)}")
-        all_of_them = f", or all by -m {sweep}" if makes_variants(key) else ""
-        raise ConfigError(f"{key}: given as {first_few(values)}; give one{all_of_them}")
 
 
 # --- Hydra's own errors ---------------------------------------------------------------------------

@@ -58,6 +58,11 @@ REFUSED = [
         (["-m", f"seed={word}"], f"seed={word}: list the values, as 1,2,4, or write range(START,STOP,STEP)")
         for word in ("sort(range(7,0,-3))", "choice(1,2)", "interval(0,1)", "tag(a,range(3))")
     ),
+    (["-m", "seed=range(6,2)"], "seed=range(6,2): an empty range; list the values"),
+    *(
+        (["-m", f"seed={word}"], f"seed={word}: a seed is a whole number; -m 'seed=range(6)' is 0 to 5")
+        for word in ("0..5", "0-5", "0:5", "[0..5]")
+    ),
 ]
 
 

@@ -134,7 +134,8 @@ def _levels(override: Override) -> list[str]:
             some = itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1)
             levels = dict.fromkeys(YAML_WORDS.get(level, level) for level in some)
     if not levels:
-        raise ConfigError(f"{typed}: list the values, as 1,2,4, or write range(START,STOP,STEP)")
+        empty = "an empty range; " * is_range
+        raise ConfigError(f"{typed}: {empty}list the values, as 1,2,4, or write range(START,STOP,STEP)")
     return [*levels]
 
 

@@ -236,8 +236,7 @@ class AttentionConfig:
         Size | Literal["auto", "narrow", "wide"], config_column("whole", "value width per head", by_auto=True)
     ]
     key_width: Annotated[
-        Size | Literal["auto"],
-        Column("key_width", "config", "whole", "query and key width per head", by_auto=True),
+        Size | Literal["auto"], config_column("whole", "query and key width per head", by_auto=True)
     ]
     key_heads: Annotated[Size | Literal["auto"], config_column("word", "heads with keys of their own")]
     value_heads: Annotated[Size | Literal["auto"], config_column("word", "heads with values of their own")]
@@ -261,10 +260,12 @@ class RunConfig(AttentionConfig):
         Column("corpus_sha256", "config", "text", "digest of the text", brings=("vocab",)),
     ]
     train: TrainConfig
-    seed: Annotated[int, seed_column("whole", "seeds")]
-    seeds: Annotated[
-        SeedsConfig, Rule(text="type seed=0,1,2 with -m, or seeds.backbone, seeds.fusion, seeds.data")
+    seed: Annotated[
+        int,
+        seed_column("whole", "seeds"),
+        Rule(text="a seed is a whole number; -m 'seed=range(6)' is 0 to 5"),
     ]
+    seeds: Annotated[SeedsConfig, Rule(text="type seed=0,1,2 with -m, or seeds.backbone, .fusion, .data")]
     name: Annotated[
         str | None,
         Spelled(

@@ -60,8 +60,8 @@ REFUSED = [
     ),
     (["-m", "seed=range(6,2)"], "seed=range(6,2): an empty range; list the values"),
     *(
-        (["-m", f"seed={word}"], f"seed={word}: a seed is a whole number; -m 'seed=range(6)' is 0 to 5")
-        for word in ("0..5", "0-5", "0:5", "[0..5]")
+        (["-m", f"seed={word}"], f"seed={word}: a seed is a whole number; -m 'seed=")
+        for word in ("0-5", "[0..5]")
     ),
 ]
 

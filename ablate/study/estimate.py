@@ -109,32 +109,26 @@ def _difference(study: Study, record: StudyRecord, seeds: int, runs: Sequence[Ru
 
 
 def total(kinds: Sequence[tuple[Run, int]], threads: int, members: int | None = 1, at_once: int = 1) -> float:
-    """The seconds of all runs, if made one after the other while so many are made at a time. kinds: runs,
-    with how many there are of each. members: as in Queue."""
-    return float([count for _, count in kinds] @ _seconds(kinds, threads, members, at_once))
-
-
-def _seconds(kinds: Sequence[tuple[Run, int]], threads: int, members: int | None, at_once: int) -> np.ndarray:
-    """(K,) seconds of one run of each kind, its share where several are trained as one: the cheapest and the
-    costliest are timed, the others interpolated by their FLOPs."""
+    """The seconds of all runs, if made one after the other while so many are made at a time: the cheapest and
+    the costliest are timed, the others interpolated by their FLOPs. kinds: runs, with how many there are of
+    each. members: as in Queue."""
     flops = [run.step_flops for run, _ in kinds]
     cheapest, dearest = min(flops), max(flops)
-    timed = {}
+    timed, seconds = {}, 0.0
     for f in {cheapest, dearest}:
         run = kinds[flops.index(f)][0]
         beside = at_once if run.device.type == "cpu" else 1
         time_one = functools.partial(_time, members=as_one(run, kinds, members), threads=threads)
         timed[f] = np.mean([*map_in_workers(time_one, [run] * beside, beside)], 0)
-    seconds = []
-    for (run, _), f in zip(kinds, flops, strict=True):
+    for (run, count), f in zip(kinds, flops, strict=True):
         share = (f - cheapest) / (dearest - cheapest) if dearest > cheapest else 0.0
-        step_s, token_s = (a + share * (b - a) for a, b in zip(timed[cheapest], timed[dearest], strict=True))
+        step_s, token_s = timed[cheapest] + share * (timed[dearest] - timed[cheapest])
         train, sizes = run.config.train, {split: of.size or 0 for split, of in run.corpus.splits.items()}
         each = min(train.eval_tokens or sizes["validation"], sizes["validation"])
         at_end = sizes["test"] + (sizes["validation"] if each < sizes["validation"] else 0)
         evaluated = (1 - (-train.steps // train.eval_every)) * each + at_end
-        seconds.append(train.steps * step_s + evaluated * token_s)
-    return np.array(seconds)
+        seconds += count * (train.steps * step_s + evaluated * token_s)
+    return float(seconds)
 
 
 def as_one(run: Run, kinds: Sequence[tuple[Run, int]], members: int | None) -> int:

@@ -1,6 +1,5 @@
 """`ablate race`: any commands, run by turns, and which of them is better."""
 
-import math
 import re
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,6 @@ from ablate.printing import put, say
 
 LOOKS, SEEDS = (6, 8, 12, 16, 24, 32, 48, 64, 96), 24
 CODES = {"undecided": 12, "better": 0, "equivalent": 11, "worse": 10}  # the first that a command has
-NAME = re.compile(r"[^/.\s][^/]*")  # of a directory
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -54,30 +52,28 @@ def race(
     """
     from ablate.files.atomic import file_digest, locked
     from ablate.race.race import COLUMNS, Race
-    from ablate.race.verdict import answer, doubts, raced, standing
+    from ablate.race.verdict import answer, doubts, raced
     from ablate.store.store import Store
     from ablate.tables import records
 
     commands = commands[:1] * 2 if null else commands
     names = [*(name or []), *"ABCDEFGH"[len(name or []) : len(commands)]]
-    unseeded = [command for command in commands if "{seed}" not in command]
-    directory = Store().root.absolute() / "races" / "-".join(names)
-    wrong = [
-        *lines_if(
-            not (null or 2 <= len({*commands}) == len(commands) <= 8),
-            f"{counted(len(commands), 'command')}: give two to eight that differ, or --null",
-        ),
-        *lines_if(len({*names}) != len(commands), f"{joined(names)}: name each with -n"),
-        *(f"-n {one}: a directory is called so: no / in it" for one in names if not NAME.fullmatch(one)),
-        *lines_if(not no_seed and unseeded, f"{joined(unseeded)}: put {{seed}} in, or give --no-seed"),
-        *lines_if(metric in COLUMNS, f"--metric {metric}: the table has such a column; print another name"),
-    ]
+    unseeded = [] if no_seed else [command for command in commands if "{seed}" not in command]
+    several = null or 2 <= len({*commands}) == len(commands) <= 8
+    for is_wrong, why in (
+        (not several, f"{counted(len(commands), 'command')}: give two to eight that differ, or --null"),
+        (len({*names}) != len(commands), f"{joined(names)}: name each with -n"),
+        *(("/" in one, f"-n {one}: a directory is called so: no / in it") for one in names),
+        (unseeded, f"{joined(unseeded)}: put {{seed}} in, or give --no-seed"),
+        (metric in COLUMNS, f"--metric {metric}: the table has such a column; print another name"),
+    ):
+        if is_wrong:
+            raise ConfigError(why)
     try:
         re.compile(source)
     except re.error as error:
-        wrong.append(f"--pattern {source}: {error}")
-    if wrong:
-        raise ConfigError(wrong[0])
+        raise ConfigError(f"--pattern {source}: {error}") from error
+    directory = Store().root.absolute() / "races" / "-".join(names)
     files = {*map(Path, re.findall(r"[\w./-]+\.(?:py|sh)\b", " ".join(commands)))}
     plan = {"commands": dict(zip(names, commands, strict=True)), "metric": metric, "source": source}
     plan |= {"higher_is_better": higher_is_better, "margin": margin, "seeds": seeds, "tries": tries}
@@ -86,9 +82,7 @@ def race(
     with resumable(), locked(directory / "lock"):
         contest = Race(directory, plan)
         say(f"{directory} has {counted(len(contest.runs), 'run')}")
-        for line in raced(contest, jobs, warmup, math.inf if time is None else time):
-            say(line)
-    now = standing(contest)
+        now = raced(contest, jobs, warmup, float("inf") if time is None else time)
     said, notes = answer(contest, now, null), doubts(contest.by_seed(metric))
     notes += lines_if(jobs > 1, "--jobs: what runs side by side has no order")
     shown = now.drop(columns=["more", "least", "going", "why"]).reset_index(names="method")

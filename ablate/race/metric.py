@@ -8,7 +8,6 @@ LOG = "log.txt"
 FILES = (".csv", ".json")
 NUMBER = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|null|(?i:nan|inf(?:inity)?))"
 WHOLE = re.compile(rf"(?<![\w.]){NUMBER}(?!\w|[.,]\d)")
-NAMED = re.compile(rf"([A-Za-z_][\w./-]*(?: [A-Za-z_][\w./-]*)?)[\"']?\s*[:= ]\s*({WHOLE.pattern})")
 
 
 def read(out: Path, metric: str, source: str) -> float | None:
@@ -35,9 +34,3 @@ def read(out: Path, metric: str, source: str) -> float | None:
 def printed(file: Path) -> str:
     """A text without colors, and each state of a progress bar in a line of its own."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.read_text("utf-8", "replace")).replace("\r", "\n")
-
-
-def named(text: str) -> str:
-    """The last numbers in a text, each with its name."""
-    found = [f"{name}={number}" for name, number in dict(NAMED.findall(text)).items()]
-    return ", ".join(found[:-9:-1]) or "no number"

@@ -7,7 +7,6 @@ any moment is in it, or begins again.
 
 import contextlib
 import json
-import math
 import os
 import re
 import shlex
@@ -21,12 +20,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 
 from ablate.config.rules import ConfigError
-from ablate.files.atomic import StoreError, explained, make_once, read_json, write_atomically
+from ablate.files.atomic import StoreError, read_json, write_atomically
 from ablate.files.owned import remove_tree
 from ablate.phrases import joined
-from ablate.race.metric import LOG, named, printed, read
+from ablate.race.metric import LOG, printed, read
 from ablate.store.columns import Status
 
 MARK = "ABLATE_RACE"  # an environment variable of all that a race starts: its directory
@@ -82,10 +82,9 @@ class Race:
     def run_one(self, name: str, seed: int) -> tuple[str, int, list[Any]]:
         """Run a command with a seed; returns which run it is, and its row. Raises ConfigError."""
         plan, out = self.plan, self.directory / "runs" / f"{name}-{seed}"
-        with explained(out):
-            if out.exists():  # it was cut off
-                remove_tree(out)
-            make_once(out, {LOG: b""})
+        if out.exists():  # it was cut off
+            remove_tree(out)
+        out.mkdir(parents=True)
         if self._execute(plan["prepare"], out, seed):
             raise _ended(f"--prepare failed before seed {seed} of {name}", out)
         began = time.monotonic()
@@ -93,10 +92,10 @@ class Race:
         seconds = round(time.monotonic() - began, 3)
         value = None if code else read(out, plan["metric"], plan["source"])
         if value is None and code in (0, NOT_FOUND) and name not in self.runs.index.unique("method"):
-            wanted = plan["source"] or plan["metric"]
-            why = "no such command" if code else f"it gave no {wanted}, but {named(printed(out / LOG))}"
-            raise _ended(f"{name}: {why}", out)
-        status = Status.FAILED if value is None else Status.DONE if math.isfinite(value) else Status.DIVERGED
+            wanted = " by ".join(filter(None, [plan["metric"], plan["source"]]))
+            why = "no such command" if code else f"it gave no {wanted}"
+            raise _ended(f"{name}: {why}", out, r"\S" if code else r"\d")
+        status = Status.FAILED if value is None else Status.DONE if np.isfinite(value) else Status.DIVERGED
         return name, seed, [value, seconds, str(status)]
 
     def _execute(self, command: str, out: Path, seed: int) -> int:
@@ -125,15 +124,13 @@ class Race:
 
 def end_all(directory: Path) -> None:
     """Kill what a race in this directory has started, and what that has started."""
-    import psutil
-
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get(MARK) == str(directory):
                 process.kill()
 
 
-def _ended(why: str, out: Path) -> ConfigError:
-    """The error that ends a race, with the last lines of a log."""
-    lines = [line for line in printed(out / LOG).splitlines() if line.strip()]
+def _ended(why: str, out: Path, of: str = r"\S") -> ConfigError:
+    """The error that ends a race, with the last lines of a log. of: a pattern of those that count."""
+    lines = [line for line in printed(out / LOG).splitlines() if re.search(of, line)]
     return ConfigError(f"{why}; {out / LOG} ends: {' | '.join(lines[-5:]) or 'nothing'}")

@@ -194,7 +194,8 @@ def test_null_says_what_is_noise(tmp_path):
 def test_unequal_failures_take_the_verdict_and_what_diverges_is_told(tmp_path):
     odd = "[ {seed} = 2 ] && exit 1; [ {seed} = 3 ] && echo loss: inf && exit 0; "
     out = race(side(5), odd + side(4), *LOWER, "--seeds", "8", cwd=tmp_path, code=12)
-    assert "they failed at unequal numbers of seeds" in out and out.count("diverged") == 1
+    assert "they failed or diverged at unequal numbers of seeds" in out and out.count("diverged at seed") == 1
+    assert "6 of at most 8 pairs" in out  # A pair with a run that is lost has no value
     lost = [(row["seed"], row["loss"], row["status"]) for row in rows(tmp_path) if row["status"] != "done"]
     assert lost == [("2", "", "failed"), ("3", "inf", "diverged")]
 
@@ -240,7 +241,7 @@ def test_doubts():
     assert doubts(values) == []
     far = values.copy()
     far.loc["b", 7] = 40
-    assert doubts(far) == ["b: seed 7 is far from all others: read the logs"]
+    assert doubts(far) == ["b: seed 7 is far from all others: read both logs"]
     assert "drift" in doubts(values + 3 * np.arange(12))[0]
 
 
@@ -254,6 +255,7 @@ def test_doubts():
         (("no-such-program {seed}", side(1), *LOWER), "A: no such command; "),
         ((side(1), side(2), *LOWER, "-n", "a/b"), "-n a/b: a directory is called so: no / in it"),
         ((side(1), side(2), "--metric", "acc", "--lower-is-better"), "A: it gave no acc; "),
+        (("echo acc: 1; echo loss; : {seed}", side(2), *LOWER), "log.txt ends: acc: 1"),
         ((side(1), side(2), *LOWER, "--seeds", "1"), "--seeds 1: "),
         ((side(1), side(1), *LOWER), f"2 commands: {HOW_MANY}"),
         ((side(1), *LOWER), f"1 command: {HOW_MANY}"),
@@ -282,6 +284,11 @@ def test_another_race_is_refused_and_the_first_one_kept(tmp_path):
     (tmp_path / "t.py").write_text("pass")
     assert "another race, with other scripts" in refusal(*both, cwd=tmp_path)
     assert rows(tmp_path) == before
+    table = tmp_path / "runs/races/a-b/results.csv"
+    for text in ("", "x,y\n1,2\n", table.read_text().replace("a,0,", "a,0,oops")):
+        table.write_text(text)
+        assert "results.csv: can't be read (" in refusal(*both, cwd=tmp_path)
+        assert table.read_text() == text
 
 
 @pytest.mark.slow

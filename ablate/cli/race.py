@@ -13,13 +13,12 @@ from ablate.printing import put, say
 
 LOOKS, SEEDS = (6, 8, 12, 16, 24, 32, 48, 64, 96), 24
 CODES = {"undecided": 12, "better": 0, "equivalent": 11, "worse": 10}  # the first that a command has
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _seconds(text: str) -> float:
-    if not re.fullmatch(r"\d+\.?\d*[smhd]", text):
+    if not (given := re.fullmatch(r"(\d+\.?\d*)([smhd])", text)):
         raise typer.BadParameter(f"{text}: give a number and s, m, h or d")
-    return float(text[:-1]) * UNITS[text[-1]]
+    return float(given[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[given[2]]
 
 
 def race(

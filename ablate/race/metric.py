@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 LOG = "log.txt"
-FILES = (".csv", ".json")
 NUMBER = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|null|(?i:nan|inf(?:inity)?))"
 WHOLE = re.compile(rf"(?<![\w.]){NUMBER}(?!\w|[.,]\d)")
 
@@ -14,7 +13,7 @@ def read(out: Path, metric: str, source: str) -> float | None:
     """The last number of a run; None if it gave none. out: its directory. source: a CSV or JSON file there,
     or a pattern of its log, with the number in its group or, without one, behind it or in it; empty for lines
     that end with `metric: 1.23` or `metric=1.23`, and for JSON."""
-    is_file, name = source.endswith(FILES), re.escape(metric)
+    is_file, name = source.endswith((".csv", ".json")), re.escape(metric)
     try:
         text = printed(out / (source if is_file else LOG))
         if source.endswith(".csv"):

@@ -23,9 +23,10 @@ import pandas as pd
 import psutil
 
 from ablate.config.rules import ConfigError
-from ablate.files.atomic import StoreError, read_json, write_atomically
+from ablate.files.atomic import StoreError, garbled, read_json, write_atomically
 from ablate.files.owned import remove_tree
 from ablate.phrases import joined
+from ablate.printing import say
 from ablate.race.metric import LOG, printed, read
 from ablate.store.columns import Status
 
@@ -45,12 +46,16 @@ class Race:
         self.directory, self.plan, self.table = directory, plan, directory / "results.csv"
         self.runs = pd.DataFrame(columns=[*KEYS, plan["metric"], *COLUMNS[2:]]).set_index(KEYS)
         if self.table.exists():
-            self.plan = read_json(directory / "race.json", {*plan})
+            try:
+                self.plan = read_json(directory / "race.json", {*plan})
+                runs = pd.read_csv(self.table, dtype=object, keep_default_na=False)  # numbers as written
+                self.runs = runs.astype({"seed": int}).set_index(KEYS)
+                _ = [self.by_seed(column) for column in (self.plan["metric"], "seconds")]
+            except (FileNotFoundError, KeyError, ValueError) as error:
+                raise garbled(self.table, str(error)) from error
             if other := [key for key in plan if key != "looks" and plan[key] != self.plan[key]]:
                 way_out = "give its commands other names with -n, or move that directory away"
                 raise StoreError(f"{directory} has another race, with other {joined(other)}; {way_out}")
-            runs = pd.read_csv(self.table, dtype=object, keep_default_na=False)  # numbers as they are written
-            self.runs = runs.astype({"seed": int}).set_index(KEYS)
         self.look_at()
         end_all(directory)
 
@@ -94,7 +99,7 @@ class Race:
         if value is None and code in (0, NOT_FOUND) and name not in self.runs.index.unique("method"):
             wanted = " by ".join(filter(None, [plan["metric"], plan["source"]]))
             why = "no such command" if code else f"it gave no {wanted}"
-            raise _ended(f"{name}: {why}", out, r"\S" if code else r"\d")
+            raise _ended(f"{name}: {why}", out, r"\d")
         status = Status.FAILED if value is None else Status.DONE if np.isfinite(value) else Status.DIVERGED
         return name, seed, [value, seconds, str(status)]
 
@@ -113,7 +118,10 @@ class Race:
         return code
 
     def _add(self, name: str, seed: int, row: list[Any]) -> None:
-        """Write a row down. Raises ConfigError if it is the second in a row of its command that failed."""
+        """Write a row down, and tell one without a value. Raises ConfigError if it is the second in a row of
+        its command that failed."""
+        if row[-1] != Status.DONE:
+            say(f"{name} {row[-1]} at seed {seed}")
         self.runs.loc[(name, seed), :] = row
         self.runs = self.runs.sort_index(level=["seed", "method"])
         write_atomically(self.table, self.runs.to_csv())
@@ -130,7 +138,9 @@ def end_all(directory: Path) -> None:
                 process.kill()
 
 
-def _ended(why: str, out: Path, of: str = r"\S") -> ConfigError:
-    """The error that ends a race, with the last lines of a log. of: a pattern of those that count."""
-    lines = [line for line in printed(out / LOG).splitlines() if re.search(of, line)]
+def _ended(why: str, out: Path, of: str = "") -> ConfigError:
+    """The error that ends a race, with the last lines of a log. of: a pattern of those that count, if any
+    do."""
+    lines = [line for line in printed(out / LOG).splitlines() if line.strip()]
+    lines = [line for line in lines if re.search(of, line)] or lines
     return ConfigError(f"{why}; {out / LOG} ends: {' | '.join(lines[-5:]) or 'nothing'}")

@@ -12,7 +12,6 @@ from ablate.config.contrast import FEWEST
 from ablate.phrases import counted, first_few, lines_if
 from ablate.printing import say
 from ablate.race.race import Race
-from ablate.store.columns import Status
 
 SURE = 0.01  # the level at which a drift is told
 
@@ -24,27 +23,27 @@ def standing(race: Race) -> pd.DataFrame:
     plan, values, seconds = race.plan, race.by_seed(race.plan["metric"]), race.by_seed("seconds")
     value_MS, lost_MS = values.to_numpy(), (values.isna() & seconds.notna()).to_numpy()
     cases = [Case(np.array([1.0, -1.0]), value_MS[[m, 0]], lost_MS[[m, 0]]) for m in range(len(values))]
-    k, reached, looks = plan["tries"] * (len(cases) - 1), seconds.iloc[0].count(), np.array(plan["looks"])
+    k, reached = plan["tries"] * (len(cases) - 1), seconds.iloc[0].count()
     how = {"margin": plan["margin"] or np.nan, "higher_is_better": plan["higher_is_better"]}
-    judged = stand(cases, at=looks, k=k, **how)
+    judged = stand(cases, at=plan["looks"], k=k, **how)
     still_M = np.array(["{seed}" in command for command in plan["commands"].values()])
-    still_M &= (values.nunique(axis=1).to_numpy() < 2) & (reached >= looks[0])
+    still_M &= (values.nunique(axis=1).to_numpy() < 2) & (judged.seeds > 0)
     still_M |= still_M[0]
     reasons = {
-        "they failed at unequal numbers of seeds": [of.more[of.ended].sum() != 0 for of in cases],
+        "they failed or diverged at unequal numbers of seeds": [of.more[of.ended].sum() != 0 for of in cases],
         f"fewer than {FEWEST} pairs were judged": judged.n < FEWEST,
         "one gave the same at every seed: perhaps the seed never reached it": still_M,
         "every pair differs by the same: perhaps what differs does nothing": np.isnan(judged.low),
     }
     pairs = stats.paired(value_MS - value_MS[0], np.nanmax(np.abs(value_MS), initial=0.0))
-    sd, next_look = pairs.se * np.sqrt(pairs.n), looks[looks >= reached].min()
+    sd, at_least = pairs.se * np.sqrt(pairs.n), min(look for look in plan["looks"] if look >= reached)
     needed = stats.seeds_to_claim(pairs.diff, sd, stats.ALPHA / k, margin=plan["margin"])
-    now = pd.DataFrame({"n": values.count(axis=1), "mean": values.mean(axis=1), "sd": values.std(axis=1)})
+    now = pd.DataFrame({"n": pairs.n, "mean": values.mean(axis=1), "sd": values.std(axis=1)})
     now["failed"], now["seconds"] = lost_MS.sum(1), seconds.mean(axis=1)
     now["difference"], now["low"], now["high"] = pairs.diff, judged.low, judged.high
     now["why"] = np.select([*reasons.values()], [*reasons], "")
     now["verdict"] = np.where(now["why"] == "", judged.verdict, stats.UNDECIDED)
-    now["more"] = np.clip(np.where(sd > 0, needed, 0), next_look, stats.MOST_SEEDS) - reached
+    now["more"] = np.clip(np.where(sd > 0, needed, 0), at_least, stats.MOST_SEEDS) - reached
     now["going"] = ~(judged.decided | still_M)
     now["least"] = stats.least_difference(pairs.n, sd, np.fmin(1 - judged.level, stats.ALPHA / k))
     now.loc[now.index[0], ["difference", "verdict", "why", "going"]] = np.nan, "", "", True
@@ -57,10 +56,8 @@ def raced(race: Race, jobs: int, warmup: int, limit_s: float) -> pd.DataFrame:
     began, going, batch = time.monotonic(), list[str](), range(0)
     while True:
         now, seconds, looks = standing(race), race.by_seed("seconds"), race.plan["looks"]
-        ended = race.runs["status"][race.runs.index.isin(batch, "seed")].items()
-        each = [f"{name} {status} at seed {seed}" for (name, seed), status in ended if status != Status.DONE]
-        line = "{} {:+.3g} on average, {:,.0f} more".format
-        each += [line(name, *now.loc[name, ["difference", "more"]]) for name in going[1:]]
+        paired = now.loc[going[1:], ["difference", "more"]].dropna()
+        each = ["{} {:+.3g} on average, {:,.0f} more".format(*one) for one in paired.itertuples()]
         going = [*now.index[now["going"]]]
         reached = int(seconds.loc[going].notna().all().cumprod().sum())
         if each:
@@ -73,7 +70,7 @@ def raced(race: Race, jobs: int, warmup: int, limit_s: float) -> pd.DataFrame:
         for warm in range(0 if batch else warmup):  # at seeds behind those of the race, without a row
             for name in going:
                 race.run_one(name, race.plan["seeds"] + warm)
-        at_once = max(1, -(-jobs // len(going)))
+        at_once = -(-jobs // len(going))
         batch = range(reached, min(*(look for look in looks if look > reached), reached + at_once))
         race.run(going, batch, jobs)
 
@@ -91,7 +88,7 @@ def answer(race: Race, now: pd.DataFrame, null: bool) -> list[str]:
     sure = f"95 % confidence for {counted(race.plan['tries'] * len(against), 'comparison')}"
     least = against["least"].max()
     shows = lines_if(least < np.inf, f"a difference of {least:.2g} shows in 8 of 10 such races")
-    pairs = f"{now['n'].max()} of at most {race.plan['looks'][-1]} pairs"
+    pairs = f"{against['n'].max()} of at most {race.plan['looks'][-1]} pairs"
     return ["; ".join(found), "; ".join([pairs, sure, *shows])]
 
 
@@ -100,7 +97,9 @@ def doubts(values: pd.DataFrame) -> list[str]:
     lines = list[str]()
     for name, apart in (values - values.iloc[0]).iloc[1:].iterrows():
         if (far := stats.bimodal(apart.to_numpy(float), len(values) - 1)) is not None:
-            lines.append(f"{name}: seed {first_few(apart.index[far])} is far from all others: read the logs")
+            lines.append(
+                f"{name}: seed {first_few([*apart.index[far]])} is far from all others: read both logs"
+            )
     means = values.mean(skipna=False).dropna()
     if len(means) >= FEWEST and means.nunique() > 1:
         r, df = np.corrcoef(means.index, means)[0, 1], len(means) - 2

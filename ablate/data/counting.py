@@ -9,7 +9,6 @@ training text.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,74 +31,46 @@ def kneser_ney(
     # How many tokens of its window come before each target.
     before_J = np.concatenate([(np.arange(size) - 1) % context + 1 for size in sizes])
     best_J = lower_J = np.full(len(text_J), 1 / vocab)
-    grams = _Grams.empty(training, text_J)
-    while len(training) > grams.order:
-        longer = grams.longer(training, text_J, begins, vocab)
-        if grams.order:
-            lower_J = grams.probabilities(grams.different_before(longer), lower_J)
-        full_J = longer.probabilities(longer.count_U, lower_J)
-        best_J = np.where(before_J >= grams.order, full_J, best_J)
-        grams = longer
-        parts = np.split(best_J, begins[1:])
-        yield {name: part[1:] for name, part in zip(held_out, parts, strict=True)}
-
-
-@dataclass(frozen=True)
-class _Grams:
-    """The n-grams of the training text, by number, those with the same first n − 1 tokens side by side.
-
-    at_L: the number of the n-gram that begins at each place. first_U: where each n-gram begins first.
-    prefix_U: the number of its first n − 1 tokens. count_U: how often it occurs. number_J: of the n-gram that
-    ends at each place of the held-out texts. prefix_J: likewise, of the n − 1 tokens before each place.
-    """
-
-    order: int
-    at_L: np.ndarray
-    first_U: np.ndarray
-    prefix_U: np.ndarray
-    count_U: np.ndarray
-    number_J: np.ndarray
-    prefix_J: np.ndarray
-
-    @classmethod
-    def empty(cls, training: np.ndarray, text_J: np.ndarray) -> "_Grams":
-        """The one n-gram without tokens."""
-        zeros_J, one = np.zeros(len(text_J), np.int64), np.zeros(1, np.int64)
-        return cls(0, np.zeros(len(training) + 1, np.int64), one, one, one, zeros_J, zeros_J)
-
-    def longer(self, training: np.ndarray, text_J: np.ndarray, begins: np.ndarray, vocab: int) -> "_Grams":
-        """The n-grams with one more token. begins: where each held-out text begins."""
-        keys, first_U, at_L, count_U = np.unique(
-            self.at_L[: len(training) - self.order] * vocab + training[self.order :],
+    # The number of the n-gram that begins at each place of training, and of that which ends with each token.
+    at_L, number_J = np.zeros(len(training) + 1, np.int64), np.zeros(len(text_J), np.int64)
+    prefix_U = prefix_J = number_J
+    for n in range(1, len(training) + 1):
+        keys, first_U, longer_L, count_U = np.unique(
+            at_L[: len(training) - n + 1] * vocab + training[n - 1 :],
             return_index=True,
             return_inverse=True,
             return_counts=True,
         )
-        prefix_J = np.roll(self.number_J, 1)
-        prefix_J[begins] = UNKNOWN if self.order else 0
+        if n > 1:
+            before_U = np.bincount(at_L[first_U + 1], minlength=len(prefix_U))  # different tokens before each
+            lower_J = interpolated(before_U, prefix_U, number_J, prefix_J, lower_J)
+        at_L, prefix_U = longer_L, keys // vocab
+        prefix_J = np.roll(number_J, 1)
+        prefix_J[begins] = UNKNOWN if n > 1 else 0
         wanted_J = prefix_J * vocab + text_J
         place_J = np.minimum(np.searchsorted(keys, wanted_J), len(keys) - 1)
         number_J = np.where((prefix_J >= 0) & (keys[place_J] == wanted_J), place_J, UNKNOWN)
-        return _Grams(self.order + 1, at_L, first_U, keys // vocab, count_U, number_J, prefix_J)
+        full_J = interpolated(count_U, prefix_U, number_J, prefix_J, lower_J)
+        best_J = np.where(before_J >= n - 1, full_J, best_J)
+        parts = np.split(best_J, begins[1:])
+        yield {name: part[1:] for name, part in zip(held_out, parts, strict=True)}
 
-    def different_before(self, longer: "_Grams") -> np.ndarray:
-        """(U,) the number of different tokens before each n-gram. longer: those with one more token."""
-        return np.bincount(self.at_L[longer.first_U + 1], minlength=len(self.count_U))
 
-    def probabilities(self, count_U: np.ndarray, lower_J: np.ndarray) -> np.ndarray:
-        """(J,) the probability of each held-out token by these counts, interpolated with that of the next
-        lower order."""
-        discount_U = discounts(count_U)[np.minimum(count_U, 3)]
-        prefixes = int(self.prefix_U.max()) + 1
-        total = np.bincount(self.prefix_U, count_U, prefixes)
-        freed = np.bincount(self.prefix_U, discount_U, prefixes)
-        known_J = (self.prefix_J >= 0) & (self.prefix_J < prefixes)
-        known_J[known_J] = total[self.prefix_J[known_J]] > 0
-        at, number = self.prefix_J[known_J], self.number_J[known_J]
-        kept = np.where(number >= 0, (count_U - discount_U)[number], 0)
-        result_J = lower_J.copy()
-        result_J[known_J] = (kept + freed[at] * lower_J[known_J]) / total[at]
-        return result_J
+def interpolated(
+    count_U: np.ndarray,
+    prefix_U: np.ndarray,
+    number_J: np.ndarray,
+    prefix_J: np.ndarray,
+    lower_J: np.ndarray,
+) -> np.ndarray:
+    """(J,) the probability of each held-out token by these counts of n-grams, interpolated with that of the
+    next lower order. prefix_U: the number of the first n − 1 tokens of each n-gram. number_J: of the n-gram
+    that ends with each token, and prefix_J: of the n − 1 tokens before it; UNKNOWN if there is none."""
+    discount_U = discounts(count_U)[np.minimum(count_U, 3)]
+    prefixes = max(prefix_U.max(), prefix_J.max()) + 2  # the last, which is UNKNOWN's, has no n-grams
+    total_J, freed_J = (np.bincount(prefix_U, of, prefixes)[prefix_J] for of in (count_U, discount_U))
+    kept_J = np.where(number_J >= 0, (count_U - discount_U)[number_J], 0)
+    return np.divide(kept_J + freed_J * lower_J, total_J, out=lower_J.copy(), where=total_J > 0)
 
 
 def discounts(count_U: np.ndarray) -> np.ndarray:

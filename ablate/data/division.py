@@ -148,12 +148,8 @@ BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")  # the end of a line, and lines without
 
 def paragraphs(text: str) -> Iterator[str]:
     """The same text in paragraphs, each with the blank lines behind it."""
-    start = 0
-    for blank in BLANK.finditer(text):
-        yield text[start : blank.end()]
-        start = blank.end()
-    if start < len(text):
-        yield text[start:]
+    ends = itertools.chain([0], (blank.end() for blank in BLANK.finditer(text)), [len(text)])
+    return (text[start:end] for start, end in itertools.pairwise(ends) if start < end)
 
 
 def _is_new(paragraph: str, known: set[bytes]) -> bool:

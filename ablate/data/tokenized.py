@@ -1,6 +1,7 @@
 """Split a text and write it to the cache as token ids."""
 
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,14 +102,6 @@ def pieces(text: str) -> Iterator[str]:
     Cuts are before the white space after a word, if there is any: byte-level BPE never merges across such a
     place, so the pieces have the same ids as the whole text.
     """
-    start = 0
-    while len(text) - start > PIECE:
-        end = _cut_before(text, start, start + PIECE)
-        yield text[start:end]
-        start = end
-    yield text[start:]
-
-
-def _cut_before(text: str, start: int, stop: int) -> int:
-    places = (i for i in range(stop, start, -1) if text[i] in " \t\r\n" and not text[i - 1].isspace())
-    return next(places, stop)
+    most = rf".{{1,{PIECE}}}"
+    found = re.finditer(rf"\A\Z|{most}(?:\Z|(?<!\s)(?=[ \t\r\n]))|{most}", text, re.DOTALL)
+    return (piece[0] for piece in found)

@@ -7,9 +7,8 @@ import re
 from collections import Counter
 
 from ablate.compose.sweep import compose
-from ablate.data import library
 from ablate.data.corpora import SPLITS
-from ablate.data.corpora.stdlib import DIGITS, Stdlib, digits
+from ablate.data.corpora.stdlib import DIGITS, TABLES, Stdlib, digits, sources
 from ablate.data.corpus import open_corpus
 from ablate.data.division import of_split, paragraphs, placed
 from ablate.data.text import of_files
@@ -25,8 +24,8 @@ def main() -> None:
         return len(corpus.tokenizer.encode(text))
 
     left_out, everything = Counter[str](), 0
-    for document in of_files([*library.sources(tests=True).values()], "utf-8", "replace").documents():
-        tables = [one for one in library.TABLES if document.name.startswith(one)]
+    for document in of_files([*sources(tests=True).values()], "utf-8", "replace").documents():
+        tables = [one for one in TABLES if document.name.startswith(one)]
         everything += (count := tokens(document.text))
         left_out[(tables or ["digits" if digits(document.text) > DIGITS else ""])[0]] += count
     print({name: f"{count / everything:.2%}" for name, count in left_out.items()})

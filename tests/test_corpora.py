@@ -22,9 +22,8 @@ from ablate.config.schema import CorpusConfig
 from ablate.data import division, tokenized
 from ablate.data import text as of_text
 from ablate.data.corpora import docs, registry
-from ablate.data.corpora.stdlib import Stdlib
+from ablate.data.corpora.stdlib import Stdlib, sources
 from ablate.data.corpus import Corpus, open_corpus, require_usable
-from ablate.data.library import sources
 from ablate.data.text import CorpusError
 from ablate.data.tokenizers import Bpe, load
 from tests.helpers import ROOT, forget
@@ -280,7 +279,8 @@ def test_every_corpus_has_its_yaml_with_its_keys():
 )
 def test_every_corpus_opens_and_is_the_same_each_time(texts: Path, monkeypatch, name: str):
     small = {"characters": 5000, "length": 64, "held_out": 20, "path": str(texts / "text")}
-    put(texts / "text", "".join(f"source {i}\ttarget {i}\n" for i in range(200)))
+    put(texts / "text", "".join(f"line {i}\n" for i in range(200)))
+    small["target"] = small["path"]
     monkeypatch.setattr(
         "ablate.data.corpora.stdlib.sources", lambda **given: dict([*sources(**given).items()][:15])
     )

@@ -1,14 +1,13 @@
 """corpus=docs: what Python's standard library says of itself, its help topics and docstrings."""
 
 import ast
-import inspect
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.data.corpora import OfDocuments, TextRecipe, register
-from ablate.data.library import is_shipped, root, sources
+from ablate.data.corpora.stdlib import is_shipped, root, sources
 from ablate.data.text import CorpusError, Document, Text, readable, stamp_of
 
 VERSION = 1  # raise it when the rules change: cached texts are found by it
@@ -40,7 +39,7 @@ def _documents(topics: Path, modules: Mapping[str, Path]) -> Iterator[Document]:
     for name, topic in ast.literal_eval(table).items():
         yield _document(f"topic {name}", topic)
     for path, file in modules.items():
-        if docstrings := _docstrings(file):
+        if docstrings := "\n\n".join(_docstrings(_parsed(file))):
             yield _document(path.removesuffix(".py").replace("/", "."), docstrings)
 
 
@@ -48,15 +47,13 @@ def _document(name: str, text: str) -> Document:
     return Document(name, f"{text.strip()}\n\n")
 
 
-def _docstrings(file: Path) -> str:
+def _docstrings(node: ast.AST) -> Iterator[str]:
     """The docstrings of a module, its classes and its functions, in their order."""
-    found, waiting = list[str](), list[ast.AST]([_parsed(file)])
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, DOCUMENTED) and (docstring := ast.get_docstring(node, clean=False)):
-            found.append(inspect.cleandoc(docstring))
-        waiting += reversed([child for child in ast.iter_child_nodes(node) if isinstance(child, HOLDERS)])
-    return "\n\n".join(found)
+    if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False):
+        yield ast.get_docstring(node) or ""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, HOLDERS):
+            yield from _docstrings(child)
 
 
 def _parsed(file: Path) -> ast.Module:

@@ -4,7 +4,7 @@ import inspect
 import math
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,12 @@ from ablate.printing import put, say
 
 if TYPE_CHECKING:
     from ablate.config.schema import RunConfig
+    from ablate.data.corpus import Corpus
+    from ablate.data.text_statistics import TextStatistics
 
+LINES = 3  # of a text that are shown, and as many examples
+WIDTH = 80  # characters of a line that are shown
+READ = 4096  # tokens that are decoded for the lines of a text
 OF_A_PATH = {*"./\\~*?["}  # characters of paths and patterns, which no name of a corpus has
 
 corpus = typer.Typer(help="List texts and tasks to train on, or show one.")
@@ -66,7 +71,6 @@ def show(
     import pandas as pd
 
     from ablate.data.matches import repeats
-    from ablate.data.summary import beginning, figures
     from ablate.data.text_statistics import text_statistics
     from ablate.execution.formulas import before_training
     from ablate.execution.run import resolve
@@ -88,7 +92,7 @@ def show(
         row["counting"] = f"n-grams of {counted(statistics.order, 'token')}{part}"
     row |= opened.recipe.known
     row["sha256"] = opened.sha256
-    splits = pd.DataFrame([figures(opened, split, statistics) for split in opened.splits])
+    splits = pd.DataFrame([_figures(opened, split, statistics) for split in opened.splits])
     if format == "json":
         put_json(about=row, rows=records(splits))
         return
@@ -97,8 +101,46 @@ def show(
     put(render_row(row))
     print_table(splits, "table")
     for split in opened.splits:
-        if lines := beginning(opened, split, run.config.resolved_seeds()["data"]):
+        if lines := _beginning(opened, split, run.config.resolved_seeds()["data"]):
             put("\n  ".join([f"\n{split}", *lines]))
+
+
+def _figures(corpus: "Corpus", split: str, statistics: "TextStatistics | None") -> dict[str, Any]:
+    """Figures of a split, by the names that a table gives them. statistics: of a text."""
+    from ablate.data.corpora import SPLITS
+    from ablate.data.examples import Examples
+
+    chosen, text = corpus.splits[split], corpus.text
+    if isinstance(chosen, Examples):
+        ragged = chosen.is_ragged
+        examples = len(chosen.held_out) if ragged and chosen.per_epoch else chosen.per_epoch
+        sizes = {"examples": examples, "target tokens" if ragged else "tokens": chosen.size}
+        return {"split": split} | {name: "endless" if size is None else size for name, size in sizes.items()}
+    assert text and statistics
+    shares = {f"shared with {other}": text.overlap.get(split, {}).get(other) for other in SPLITS[:2]}
+    overlap = {name: None if share is None else f"{100 * share:.2f} %" for name, share in shares.items()}
+    loss, predicted = statistics.loss.get(split), chosen.predicted_bytes
+    bits = loss * (chosen.size or 0) / math.log(2) / predicted if loss and predicted else None
+    sizes = {"characters": text.characters[split], "tokens": len(corpus.tokens(split))}
+    return {"split": split, **sizes, **overlap, "counting loss": loss, "bits per byte": bits}
+
+
+def _beginning(corpus: "Corpus", split: str, seed: int) -> list[str]:
+    """The first lines of a text that are not blank, else the first examples, each followed by its answer.
+    seed: of the batches, which training examples are drawn with. Empty for an empty split."""
+    from ablate.data.examples import Examples
+
+    chosen, decode = corpus.splits[split], corpus.tokenizer.decode
+    if chosen.size == 0:
+        return []
+    if isinstance(chosen, Examples):
+        examples = chosen.at(seed, range(LINES)) if split == "train" else chosen.held_out[:LINES]
+        rows = [map(decode, one.question_and_answer) for one in examples]
+        lines = [line for question, answer in rows for line in (question, f"→ {answer}")]
+    else:
+        text = decode(corpus.tokens(split)[:READ])
+        lines = [line for line in text.split("\n") if line.strip()][:LINES]
+    return [visible(line[:WIDTH]) for line in lines]
 
 
 def _choice(text: str, overrides: Sequence[str]) -> list[str]:

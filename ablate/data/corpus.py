@@ -1,6 +1,7 @@
 """Opened corpora: splits of token ids, made from what ablate.data.corpora says that a corpus consists of.
 Each process opens a corpus once."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,8 +12,9 @@ import numpy as np
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
-from ablate.data import drawn, given, tokenized
-from ablate.data.corpora import Recipe, Task, registry
+from ablate.data import drawn, tokenized
+from ablate.data.corpora import Recipe, registry
+from ablate.data.corpora.pairs import Pairs
 from ablate.data.examples import Examples
 from ablate.data.splits import Split, Stream
 from ablate.data.text import CorpusError
@@ -26,7 +28,7 @@ OPENERS: dict[tuple[str, bool], Callable[..., tuple]] = {
     ("text", False): tokenized.opened,
     ("task", False): partial(drawn.opened, as_pairs=False),
     ("task", True): partial(drawn.opened, as_pairs=True),
-    ("pairs", True): given.opened,
+    ("pairs", True): Pairs.opened,
 }
 
 
@@ -116,19 +118,13 @@ def require_usable(corpus: Corpus, context: int) -> None:
     row of a task is as long as a window, or each pair fits in one."""
     name, splits = corpus.name, corpus.splits
     longest = max((split.longest for split in splits.values() if isinstance(split, Examples)), default=0)
-    if corpus.as_pairs and longest > context:
-        shorter = "a smaller corpus.length" if isinstance(corpus.recipe, Task) else "shorter pairs"
+    if longest > context or (0 < longest < context and not corpus.as_pairs):
         raise ConfigError(
-            f"model.context={context}: the longest pair of corpus={name} takes {longest:,} positions;"
-            f" take model.context={longest} at least, or {shorter}"
-        )
-    if longest and not corpus.as_pairs and longest != context:
-        raise ConfigError(
-            f"model.context={context}: a row of corpus={name} has {longest} positions;"
-            " leave corpus.length out, then it follows model.context"
+            f"model.context={context}: the longest example of corpus={name} takes {longest:,} positions; take"
+            f" model.context={longest}, leave corpus.length out, or give shorter pairs"
         )
     for of, split in splits.items():
-        tokens = len(split.tokens) if isinstance(split, Stream) else context + 1
+        tokens = len(split.tokens) if isinstance(split, Stream) else math.inf
         if tokens <= context and (tokens or of != "test"):
             raise ConfigError(
                 f"corpus={name}: the {of} split has {tokens} tokens, fewer than the {context + 1} that"

@@ -17,7 +17,7 @@ from ablate.files.atomic import digest
 from ablate.rng import generator
 
 BLOCK = 1024  # examples drawn at a time
-KEPT = 512  # blocks, of all seeds: more than there are seeds that are read in turn
+KEPT = 512  # seeds, more than there are that are read in turn
 TRIES = 1000  # the most draws to fill a block
 Range = tuple[float, float]  # a part of [0, 1): an example belongs to the split in whose range its hash lies
 
@@ -27,19 +27,15 @@ class Drawn(Examples):
     per_epoch); of an endless split of (seed, i), where it repeats only by chance. As content decides the
     split, no two splits share an example.
 
-    Of each seed the blocks that were read are kept, until there are KEPT; of an endless split, which are not
-    read again, those that were read last.
+    Of each seed the blocks that were read last are kept.
     """
 
     def __init__(self, task: Task, split: str, within: Range, as_pairs: bool = False) -> None:
         self.task, self.is_ragged, self._within = task, as_pairs, within
         self.per_epoch = task.counts[split] if within[0] < within[1] else 0
-        if as_pairs:
-            assert isinstance(task, WordTask), "no other task has pairs"
-            self.longest, self._draw, kind = task.longest + 1, functools.partial(_pairs, task), "pairs"
-        else:
-            self.longest, self._draw, kind = task.length, functools.partial(_rows, task), "episodes"
-            self.target_share = task.targets / task.length
+        self.longest = task.length // 2 if as_pairs else task.length
+        self.target_share = 1.0 if as_pairs else task.targets / task.length
+        kind = "pairs" if as_pairs else "episodes"
         self._stream = f"data/{kind}/{task.seed}" if split == "train" else f"{kind}/{split}"
         self._kept = dict[int, dict[int, list[Example]]]()  # by seed, and the number of the block
 
@@ -59,12 +55,11 @@ class Drawn(Examples):
 
     def at(self, seed: int, places: Iterable[int]) -> list[Example]:
         places = [place if self.per_epoch is None else place % self.per_epoch for place in places]
-        if sum(map(len, self._kept.values())) > KEPT:
+        if len(self._kept) > KEPT:
             self._kept.clear()
-        before = self._kept.get(seed, {})
-        numbers = dict.fromkeys(place // BLOCK for place in places)
+        before, numbers = self._kept.get(seed, {}), {place // BLOCK for place in places}
         blocks = {at: before.get(at) or [one for _, one in self.block(seed, at)] for at in numbers}
-        self._kept[seed] = blocks if self.per_epoch is None else {**before, **blocks}
+        self._kept[seed] = blocks
         return [blocks[place // BLOCK][place % BLOCK] for place in places]
 
     def block(self, seed: int, number: int) -> list[tuple[bytes, Example]]:
@@ -73,7 +68,7 @@ class Drawn(Examples):
         low, high = self._within
         chosen: list[tuple[bytes, Example]] = []
         for attempt in range(TRIES):
-            drawn = self._draw(generator(seed, self._stream, f"{number}/{attempt}"), BLOCK)
+            drawn = self._draw(generator(seed, self._stream, f"{number}/{attempt}"))
             chosen += [(content, example) for content, example in drawn if low <= hashed(content) < high]
             if len(chosen) >= BLOCK:
                 return chosen[:BLOCK]
@@ -82,18 +77,16 @@ class Drawn(Examples):
             " corpus.vocabulary or corpus.length"
         )
 
-
-def _rows(task: Task, draws: np.random.Generator, count: int) -> Iterator[tuple[bytes, Example]]:
-    """Drawn rows, each with its content, which decides its split."""
-    for row_2T in np.stack(task.draw(draws, count), 1).astype("<i4"):
-        yield row_2T.tobytes(), Example(*row_2T)
-
-
-def _pairs(task: WordTask, draws: np.random.Generator, count: int) -> Iterator[tuple[bytes, Example]]:
-    """Drawn pairs, likewise."""
-    tokenizer = task.tokenizer
-    for pair in task.draw_pairs(draws, count):
-        yield content_of(map(tokenizer.decode, pair)), Example.of_pair(*pair, tokenizer.separator)
+    def _draw(self, draws: np.random.Generator) -> Iterator[tuple[bytes, Example]]:
+        """BLOCK examples, each with its content, which decides its split."""
+        if not self.is_ragged:
+            for row_2T in np.stack(self.task.draw(draws, BLOCK), 1).astype("<i4"):
+                yield row_2T.tobytes(), Example(*row_2T)
+            return
+        assert isinstance(self.task, WordTask), "no other task has pairs"
+        tokenizer = self.task.tokenizer
+        for pair in self.task.draw_pairs(draws, BLOCK):
+            yield content_of(map(tokenizer.decode, pair)), Example.of_pair(*pair, tokenizer.separator)
 
 
 def opened(task: Task, config: CorpusConfig, as_pairs: bool) -> tuple[str, Tokenizer, Mapping[str, Examples]]:

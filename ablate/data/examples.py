@@ -64,24 +64,16 @@ class Examples(Split):
     length and split into batches, which are then shuffled; rows of a task, of equal lengths, stay in order.
 
     per_epoch: the examples that training reads before it repeats them; None if they are endless. longest: the
-    positions that one takes at most.
+    positions that one takes at most. held_out: the examples that are evaluated, of a split that ends.
     """
 
     per_epoch: int | None
     longest: int
+    held_out: Sequence[Example]
 
     @abstractmethod
     def at(self, seed: int, places: Iterable[int]) -> list[Example]:
         """The examples of training at these places, which count from 0."""
-
-    @property
-    @abstractmethod
-    def held_out(self) -> Sequence[Example]:
-        """The examples that are evaluated, of a split that ends."""
-
-    @property
-    def count(self) -> int | None:
-        return len(self.held_out) if self.per_epoch and self.is_ragged else self.per_epoch
 
     @property
     def size(self) -> int | None:

@@ -36,12 +36,10 @@ class Batch(NamedTuple):
 class Split(ABC):
     """Rows to train on or to evaluate.
 
-    count: the examples; None if they are endless, or one text. predicted_bytes: the UTF-8 bytes that its
-    targets stand for; None where they are no text. target_share: the share of positions that have a target.
-    is_ragged: whether rows differ in length.
+    predicted_bytes: the UTF-8 bytes that its targets stand for; None where they are no text. target_share:
+    the share of positions that have a target. is_ragged: whether rows differ in length.
     """
 
-    count: int | None = None
     predicted_bytes: int | None = None
     target_share: float = 1.0
     is_ragged: bool = False

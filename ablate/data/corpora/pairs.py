@@ -1,12 +1,21 @@
-"""corpus=pairs: a user's own pairs, from two files that correspond line by line, or from one with a tab
-between source and target."""
+"""corpus=pairs: a user's own pairs, from two files that correspond line by line."""
 
-from collections.abc import Iterator
+import functools
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from ablate.config.schema import CorpusConfig
 from ablate.data import text
 from ablate.data.corpora import Decoded, Recipe, register
+from ablate.data.drawn import content_of, hashed, ranges
+from ablate.data.examples import Example, Examples, length
 from ablate.data.text import CorpusError
+from ablate.data.tokenizers import Tokenizer, WithSeparator, fitted
+from ablate.files.atomic import digest
+from ablate.rng import generator
 
 
 @register("pairs")
@@ -14,61 +23,76 @@ from ablate.data.text import CorpusError
 class Pairs(Decoded, Recipe):
     """Your own pairs of texts, line by line.
 
-    path: the sources; target: the file of the targets. If it is None, path has both. Pairs with an empty
-    side are left out."""
+    path: the file of the sources; target: of the targets. Pairs with an empty side are left out."""
 
     read_as = ("pairs",)
     path: str | None
     target: str | None
 
     def __post_init__(self) -> None:
-        if not self.path:
+        if not (self.path and self.target):
             raise CorpusError(
-                "corpus=pairs: which texts? add corpus.path=SOURCES corpus.target=TARGETS, line by line, or"
-                " corpus.path=FILE with a tab between source and target"
+                "corpus=pairs: which texts? add corpus.path=SOURCES corpus.target=TARGETS, line by line"
             )
 
     def pairs(self) -> list[tuple[str, str]]:
         """The pairs, in neither of which a text is empty. Raises CorpusError."""
-        assert self.path is not None
-        if self.target is None:
-            both = [
-                _columns(self.path, number, line) for number, line in enumerate(self._lines(self.path), 1)
-            ]
-        else:
-            sources, targets = ([*self._lines(path)] for path in (self.path, self.target))
-            if len(sources) != len(targets):
-                raise CorpusError(
-                    f"corpus.path={self.path} corpus.target={self.target}: {len(sources):,} lines and"
-                    f" {len(targets):,}; line n of one has to belong to line n of the other"
-                )
-            both = [*zip(sources, targets, strict=True)]
-        pairs = [(source.strip(), target.strip()) for source, target in both]
-        pairs = [pair for pair in pairs if all(pair)]
-        if not pairs:
-            empty = f", of which {len(both):,} have an empty side" if both else ""
+        sources, targets = (self._lines(path or "") for path in (self.path, self.target))
+        both = f"corpus.path={self.path} corpus.target={self.target}"
+        if len(sources) != len(targets):
             raise CorpusError(
-                f"corpus.path={self.path}: no pairs: {len(both):,} lines{empty}; give lines with a text on"
-                " both sides"
+                f"{both}: {len(sources):,} lines and {len(targets):,}; line n of one has to belong to line n"
+                " of the other"
             )
+        pairs = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
+        if not pairs:
+            raise CorpusError(f"{both}: no line has a text on both sides; give some that do")
         return pairs
 
-    def _lines(self, path: str) -> Iterator[str]:
-        """The lines without their ends, \\n or \\r\\n, which the last line may lack."""
+    def _lines(self, path: str) -> list[str]:
+        """The lines without the blanks at their ends; after the last \\n there may be one."""
         if path == "-" or len(files := text.find(path)) != 1:
             raise CorpusError(f"corpus.path={path}: corpus=pairs reads one file of each language; name it")
-        lines = text.read(files[0], self.encoding, self.errors).split("\n")
-        yield from (line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1]))
+        lines = text.read(files[0], self.encoding, self.errors).removesuffix("\n").split("\n")
+        return [line.strip() for line in lines]
+
+    def opened(self, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, Examples]]:
+        """The fingerprint, the tokenizer, and the splits, which a hash of their source decides: of one source
+        there may be several targets. Raises ConfigError."""
+        pairs = self.pairs()
+        texts = {
+            name: [pair for pair in pairs if low <= hashed(content_of(pair[:1])) < high]
+            for name, (low, high) in ranges(config.splits).items()
+        }
+        for name, share in zip(("train", "validation"), config.splits[:2], strict=True):
+            if not texts[name]:
+                raise CorpusError(
+                    f"corpus.splits: {len(pairs):,} pairs leave none for {name}, whose share is {share:g};"
+                    " give more pairs, or a larger share"
+                )
+        of_all, of_training = (itertools.chain.from_iterable(some) for some in (pairs, texts["train"]))
+        tokenizer = WithSeparator(fitted(config.tokenizer, of_all, of_training, config.bpe_vocab))
+
+        def example(source: str, target: str) -> Example:
+            return Example.of_pair(tokenizer.encode(source), tokenizer.encode(target), tokenizer.separator)
+
+        splits = {name: Given([example(*pair) for pair in chosen]) for name, chosen in texts.items()}
+        return digest(["pairs by source", pairs]), tokenizer, {**splits}
 
 
-def _columns(path: str, number: int, line: str) -> tuple[str, str]:
-    """The first two columns of a line; others, such as the licence in files of Tatoeba, are ignored."""
-    if not line.strip():
-        return "", ""
-    source, tab, rest = line.partition("\t")
-    if not tab:
-        raise CorpusError(
-            f"corpus.path={path}: line {number:,} has no tab between source and target; put one there, or"
-            " give the targets as corpus.target=FILE"
-        )
-    return source, rest.partition("\t")[0]
+class Given(Examples):
+    """The given pairs of one split. Training takes each once per epoch, in an order drawn for that epoch."""
+
+    is_ragged = True
+
+    def __init__(self, held_out: Sequence[Example]) -> None:
+        self.held_out, self.per_epoch = held_out, len(held_out)
+        self.longest = max((max(length(one)) for one in held_out), default=0)
+        self._order = functools.lru_cache(64)(self._shuffled)  # seeds of a group take turns
+
+    def at(self, seed: int, places: Iterable[int]) -> list[Example]:
+        turns = (divmod(place, len(self.held_out)) for place in places)
+        return [self.held_out[self._order(seed, epoch)[at]] for epoch, at in turns]
+
+    def _shuffled(self, seed: int, epoch: int) -> np.ndarray:
+        return generator(seed, "data", f"epoch/{epoch}").permutation(len(self.held_out))

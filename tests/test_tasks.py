@@ -270,7 +270,10 @@ def test_each_task_is_a_corpus(name: str):
         (("corpus=reverse", "model.context=7"), "corpus.length=7: .* as 6"),
         (("corpus=copy", "corpus.tokenizer=char"), "corpus.tokenizer=char: corpus=copy takes number"),
         (("model=pair", "corpus=docs"), "corpus=docs: .*one text.* model=tiny"),
-        (("corpus=pairs", "corpus.path=a.de", "corpus.target=a.en"), "corpus=pairs: .*pairs of texts.* model=pair"),
+        (
+            ("corpus=pairs", "corpus.path=a.de", "corpus.target=a.en"),
+            "corpus=pairs: .*pairs of texts.* model=pair",
+        ),
         (
             ("model=pair", "corpus=reverse", "model.context=40", "corpus.length=90"),
             "=40: .* 45.*corpus.length",

@@ -270,10 +270,7 @@ def test_each_task_is_a_corpus(name: str):
         (("corpus=reverse", "model.context=7"), "corpus.length=7: .* as 6"),
         (("corpus=copy", "corpus.tokenizer=char"), "corpus.tokenizer=char: corpus=copy takes number"),
         (("model=pair", "corpus=docs"), "corpus=docs: .*one text.* model=tiny"),
-        (
-            ("corpus=pairs", "corpus.path=a.de", "corpus.target=a.en"),
-            "corpus=pairs: .*pairs of texts.* model=pair",
-        ),
+        (("corpus=pairs", "corpus.path=a", "corpus.target=b"), "corpus=pairs: .*pairs of texts.* model=pair"),
         (
             ("model=pair", "corpus=reverse", "model.context=40", "corpus.length=90"),
             "=40: .* 45.*corpus.length",
@@ -470,7 +467,6 @@ def test_files_that_will_not_do(tmp_path, sources, targets, words):
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (("corpus=pairs",), ("which texts?", "corpus.target=")),
         (("corpus=pairs", "corpus.path=one.tsv"), ("which texts?", "corpus.target=")),
         (("corpus=pairs", "corpus.path=-", "corpus.target=one.tsv"), ("one file of each language",)),
     ],

@@ -278,12 +278,7 @@ def test_every_corpus_has_its_yaml_with_its_keys():
     ],
 )
 def test_every_corpus_opens_and_is_the_same_each_time(texts: Path, monkeypatch, name: str):
-    small = {
-        "characters": 5000,
-        "length": 64,
-        "held_out": 20,
-        **dict.fromkeys(("path", "target"), str(texts / "text")),
-    }
+    small = {"characters": 5000, "length": 64, "held_out": 20, "path": "text", "target": "text"}
     put(texts / "text", "".join(f"line {i}\n" for i in range(200)))
     monkeypatch.setattr(
         "ablate.data.corpora.stdlib.sources", lambda **given: dict([*sources(**given).items()][:15])

@@ -253,7 +253,7 @@ def test_doubts():
     [
         ((side(1), "echo loss: 1", *LOWER), "echo loss: 1: put {seed} in, or give --no-seed"),
         (("no-such-program {seed}", side(1), *LOWER), "A: no such command; "),
-        ((side(1), side(2), *LOWER, "-n", "a/b"), "-n a/b: a directory is called so: no / in it"),
+        ((side(1), side(2), *LOWER, "-n", "a/b"), "-n 'a/b': a directory is called so: no / in it"),
         ((side(1), side(2), "--metric", "acc", "--lower-is-better"), "A: it gave no acc; "),
         (("echo acc: 1; echo loss; : {seed}", side(2), *LOWER), "log.txt ends: acc: 1"),
         ((side(1), side(2), *LOWER, "--seeds", "1"), "--seeds 1: "),

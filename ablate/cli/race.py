@@ -62,7 +62,7 @@ def race(
     for is_wrong, why in (
         (not several, f"{counted(len(commands), 'command')}: give two to eight that differ, or --null"),
         (len({*names}) != len(commands), f"{joined(names)}: name each with -n"),
-        *(("/" in one, f"-n {one}: a directory is called so: no / in it") for one in names),
+        *((not one or "/" in one, f"-n '{one}': a directory is called so: no / in it") for one in names),
         (unseeded, f"{joined(unseeded)}: put {{seed}} in, or give --no-seed"),
         (metric in COLUMNS, f"--metric {metric}: the table has such a column; print another name"),
     ):

@@ -48,9 +48,9 @@ class Race:
         if self.table.exists():
             try:
                 self.plan = read_json(directory / "race.json", {*plan})
-                runs = pd.read_csv(self.table, dtype=object, keep_default_na=False)  # numbers as written
-                self.runs = runs.astype({"seed": int}).set_index(KEYS)
-                _ = [self.by_seed(column) for column in (self.plan["metric"], "seconds")]
+                runs = pd.read_csv(self.table, dtype=object, keep_default_na=False).replace("", None)
+                kinds = {"seed": int, self.plan["metric"]: float, "seconds": float}
+                self.runs = runs.astype(kinds).set_index(KEYS)
             except (FileNotFoundError, KeyError, ValueError) as error:
                 raise garbled(self.table, str(error)) from error
             if other := [key for key in plan if key != "looks" and plan[key] != self.plan[key]]:
@@ -66,7 +66,7 @@ class Race:
 
     def by_seed(self, column: str) -> pd.DataFrame:
         """A column as numbers, a row for each command; NaN where there is no finite one."""
-        cells = self.runs[column].replace("", None).astype(float).unstack("seed")
+        cells = self.runs[column].astype(float).unstack("seed")
         every = cells.reindex(index=[*self.plan["commands"]], columns=range(self.plan["seeds"]))
         return every.where(np.isfinite(every))
 

@@ -124,7 +124,7 @@ def test_runs_take_turns_and_end_at_the_look_that_decides(tmp_path):
     out = race(*both, *LOWER, "-n", "a", "-n", "b", cwd=tmp_path, code=0)
     assert "nan" not in out
     assert " ".join((tmp_path / "order").read_text().split()) == "0a 0b 1b 1a 2a 2b 3b 3a 4a 4b 5b 5a"
-    assert out.count(" on average, ") == 6 and "6 of at most 24 pairs" in out and "6 pairs of 24: b " in out
+    assert out.count(" on average, ") == 6 and "6 of at most 24 pairs" in out and "6 seeds of 24: b " in out
     assert [*rows(tmp_path)[0]] == ["method", "seed", "loss", "seconds", "status"]
     table = "runs/races/a-b/results.csv"
     done = call_cli("compare", table, "--by", "method", "--baseline", "method=a", *LOWER, cwd=tmp_path)

@@ -84,7 +84,7 @@ def race(
         now = raced(contest, jobs, warmup, float("inf") if time is None else time)
     said, notes = answer(contest, now, null), doubts(contest.by_seed(metric))
     notes += lines_if(jobs > 1, "--jobs: what runs side by side has no order")
-    shown = now.drop(columns=["more", "least", "going", "why"]).reset_index(names="method")
+    shown = now.drop(columns=["pairs", "more", "least", "going", "why"]).reset_index(names="method")
     if format == "json":
         put_json(answer=said, rows=records(shown), notes=notes, csv=str(contest.table))
     else:

@@ -38,8 +38,8 @@ def standing(race: Race) -> pd.DataFrame:
     pairs = stats.paired(value_MS - value_MS[0], np.nanmax(np.abs(value_MS), initial=0.0))
     sd, at_least = pairs.se * np.sqrt(pairs.n), min(look for look in plan["looks"] if look >= reached)
     needed = stats.seeds_to_claim(pairs.diff, sd, stats.ALPHA / k, margin=plan["margin"])
-    now = pd.DataFrame({"n": pairs.n, "mean": values.mean(axis=1), "sd": values.std(axis=1)})
-    now["failed"], now["seconds"] = lost_MS.sum(1), seconds.mean(axis=1)
+    now = pd.DataFrame({"n": values.count(axis=1), "mean": values.mean(axis=1), "sd": values.std(axis=1)})
+    now["failed"], now["seconds"], now["pairs"] = lost_MS.sum(1), seconds.mean(axis=1), pairs.n
     now["difference"], now["low"], now["high"] = pairs.diff, judged.low, judged.high
     now["why"] = np.select([*reasons.values()], [*reasons], "")
     now["verdict"] = np.where(now["why"] == "", judged.verdict, stats.UNDECIDED)
@@ -61,7 +61,7 @@ def raced(race: Race, jobs: int, warmup: int, limit_s: float) -> pd.DataFrame:
         going = [*now.index[now["going"]]]
         reached = int(seconds.loc[going].notna().all().cumprod().sum())
         if each:
-            say(f"{counted(reached, 'pair')} of {looks[-1]}: {'; '.join(each)}")
+            say(f"{counted(reached, 'seed')} of {looks[-1]}: {'; '.join(each)}")
         if len(going) == 1 or reached == looks[-1]:
             return now
         if time.monotonic() - began + seconds.loc[going].mean(axis=1).sum() > limit_s:
@@ -88,7 +88,7 @@ def answer(race: Race, now: pd.DataFrame, null: bool) -> list[str]:
     sure = f"95 % confidence for {counted(race.plan['tries'] * len(against), 'comparison')}"
     least = against["least"].max()
     shows = lines_if(least < np.inf, f"a difference of {least:.2g} shows in 8 of 10 such races")
-    pairs = f"{against['n'].max()} of at most {race.plan['looks'][-1]} pairs"
+    pairs = f"{against['pairs'].max()} of at most {race.plan['looks'][-1]} pairs"
     return ["; ".join(found), "; ".join([pairs, sure, *shows])]
 
 

@@ -201,7 +201,7 @@ def test_sizes_and_computation_are_as_said():
     percent = (100 * (about / about.loc["concat"] - 1)).round()
     params, flops = percent["params"], percent["flops_per_token"]
     assert f"{flops['wide']:.0f} % more computation" in PROSE
-    assert params["tied"] == -5 and "Whether symmetry, 5 % fewer parameters or" in PROSE
+    assert params["tied"] == -5 and "negative, 5 % fewer parameters or" in PROSE
     assert (
         f"four, {params['sixteen']:.0f} % more parameters, {flops['sixteen']:.0f} % more computation |"
         in PAGE
@@ -221,7 +221,7 @@ def test_sizes_and_computation_are_as_said():
 
 def test_one_run_has_begun_to_copy():
     later = rows("later")
-    assert f"one of {len(later)} models, a wide sum, has begun to copy repeated text, hence" in PROSE and [
+    assert f"one of {len(later)} models, a wide sum, has begun to copy repeated text." in PROSE and [
         *later.loc[later["induction"] > 0.05, "arm"]
     ] == ["wide"]
 
@@ -265,10 +265,10 @@ def test_votes():
         assert f"| {name} | {cell(arm, tells=arm.max() > 0.999)} | |" in PAGE, name
     few = pd.concat([four[1], four[2], *(eight[heads] for heads in (1, 2, 3, 4))])
     enough = pd.concat([four[4], four[8], eight[8]])
-    assert f"no seed reaches 99 %; that held, 0 of {len(few)} did." in PROSE and few.max() < 0.99
-    assert f"every seed reaches 99.9 %; refuted, {(enough >= 0.999).sum()} of {len(enough)} did." in PROSE
+    assert f"no seed reaches 99 %: held, 0 of {len(few)} did;" in PROSE and few.max() < 0.99
+    assert f"every seed reaches 99.9 %: refuted, {(enough >= 0.999).sum()} of {len(enough)} did." in PROSE
     fewer = pd.concat([four[1], four[2], four[3]])
-    learned = f"four heads succeeds in {(four[4] >= 0.999).sum()} of 6 seeds, with fewer in 0 of {len(fewer)}."
+    learned = f"four heads succeeds in {(four[4] >= 0.999).sum()} of 6 seeds, of fewer in 0 of {len(fewer)}."
     assert learned in PROSE and fewer.max() < 0.99
     guesses = [
         Votes(length=length, voters=voters, vocabulary=99, seed=0, examples=None, held_out=1).best_guess(4)

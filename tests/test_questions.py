@@ -180,9 +180,19 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     said = f"six-grams ({counting:.3f}) beats every variant (concatenation: {concat:.3f})"
     assert said in PROSE and arms.groupby("arm")["test_loss"].mean().min() > counting
     table = re.findall(r"\d\.\d{3}", PAGE.split("## All differences")[1])
-    said = {f"{counting:.3f}", f"{concat:.3f}"}
+    said = {"0.005", f"{counting:.3f}", f"{concat:.3f}", *re.findall(r"3\.\d{3}", PAGE[PAGE.index("| W_O |") :])}
     found = {*re.findall(r"\d\.\d{3}", PROSE)}
     assert found <= {*table} | said, found - {*table} - said
+
+
+def test_losses_with_and_without_a_projection():
+    here = rows("questions").pivot(index="seed", columns="arm", values="test_loss")
+    here = here[["concat", "one", "concat_bare", "one_bare"]].dropna()
+    there = pd.read_csv(RESULTS / "gpt2.csv").query("steps == 2500").groupby(["out_proj", "heads"])["test_loss"].mean()
+    assert len(here) == 8
+    for name, arms, proj in (("W_O", ["concat", "one"], True), ("none", ["concat_bare", "one_bare"], False)):
+        losses = [*here[arms].mean(), there[proj, 4], there[proj, 1]]
+        assert f"| {name} | {' | '.join(f'{one:.3f}' for one in losses)} |" in PAGE
 
 
 def test_pairs_of_the_same_functions_are_marked():
@@ -292,7 +302,7 @@ def test_in_five_of_six_seeds_each_of_four_heads_follows_one_voter():
 def test_how_far_patterns_lie_apart():
     look = pd.read_csv(RESULTS / "look.csv")
     first, second = look.groupby(["layer", "run_id"])["value"].mean().groupby("layer").mean()
-    assert f"on text patterns lie {first:.2f} to {second:.2f} nats apart" in PROSE
+    assert f"on text patterns lie {first:.2f} (layer 1) and {second:.2f} nats (layer 2)" in PROSE
     assert (
         look["run_id"].nunique() == 6
         and "six runs after" in PROSE

@@ -30,12 +30,19 @@ ONE_MAP = {
     "rank - sum": "sum: W_O of two factors − of one = †",
 }
 MEAN = "mean"
+# Contrasts of gpt2.csv, by the row that they stand in.
 GPT2 = {
-    "concat_bare - concat": ((4, False), (4, True)),
-    "one - one_bare": ((1, True), (1, False)),
-    "one_bare - concat_bare": ((1, False), (4, False)),
-    "one - concat": ((1, True), (4, True)),
+    "sum_equal - concat": "sum_equal - concat",
+    "both - concat": "both - concat",
+    "concat_bare - concat": "concat_bare - concat",
+    "one - one_bare": "one - one_bare",
+    "one_bare - concat_bare": "one_bare - concat_bare",
+    "one - concat": "one - concat",
+    "one_narrow - concat": "one_narrow_equal - concat",
+    "mixed - concat": "mixed - concat",
+    "local - mixed": "local - mixed",
 }
+ONLY_ON_GPT2 = {"sum": "sum", "mean": "average", "weighted_sum": "learned constant weights"}
 # The rows of the table, by the contrasts of studies; † where none planned it.
 NAMES = {
     "sum_equal - concat": "**Q0** sum − concatenation, equal size",
@@ -90,7 +97,7 @@ def t_interval(sample: pd.Series, level: float) -> tuple[float, float]:
 
 
 def interval(low: float, high: float) -> str:
-    return f"[{low:.3f}, {high:.3f}]".replace("-", "−")
+    return f"[{round(low, 3) + 0.0:.3f}, {round(high, 3) + 0.0:.3f}]".replace("-", "−")  # no −0.000
 
 
 def verdict(sample: pd.Series, low: float, high: float, level: float) -> str:
@@ -140,21 +147,32 @@ def line(contrast: str) -> str:
         cells += [f"{number(later.diff)} {interval(later.low, later.high)} {after}", str(later.pairs)]
     else:
         cells += ["", ""]
-    cells.append(on_gpt2(*GPT2[contrast]) if contrast in GPT2 else "")
+    cells.append(on_gpt2(GPT2[contrast]) if contrast in GPT2 else "")
     return re.sub(r" +", " ", f"| {' | '.join(cells)} |")
 
 
-def on_gpt2(one: tuple[int, bool], other: tuple[int, bool]) -> str:
-    """The cell of GPT-2's backbone: sides by heads and output projection, twelve seeds, each interval by itself."""
-    losses = pd.read_csv(RESULTS / "gpt2.csv").pivot(
-        index="seed", columns=["steps", "heads", "out_proj"], values="test_loss"
-    )
-    assert len(losses) == 12
-    sample, early = (losses[steps][one] - losses[steps][other] for steps in (2500, 500))
-    turned = sample.mean() * early.mean() < 0
-    assert turned == (not one[1] and other != (1, False)), "whose signs were others, the page says"
+@cache
+def of_gpt2(steps: int) -> pd.DataFrame:
+    """The test losses of GPT-2's backbone: seeds by arms."""
+    table = pd.read_csv(RESULTS / "gpt2.csv").query(f"steps == {steps}")
+    return table.pivot(index="seed", columns="arm", values="test_loss")
+
+
+def on_gpt2(contrast: str) -> str:
+    """A difference on GPT-2's backbone, with an interval of its own."""
+    one, other = contrast.split(" - ")
+    sample = (of_gpt2(2500)[one] - of_gpt2(2500)[other]).dropna()
+    assert len(sample) == (12 if "bare" in contrast else 16)
     low, high = t_interval(sample, 0.95)
     return f"{number(sample.mean())} {interval(low, high)} {verdict(sample, low, high, 0.95)}"
+
+
+def only_on_gpt2() -> list[str]:
+    """The rows of arms that were trained on GPT-2's backbone alone."""
+    return [
+        f"| {name} − concatenation, 4 % fewer parameters |{' |' * 7} {on_gpt2(f'{arm} - concat')} |"
+        for arm, name in ONLY_ON_GPT2.items()
+    ]
 
 
 @pytest.mark.slow
@@ -180,7 +198,12 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     said = f"six-grams ({counting:.3f}) beats every variant (concatenation: {concat:.3f})"
     assert said in PROSE and arms.groupby("arm")["test_loss"].mean().min() > counting
     table = re.findall(r"\d\.\d{3}", PAGE.split("## All differences")[1])
-    said = {"0.005", f"{counting:.3f}", f"{concat:.3f}", *re.findall(r"3\.\d{3}", PAGE[PAGE.index("| W_O |") :])}
+    said = {
+        "0.005",
+        f"{counting:.3f}",
+        f"{concat:.3f}",
+        *re.findall(r"3\.\d{3}", PAGE[PAGE.index("| W_O |") :]),
+    }
     found = {*re.findall(r"\d\.\d{3}", PROSE)}
     assert found <= {*table} | said, found - {*table} - said
 
@@ -188,11 +211,21 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
 def test_losses_with_and_without_a_projection():
     here = rows("questions").pivot(index="seed", columns="arm", values="test_loss")
     here = here[["concat", "one", "concat_bare", "one_bare"]].dropna()
-    there = pd.read_csv(RESULTS / "gpt2.csv").query("steps == 2500").groupby(["out_proj", "heads"])["test_loss"].mean()
+    there = of_gpt2(2500).loc[:111].mean()
     assert len(here) == 8
-    for name, arms, proj in (("W_O", ["concat", "one"], True), ("none", ["concat_bare", "one_bare"], False)):
-        losses = [*here[arms].mean(), there[proj, 4], there[proj, 1]]
+    for name, arms in {"W_O": ["concat", "one"], "none": ["concat_bare", "one_bare"]}.items():
+        losses = [*here[arms].mean(), *there[arms]]
         assert f"| {name} | {' | '.join(f'{one:.3f}' for one in losses)} |" in PAGE
+
+
+def test_what_gpt2_s_backbone_says_besides():
+    """After 500 steps four heads without W_O beat the other three; all sums lose after 2,500."""
+    early = of_gpt2(500)
+    others = [early[arm] - early["concat_bare"] for arm in ("concat", "one", "one_bare")]
+    assert all(t_interval(apart, 0.95)[0] > 0 for apart in others)
+    assert {*only_on_gpt2()} <= {*PAGE.splitlines()}
+    lost = [re.search(r"\d\.\d{3}", row).group() for row in only_on_gpt2()]  # pyright: ignore[reportOptionalMemberAccess]
+    assert f"on GPT-2's backbone all three lose, {min(lost)} to {max(lost)}." in PROSE
 
 
 def test_pairs_of_the_same_functions_are_marked():
@@ -331,5 +364,5 @@ def test_the_page_and_its_answers_are_short():
 
 
 if __name__ == "__main__":
-    for contrast in NAMES:
-        print(line(contrast))
+    for place, contrast in enumerate(NAMES):
+        print(line(contrast), *(only_on_gpt2() if not place else []), sep="\n")

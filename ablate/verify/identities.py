@@ -182,10 +182,19 @@ def a_wide_sum_is_more(b: Bench) -> Sides:
 
 @identity("10", "OV_i = W_V^i E_i without W_O", "without projection a head writes its own slice only", "Q2")
 def without_out_proj(b: Bench) -> Sides:
-    width = b.H * b.V  # the stream is as wide as the concatenated heads
-    other = Bench(b.B, b.T, b.H, b.K, b.V, width)
+    other = _square(b)
     bare = other.attention(out_proj=False)
     return other.out(bare), other.heads(bare).transpose(1, 2).flatten(2)
+
+
+def _square(b: Bench) -> Bench:
+    """The same with a stream as wide as the concatenated heads, as it has to be without a projection."""
+    return Bench(b.B, b.T, b.H, b.K, b.V, b.H * b.V)
+
+
+@identity("10 not", "cat(Z) W_O ≠ cat(Z), any W_V", "so several heads can do more with a projection", "Q2")
+def a_projection_is_more(b: Bench) -> Sides:
+    return _folded(_square(b), {}, {"out_proj": False})
 
 
 @identity("20", "W_O on = W_O off at h = 1, d_v = d", "at one head the projection folds into W_V", "Q2")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Columns to leave out in a narrow terminal, the first one first.
 LEAST = (
-    *("question", "wall_s", "tokens_per_s", "error", "match_error", "params", "corpus", "steps", "sd"),
+    *("question", "wall_s", "tokens_per_s", "error", "settings", "params", "corpus", "steps", "sd"),
     *("study", "null", "untrained", "smallest", "median", "mean"),
 )
 GAP = 2  # characters between columns
@@ -107,6 +107,7 @@ def latex(
     rows: Sequence[Sequence[str]],
     caption: str,
     *,
+    label: str,
     over: str = "",
     groups: Collection[int] = (),
     float: str = "table",
@@ -114,8 +115,9 @@ def latex(
     """A float with booktabs rules, as wide as the text around it: its first column takes what room is left,
     and breaks between words.
 
-    names, over, rows, caption: LaTeX already. align: l or r for each column. over: a heading over the columns
-    that are right-aligned. groups: the rows that begin below a rule. float: its environment.
+    names, over, rows, caption: LaTeX already. align: l or r for each column. label: by which text refers to
+    it. over: a heading over the columns that are right-aligned. groups: the rows that begin below a rule.
+    float: its environment.
     """
     left = align.count("l")
     cells = [_row(names), r"\midrule", *map(_row, rows)]
@@ -129,7 +131,7 @@ def latex(
         r"% needs \usepackage{booktabs,tabularx}",
         rf"\begin{{{float}}}",
         r"\small\setlength{\tabcolsep}{3pt}",
-        rf"\caption{{{caption}}}\smallskip",
+        rf"\caption{{{caption}}}\label{{{label}}}\smallskip",
         rf"\begin{{tabularx}}{{\linewidth}}{{>{{\raggedright\arraybackslash}}X{align[1:]}}}",
         *(r"\toprule", *cells, r"\bottomrule"),
         r"\end{tabularx}",

@@ -34,8 +34,9 @@ def test_a_pivot_by_hand():
         ["sum", "2.440 ± 0.184", "2.560 ± 0.184"],
     ]
     assert found.caption == (
-        "Validation loss (nats per token), mean over 4 seeds ± half the width of its 95 % t-interval. On"
-        " book.txt (2 layers, 64 wide, 1,000 steps). Exploratory: no contrast was named beforehand."
+        "Validation loss (nats per token; lower is better), mean over 4 seeds ± half the width of its 95 %"
+        " t-interval. On book.txt (2 layers, 64 wide, 1,000 steps). Exploratory: no contrast was named"
+        " beforehand."
     )
 
 
@@ -57,7 +58,8 @@ def test_without_a_pivot_a_row_a_variant():
     assert r"variant & mean & difference \\" in found  # the caption has the seeds, as all have as many
     assert r"concat & 2.190 &  \\" in found
     each = r"with t-intervals at 98.33 \% each, 95 \% together"
-    assert f"Differences to concat over 4 paired seeds, {each}" in found and found.count("to concat") == 1
+    assert f"Differences to concat (positive is worse) over 4 paired seeds, {each}" in found
+    assert found.count("to concat") == 1
     same = grid().assign(val_loss=lambda rows: rows["val_loss"] + (rows["fusion"] == "sum") * -0.25)
     close = paper.differences(compared(same, where=["heads=4", "fusion != 'mean'"], margin=0.5))
     assert "‡: equivalent, within ±0.5." in close.caption
@@ -92,6 +94,9 @@ def test_the_command(tmp_path):
 
     latex = pivot("--format", "latex")
     assert latex.returncode == 0 and latex.stdout.startswith("% needs \\usepackage{booktabs,tabularx}")
+    assert r"\label{tab:mine-fusion-heads}" in latex.stdout and "Verdicts" not in latex.stdout
+    asked = ("compare", "mine.csv", "--within", "heads", "--format", "latex")
+    assert r"\label{tab:mine-heads}" in call_cli(*asked, cwd=tmp_path).stdout
     text = pivot().stdout
     assert "heads=16" in text and "2.440 ± 0.184" in text
     rows = json.loads(pivot("--format", "json").stdout)["rows"]

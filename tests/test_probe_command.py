@@ -194,7 +194,7 @@ def test_the_report_has_a_section_of_what_was_probed(study: Path):
     heads = gather(read(study)).heads
     assert [*heads] == ["variant", "layer", "n", "kept", "previous", "induction", "loss_added"]
     cells = heads.set_index(["variant", "layer"])["previous"]
-    cell = cells["fusion=sum", 1]
+    cell = cells["sum", 1]
     assert float(cell.split()[0]) == pytest.approx(0.9, abs=0.03) and cell.endswith("(0.1)")
 
 

@@ -1,5 +1,6 @@
 """The report: what it says, and that it fetches and executes nothing."""
 
+import json
 import re
 import shlex
 import shutil
@@ -16,19 +17,21 @@ import ablate
 from ablate.analysis import stats
 from ablate.analysis.load import Results, Source, read
 from ablate.config.contrast import Contrast
-from ablate.reporting import charts
+from ablate.reporting import charts, html
+from ablate.reporting.cells import contrast_table
 from ablate.reporting.charts import VERDICTS, figures
+from ablate.reporting.figures import write_charts
 from ablate.reporting.next import repeated
 from ablate.reporting.page import Page, gather
 from ablate.store.record import Choice, StudyRecord
-from tests.helpers import SIMULATED, call_cli, compared, write_study
+from tests.helpers import ROOT, SIMULATED, call_cli, compared, write_study
 from tests.synthetic import small_study, synthetic_probes, synthetic_study
 from tests.test_compare import of_cells
 
 pytestmark = pytest.mark.usefixtures("two_seeds_decide")
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028|\u2029"
-PARTS = ("answer", "compared", "robustness", "heads", "repeat", "paper")
+PARTS = ("answer", "compared", "doubts", "heads", "repeat", "paper")
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +114,57 @@ def test_the_same_charts_as_files(tmp_path):
     assert svg.get("width") == "237.6pt" and svg.get("viewBox", "").startswith("0 0 237.6 ")  # 3.3 inches
 
 
+def test_charts_call_variants_as_the_table_does_and_in_its_order(tmp_path):
+    rows = of_cells(
+        (
+            {"fusion": fusion, "heads": heads},
+            [3 + heads * (fusion == "sum") + seed * len(fusion) % 7 for seed in range(6)],
+        )
+        for fusion in ("concat", "sum")
+        for heads in (2, 4)
+    )
+    page: Any = SimpleNamespace(comparison=compared(rows))
+    table = contrast_table(page.comparison)
+    below = table["variant"][table["verdict"] != "baseline"].tolist()
+    (differences,), (seeds,) = charts._intervals(page), charts._seeds(page)
+    assert differences.data["label"].tolist() == seeds.data["label"].unique().tolist() == below
+    assert below == ["sum heads=2", "sum heads=4"]  # without concat, which is the baseline of both
+    (spec,) = differences.charts.values()
+    assert '"difference in val_loss to concat", "(lower is better)"' in json.dumps(spec)
+    study = gather(small(tmp_path, seeds=3))
+    assert {*data_of(study, "curves")["label"]} == {*contrast_table(study.comparison)["variant"]}
+
+
+def test_doubts_of_a_chart_are_one_short_line(tmp_path):
+    figure = {"height": 20, "config": {}, "mark": "point", "data": {"values": [{}]}}
+    write_charts({"one": figure}, tmp_path, ["a text that repeats itself"] * 9)
+    said = ElementTree.parse(tmp_path / "one.svg").getroot().itertext()
+    assert [line for line in said if line.strip()] == [
+        "Doubts: a text that repeats itself, a text that repeats …"
+    ]
+
+
+def test_what_all_rows_share_stands_in_the_caption():
+    frame = pd.DataFrame(
+        {"variant": ["a", "b"], "n": ["6", "6"], "loss": [1.0, 2.0], "nothing": [None, None]}
+    )
+    shown = html.table(frame, "Losses")
+    assert (shown["names"], shown["caption"]) == (["variant", "loss"], "Losses; in each row: n = 6")
+    assert shown["rows"] == [("a", "1.0000"), ("b", "2.0000")]
+
+
+def test_a_table_of_a_task_has_right_answers_and_that_of_arms_what_they_set():
+    votes, later = (
+        contrast_table(gather(read(ROOT / "docs" / "results" / name)).comparison, long=True)
+        for name in ("votes", "later")
+    )
+    assert votes.set_index("variant").loc["four", ["test_acc", "settings"]].tolist() == [
+        pytest.approx(0.9909, abs=1e-4),
+        "heads=4 context=17",
+    ]
+    assert "settings" in later and "test_acc" not in later
+
+
 def test_differences_stand_over_the_levels_between_which_they_are_compared():
     rows = of_cells(
         (
@@ -165,14 +219,12 @@ def test_what_it_says(tmp_path):
     store = synthetic_study(tmp_path / "runs", heads=(1, 2, 4), seeds=3, diverging=(7,))
     subject = read(store.root / "studies" / "synthetic")
     page = gather(subject)
-    assert page.subject.record.question == "Does it matter how heads are brought together?"
+    assert page.title.startswith("synthetic: 24 variants that differ in fusion, heads and out_proj")
     assert sum("against concat" in answer for answer in page.answer.findings) <= 3
     assert [line.partition(":")[0] for line in page.notes].count("diverged") == 1
     assert "AdamW (β1 = 0.9" in page.methods and "3 are" not in page.methods
     assert f"code {subject.rows['code'][0]}" in page.methods
     assert [figure.key for figure in figures(page)] == ["intervals-planned", "curves", "seeds"]
-    assert page.compared.columns.tolist() == ["arm", "parameters", "rate", "seeds", "diverged", "mean"]
-    assert len(page.compared) == 24 and page.compared["mean"].is_monotonic_increasing
 
 
 @pytest.mark.slow
@@ -225,7 +277,7 @@ def _tuned(subject: Results, column: str = "lr") -> Results:
 @pytest.mark.parametrize("column", ["lr", "weight_decay"])
 def test_a_tuned_study_says_how_values_were_chosen(at_three_rates, column):
     page = gather(_tuned(at_three_rates, column))
-    assert page.compared["rate" if column == "lr" else column].tolist() == ["0.004"] * 2
+    assert contrast_table(page.comparison, long=True)[column].tolist() == ["0.004"] * 2
     for said in (
         "We compare 2 variants that differ in fusion.",
         f"own train.{column}, chosen on the validation split and on development seeds (0, 1)",

@@ -117,6 +117,9 @@ def test_whether_a_verdict_stands_is_one_line(command):
     rows.to_csv("rows.csv", index=False)
     _, out, _ = command("compare", "rows.csv", "--metric", "test_loss", "--margin", "0.0001")
     assert "The same without the farthest seed and by sign flips; not on validation (method_0).\n" in out
+    asked = ("rows.csv", "--metric", "test_loss", "--margin", "0.0001", "--format", "latex")
+    _, latex, _ = command("compare", *asked)
+    assert r"by sign flips; not on validation (method\_0)." in latex.partition(r"\label")[0]
 
 
 @pytest.mark.slow

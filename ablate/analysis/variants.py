@@ -143,7 +143,7 @@ OWN_CODE = "parts"  # the column with the versions of its methods
 MARKS = (*PROGRAM, OWN_CODE)
 CARRIED = (
     *("fusion", "heads"),
-    *("form", "function_class", "params", "match_error", "tuned", "run_id", "processor"),
+    *("form", "function_class", "params", "tuned", "run_id", "processor"),
     *("epochs", "overlap", "ngram_order", "ngram_val_loss", "ngram_loss"),
 )
 
@@ -286,11 +286,9 @@ class Variants(Settings):
         return {column: named[column].iloc[0] for column in kept if named[column].nunique() == 1}
 
     def best_first(self) -> pd.DataFrame:
-        """One row per variant, sorted by the mean: variant, the shown columns, params, match_error if
-        anything is matched, n, diverged, mean, sd."""
+        """One row per variant, best first: variant, the shown columns, params, n, diverged, mean, sd."""
         n, mean, sd = moments(self.values)
-        extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
-        table = self.table[[*dict.fromkeys([*self.shown, *extra])]].drop(columns="variant", errors="ignore")
+        table = self.table[[*dict.fromkeys([*self.shown, "params"])]].drop(columns="variant", errors="ignore")
         table.insert(0, "variant", self.names)
         table = table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd)
         ascending = [not self.higher_is_better, True]

@@ -65,15 +65,21 @@ def compare(
     if pivot is not None or format == "latex":
         from ablate.reporting import paper
 
-        doubts = answers.doubts(notes)
+        found = answers.answer(result, records, results.notes)
         grid = paper.differences(result) if pivot is None else paper.pivot(result, separated(pivot))
         if format == "latex":
-            put(paper.latex(grid, doubts), end="")
+            doubts = lines_if(found.doubts, f"Doubts: {', '.join(found.doubts)}.")
+            robust = lines_if(
+                found.robust and pivot is None,
+                f"Verdicts by other means: {found.robust[:1].lower()}{found.robust[1:]}",
+            )
+            name = "-".join(filter(None, (results.name, pivot, question.within)))
+            put(paper.latex(grid, name, [*doubts, *robust]), end="")
         else:
             if format == "table":
                 remark(grid.caption)
             print_table(paper.plain(grid), format)
-        said = [*lines_if(doubts, answers.health(doubts)), *described(notes)]
+        said = [*lines_if(found.health, found.health), *described(notes)]
     elif format == "json":
         from ablate.tables import records as as_json
 

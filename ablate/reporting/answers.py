@@ -72,7 +72,7 @@ def answer(
     is_decided = any(not one.is_undecided for one in tested)
     lead = lines_if(is_exploratory and is_decided, LEAD)
     others = sum(one.is_tested for one in comparison.findings) - len(tested)
-    lead += lines_if(others, f"{capital(counted(others, 'more comparison'))} in --why, exploratory.")
+    lead += lines_if(others, f"{capital(counted(others, 'more comparison'))}, exploratory: {explained}.")
     of = comparison.arrays
     sure = ", ".join(filter(None, (units_in_words(tested, of.items), of.scope, confidence(tested))))
     trust = " ".join([f"{sure}.", *lead])

@@ -9,9 +9,11 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import BASELINE, NO_BASELINE, PLANNED, Comparison
 from ablate.analysis.findings import Finding
+from ablate.analysis.variants import names as names_of_runs
 from ablate.analysis.variants import varying
+from ablate.config.conditions import column_for
 from ablate.phrases import counted
-from ablate.reporting.words import interval, unit
+from ablate.reporting.words import BETTER, interval, unit
 
 MOST_TERMS = 4  # of a sum of arms, by which a table calls it
 DIGITS = ".4f"  # of metrics in tables
@@ -21,34 +23,55 @@ DIFFERENCE = "difference [low, high]"
 def contrast_table(comparison: Comparison, family: str = "", *, long: bool = False) -> pd.DataFrame:
     """The contrasts of a family, by default of the one that the answer is about: variant, n, mean, difference
     [low, high], verdict; each baseline once, above those that are compared with it. If nothing is compared:
-    variant, n, mean. long: also what is compared with nothing, best first, with parameters, scatter and whole
-    reasons."""
+    variant, n, mean. long: also what is compared with nothing, and what is known of each variant."""
     rows = contrast_rows(comparison, family, long=long)
     read, is_judged = readable(comparison, rows), bool(rows["diff"].notna().any())
+    if long and len(right := _right_answers(comparison)):
+        read.insert(3, right.name, right.reindex(rows["variant"]).tolist())
     if long and rows["sd"].notna().any():
         read.insert(3, "sd", rows["sd"].tolist())
-    if long and "match_error" in rows:  # the difference in cost that remains after matching
-        errors = ["" if error != error else f"{error:+.1%}" for error in rows["match_error"]]
-        read = read.assign(params=rows["params"].tolist(), match_error=errors)
     if is_judged:
-        whys = rows["why"] if long else [re.split("[,:]", why)[0] for why in rows["why"]]
+        whys = [re.split("[,:]", why)[0] for why in rows["why"]]
         read["verdict"] = [": ".join(filter(None, pair)) for pair in zip(rows["verdict"], whys, strict=True)]
-    return read
+    return read.assign(**_known(comparison, rows)) if long else read
+
+
+def _right_answers(comparison: Comparison) -> pd.Series:
+    """The share of right answers of each variant, beside the loss of a task; of anything else, none."""
+    rows, metric = comparison.rows, comparison.metric
+    right, graded = (metric.replace("_loss", of) for of in ("_acc", "_exact"))
+    if right == metric or graded not in rows or rows[graded].isna().all():
+        return pd.Series()
+    return rows[right].groupby(names_of_runs(rows, comparison.shown).to_numpy()).mean()
+
+
+def _known(comparison: Comparison, rows: pd.DataFrame) -> dict[str, list[Any]]:
+    """What is known of the variants of these rows: their sizes, tuned values, and what arms set."""
+    table = comparison.arrays.table.set_axis(comparison.arrays.names)
+    tuned = next(filter(None, table["tuned"]), "")
+    known = {name: table[name] for name in ("params", column_for(tuned)) if name in table}
+    of = {name: one for name in rows["variant"] if (one := comparison.variants.get(name))}
+    if any(one.arm for one in of.values()):
+        columns = varying(of.values())
+        known["settings"] = pd.Series({name: one.label(columns) for name, one in of.items()})
+    every = {name: column.reindex(rows["variant"]) for name, column in known.items()}
+    return {name: column.tolist() for name, column in every.items() if column.notna().any()}
 
 
 def contrast_rows(comparison: Comparison, family: str = "", *, long: bool = False) -> pd.DataFrame:
     """The rows of `contrast_table` with all their columns. If there are several baselines, each stands above
-    those that are compared with it, and sums of arms below all."""
+    those that are compared with it, and sums of arms below all. long: also what is compared with nothing."""
     is_planned = any(one.is_planned for one in comparison.tested[:1])
     family = family or (PLANNED if is_planned else comparison.families[-1])
     rows = comparison.table[comparison.table["family"] == family]
     compared = rows[~rows["why"].isin((BASELINE, NO_BASELINE))]
-    if long or compared.empty:
+    if compared.empty:
         return rows
     bases = rows[(rows["why"] == BASELINE) & rows["variant"].isin(compared["baseline"])]
     under = [(at, *compared.index[compared["baseline"] == of]) for at, of in bases["variant"].items()]
     sums = compared.index[compared["baseline"].isna()]
-    order: list[Any] = [*(at for of in under for at in of), *sums]
+    paired: list[Any] = [at for of in under for at in of]
+    order = [*paired, *(rows.index.difference([*paired, *sums]) if long else []), *sums]
     return rows.loc[order if len(bases) > 1 else sorted(order)]
 
 
@@ -57,12 +80,13 @@ def caption(comparison: Comparison, family: str) -> str:
     tested = [one for one in comparison.family(family) if one.is_tested]
     if not tested:
         return f"{family} ({comparison.metric}): nothing tested"
+    metric = ", ".join(filter(None, (comparison.metric, BETTER[comparison.arrays.higher_is_better])))
     margin = f"margin {comparison.margin:g}{unit(comparison.metric)}"
     if comparison.margin != comparison.margin:
         margin = "without --margin, so none is called equivalent"
     named = "named beforehand" if family == PLANNED else "test it on new seeds"
     return (
-        f"{family} ({comparison.metric}; {named}): {counted(len(tested), 'comparison')}, intervals of"
+        f"{family} ({metric}; {named}): {counted(len(tested), 'comparison')}, intervals of"
         f" {100 * (1 - stats.ALPHA):g} % together, {levels_in_words(tested)} each, {margin}"
     )
 
@@ -81,6 +105,12 @@ def names(comparison: Comparison, variants: pd.Series) -> list[str]:
     columns = [*varying(of.values()), *apart] or comparison.shown[:1]
     called = [of[name].title(columns) if name in of else _shortened(name) for name in variants]
     return called if len({*called}) == variants.nunique() else [*variants]
+
+
+def called(comparison: Comparison) -> dict[str, str]:
+    """What the table of a comparison calls its variants, by their names and in its order."""
+    variants = contrast_rows(comparison)["variant"].drop_duplicates()
+    return dict(zip(variants, names(comparison, variants), strict=True))
 
 
 def _shortened(name: str) -> str:

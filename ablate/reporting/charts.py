@@ -12,6 +12,8 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.findings import Finding
 from ablate.analysis.variants import USABLE, names
+from ablate.phrases import lines_if
+from ablate.reporting.cells import called
 from ablate.reporting.figures import (
     COLORS,
     GREY,
@@ -19,12 +21,11 @@ from ablate.reporting.figures import (
     TICKS,
     Figure,
     colours,
-    in_colour,
-    label,
     measured,
     spec,
 )
 from ablate.reporting.page import Page
+from ablate.reporting.words import BETTER
 from ablate.store.run_files import read_metrics
 
 VERDICTS = {  # their colours and shapes
@@ -33,8 +34,8 @@ VERDICTS = {  # their colours and shapes
     stats.UNDECIDED: (GREY, "circle"),
     stats.WORSE: ("#d64550", "cross"),
 }
-ROW, ROOM = 18, 30  # height of a row of differences, and of the room around all
-POINTS, FEW = 40, 5  # the most points of a curve; fewer than so many are marked, and counted in words
+ROW, ROOM = 13, 21  # height of a row of differences, and of the room around all
+POINTS = 40  # the most of a curve
 
 
 def figures(page: Page) -> list[Figure]:
@@ -46,55 +47,74 @@ def _intervals(page: Page) -> Iterator[Figure]:
     """The difference of each variant to its baseline, one row per contrast; of the planned ones or, without
     any, of all."""
     comparison, margin = page.comparison, page.comparison.margin
-    tested = comparison.tested
+    tested = _contrasts(comparison)
     if not tested:
         return
+    numbers = ("diff", "low", "high", "verdict")
     data = pd.DataFrame(
-        {name: getattr(one, name) for name in ("diff", "low", "high", "verdict")} for one in tested
+        {"label": of, **{name: getattr(one, name) for name in numbers}} for of, one in tested.items()
     )
-    data.insert(0, "label", _labels(comparison, tested))
     verdicts = [verdict for verdict in VERDICTS if verdict in {*data["verdict"]}]
     colors, shapes = (
         alt.Scale(domain=verdicts, range=[VERDICTS[verdict][at] for verdict in verdicts]) for at in (0, 1)
     )
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(grid=False))
     base = alt.Chart(data).encode(y=y, color=alt.Color("verdict:N", scale=colors))
-    points, shape = base.mark_point(filled=True, size=60, opacity=1), alt.Shape("verdict:N", scale=shapes)
-    x = alt.X("low:Q", title=f"difference in {comparison.metric} to the baseline", axis=SPARSE)
+    points, shape = base.mark_point(filled=True, size=30, opacity=1), alt.Shape("verdict:N", scale=shapes)
+    bases = _bases(comparison)
+    base_name = bases.pop() if len(bases) == 1 else "the baseline"
+    x = alt.X("low:Q", title=_title(comparison, f"to {base_name}"), axis=SPARSE)
     band = pd.DataFrame([{"from": -margin, "to": margin}] if margin > 0 else [], columns=["from", "to"])
     grey = f"; grey band: the margin of ±{margin:g}, too small to matter" if margin > 0 else ""
     chart = alt.layer(
         alt.Chart(band).mark_rect(opacity=0.18, color=GREY).encode(x="from:Q", x2="to:Q"),
         _zero(),
-        base.mark_rule(strokeWidth=2).encode(x=x, x2="high:Q"),
+        base.mark_rule(strokeWidth=1.5).encode(x=x, x2="high:Q"),
         points.encode(x="diff:Q", shape=shape),
     )
-    bases = {one.baseline.name for one in tested}
-    to = f" to {label(comparison, bases.pop())}" if len(bases) == 1 else ""
-    key = f"intervals-{'planned' if tested[0].is_planned else 'exploratory'}"
-    about = f"Points: differences{to}; lines: their intervals, which hold together{grey}."
+    key = f"intervals-{'planned' if comparison.tested[0].is_planned else 'exploratory'}"
+    about = f"Points: differences to {base_name}; lines: their intervals, which hold together{grey}."
     drawn = {key: spec(chart, ROOM + ROW * len(data))}
     yield Figure(key, "Differences to the baseline", about, drawn, data)
 
 
-def _labels(comparison: Comparison, tested: Sequence[Finding]) -> list[str]:
-    """What each contrast is called: a sum by its name, with its baseline where there are several."""
-    several = len({one.baseline.name for one in tested}) > 1
-    sides = [[label(comparison, side.name) for side in one.both] for one in tested]
-    each = zip(tested, sides, strict=True)
-    return [one.name if one.is_sum else " − ".join(of[: 1 + several]) for one, of in each]
+def _contrasts(comparison: Comparison) -> dict[str, Finding]:
+    """The contrasts as the table calls their variants, and in its order; with their baselines, if these
+    differ in more than what they share with their variants."""
+    names, several = called(comparison), len(_bases(comparison)) > 1
+    order = [*names]
+    each = [(one.name if one.is_sum else one.variant.name, one) for one in comparison.tested]
+    each.sort(key=lambda pair: order.index(pair[0]))
+    return {
+        names[of] + f" − {names[one.baseline.name]}" * (several and not one.is_sum): one for of, one in each
+    }
+
+
+def _bases(comparison: Comparison) -> set[str]:
+    """The baselines of contrasts; where there are several, what tells them from their variants."""
+    pairs = [one for one in comparison.tested if not one.is_sum]
+    bases, names = {one.baseline.name for one in pairs}, called(comparison)
+    return {names[name] for name in bases} if len(bases) == 1 else {one.sides()[1] for one in pairs}
+
+
+def _title(comparison: Comparison, of: str) -> list[str]:
+    """The title of an axis of differences, in lines."""
+    better = BETTER[comparison.arrays.higher_is_better]
+    return [f"difference in {comparison.metric} {of}", *lines_if(better, f"({better})")]
 
 
 def _seeds(page: Page) -> Iterator[Figure]:
     """The difference of each pair, one row per contrast."""
-    tested = [one for one in page.comparison.tested if one.pairs is not None]
-    each = zip(_labels(page.comparison, tested), tested, strict=True)
-    pairs = [(of, value) for of, one in each for value in one.differences.tolist() if value == value]
+    tested = {of: one for of, one in _contrasts(page.comparison).items() if one.pairs is not None}
+    pairs = [
+        (of, value) for of, one in tested.items() for value in one.differences.tolist() if value == value
+    ]
     data = pd.DataFrame(pairs, columns=["label", "difference"])
     if data.empty:
         return
-    points = alt.Chart(data).mark_point(filled=True, size=30, opacity=0.6, color=COLORS[0])
-    x = alt.X("difference:Q", title=f"difference in {page.comparison.metric} of each pair", axis=SPARSE)
+    points = alt.Chart(data).mark_point(filled=True, size=15, opacity=0.6, color=COLORS[0])
+    title, room = _title(page.comparison, "of each pair"), alt.Scale(padding=6)
+    x = alt.X("difference:Q", title=title, axis=SPARSE, scale=room)
     points = points.encode(y=alt.Y("label:N", sort=None, title=None), x=x)
     about = "A point for each pair of runs of one seed: how far differences scatter."
     height = ROOM + ROW * len(tested)
@@ -130,15 +150,15 @@ def _levels(page: Page) -> Iterator[Figure]:
         color=colours("difference", [*dict.fromkeys(data["difference"])]),
         xOffset="difference:N",
     )
-    points = base.mark_point(filled=True, size=60, opacity=1).encode(y=measured(alt.Y, "mean", title))
+    points = base.mark_point(filled=True, size=30, opacity=1).encode(y=measured(alt.Y, "mean", title))
     about = "Each difference at each level: mean over seeds, with a 95 % interval of its own."
     lines = base.mark_rule(opacity=0.6).encode(y=measured(alt.Y, "low", title), y2="high:Q")
-    chart = spec(alt.layer(lines, points), 200)
+    chart = spec(alt.layer(lines, points), 140)
     yield Figure("levels", "Is a difference the same?", about, {"levels": chart}, data)
 
 
 def _curves(page: Page) -> Iterator[Figure]:
-    """The validation loss by step, of the most important variants."""
+    """The validation loss by step, of the best variants of the table."""
     rows = page.comparison.rows[page.comparison.rows["status"].isin(USABLE)]
     variant = names(rows, page.comparison.shown)
     points = [
@@ -150,7 +170,9 @@ def _curves(page: Page) -> Iterator[Figure]:
     losses = pd.DataFrame(points, columns=["variant", "step", "val_loss"])
     table = losses.groupby(["variant", "step"], sort=False)["val_loss"]
     table = table.agg(mean="mean", low="min", high="max", n="count").reset_index()
-    table = table[table["variant"].isin(in_colour(page.comparison))]
+    every = called(page.comparison)
+    chosen = [name for name in page.comparison.summary["variant"] if name in every][: len(COLORS)]
+    table = table[table["variant"].isin(chosen)].assign(label=table["variant"].map(every))
     complete = table[table["n"] == table.groupby("variant")["n"].transform("max")]
     if complete.empty:
         return
@@ -158,25 +180,19 @@ def _curves(page: Page) -> Iterator[Figure]:
     places = (np.unique(np.linspace(0, len(one) - 1, POINTS).round().astype(int)) for one in curves)
     data = pd.concat([one.iloc[at] for one, at in zip(curves, places, strict=True)], ignore_index=True)
     about = "Validation loss at each evaluation: mean over seeds, band from the lowest to the highest."
-    drawn = {"curves": spec(_lines(page.comparison, data), 300)}
+    drawn = {"curves": spec(_lines(data, [every[name] for name in chosen]), 210)}
     yield Figure("curves", "Loss over the training", about, drawn, data)
 
 
-def _lines(comparison: Comparison, data: pd.DataFrame) -> Any:
-    """A chart of `mean` over `step`, one line per variant, with a band from low to high."""
-    chosen = in_colour(comparison)
-    called = {name: label(comparison, name, "{} {}") for name in comparison.variants}
-    drawn = data.round({"mean": 4, "low": 4, "high": 4}).assign(label=data["variant"].map(called))
-    drawn = drawn.sort_values(["step", "variant"], kind="stable")
-    count, y = drawn["step"].nunique(), measured(alt.Y, "mean", "val_loss")
-    few, axis = count < FEW, alt.Axis(tickMinStep=1, tickCount=TICKS)
-    title = f"step ({count} evaluations)" if few else "step"
-    x = measured(alt.X, "step", title, axis=axis)
-    order = [called[name] for name in chosen if name in {*drawn["variant"]}]
-    base = alt.Chart(drawn).encode(color=colours("label", order))
+def _lines(data: pd.DataFrame, labels: Sequence[str]) -> Any:
+    """A chart of `mean` over `step`, one line per label, with a band from low to high."""
+    drawn = data.round({"mean": 4, "low": 4, "high": 4}).sort_values(["step", "variant"], kind="stable")
+    x = measured(alt.X, "step", "step", axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
+    y, dots = measured(alt.Y, "mean", "val_loss"), alt.OverlayMarkDef(size=8)
+    base = alt.Chart(drawn).encode(x=x, color=colours("label", labels))
     return alt.layer(
-        base.mark_area(opacity=0.18).encode(x=x, y=alt.Y("low:Q"), y2="high:Q"),
-        base.mark_line(strokeWidth=2, point=few).encode(x=x, y=y),
+        base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q"),
+        base.mark_line(strokeWidth=1.2, point=dots).encode(y=y),
     )
 
 

@@ -17,7 +17,7 @@ from ablate.analysis.load import read
 from ablate.analysis.question import NOTHING_ASKED, Question
 from ablate.config.rules import ConfigError, line_on
 from ablate.files.atomic import explained, write_atomically
-from ablate.phrases import cleaned, texts
+from ablate.phrases import capital, cleaned, texts
 from ablate.reporting import cells
 from ablate.reporting.answers import around
 from ablate.reporting.cells import contrast_table
@@ -25,6 +25,7 @@ from ablate.reporting.page import gather
 from ablate.store.frames import is_numeric
 from ablate.store.record import StudyRecord
 from ablate.tables import lines_of, readable
+from ablate.version import __version__
 
 HERE = Path(__file__).parent
 
@@ -59,9 +60,9 @@ def write_report(
         page=page,
         figures=shown,
         svg={stem: Markup(drawn(spec)) for stem, spec in specs.items()},
-        compared=table(page.compared, f"Mean {page.comparison.metric} over seeds, best first"),
         comparison=_tables(page.comparison),
         heads=table(page.heads, "The largest head of a layer, mean over seeds; in brackets, untrained"),
+        version=__version__,
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
     )
     if charts is not None:
@@ -78,27 +79,35 @@ def require_charts() -> None:
 
 
 def _tables(comparison: Comparison) -> list[dict[str, Any]]:
-    """Each family as a terminal shows it."""
-    each = (
-        (cells.contrast_table(comparison, of, long=True), cells.caption(comparison, of))
-        for of in comparison.families
-    )
-    return [table(frame, caption) for frame, caption in each]
+    """Each family as a terminal shows it, first the one that the answer is about."""
+    is_planned = any(one.is_planned for one in comparison.tested)
+    return [
+        table(cells.contrast_table(comparison, of, long=True), cells.caption(comparison, of))
+        for of in comparison.families[:: 1 if is_planned else -1]
+    ]
 
 
 def table(frame: pd.DataFrame, caption: str) -> dict[str, Any]:
-    """A DataFrame as a table for readers: names of columns, which of them hold numbers, and rows of text."""
-    names, plain = [*map(str, frame.columns)], frame.astype(object).where(frame.notna(), None)
-    rows = [[*map(readable, names, row)] for row in plain.itertuples(index=False, name=None)]
-    numeric = [is_numeric(frame[name]) for name in frame.columns]
-    return {"caption": caption, "names": names, "numeric": numeric, "rows": rows}
+    """A DataFrame as a table for readers: names of columns, which of them hold numbers, and rows of text.
+    What all rows share stands in the caption."""
+    plain = frame.astype(object).where(frame.notna(), None)
+    cells = {name: [readable(name, value) for value in plain[name]] for name in frame.columns}
+    shared = {name: of[0] for name, of in cells.items() if len({*of}) == 1 < len(of)}
+    same = ", ".join(f"{name} = {value}" for name, value in shared.items() if value)
+    names = [name for name in cells if name not in shared]
+    return {
+        "caption": "; in each row: ".join(filter(None, (caption, same))),
+        "names": names,
+        "numeric": [is_numeric(frame[name]) for name in names],
+        "rows": [*zip(*(cells[name] for name in names), strict=True)],
+    }
 
 
 def _template(name: str) -> Any:
     how: dict[str, Any] = dict.fromkeys(("autoescape", "trim_blocks", "lstrip_blocks"), True)
     loader = PackageLoader("ablate.reporting", ".")
     environment = Environment(loader=loader, undefined=StrictUndefined, **how)
-    environment.filters["coded"] = coded
+    environment.filters |= {"coded": coded, "capital": capital}
     return environment.get_template(name)
 
 

@@ -6,7 +6,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.variants import USABLE
 from ablate.config.contrast import FEWEST
-from ablate.phrases import joined
+from ablate.phrases import counted, joined
 from ablate.store.columns import on_validation, split_of
 from ablate.store.frames import as_texts, is_foreign
 from ablate.store.record import StudyRecord
@@ -23,14 +23,11 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     tuned = record.tuned_column
     if tuned:
         of[tuned] = "each variant's own (below)"
-    factors = [column for column in comparison.shown if column != tuned]
-    varying = [column for column in comparison.varying if column != tuned] or factors[:1]
-    variants = len(summary.drop_duplicates(factors))
     split = split_of(comparison.metric) or "validation"
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
     warms_up = of["warmup"] not in ("", "0", "0.0")
     warmup = f"linear warm-up over {of['warmup']} of the steps, then " if warms_up else ""
-    sentences = [f"We compare {variants} variants that differ in {joined(varying)}."]
+    sentences = [f"We compare {what_differs(comparison, record)}."]
     if all(of[column] for column in (*MODEL, *TRAINING)):  # rows from elsewhere may lack them
         sentences += [
             f"Each is a transformer (pre-norm, {of['position']} positions, {of['norm']} norm, {of['mlp']},"
@@ -50,7 +47,8 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     sentences.append(f"We report {comparison.metric}{where} as the mean over seeds.")
     if tested:
         level, margin = f"{100 * (1 - stats.ALPHA):g} %", comparison.margin
-        within = f" An interval within ±{margin:g} is called equivalent, any other" if margin > 0 else ""
+        within = f" An interval within ±{margin:g} is called equivalent, any other that excludes 0"
+        judged = within if margin > 0 else " An interval that excludes 0 is called"
         kinds = {
             "paired t-intervals": any(one.pairs is not None for one in tested),
             "Welch's t-intervals of two groups": any(one.pairs is None for one in tested),
@@ -58,8 +56,8 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
         how = joined([kind for kind, is_used in kinds.items() if is_used])
         sentences.append(
             f"Differences have {how}, simultaneous at {level} within each family (Bonferroni)."
-            f"{within or ' An interval'} that excludes 0 better or worse; all others are undecided, as are"
-            f" contrasts of fewer than {FEWEST} runs an arm."
+            f"{judged} better or worse; all others are undecided, as are contrasts of fewer than"
+            f" {FEWEST} runs an arm."
         )
         if record.looks:
             taken = joined([*map(str, record.looks.at)])
@@ -74,6 +72,14 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     if of["code"]:
         sentences.append(f"Software: ablate {of['ablate']} (code {of['code']}), PyTorch {of['torch']}.")
     return " ".join(sentences)
+
+
+def what_differs(comparison: Comparison, record: StudyRecord) -> str:
+    """How many variants there are, and in what they differ; each has its own value of what is tuned."""
+    factors = [column for column in comparison.shown if column != record.tuned_column]
+    varying = [column for column in factors if column in comparison.varying] or factors[:1]
+    count = len(comparison.summary.drop_duplicates(factors))
+    return f"{counted(count, 'variant')} that differ in {joined(varying)}"
 
 
 def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list[str]:

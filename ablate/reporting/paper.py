@@ -1,6 +1,7 @@
 """Tables for papers: means with intervals as a pivot of the factors, or the differences, a row a contrast. In
 LaTeX they are as wide as a column of text."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +12,10 @@ from ablate import tables
 from ablate.analysis import stats
 from ablate.analysis.compare import BASELINE, NO_BASELINE, Comparison
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted_between, joined, lines_if, option
+from ablate.phrases import capital, counted_between, joined, lines_if, option
 from ablate.reporting.answers import place
 from ablate.reporting.cells import DIFFERENCE, contrast_rows, levels_in_words, readable
-from ablate.reporting.words import interval, paired_in_words
-from ablate.store.columns import column_named
+from ablate.reporting.words import in_words, interval, paired_in_words
 from ablate.store.frames import column_of
 from ablate.tables import escaped
 
@@ -87,27 +87,30 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
         return []
     over = f" over {paired}" if (paired := paired_in_words(tested)) else ""
     together = " each, 95 % together" if len(tested) > 1 else ""
+    sign = f" (positive is {'better' if tested[0].higher_is_better else 'worse'})"
+    is_known = tested[0].higher_is_better is not None
     return [
-        f"Differences {to}{over}, with t-intervals at {levels_in_words(tested)}{together}.",
+        f"Differences {to}{sign * is_known}{over}, with t-intervals at {levels_in_words(tested)}{together}.",
         *lines_if("†" in marks, "†: better or worse."),
         *lines_if("‡" in marks, f"‡: equivalent, within ±{comparison.margin:g}."),
         *lines_if(None in marks, "Without a mark: undecided."),
     ]
 
 
-def latex(table: PaperTable, doubts: Sequence[str] = ()) -> str:
+def latex(table: PaperTable, name: str = "", remarks: Sequence[str] = ()) -> str:
     """The table in LaTeX, as a float with booktabs rules, as wide as a column, or as a page if it has many.
-    doubts: for its caption."""
+    name: by which it is referred to. remarks: sentences for its caption."""
     cells = len(table.frame.columns) - table.stub
     rows = [[*map(escaped, row)] for row in table.frame.itertuples(index=False, name=None)]
     names, levels = [*table.frame.columns[: table.stub], table.over], table.frame.columns[table.stub :]
     *stubs, over = (escaped(name.replace("_", " ")) for name in names)
-    about = " ".join([table.caption, *lines_if(doubts, f"Doubts: {', '.join(doubts)}.")])
+    label = f"tab:{re.sub(r'[^A-Za-z0-9]+', '-', name).strip('-')}"
     return tables.latex(
         [*stubs, *map(escaped, levels)],
         "l" * table.stub + "r" * cells,
         rows,
-        escaped(about),
+        escaped(" ".join([table.caption, *remarks])),
+        label=label,
         over=over,
         groups=table.groups,
         float="table*" if table.over and cells > MOST_ACROSS else "table",
@@ -143,9 +146,9 @@ def _about(comparison: Comparison, table: pd.DataFrame, *, of_means: bool = True
     interval = " ± half the width of its 95 % t-interval" if of_means and n.max() > 1 else ""
     where, tested = place(comparison.rows), comparison.tested
     parts = [
-        f"{column_named(comparison.metric).words}{crossed}, mean over"
+        f"{in_words(comparison.metric, comparison.arrays.higher_is_better)}{crossed}, mean over"
         f" {counted_between(n.min(), n.max(), 'seed')}{interval}.",
         *lines_if(where, f"{where}."),
         *lines_if(tested and not tested[0].is_planned, "Exploratory: no contrast was named beforehand."),
     ]
-    return " ".join(parts)
+    return capital(" ".join(parts))

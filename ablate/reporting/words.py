@@ -10,6 +10,7 @@ from ablate.store.columns import column_named
 
 Terms = Mapping[str, str] | None  # what a study calls its arms or levels
 TRAINING = "; {} represent the same functions, so what differs is training"
+BETTER = {True: "higher is better", False: "lower is better", None: ""}
 # By whether more is better, or that is not known: what a variant does that is better, or worse.
 VERBS = {False: ("saves", "costs"), True: ("gains", "loses"), None: ("is higher by", "is lower by")}
 
@@ -82,6 +83,13 @@ def interval(low: float, high: float, digits: str) -> str:
 def unit(metric: str) -> str:
     """The unit of a metric, to follow a number."""
     return f" {unit}" if (unit := column_named(metric).unit) else ""
+
+
+def in_words(metric: str, higher_is_better: bool | None) -> str:
+    """What a metric is, with its unit and which way is better, as far as that is known."""
+    words, _, of = column_named(metric).words.partition(" (")
+    known = "; ".join(filter(None, (of.removesuffix(")"), BETTER[higher_is_better])))
+    return f"{words} ({known})" if known else words
 
 
 def confidence(tested: Sequence[Finding]) -> str:

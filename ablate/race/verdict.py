@@ -13,8 +13,6 @@ from ablate.phrases import counted, first_few, lines_if
 from ablate.printing import say
 from ablate.race.race import Race
 
-SURE = 0.01  # the level at which a drift is told
-
 
 def standing(race: Race) -> pd.DataFrame:
     """A row for each command, the baseline first: what its runs gave; of its differences from the baseline
@@ -103,6 +101,6 @@ def doubts(values: pd.DataFrame) -> list[str]:
     means = values.mean(skipna=False).dropna()
     if len(means) >= FEWEST and means.nunique() > 1:
         r, df = np.corrcoef(means.index, means)[0, 1], len(means) - 2
-        if 2 * stdtr(df, -abs(r) * np.sqrt(df / max(1 - r * r, 1e-12))) < SURE:
+        if 2 * stdtr(df, -abs(r) * np.sqrt(df / max(1 - r * r, 1e-12))) < 1 - stats.LEVEL:
             lines.append(f"values drift with time (correlation {r:.2f}): something else changes here")
     return lines

@@ -53,7 +53,7 @@ def named(config: RunConfig, text: str = "text") -> Run:
         ("match=parms", ("match=parms", "did you mean params?")),
         ("device=mps", ("device=mps: use auto, cpu, cuda",)),
         ("name=../up", ("name=../up", "A-Z")),
-        ("corpus.splits=[1,0,0]", ("corpus.splits=[1,0,0]", "validation")),
+        ("corpus.splits=[0.9,0.0,0.1]", ("corpus.splits=[0.9,0.0,0.1]", "validation")),
     ],
 )
 def test_wrong_values_are_refused_in_one_line(override, parts):

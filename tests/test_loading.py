@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ablate.compose import private
+from ablate.compose.configs import configs_dir
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from benchmarks.odd.configs import CANARY, Cage, odd_config
@@ -28,15 +30,11 @@ def config(of_hydra: Mapping[str, Any], *defaults: Any, **other: Any) -> dict[st
     return {"defaults": ["config", *defaults, "_self_"], "hydra": of_hydra, **other}
 
 
-def logs(handler: Any) -> dict[str, Any]:
-    return {"handlers": {"x": handler}, "root": {"handlers": ["x"]}}
-
-
 # A file of the directory own/, without .yaml, with its content; the words after -cd own; the key refused.
 REFUSED: list[tuple[str, dict[str, Any], tuple[str, ...], str]] = [
     # What ran code, emptied a file or imported a package.
     (
-        *("own", config({"hydra_logging": logs("""${oc.create:"{'()':'os.mkdir','path':'made'}"}""")})),
+        *("own", config({"hydra_logging": {"root": """${oc.create:"{'()':'os.mkdir','path':'made'}"}"""}})),
         *(PRIMARY, "hydra.hydra_logging"),
     ),
     ("own", config({"searchpath": ["pkg://canary"]}), PRIMARY, "hydra.searchpath"),
@@ -62,10 +60,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, ...], str]] = [
         (*PRIMARY, "hydra/launcher=submitit_slurm", "+hydra.launcher.additional_parameters.reservation=mine"),
         "hydra.launcher.additional_parameters.prolog=x",
     ),
-    (
-        *("own", config({"job": {"env_set": {"LD_PRELOAD": "x"}}}), PRIMARY),
-        "hydra.job.env_set.LD_PRELOAD=x",
-    ),
+    ("own", config({"job": {"env_set": {"LD_PRELOAD": "x"}}}), PRIMARY, "hydra.job.env_set.LD_PRELOAD=x"),
 ]
 TYPED = {
     "hydra/job_logging=default": "hydra/job_logging=default: of Hydra's keys, type hydra.launcher's alone",
@@ -117,6 +112,13 @@ def test_what_a_config_may_say_of_hydra(here):
     assert sweep.launcher.workers == 2 and sweep.arguments == ("heads=1,2", "key_width=${heads}")
     variants = [sweep.configs((f"heads={heads}", *sweep.arguments[1:])) for heads in (1, 2)]
     assert [(of.heads, of.key_width) for of in variants] == [(1, 1), (2, 2)]
+
+
+def test_a_config_may_lack_a_key_that_came_later(here):
+    keys = yaml.safe_load((configs_dir() / "train/default.yaml").read_text("utf-8"))
+    del keys["simulated"]
+    words = (*written(here, "train/own", keys), "train=own", "train.simulated=null")
+    assert compose(words).configs(()).train.simulated is None
 
 
 def test_a_study_within_a_config_is_a_sweep(here):

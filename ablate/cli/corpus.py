@@ -31,11 +31,11 @@ def listed(format: FormatOption = "table") -> None:
     """List what can be trained on: how models read it, and what it consists of."""
     import pandas as pd
 
-    from ablate.compose.configs import corpora
+    from ablate.compose.configs import choices
     from ablate.data.corpora import kind_of
 
     rows = []
-    for name, keys in corpora().items():
+    for name, keys in choices("corpus").items():
         if kind := kind_of(keys):
             said, _, _ = (inspect.getdoc(kind) or "").partition("\n\n")
             about = keys.get("about") or " ".join(said.split()).partition(". ")[0].removesuffix(".")
@@ -145,10 +145,10 @@ def _beginning(corpus: "Corpus", split: str, seed: int) -> list[str]:
 
 def _choice(text: str, overrides: Sequence[str]) -> list[str]:
     """The overrides that choose a corpus by its name, or else a text by its path. Raises ConfigError."""
-    from ablate.compose.configs import corpora
+    from ablate.compose.configs import choices
     from ablate.data.corpora import kind_of
 
-    known, name = corpora(), f"corpus={text}"
+    known, name = choices("corpus"), f"corpus={text}"
     if text not in known and (os.path.exists(text) or text == "-" or OF_A_PATH & {*text}):
         return ["corpus=file", f"corpus.path={as_value(text)}"]
     if text not in known:  # which Hydra may take for a sweep

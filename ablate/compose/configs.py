@@ -1,18 +1,19 @@
 """ablate's own configs, the YAML of configs/: what they hold, and every key with its default and its comment.
-Those comments are all that is written about keys: `ablate keys` and the site show them."""
+Those comments are all that is written about such keys: `ablate keys` and the site show them."""
 
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
-from ablate.config.read import OF_ABLATE
-from ablate.config.rules import ConfigError, did_you_mean, line_on
+from ablate.config.read import OF_ABLATE, defaults, dotted
+from ablate.config.rules import ConfigError, as_override, did_you_mean, line_on
+from ablate.config.schema import Column, RunConfig
 
 PRESETS = ("model", "train")  # groups whose choices all have the same keys
 # Keys by which a file describes itself, rather than a run.
@@ -87,10 +88,19 @@ def sections() -> list[Section]:
     root = configs_dir()
     groups = [*_groups(root / "config.yaml")]
     own = [key for key in keys_in(root / "config.yaml") if not key.name.startswith("hydra.")]
-    files = [Section("", "", [*groups, *own])]
+    files = list[Section]()
     for group in groups:
         files += [_studies(root)] if group.name == "study" else _choices(root, group, own)
-    return files
+    listed = {key.name for section in files for key in section.keys}
+    later = [key for key in _of_fields() if key.name not in listed]
+    return [Section("", "", [*groups, *own, *later]), *files]
+
+
+def _of_fields() -> Iterator[Key]:
+    """The keys with a default on their field, as those that came later, and the label of their column."""
+    for name, value in defaults(RunConfig).items():
+        marks = get_args(dotted(RunConfig)[name])
+        yield Key(name, as_override(value), "".join(of.label for of in marks if isinstance(of, Column)))
 
 
 def _groups(path: Path) -> Iterator[Key]:
@@ -131,8 +141,7 @@ def _studies(root: Path) -> Section:
     about = dict[str, str]()
     for key in (key for name in EXAMPLES for key in lines[name] if re.fullmatch(r"study\.\w+", key.name)):
         about[key.name] = about.get(key.name) or key.about
-    listed = [*questions.items(), *about.items()]
-    return Section("", "", [Key(name, "", words) for name, words in listed])
+    return Section("", "", [Key(name, "", words) for name, words in (questions | about).items()])
 
 
 def _head(path: Path) -> str:
@@ -159,14 +168,15 @@ def _lines(path: Path) -> Iterator[Key]:
         yield Key(".".join(of for _, of in above), value, about)
 
 
-def corpora() -> dict[str, dict[str, Any]]:
-    """The keys in the YAML of each corpus, by name, sorted; a preset has those of its defaults, too."""
-    return {path.stem: _with_defaults(path) for path in sorted((configs_dir() / "corpus").glob("*.yaml"))}
+@functools.cache
+def choices(group: str) -> Mapping[str, dict[str, Any]]:
+    """The keys in the YAML of each choice of a group, by name; a preset has those of its defaults, too."""
+    return {path.stem: _with_defaults(path) for path in sorted((configs_dir() / group).glob("*.yaml"))}
 
 
 def _with_defaults(path: Path) -> dict[str, Any]:
     """The keys of a preset over those of the presets that it begins with."""
-    own, inherited = _values(path), {"name": path.stem}
+    own, inherited = yaml.safe_load(path.read_text(encoding="utf-8")), {"name": path.stem}
     for base in own.pop("defaults", []):
         inherited |= {} if base == "_self_" else _with_defaults(path.with_name(f"{base}.yaml"))
     return inherited | own
@@ -174,11 +184,5 @@ def _with_defaults(path: Path) -> dict[str, Any]:
 
 def defaults_of(kind: str, name: str, options: type) -> dict[str, Any]:
     """The options of a method with their defaults: from its YAML, or else from its options class."""
-    path = configs_dir() / kind / f"{name}.yaml"
-    if path.is_file():
-        return {key: value for key, value in _values(path).items() if key != "name"}
-    return {field.name: field.default for field in fields(options)}
-
-
-def _values(path: Path) -> dict[str, Any]:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    given = choices(kind).get(name) or defaults(options)
+    return {key: value for key, value in given.items() if key != "name"}

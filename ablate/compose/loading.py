@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.configs import configs_dir
 from ablate.compose.private import ConfigLoaderImpl, create_config_search_path
-from ablate.config.read import require_keys
+from ablate.config.read import defaults, require_keys
 from ablate.config.rules import ConfigError, as_override, flatten
 from ablate.config.schema import RunConfig
 
@@ -37,7 +37,13 @@ class Loader(ConfigLoaderImpl):
         """Look nowhere else: to look into a package that a config names, Hydra would import it."""
 
     def load_configuration(self, config_name: Any, overrides: Any, *more: Any, **named: Any) -> DictConfig:
-        config = super().load_configuration(config_name, overrides, *more, **named)
+        later = defaults(RunConfig)  # of keys that came later, which older files lack
+        words = [f"++{word}" if word.partition("=")[0] in later else word for word in overrides]
+        config = super().load_configuration(config_name, words, *more, **named)
+        for key, value in later.items():
+            group, _, name = key.rpartition(".")
+            if isinstance(keys := config.get(group) if group else config, DictConfig) and name not in [*keys]:
+                OmegaConf.update(config, key, value, force_add=True)
         if self.own is not None:
             require_keys(RunConfig, map(str, config))
             usual = _usual(*(word for word in overrides if word.lstrip("+").startswith("hydra")))

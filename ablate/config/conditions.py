@@ -40,6 +40,7 @@ NO_CONDITION = (
 )
 _QUOTED = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*')"""
 _NAME = rf"({_QUOTED}|[^\W\d](?:[^=!<>\"',%*+]*[^=!<>\"',%*+\s])?)"
+_PLAIN = r"[^,\"'=<>!\s]([^,\"'=<>!]*[^,\"'=<>!\s])?"  # a value
 _CONDITION = re.compile(rf"\s*{_NAME}\s*(==|!=|<=|>=|=|<|>)(?!=)\s*(\S.*?)\s*", re.DOTALL)
 _NEXT = rf",\s*(?={_NAME}\s*=)|\s+(?=[^\s=,]+=)"
 _PAIR = re.compile(rf"{_NAME}\s*=\s*({_QUOTED}|\S.*?)\s*(?:{_NEXT}|$)", re.DOTALL)
@@ -146,22 +147,17 @@ def spelled(where: Where) -> str:
 
 
 def _equations(where: Mapping[str, Any]) -> list[str]:
+    listed = {str(key): value if isinstance(value, list) else [value] for key, value in where.items()}
     return [
-        f"{_named(str(key))}={','.join(map(_typed, value if isinstance(value, list) else [value]))}"
-        for key, value in where.items()
+        f"{_quoted(key, _NAME)}={','.join(_quoted(as_override(one), _PLAIN) for one in values)}"
+        for key, values in listed.items()
     ]
 
 
-def _named(key: str) -> str:
-    """A name of a condition as it is typed: one that would not be read as a name, in quotation marks."""
-    return key if re.fullmatch(_NAME, key) else json.dumps(key, ensure_ascii=False)
-
-
-def _typed(value: Any) -> str:
-    """A value of a condition as it is typed: a text that would be read otherwise, in quotation
+def _quoted(text: str, pattern: str) -> str:
+    """A name or value as it is typed: what would be read otherwise, as it lacks this pattern, in quotation
     marks."""
-    text = as_override(value)
-    return json.dumps(value, ensure_ascii=False) if re.search(r"[,\"'=<>!]|^\s|^$|\s$", text) else text
+    return text if re.fullmatch(pattern, text) else json.dumps(text, ensure_ascii=False)
 
 
 def _equal(value: Any, wanted: Any, spelt: Collection[str]) -> bool:

@@ -57,22 +57,30 @@ def hints(cls: Any) -> dict[str, Any]:
     return {field.name: types[field.name] for field in dataclasses.fields(cls)}
 
 
+@functools.cache
+def defaults(cls: Any, path: str = "") -> Mapping[str, Any]:
+    """The default of each key of `cls` and of its nested dataclasses whose field has one, by dotted name."""
+    found = {}
+    for field in dataclasses.fields(cls):
+        name, kind = _within(path, field.name), bare(hints(cls)[field.name])
+        if field.default is not field.default_factory:  # both are MISSING if it has none
+            found[name] = field.default_factory() if callable(field.default_factory) else field.default
+        elif dataclasses.is_dataclass(kind):
+            found |= defaults(kind, name)
+    return found
+
+
 def unlike_defaults(instance: Any) -> dict[str, Any]:
     """The fields of a dataclass whose values are not their defaults."""
-    defaults = {
-        field.name: field.default_factory() if callable(field.default_factory) else field.default
-        for field in dataclasses.fields(instance)
-    }
-    return {name: value for name in defaults if (value := getattr(instance, name)) != defaults[name]}
+    usual, names = defaults(type(instance)), hints(type(instance))
+    return {name: value for name in names if (value := getattr(instance, name)) != usual.get(name, ...)}
 
 
 def require_keys(cls: Any, keys: Iterable[str], path: str = "", *, missing: str = OF_ABLATE) -> None:
     """Raises ConfigError for a key of `cls` that is missing in `keys`, unless it has a default."""
-    present = {*keys}
-    for field in dataclasses.fields(cls):
-        has_default = field.default is not field.default_factory  # both are MISSING if it has none
-        if field.name not in present and not has_default:
-            raise ConfigError(f"{_within(path, field.name)}: this key is missing; {missing}")
+    present = {*keys, *defaults(cls)}
+    if lacking := [name for name in hints(cls) if name not in present]:
+        raise ConfigError(f"{_within(path, lacking[0])}: this key is missing; {missing}")
 
 
 def _within(path: str, key: object) -> str:

@@ -25,7 +25,6 @@ class Registry(Generic[Kind]):
     def __init__(self, kind: str, of: type[Kind], package: str, *, noun: str = "method") -> None:
         self.kind, self.of, self.package, self.noun = kind, of, package, noun
         self._methods: dict[str, Any] = {}
-        self._imported = False
 
     def register(self, name: str) -> Callable[[type[Part]], type[Part]]:
         """Class decorator that registers a part, which configs choose by KIND=name."""
@@ -47,11 +46,9 @@ class Registry(Generic[Kind]):
 
     def methods(self) -> dict[str, type[Kind]]:
         """Every part by name, sorted."""
-        if not self._imported:
-            package = importlib.import_module(self.package)
-            for module in pkgutil.iter_modules([str(path) for path in package.__path__]):
-                importlib.import_module(f"{self.package}.{module.name}")
-            self._imported = True
+        package = importlib.import_module(self.package)
+        for module in pkgutil.iter_modules([str(path) for path in package.__path__]):
+            importlib.import_module(f"{self.package}.{module.name}")
         return dict(sorted(self._methods.items()))
 
     def forget(self, names: Iterable[str]) -> None:

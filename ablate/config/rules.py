@@ -139,7 +139,9 @@ class Rule:
     text: str = ""
 
 
-def _required(holds: Callable[[Any], object], words: str) -> Rule:
+def Required(holds: Callable[[Any], object], words: str) -> Rule:
+    """What has to hold of a value, unless it is null. words: the same in words."""
+
     def check(value: Any, path: str) -> None:
         if value is not None and not holds(value):
             raise ConfigError(f"{path}={as_override(value)}: {words}")
@@ -148,10 +150,7 @@ def _required(holds: Callable[[Any], object], words: str) -> Rule:
 
 
 def _bound(holds: Callable[[Any, float], bool], words: str) -> Callable[[float], Rule]:
-    def rule(bound: float) -> Rule:
-        return _required(lambda value: holds(value, bound), f"must be {words} {bound:,}")
-
-    return rule
+    return lambda bound: Required(lambda value: holds(value, bound), f"must be {words} {bound:,}")
 
 
 AtLeast, AtMost = _bound(operator.ge, "at least"), _bound(operator.le, "at most")
@@ -160,7 +159,7 @@ Above, Below = _bound(operator.gt, "above"), _bound(operator.lt, "below")
 
 def Spelled(pattern: str, words: str) -> Rule:
     """The text has to match a regular expression in full. words: the same in words."""
-    return _required(re.compile(pattern).fullmatch, words)
+    return Required(re.compile(pattern).fullmatch, words)
 
 
 Count = Annotated[int, AtLeast(1), AtMost(2**31)]

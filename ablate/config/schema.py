@@ -14,11 +14,11 @@ from ablate.config.rules import (
     Above,
     AtLeast,
     AtMost,
-    ConfigError,
     Count,
     NonNegative,
     Positive,
     Ratio,
+    Required,
     Rule,
     Share,
     Size,
@@ -32,7 +32,6 @@ STANDARD_HEADS = 4
 ENCODER_DECODER = "encoder-decoder"
 EFFECT = r".*[^:]:\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,2})?"  # a condition, and nats
 PARTS = ("fusion", "scores")  # of attention, which can be exchanged
-
 
 Role = Literal["identity", "config", "seed", "derived", "metric", "resource", "provenance"]
 Kind = Literal["text", "word", "json", "boolean", "choice", "whole", "number"]
@@ -61,10 +60,6 @@ class Column:
     higher_is_better: bool | None = False
     brings: tuple[str, ...] = ()
     by_auto: bool = False
-
-    @property
-    def words(self) -> str:
-        return self.label or self.name
 
 
 config_column, seed_column = (partial(Column, "", role) for role in ("config", "seed"))
@@ -179,17 +174,12 @@ class CorpusConfig(PartConfig):
     bpe_vocab: Annotated[int, AtLeast(257), OutsideIdentity()]  # the resulting vocabulary size is inside
     splits: Annotated[
         tuple[NonNegative, NonNegative, NonNegative],
+        Required(
+            lambda shares: math.isclose(sum(shares), 1, abs_tol=1e-9) and min(shares[:2]) > 0,
+            "give shares of training, validation and test that add up to 1; only that of test may be 0",
+        ),
         config_column("json", "training, validation, test shares"),
     ]
-
-    def __post_init__(self) -> None:
-        if not (
-            math.isclose(sum(self.splits), 1, abs_tol=1e-9) and self.splits[0] > 0 and self.splits[1] > 0
-        ):
-            raise ConfigError(
-                f"corpus.splits=[{','.join(f'{share:g}' for share in self.splits)}]: give shares of training,"
-                " validation and test that add up to 1; only that of test may be 0"
-            )
 
     @property
     def recipe(self) -> str:

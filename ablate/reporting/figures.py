@@ -80,7 +80,7 @@ def spec(chart: Any, height: int) -> dict[str, Any]:
 
 def measured(channel: Any, column: str, title: str, **more: Any) -> Any:
     """An axis (alt.X or alt.Y) of measured numbers, which need not begin at 0. title: words, or a metric."""
-    return channel(f"{column}:Q", title=column_named(title).words, scale=alt.Scale(zero=False), **more)
+    return channel(f"{column}:Q", title=column_named(title).label, scale=alt.Scale(zero=False), **more)
 
 
 def colours(column: str, order: Sequence[str]) -> alt.Color:

@@ -99,7 +99,7 @@ _BY_NAME = {column.name: column for column in TABLE}
 
 def column_named(name: str) -> Column:
     """What is known of a column; of a foreign one, nothing."""
-    foreign = Column(name, "metric", "number", higher_is_better=None)
+    foreign = Column(name, "metric", "number", name, higher_is_better=None)
     return _BY_NAME.get(name, foreign)
 
 

@@ -87,7 +87,7 @@ def unit(metric: str) -> str:
 
 def in_words(metric: str, higher_is_better: bool | None) -> str:
     """What a metric is, with its unit and which way is better, as far as that is known."""
-    words, _, of = column_named(metric).words.partition(" (")
+    words, _, of = column_named(metric).label.partition(" (")
     known = "; ".join(filter(None, (of.removesuffix(")"), BETTER[higher_is_better])))
     return f"{words} ({known})" if known else words
 

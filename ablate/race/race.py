@@ -139,8 +139,7 @@ def end_all(directory: Path) -> None:
 
 
 def _ended(why: str, out: Path, of: str = "") -> ConfigError:
-    """The error that ends a race, with the last lines of a log. of: a pattern of those that count, if any
-    do."""
+    """The error that ends a race, with the last lines of a log. of: a pattern that these have, if any has."""
     lines = [line for line in printed(out / LOG).splitlines() if line.strip()]
     lines = [line for line in lines if re.search(of, line)] or lines
     return ConfigError(f"{why}; {out / LOG} ends: {' | '.join(lines[-5:]) or 'nothing'}")

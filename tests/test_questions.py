@@ -59,7 +59,8 @@ NAMES = {
     "one_narrow - one": "one head: keys of 16 − of 64, 8 % fewer parameters",
     "sixteen - concat": "sixteen heads (keys of 16, values of 4) − four, 30 % more parameters, "
     "41 % more computation",
-    "one_narrow - concat": "**Q4** one head with keys of 16 (four heads of one pattern) − four, 8 % fewer parameters †",
+    "one_narrow - concat": "**Q4** one head with keys of 16 (four heads of one pattern) − four, "
+    "8 % fewer parameters †",
     "mixed - concat": "two of four heads see only eight tokens − none",
     "local - mixed": "all four heads see only eight tokens − two",
 }

@@ -109,13 +109,20 @@ def test_splits_by_hand(texts: Path):
     corpus = opened(put(texts / "a.txt", text))
     assert words(corpus) == [text[:18], text[18:20], text[20:]]
     assert corpus.sha256 == hashlib.sha256(text.encode()).hexdigest()
-    assert corpus.name == "file"
+    assert corpus.config.name == "file"
     # Bytes of all characters but the first, which has three: 1, 2, 4 and 14 x 1 for training.
     assert [split.predicted_bytes for split in corpus.splits.values()] == [21, 1, 2]
     assert all(isinstance(corpus.tokens(split), np.memmap) for split in corpus.splits)
     assert {corpus.tokens(split).dtype for split in corpus.splits} == {np.dtype("uint16")}
     with pytest.raises(ValueError, match="read-only"):
         corpus.tokens("train")[0] = 1
+
+
+@pytest.mark.parametrize(("characters", "dtype"), [(65_536, np.uint16), (65_537, np.uint32)])
+def test_ids_above_16_bits(texts: Path, characters: int, dtype: type):
+    text = "".join(map(chr, range(0x10000, 0x10000 + characters)))
+    ids = opened(put(texts / "a.txt", text)).tokens("test")
+    assert ids.dtype == dtype and ids[-1] == characters - 1
 
 
 @pytest.mark.parametrize(("tokenizer", "tokens", "predicted"), [("byte", 29, 28), ("bpe", 29, 28)])

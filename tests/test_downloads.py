@@ -74,7 +74,7 @@ def test_a_text_is_downloaded_once_and_its_tokens_need_no_file(server: Server, r
     with caplog.at_level(logging.WARNING):
         corpus = opened(file)
     assert whole(corpus) == TEXT and corpus.sha256 == hashlib.sha256(TEXT.encode()).hexdigest()
-    assert corpus.config.called == corpus.name == "play"
+    assert corpus.config.called == corpus.config.name == "play"
     (record,) = caplog.records
     assert record.getMessage() == f"play/play.txt: downloading 2,150 bytes from {server.address}/play.txt"
     assert kept(root) == ["downloads/play/play.txt"] and server.requests == ["/play.txt"]

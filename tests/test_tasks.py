@@ -267,7 +267,7 @@ def test_each_task_is_a_corpus(name: str):
         ),
         (("corpus=mqar", "corpus.filler=noise"), "corpus.filler=noise"),
         (("corpus=copy", "corpus.vocabulary=2"), "corpus.vocabulary=2: .*takes 3 at least"),
-        (("corpus=reverse", "model.context=7"), "corpus.length=7: .* as 6"),
+        (("corpus=reverse", "model.context=7"), "corpus.length=7: .* number, 6"),
         (("corpus=copy", "corpus.tokenizer=char"), "corpus.tokenizer=char: corpus=copy takes number"),
         (("model=pair", "corpus=docs"), "corpus=docs: .*one text.* model=tiny"),
         (("corpus=pairs", "corpus.path=a", "corpus.target=b"), "corpus=pairs: .*pairs of texts.* model=pair"),

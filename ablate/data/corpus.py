@@ -1,7 +1,6 @@
 """Opened corpora: splits of token ids, made from what ablate.data.corpora says that a corpus consists of.
 Each process opens a corpus once."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -49,10 +48,6 @@ class Corpus:
     splits: Mapping[str, Split]
     text: TextFacts | None = None
 
-    @property
-    def name(self) -> str:
-        return self.config.name
-
     def tokens(self, split: str) -> np.ndarray:
         """The ids of a split of a text, in order."""
         stream = self.splits[split]
@@ -91,32 +86,25 @@ def forget() -> None:
 
 
 def _open(config: CorpusConfig, as_pairs: bool) -> Corpus:
-    recipe = _recipe(config)
-    if as_pairs and "pairs" not in recipe.read_as:
-        kinds = registry.methods()
-        names = " or corpus=".join(name for name in kinds if "pairs" in kinds[name].read_as)
-        raise CorpusError(
-            f"corpus={config.name}: it is one text, and a model with an encoder reads pairs of them; take"
-            f" corpus={names}, or model=tiny"
-        )
-    if recipe.read_as == ("pairs",) and not as_pairs:
-        raise CorpusError(f"corpus={config.name}: it is of pairs of texts; take model=pair, which reads both")
-    return Corpus(config, as_pairs, recipe, *OPENERS[recipe.read_as[0], as_pairs](recipe, config))
-
-
-def _recipe(config: CorpusConfig) -> Recipe:
-    """The corpus with its options, checked. Raises ConfigError."""
-    kind = registry.named(config.recipe)
+    kind, name = registry.named(config.recipe), config.name
     if config.tokenizer not in kind.tokenizers:
         only = joined(kind.tokenizers, "or")
-        raise CorpusError(f"corpus.tokenizer={config.tokenizer}: corpus={config.name} takes {only}")
-    return read(kind, config.options, "corpus")
+        raise CorpusError(f"corpus.tokenizer={config.tokenizer}: corpus={name} takes {only}")
+    if as_pairs and "pairs" not in kind.read_as:
+        raise CorpusError(
+            f"corpus={name}: it is one text, and a model with an encoder reads pairs of them; take one whose"
+            " kind in ablate corpus list is pairs, or model=tiny"
+        )
+    if kind.read_as == ("pairs",) and not as_pairs:
+        raise CorpusError(f"corpus={name}: it is of pairs of texts; take model=pair, which reads both")
+    recipe = read(kind, config.options, "corpus")
+    return Corpus(config, as_pairs, recipe, *OPENERS[kind.read_as[0], as_pairs](recipe, config))
 
 
 def require_usable(corpus: Corpus, context: int) -> None:
     """Raises ConfigError unless each split of a text fills a window and its targets (test may be empty), or a
     row of a task is as long as a window, or each pair fits in one."""
-    name, splits = corpus.name, corpus.splits
+    name, splits = corpus.config.name, corpus.splits
     longest = max((split.longest for split in splits.values() if isinstance(split, Examples)), default=0)
     if longest > context or (0 < longest < context and not corpus.as_pairs):
         raise ConfigError(
@@ -124,7 +112,10 @@ def require_usable(corpus: Corpus, context: int) -> None:
             f" model.context={longest}, leave corpus.length out, or give shorter pairs"
         )
     for of, split in splits.items():
-        tokens = len(split.tokens) if isinstance(split, Stream) else math.inf
+        if isinstance(split, Examples):
+            tokens = 0 if split.per_epoch == 0 else context + 1
+        else:
+            tokens = len(corpus.tokens(of))
         if tokens <= context and (tokens or of != "test"):
             raise ConfigError(
                 f"corpus={name}: the {of} split has {tokens} tokens, fewer than the {context + 1} that"

@@ -12,7 +12,7 @@ from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import SPLITS, Task
 from ablate.data.corpora.copy import WordTask
 from ablate.data.examples import Example, Examples
-from ablate.data.tokenizers import Tokenizer
+from ablate.data.tokenizers import Numbers, Tokenizer
 from ablate.files.atomic import digest
 from ablate.rng import generator
 
@@ -84,7 +84,7 @@ class Drawn(Examples):
                 yield row_2T.tobytes(), Example(*row_2T)
             return
         assert isinstance(self.task, WordTask), "no other task has pairs"
-        tokenizer = self.task.tokenizer
+        tokenizer = Numbers(self.task.vocabulary)
         for pair in self.task.draw_pairs(draws, BLOCK):
             yield content_of(map(tokenizer.decode, pair)), Example.of_pair(*pair, tokenizer.separator)
 
@@ -96,7 +96,7 @@ def opened(task: Task, config: CorpusConfig, as_pairs: bool) -> tuple[str, Token
     first = [_first(split) for split in splits.values() if split.per_epoch != 0]
     kind = ["pairs"] if as_pairs else []
     sha256 = digest([*kind, task.name, task.sizes, task.counts, task.seed, first])
-    return sha256, task.tokenizer, splits
+    return sha256, Numbers(task.vocabulary), splits
 
 
 def _first(split: Drawn) -> list:

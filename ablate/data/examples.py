@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ablate.data.corpora import IGNORE_INDEX
-from ablate.data.splits import Batch, Split, spread, target_positions
+from ablate.data.splits import Batch, Split, spread
 from ablate.lazy import Tensor, torch
 from ablate.rng import generator
 
@@ -50,7 +50,7 @@ def batch_of(examples: Sequence[Example]) -> Batch:
     inputs = _padded([one.inputs for one in examples], int(examples[0].inputs[0]))
     sources = [one.source for one in examples if one.source is not None]
     source = _padded(sources, PADDING) if sources else None
-    return Batch(inputs, targets, target_positions(targets), source)
+    return Batch(inputs, targets, torch.nonzero(targets.flatten() != IGNORE_INDEX).flatten(), source)
 
 
 def _padded(rows: Sequence[np.ndarray], filler: int) -> Tensor:

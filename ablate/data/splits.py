@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ablate.data.corpora import IGNORE_INDEX
 from ablate.lazy import Tensor, torch
 from ablate.rng import generator
 
@@ -101,11 +100,6 @@ class Stream(Split):
     def _windows_at(self, starts_B: np.ndarray, context: int) -> Batch:
         windows_BT1 = self.tokens[starts_B[:, None] + np.arange(context + 1)]
         return Batch(int64(windows_BT1[:, :-1]), int64(windows_BT1[:, 1:]))
-
-
-def target_positions(targets_BT: Tensor) -> Tensor:
-    """(K,) the indices of the flattened targets that are not IGNORE_INDEX."""
-    return torch.nonzero(targets_BT.flatten() != IGNORE_INDEX).flatten()
 
 
 def spread(count: int, some: int) -> np.ndarray:

@@ -69,7 +69,7 @@ def _write(measured: TextStatistics, directory: Path) -> dict:
 def _measure(corpus: Corpus, context: int) -> TextStatistics:
     tokenizer, training = corpus.tokenizer, corpus.tokens("train")
     if len(training) > LONG:
-        log.warning("corpus=%s: counting its n-grams; once, up to a minute", corpus.name)
+        log.warning("corpus=%s: counting its n-grams; once, up to a minute", corpus.config.name)
     held_out = {name: corpus.tokens(name) for name in SPLITS[1:] if corpus.splits[name].size}
     some = evenly(training, MOST)
     models = kneser_ney(some, held_out, vocab=tokenizer.vocab_size, context=context)

@@ -79,11 +79,12 @@ def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, 
     training = pieces(divided.splits[0])
     tokenizer = fitted(config.tokenizer, divided.splits, training, config.bpe_vocab)
     create(directory / "tokenizer.json", tokenizer.dump())
+    dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
     texts, predicted_bytes = dict(zip(SPLITS, divided.splits, strict=True)), {}
     for name, text in texts.items():
-        ids = np.concatenate([tokenizer.encode(piece) for piece in pieces(text)])
+        ids = np.concatenate([tokenizer.encode(piece).astype(dtype) for piece in pieces(text)])
         np.save(directory / f"{name}.npy", ids)
-        predicted_bytes[name] = len(utf8(text)) - int(tokenizer.byte_lengths[ids[:1]].sum())
+        predicted_bytes[name] = len(utf8(text)) - sum(map(tokenizer.bytes_of, ids[:1].tolist()))
     return {
         "sha256": divided.fingerprint,
         "documents": divided.documents,

@@ -1,7 +1,7 @@
 """Text to token ids and back: by character, by UTF-8 byte, by byte pairs or, for tasks, by number.
 
-The first three are lossless and know how many UTF-8 bytes each token stands for, so that losses per token can
-be converted to bits per byte, which are comparable across tokenizers.
+The first three are lossless, so that losses per token can be converted to bits per byte, which are comparable
+across tokenizers.
 """
 
 import hashlib
@@ -19,31 +19,34 @@ from ablate.config.rules import ConfigError
 
 
 class Tokenizer(ABC):
-    """A fixed vocabulary. byte_lengths: (vocab_size,) int64, UTF-8 bytes of each token. separator: the token
-    that marks the ends of texts that come in pairs; only some tokenizers have one. state: the plain data from
-    which its class makes it again."""
+    """A fixed vocabulary. separator: the token that marks the ends of texts that come in pairs; only some
+    tokenizers have one. state: the plain data from which `load` makes it again."""
 
     name: str
     state: Mapping[str, Any] = {}
-    byte_lengths: np.ndarray
+    vocab_size: int
     separator: int
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self.byte_lengths)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The smallest unsigned type that holds the ids, little-endian, as stored on disk."""
-        return np.dtype("<u2" if self.vocab_size <= 1 << 16 else "<u4")
 
     @abstractmethod
     def encode(self, text: str) -> np.ndarray:
-        """(tokens,) ids of `dtype`. Raises ConfigError for text that the vocabulary can't express."""
+        """(tokens,) ids. Raises ConfigError for text that the vocabulary can't express."""
+
+    def decode(self, ids: ArrayLike) -> str:
+        """The text of (tokens,) ids, with U+FFFD for incomplete characters, without added separators."""
+        ids = np.asarray(ids, np.int64)
+        return self._decode(ids[ids != self.separator] if "separator" in self.state else ids)
 
     @abstractmethod
-    def decode(self, ids: ArrayLike) -> str:
-        """The text of (tokens,) ids, with U+FFFD for incomplete characters."""
+    def _decode(self, ids: np.ndarray) -> str: ...
+
+    def add_separator(self) -> None:
+        """One more token, which has no bytes."""
+        self.separator, self.vocab_size = self.vocab_size, self.vocab_size + 1
+        self.state = {**self.state, "separator": True}
+
+    def bytes_of(self, token: int) -> int:
+        """How many UTF-8 bytes of a text a token stands for: one, unless its class says otherwise."""
+        return 1
 
     def dump(self) -> str:
         """The JSON text that `load` reads."""
@@ -60,9 +63,8 @@ class Char(Tokenizer):
     name = "char"
 
     def __init__(self, alphabet: str) -> None:
-        self.alphabet, self.state = alphabet, {"alphabet": alphabet}
+        self.alphabet, self.state, self.vocab_size = alphabet, {"alphabet": alphabet}, len(alphabet)
         self._codes = np.frombuffer(alphabet.encode("utf-32-le"), "<u4")
-        self.byte_lengths = np.array([len(character.encode()) for character in alphabet], np.int64)
 
     def encode(self, text: str) -> np.ndarray:
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
@@ -71,28 +73,29 @@ class Char(Tokenizer):
         if not is_known.all():
             character = text[int(is_known.argmin())]
             raise ConfigError(
-                f"{character!a} (U+{ord(character):04X}): not among the {self.vocab_size} characters of this"
+                f"{character!a} (U+{ord(character):04X}): not among the characters of this"
                 f" vocabulary, {self.alphabet[:20]!a} …; use those, or corpus.tokenizer=byte"
             )
-        return ids.astype(self.dtype)
+        return ids
 
-    def decode(self, ids: ArrayLike) -> str:
-        return self._codes[np.asarray(ids, np.int64)].tobytes().decode("utf-32-le")
+    def _decode(self, ids: np.ndarray) -> str:
+        return self._codes[ids].tobytes().decode("utf-32-le")
+
+    def bytes_of(self, token: int) -> int:
+        return len(self.alphabet[token].encode())
 
 
 class Byte(Tokenizer):
     """One token for each byte of the text in UTF-8."""
 
     name = "byte"
-
-    def __init__(self) -> None:
-        self.byte_lengths = np.ones(256, np.int64)
+    vocab_size = 256
 
     def encode(self, text: str) -> np.ndarray:
-        return np.frombuffer(utf8(text), np.uint8).astype(self.dtype)
+        return np.frombuffer(utf8(text), np.uint8)
 
-    def decode(self, ids: ArrayLike) -> str:
-        return np.asarray(ids, np.int64).astype(np.uint8).tobytes().decode(errors="replace")
+    def _decode(self, ids: np.ndarray) -> str:
+        return ids.astype(np.uint8).tobytes().decode(errors="replace")
 
 
 class Numbers(Tokenizer):
@@ -102,8 +105,7 @@ class Numbers(Tokenizer):
     separator = 0
 
     def __init__(self, vocab_size: int) -> None:
-        self.state = {"vocab_size": vocab_size}
-        self.byte_lengths = np.array([len(f"{number} ") for number in range(vocab_size)], np.int64)
+        self.vocab_size, self.state = vocab_size, {"vocab_size": vocab_size}
 
     def encode(self, text: str) -> np.ndarray:
         for word in text.split():
@@ -111,10 +113,10 @@ class Numbers(Tokenizer):
                 raise ConfigError(
                     f"{word!a}: no number from 0 to {self.vocab_size - 1}; use those, with spaces"
                 )
-        return np.array([int(word) for word in text.split()], self.dtype)
+        return np.array([int(word) for word in text.split()], np.int64)
 
-    def decode(self, ids: ArrayLike) -> str:
-        return " ".join(map(str, np.asarray(ids, np.int64).tolist()))
+    def _decode(self, ids: np.ndarray) -> str:
+        return " ".join(map(str, ids.tolist()))
 
 
 LONGEST_WORD = 1000  # characters; longer words are cut, since training time is quadratic in their length
@@ -128,11 +130,7 @@ class Bpe(Tokenizer):
     def __init__(self, model: str) -> None:
         self.state = {"model": model}
         self._model = _hugging_face().Tokenizer.from_str(model)
-        # A token is spelled with one letter of the byte-level alphabet for each of its bytes.
-        vocabulary = self._model.get_vocab()
-        self.byte_lengths = np.array(
-            [len(token) for token in sorted(vocabulary, key=vocabulary.get)], np.int64
-        )
+        self.vocab_size = self._model.get_vocab_size()
 
     @classmethod
     def train(cls, chunks: Iterable[str], vocab_size: int) -> "Bpe":
@@ -156,28 +154,13 @@ class Bpe(Tokenizer):
 
     def encode(self, text: str) -> np.ndarray:
         utf8(text)  # raises for surrogates, on which the library would crash
-        return np.array(self._model.encode_batch_fast([text])[0].ids, self.dtype)  # fast: without offsets
+        return np.array(self._model.encode_batch_fast([text])[0].ids, np.int64)  # fast: without offsets
 
-    def decode(self, ids: ArrayLike) -> str:
-        return self._model.decode(np.asarray(ids, np.int64).tolist())
+    def _decode(self, ids: np.ndarray) -> str:
+        return self._model.decode(ids.tolist())
 
-
-class WithSeparator(Tokenizer):
-    """Another tokenizer with one more token: the separator, which has no bytes and ends texts."""
-
-    def __init__(self, plain: Tokenizer) -> None:
-        self.plain, self.name = plain, plain.name
-        self.state = {**plain.state, "separator": True}
-        self.byte_lengths = np.append(plain.byte_lengths, 0)
-        self.separator = plain.vocab_size
-
-    def encode(self, text: str) -> np.ndarray:
-        return self.plain.encode(text)
-
-    def decode(self, ids: ArrayLike) -> str:
-        """The text without separators."""
-        ids = np.asarray(ids, np.int64)
-        return self.plain.decode(ids[ids != self.separator])
+    def bytes_of(self, token: int) -> int:
+        return len(self._model.id_to_token(token))  # spelled with a letter for each byte
 
 
 def fitted(kind: str, texts: Iterable[str], training: Iterable[str], bpe_vocab: int) -> Tokenizer:
@@ -198,8 +181,10 @@ def load(path: Path) -> Tokenizer:
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         has_separator = state.pop("separator", False)
-        plain = {kind.name: kind for kind in (Char, Byte, Numbers, Bpe)}[state.pop("name")](**state)
-        return WithSeparator(plain) if has_separator else plain
+        tokenizer = {kind.name: kind for kind in (Char, Byte, Numbers, Bpe)}[state.pop("name")](**state)
+        if has_separator:
+            tokenizer.add_separator()
+        return tokenizer
     except Exception as error:  # Hugging Face raises bare Exceptions
         raise ConfigError(
             f"{path}: no tokenizer can be read from it ({error}); mend that, or move it away and run again"

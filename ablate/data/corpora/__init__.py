@@ -17,7 +17,6 @@ import numpy as np
 from ablate.config.registry import Registry
 from ablate.config.rules import ConfigError, Count, Size
 from ablate.data.text import Text
-from ablate.data.tokenizers import Numbers, Tokenizer
 
 SPLITS = ("train", "validation", "test")
 IGNORE_INDEX = -100  # the target where nothing is to be predicted
@@ -119,10 +118,6 @@ class Task(Recipe):
         """The length and the vocabulary that a row takes at least."""
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        return Numbers(self.vocabulary)
-
-    @property
     @abstractmethod
     def targets(self) -> int:
         """How many words of a row are to be predicted, the same in every row."""
@@ -131,19 +126,6 @@ class Task(Recipe):
     def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         """`count` rows: inputs and targets, each (N, T); IGNORE_INDEX where there is no target. Raises
         ConfigError for a length that makes no rows."""
-
-
-def no_targets(inputs_NT: np.ndarray) -> np.ndarray:
-    """Targets that are IGNORE_INDEX everywhere."""
-    return np.full_like(inputs_NT, IGNORE_INDEX)
-
-
-def require_halves(length: int) -> None:
-    """Raises ConfigError unless rows of this length have two halves."""
-    if length % 2:
-        raise ConfigError(
-            f"corpus.length={length}: a row has two halves; take an even number, as {max(4, length - 1)}"
-        )
 
 
 def distinct(draws: np.random.Generator, count: int, of: int, some: int) -> np.ndarray:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablate.data.corpora import Task, no_targets, register, require_halves
+from ablate.config.rules import ConfigError
+from ablate.data.corpora import IGNORE_INDEX, Task, register
 
 SEPARATOR = 0  # the word between a source and its target, which neither contains
 
@@ -28,25 +29,24 @@ class WordTask(Task):
     def targets(self) -> int:
         return self.length // 2
 
-    @property
-    def longest(self) -> int:
-        """The most words in a source, or in a target."""
-        return self.length // 2 - 1
-
     def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        require_halves(self.length)
+        if self.length % 2:
+            raise ConfigError(
+                f"corpus.length={self.length}: a row has two halves; take an even number, {self.length - 1}"
+            )
         words_Nn = draws.integers(1, self.vocabulary, (count, self.targets))
         answers_Nn = self.answer(words_Nn)
         between_N1 = np.full((count, 1), SEPARATOR)
         inputs_NT = np.concatenate([words_Nn, between_N1, answers_Nn[:, :-1]], 1)
-        targets_NT = no_targets(inputs_NT)
+        targets_NT = np.full_like(inputs_NT, IGNORE_INDEX)
         targets_NT[:, self.targets :] = answers_Nn
         return inputs_NT, targets_NT
 
     def draw_pairs(self, draws: np.random.Generator, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Draw `count` pairs, each the words of a source and of a target."""
-        lengths_N = draws.integers(1, self.longest + 1, count)
-        words_Nn = draws.integers(1, self.vocabulary, (count, self.longest))
+        longest = self.length // 2 - 1
+        lengths_N = draws.integers(1, longest + 1, count)
+        words_Nn = draws.integers(1, self.vocabulary, (count, longest))
         sources = [words[:length] for words, length in zip(words_Nn, lengths_N, strict=True)]
         return [(source, self.answer(source)) for source in sources]
 

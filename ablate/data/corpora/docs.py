@@ -34,17 +34,12 @@ class Docs(OfDocuments, TextRecipe):
         return Text(lambda: _documents(topics, modules), stamp)
 
 
-def _documents(topics: Path, modules: Mapping[str, Path]) -> Iterator[Document]:
+def _documents(topics: Path, modules: Mapping[str, Path]) -> list[Document]:
     (table,) = (node.value for node in _parsed(topics).body if isinstance(node, ast.Assign))
-    for name, topic in ast.literal_eval(table).items():
-        yield _document(f"topic {name}", topic)
+    texts = {f"topic {name}": topic for name, topic in ast.literal_eval(table).items()}
     for path, file in modules.items():
-        if docstrings := "\n\n".join(_docstrings(_parsed(file))):
-            yield _document(path.removesuffix(".py").replace("/", "."), docstrings)
-
-
-def _document(name: str, text: str) -> Document:
-    return Document(name, f"{text.strip()}\n\n")
+        texts[path.removesuffix(".py").replace("/", ".")] = "\n\n".join(_docstrings(_parsed(file)))
+    return [Document(name, f"{text.strip()}\n\n") for name, text in texts.items() if text]
 
 
 def _docstrings(node: ast.AST) -> Iterator[str]:

@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablate.data.corpora import Task, distinct, no_targets, register, require_halves
+from ablate.data.corpora import IGNORE_INDEX, Task, distinct, register
 
 
 @register("induction")
@@ -25,11 +25,11 @@ class Induction(Task):
         return self.length // 4 - 1
 
     def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        require_halves(T := self.length)
+        T = self.length
         words_NT = distinct(draws, count, self.vocabulary, T)
         back_N1 = draws.integers(T // 4, T // 2 + 1, (count, 1))
         place_T = np.arange(T)
         inputs_NT = np.take_along_axis(words_NT, place_T - back_N1 * (place_T >= T - back_N1), 1)
-        targets_NT = no_targets(inputs_NT)
+        targets_NT = np.full_like(inputs_NT, IGNORE_INDEX)
         targets_NT[:, -self.targets - 1 : -1] = inputs_NT[:, -self.targets :]
         return inputs_NT, targets_NT

@@ -4,7 +4,7 @@ from typing import Literal
 import numpy as np
 
 from ablate.config.rules import Count
-from ablate.data.corpora import Task, distinct, no_targets, register
+from ablate.data.corpora import IGNORE_INDEX, Task, distinct, register
 
 CLOSE = 0.01  # parameter of the power law of the distance between a question and the pairs
 
@@ -43,6 +43,6 @@ class MQAR(Task):
         waits_Ng = draws.standard_exponential((count, gaps)) * np.arange(1, gaps + 1) ** (1 - CLOSE)
         place_NP = start + 2 * waits_Ng.argsort(1)[:, : self.pairs]
         np.put_along_axis(inputs_NT, place_NP, keys_NP, 1)
-        targets_NT = no_targets(inputs_NT)
+        targets_NT = np.full_like(inputs_NT, IGNORE_INDEX)
         np.put_along_axis(targets_NT, place_NP, values_NP, 1)
         return inputs_NT, targets_NT

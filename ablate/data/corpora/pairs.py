@@ -13,7 +13,7 @@ from ablate.data.corpora import Decoded, Recipe, register
 from ablate.data.drawn import content_of, hashed, ranges
 from ablate.data.examples import Example, Examples, length
 from ablate.data.text import CorpusError
-from ablate.data.tokenizers import Tokenizer, WithSeparator, fitted
+from ablate.data.tokenizers import Tokenizer, fitted
 from ablate.files.atomic import digest
 from ablate.rng import generator
 
@@ -64,14 +64,9 @@ class Pairs(Decoded, Recipe):
             name: [pair for pair in pairs if low <= hashed(content_of(pair[:1])) < high]
             for name, (low, high) in ranges(config.splits).items()
         }
-        for name, share in zip(("train", "validation"), config.splits[:2], strict=True):
-            if not texts[name]:
-                raise CorpusError(
-                    f"corpus.splits: {len(pairs):,} pairs leave none for {name}, whose share is {share:g};"
-                    " give more pairs, or a larger share"
-                )
         of_all, of_training = (itertools.chain.from_iterable(some) for some in (pairs, texts["train"]))
-        tokenizer = WithSeparator(fitted(config.tokenizer, of_all, of_training, config.bpe_vocab))
+        tokenizer = fitted(config.tokenizer, of_all, of_training, config.bpe_vocab)
+        tokenizer.add_separator()
 
         def example(source: str, target: str) -> Example:
             return Example.of_pair(tokenizer.encode(source), tokenizer.encode(target), tokenizer.separator)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablate.config.rules import Count
-from ablate.data.corpora import Task, no_targets, register
+from ablate.data.corpora import IGNORE_INDEX, Task, register
 
 LAST = 4  # the most votes from which the best guess is shown
 
@@ -44,7 +44,7 @@ class Votes(Task):
         ayes_NV = np.zeros((count, self.voters), bool)
         for votes_N in inputs_NT[:, :-1].T:
             ayes_NV[np.arange(count), votes_N // 2] = votes_N % 2
-        targets_NT = no_targets(inputs_NT)
+        targets_NT = np.full_like(inputs_NT, IGNORE_INDEX)
         targets_NT[:, -1] = 2 * self.voters + 1 + ayes_NV.sum(1)
         return inputs_NT, targets_NT
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
+from ablate.data.corpora import IGNORE_INDEX
 from ablate.data.examples import PADDING, Example, batch_of
-from ablate.data.splits import IGNORE_INDEX
 from ablate.execution.formulas import before_training
 from ablate.execution.run import prepare
 from ablate.model.attend import fused, unfused

@@ -38,7 +38,7 @@ class Place:
 
 class Lines:
     """Prints a line for each run that ends and, of a single run, for each evaluation. total: the number of
-    runs; None for a single one."""
+    runs; None for a single one, 0 if it is not known."""
 
     quiet = False  # whether runs that are done get no line
     typed: Mapping[str, str] = MappingProxyType({})  # what tells a run from others, by its name
@@ -96,9 +96,6 @@ class Lines:
         if line != self._last:
             self._last = line
             say(line)
-
-
-one_by_one = functools.cache(Lines)  # of a process that trains runs for a launcher of Hydra's
 
 
 class Board(Lines):

@@ -204,9 +204,6 @@ def _show_results(outcome: "Outcome", typed: Sequence[str]) -> int:
         lines.append(
             f"{missing} of {len(outcome.run_ids)} runs have not begun; the same command goes on from there"
         )
-    if outcome.finished_before:
-        before = counted(outcome.finished_before, "run")
-        lines.append(f"{before} had finished before; force=true makes a new attempt")
     for line in lines:
         say(line)
     total = len(store.rows(outcome.study))

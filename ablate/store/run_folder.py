@@ -94,6 +94,14 @@ class RunFolder:
         """The attempt that is under way or was interrupted; None without one."""
         return next((self.attempts / name for name in names(self.attempts)), None)
 
+    def last_step(self) -> int:
+        """The step of the checkpoint of an interrupted attempt, or of a failed run; 0 without one."""
+        with contextlib.suppress(StoreError):
+            latest = self.latest()
+            kept = read_checkpoint(latest if latest and checkpoints(latest) else self.directory)
+            return kept.step if kept else 0
+        return 0
+
     # --- begin --------------------------------------------------------------------------------------
 
     @contextlib.contextmanager

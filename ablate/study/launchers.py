@@ -21,7 +21,7 @@ from ablate.execution.run import Run, prepare
 from ablate.export import tracked
 from ablate.launch.pool import WorkerPool, train_or_wait
 from ablate.launch.processes import SAFE_PATH
-from ablate.live import Board, Lines, one_by_one
+from ablate.live import Board, Lines
 from ablate.store.provenance import Plugin
 from ablate.store.record import StudyRecord
 from ablate.store.store import ABLATE_RUNS, Store, StoreError
@@ -32,16 +32,14 @@ from ablate.study.study import one_of_each
 class Work:
     """Runs to train, and what their launcher asks of the command.
 
-    record: of the study, as it is stored. threads: of each run. runs: those to train. in_all: how many runs
-    the command has so far. is_one: whether it is for one run, of no study. board: opens the lines, and the
-    table, on what happens; total: of runs, None for one. request_runs: further runs for so many workers that
-    have none, to be called whenever runs have ended.
+    record: of the study, as it is stored. threads: of each run. runs: those to train. is_one: whether it is
+    for one run, of no study. board: opens the lines, and the table, on what happens; total: of runs, None for
+    one. request_runs: further runs for so many workers that have none, to be called whenever runs have ended.
     """
 
     record: StudyRecord
     threads: int
     runs: Mapping[Overrides, Run]
-    in_all: int
     is_one: bool
     board: Callable[[int | None], AbstractContextManager[Board]]
     request_runs: Callable[[int], Mapping[Overrides, Run]]
@@ -116,9 +114,8 @@ class ByHydra(Launcher):
     """Trains by a launcher of Hydra's, each of whose processes composes a run again from its overrides."""
 
     def train(self, work: Work) -> Mapping[str, str]:
-        total = work.in_all if self.settings.workers == 1 else None
         where = {"place": Path.cwd(), "root": Store().root}
-        task = partial(_job, threads=work.threads, total=total, own=plugins.used(), **where)
+        task = partial(_job, threads=work.threads, own=plugins.used(), **where)
         with environment(**SAFE_PATH):
             refused = self.settings.launch(task, [*work.runs])
         names = [run.name for run in work.runs.values()]
@@ -129,14 +126,12 @@ def _job(
     config: RunConfig,
     *,
     threads: int,
-    total: int | None,
     own: Sequence[Plugin],
     place: Path,
     root: Path,
 ) -> None:
-    """Train a run in this process, which a launcher of Hydra's started. Raises ConfigError. total: of runs in
-    the sweep, if this process trains all of them one after the other. own, place, root: the plugins, the
-    directory and the store of the command."""
+    """Train a run in this process, which a launcher of Hydra's started. Raises ConfigError. own,
+    place, root: the plugins, the directory and the store of the command."""
     plugins.install(own)
     try:
         os.chdir(place)  # where the process began elsewhere, as Ray's do
@@ -148,4 +143,4 @@ def _job(
     if Store().root != root:  # nor does it have the command's variables
         os.environ[ABLATE_RUNS] = str(root)
     run = prepare(config)
-    _train_in_this_process(run, threads, one_by_one(total))
+    _train_in_this_process(run, threads, Lines(0))

@@ -16,8 +16,8 @@ from ablate.execution.run import Run
 from ablate.execution.simulated import require_met
 from ablate.execution.stored import require_as_begun
 from ablate.export import TRACK
-from ablate.live import Board, Lines, one_by_one
-from ablate.phrases import Note, counted, texts
+from ablate.live import Board, Lines
+from ablate.phrases import Note, counted, first_few, lines_if, texts
 from ablate.printing import say
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.record import StudyRecord
@@ -37,7 +37,6 @@ class Loop:
         self.launcher = (ByHydra if by_hydra else Launcher)(sweep.launcher)
         self.is_single = sweep.is_single
         forget()
-        one_by_one.cache_clear()  # it counts the runs of one command
         self.study = Study(sweep)
         self.store = Store()
         self.rows: dict[Overrides, Row] = {}  # RUNNING for runs without a result yet
@@ -66,13 +65,14 @@ class Loop:
             if goes_on:
                 self._read(at_end=True)
         assert self.record is not None, "_next gives runs, or raises"
+        if not self.is_training:
+            self._say_what_is_there({})
         if self.study.design.looks and goes_on:  # what the last rows decided
             planned = self.study.design.planned(self.rows)
             self.store.change_existing(self.record.name, partial(with_looks, looks=planned))
         return Outcome(
             study=self.record.name,
             run_ids=[*dict.fromkeys(self.ids.values())],
-            finished_before=self.finished_before,
             remarks=[*self.study.left_out, *self.study.design.closing(self.rows)],
             refused=self.refused,
         )
@@ -209,11 +209,22 @@ class Loop:
                 say(self.lines.whereabouts)
         return todo
 
+    def _say_what_is_there(self, todo: Mapping[Overrides, Run]) -> None:
+        """Say how many runs had finished, and from which step others go on, if there are such."""
+        left, of = self.store.finished() | self.store.interrupted(), counted(len({*self.ids.values()}), "run")
+        kept = (self.store.run(run.name).last_step() for run in todo.values() if run.name in left)
+        steps = sorted(filter(None, kept))
+        done = f"{self.finished_before} of {of} had finished before (force=true makes new attempts)"
+        go_on = f"{len(steps)} go{'es' * (len(steps) == 1)} on from step {first_few([*dict.fromkeys(steps)])}"
+        if lines := [*lines_if(self.finished_before, done), *lines_if(steps, go_on)]:
+            say(", ".join(lines))
+
     def _train(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> bool:
         """Have the launcher train what has to be; returns whether it goes on."""
         if not (todo := self._todo(runs)):
             return True
         if not self.is_training:
+            self._say_what_is_there(todo)
             for line in self._beforehand(todo, record):
                 say(line)
         self.is_training = True
@@ -221,13 +232,11 @@ class Loop:
             from ablate.export.trackers import begin
 
             begin(record.name, say)
-        in_all = len({*self.ids.values()})
         work = Work(
             record=record,
             threads=self._threads(record, runs),
             runs=todo,
-            in_all=in_all,
-            is_one=self.study.config is None and in_all == 1,  # also with -m
+            is_one=self.study.config is None and len({*self.ids.values()}) == 1,  # also with -m
             board=partial(self._board, record.name, todo),
             request_runs=self.request_runs,
         )

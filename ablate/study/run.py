@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 class Outcome:
     """The outcome of a command that trains runs.
 
-    study: its name in the store. run_ids: of the runs asked for, in that order; finished_before: how many of
-    them had finished earlier. remarks: on runs left out, and the closing lines of the study. refused: why
-    runs could not begin. estimate: of a dry run."""
+    study: its name in the store. run_ids: of the runs asked for, in that order. remarks: on runs left out,
+    and the closing lines of the study. refused: why runs could not begin. estimate: of a dry run."""
 
     study: str
     run_ids: Sequence[str] = ()
-    finished_before: int = 0
     remarks: Sequence[str] = ()
     refused: Sequence[str] = ()
     estimate: "Estimate | None" = None

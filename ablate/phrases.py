@@ -72,10 +72,9 @@ def _unit(seconds: float) -> tuple[int, int, str]:
 NEAR = 1.25  # times too long or too short, as an estimated time may be (benchmarks/estimates.py)
 
 
-def about(seconds: float, most: float | None = None) -> str:
-    """about 2 to 3 min, of a time that is estimated. most: what it may grow to."""
-    high = max(seconds, most or 0.0) * NEAR
-    unit_s, digits, unit = _unit(high)
+def about(seconds: float) -> str:
+    """about 2 to 3 min, of a time that is estimated."""
+    unit_s, digits, unit = _unit(high := seconds * NEAR)
     ends = (f"{max(1, of) / unit_s:.{digits}f}" for of in (seconds / NEAR, high))
     return f"about {' to '.join(dict.fromkeys(ends))} {unit}"
 

@@ -144,7 +144,7 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start, st
     again = start(*command, cwd=tmp_path)
     wait_for(lambda: sum("going on after" in text for text in logs(tmp_path)) == 2)
     os.killpg(again.pid, signal.SIGKILL)
-    assert "2 go on from step " in again.communicate()[1]
+    assert "2 to go on from step " in again.communicate()[1]
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])

@@ -236,6 +236,7 @@ TUNES = "one learning rate, 0.01, .*`ablate run study=tuned` or `ablate duel` tu
             [r"^2 of 6 variants \(sum heads=1 = concat heads=1, mean heads=1 = concat heads=1\) are ", TUNES],
         ),
         ("fusion=concat,sum train.lr=0.01,0.02 seed=range(6)", []),
+        ("study=fusion heads=2,4", ["^no contrast is planned at heads=2; ", "^all variants share"]),
     ],
 )
 def test_a_dry_run_says_what_will_keep_an_answer_away(planned, overrides, lines):

@@ -101,10 +101,6 @@ def run(
         say_loading()
         if rehearse:
             _keep_apart(sweep)
-            if count > 1:
-                from ablate.study.rehearsal import require_contrasts
-
-                require_contrasts(sweep)
         elif track and not dry_run:
             from ablate.export import trackers
 
@@ -296,11 +292,10 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     first, in_all = (" first", f", {estimate.how}{estimate.in_all:,} in all") if estimate.how else ("", "")
     put(f"{counted(estimate.runs, 'run')}{first}{finished}{in_all}; {size}")
     if estimate.finished < estimate.runs:
-        put(f"{about(estimate.seconds, estimate.in_all_s)} here, from timing a few steps as it is now")
+        of = f" for these, {about(estimate.in_all_s)} if it comes to all" * (estimate.in_all > estimate.runs)
+        put(f"{about(estimate.seconds)} here{of}, from timing a few steps as it is now")
     if estimate.difference is not None:
         shows = f"{estimate.seeds} seeds show a difference of {estimate.difference:.3f} nats (80 % power)"
         put(f"{shows}, if they scatter as after 2,000 steps of study=fusion (docs/noise.csv)")
     elif estimate.seeds >= FEWEST:
-        put(
-            "What difference these seeds show is not known beforehand; ablate plan says it once some have run"
-        )
+        put("What these seeds can show is not known beforehand; ablate plan says it once some have run")

@@ -7,7 +7,6 @@ windows that a model is evaluated on.
 import contextlib
 import functools
 import itertools
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,16 +18,13 @@ from ablate.data.corpus import Corpus
 from ablate.data.counting import kneser_ney
 from ablate.data.splits import spread
 from ablate.files import cache
-from ablate.files.atomic import digest
+from ablate.files.atomic import digest, said_if_long
 
 VERSION = 2  # raise it when a figure changes
 ORDERS = {"bpe": 6}  # the longest n-grams, in tokens
 LETTERS = 10  # the same where a token is a character or a byte
 MOST = 4_000_000  # training tokens that are counted
-LONG = 2_000_000  # training tokens from which on a line says that it takes a while
 PIECE = 1 << 16  # tokens in a piece, of evenly spread ones, where there are more
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,8 @@ def text_statistics(corpus: Corpus, context: int) -> TextStatistics | None:
         directory, figures = entry
         probabilities = {name: np.load(directory / f"{name}.npy", mmap_mode="r") for name in figures["loss"]}
         return TextStatistics(**figures, probabilities=probabilities)
-    measured = _measure(corpus, context)
+    with said_if_long(f"corpus={corpus.config.name}: counting its n-grams, once"):
+        measured = _measure(corpus, context)
     with contextlib.suppress(OSError):  # a full disk ends no training
         cache.publish(key, functools.partial(_write, measured))
     return measured
@@ -68,8 +65,6 @@ def _write(measured: TextStatistics, directory: Path) -> dict:
 
 def _measure(corpus: Corpus, context: int) -> TextStatistics:
     tokenizer, training = corpus.tokenizer, corpus.tokens("train")
-    if len(training) > LONG:
-        log.warning("corpus=%s: counting its n-grams; once, up to a minute", corpus.config.name)
     held_out = {name: corpus.tokens(name) for name in SPLITS[1:] if corpus.splits[name].size}
     some = evenly(training, MOST)
     models = kneser_ney(some, held_out, vocab=tokenizer.vocab_size, context=context)

@@ -17,7 +17,7 @@ from ablate.data.splits import Stream
 from ablate.data.text import CorpusError
 from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
 from ablate.files import cache
-from ablate.files.atomic import digest
+from ablate.files.atomic import digest, said_if_long
 from ablate.files.owned import create
 
 FORMAT = 11  # the format that `write` produces: raise it when the files, or the ids in them, change
@@ -54,15 +54,16 @@ def opened(recipe: TextRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, di
         return divide(text.documents(), config.splits, split=recipe.split, unique=recipe.unique)
 
     vocab = config.bpe_vocab if config.tokenizer == "bpe" else None
-    about = [text.stamp or divided().fingerprint, recipe.split, recipe.unique]
-    key = digest([FORMAT, *about, config.tokenizer, vocab, config.splits])
-    try:
-        entry = cache.find(key) or cache.publish(key, lambda directory: write(directory, divided(), config))
-    except OSError as error:
-        raise CorpusError(
-            f"{cache.directory()}: the cache can't be used ({error.strerror or error});"
-            " set ABLATE_CACHE to a directory with room"
-        ) from None
+    with said_if_long(f"corpus={config.name}: reading its text and what its splits share, once"):
+        about = [text.stamp or divided().fingerprint, recipe.split, recipe.unique]
+        key = digest([FORMAT, *about, config.tokenizer, vocab, config.splits])
+        try:
+            entry = cache.find(key) or cache.publish(key, lambda place: write(place, divided(), config))
+        except OSError as error:
+            raise CorpusError(
+                f"{cache.directory()}: the cache can't be used ({error.strerror or error});"
+                " set ABLATE_CACHE to a directory with room"
+            ) from None
     directory, facts = entry[0], TextFacts(**entry[1])
     splits = {
         name: Stream(np.load(directory / f"{name}.npy", mmap_mode="r"), predicted_bytes)

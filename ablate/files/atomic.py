@@ -70,16 +70,20 @@ def locked(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("ab")
     with lock:
-        line = threading.Timer(LONG_S, log.warning, ["%s: another process has it; waiting", path])
-        line.daemon = True
-        line.start()
-        try:
+        with said_if_long(f"{path}: another process has it; waiting"), contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError:
-            pass
-        finally:
-            line.cancel()
         yield
+
+
+@contextlib.contextmanager
+def said_if_long(line: str) -> Iterator[None]:
+    """Say this line once the block takes long."""
+    timer = threading.Timer(LONG_S, log.warning, [line])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -96,10 +96,10 @@ class RunFolder:
 
     def last_step(self) -> int:
         """The step of the checkpoint of an interrupted attempt, or of a failed run; 0 without one."""
+        latest = self.latest()
         with contextlib.suppress(StoreError):
-            latest = self.latest()
-            kept = read_checkpoint(latest if latest and checkpoints(latest) else self.directory)
-            return kept.step if kept else 0
+            if kept := read_checkpoint(latest if latest and checkpoints(latest) else self.directory):
+                return kept.step
         return 0
 
     # --- begin --------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from ablate.execution.grouping import kind, most_as_one
 from ablate.execution.networks import build_group
 from ablate.execution.run import Run
 from ablate.execution.timing import endless_steps
+from ablate.files.atomic import said_if_long
 from ablate.launch.processes import map_in_workers
 from ablate.lazy import torch
 from ablate.store.record import StudyRecord
@@ -29,7 +30,7 @@ from ablate.study.study import Study, one_of_each
 from ablate.training.evaluate import scores
 
 SETTLED = 1000  # steps; after 200, differences scatter ten times as far as in docs/noise.csv (docs/tour.md)
-TIMED_S = 1.0  # how long to make steps
+TIMED_S = 3.0  # how long to make steps of each of two kinds; the load of a machine varies within seconds
 WINDOWS = 64  # the most windows to evaluate
 MOST_WORK = {"cpu": 1e10, "cuda": 1e13}  # FLOPs of a step: about a second of a core, or less of a GPU
 
@@ -96,14 +97,15 @@ def estimate(
 
 def _difference(study: Study, record: StudyRecord, seeds: int, runs: Sequence[Run]) -> float | None:
     """The least difference that the study shows with so many seeds; None of a metric or a task whose scatter
-    is not known, of trainings so short that seeds lie far apart, and of too few seeds for a verdict."""
+    is not known, of trainings so short that seeds lie far apart, of too few seeds for a verdict, and of
+    looks that decide no contrast."""
     arms, steps = len(study.design.compared), min(run.config.train.steps for run in runs)
     if not all(isinstance(run.corpus.recipe, TextRecipe) for run in runs):
         return None
-    sd = USUAL_SD.get(record.metric or "val_loss")
-    if sd is None or seeds < FEWEST or arms < 2 or steps < SETTLED:
+    sd, looks, plan = USUAL_SD.get(record.metric or "val_loss"), study.design.looks, study.design.plan
+    if sd is None or seeds < FEWEST or arms < 2 or steps < SETTLED or (looks and not looks.family):
         return None
-    looks, contrasts = study.design.looks, study.contrasts or arms - 1
+    contrasts = (plan.family if plan else 0) or arms - 1
     share = float(spending(looks.at)[-1]) if looks else 1.0  # of the level, at the last look
     return float(stats.least_difference(seeds, sd, stats.ALPHA * share / contrasts, power=stats.POWER))
 
@@ -113,16 +115,15 @@ def total(kinds: Sequence[tuple[Run, int]], threads: int, members: int | None = 
     the costliest are timed, the others interpolated by their FLOPs. kinds: runs, with how many there are of
     each. members: as in Queue."""
     flops = [run.step_flops for run, _ in kinds]
-    cheapest, dearest = min(flops), max(flops)
-    timed, seconds = {}, 0.0
-    for f in {cheapest, dearest}:
-        run = kinds[flops.index(f)][0]
-        beside = at_once if run.device.type == "cpu" else 1
-        time_one = functools.partial(_time, members=as_one(run, kinds, members), threads=threads)
-        timed[f] = np.mean([*map_in_workers(time_one, [run] * beside, beside)], 0)
+    ends = sorted({min(flops), max(flops)})
+    beside = at_once if kinds[0][0].device.type == "cpu" else 1
+    runs = [kinds[flops.index(end)][0] for end in ends for _ in range(beside)]
+    each = [(run, as_one(run, kinds, members)) for run in runs]
+    with said_if_long("timing a few steps, for up to 20 s"):
+        times = [*map_in_workers(functools.partial(_time, threads=threads), each, beside)]
+    times_E2, seconds = np.reshape(times, (len(ends), beside, 2)).mean(1), 0.0
     for (run, count), f in zip(kinds, flops, strict=True):
-        share = (f - cheapest) / (dearest - cheapest) if dearest > cheapest else 0.0
-        step_s, token_s = timed[cheapest] + share * (timed[dearest] - timed[cheapest])
+        step_s, token_s = (np.interp(f, ends, times_E) for times_E in times_E2.T)
         train, sizes = run.config.train, {split: of.size or 0 for split, of in run.corpus.splits.items()}
         each = min(train.eval_tokens or sizes["validation"], sizes["validation"])
         at_end = sizes["test"] + (sizes["validation"] if each < sizes["validation"] else 0)
@@ -137,15 +138,16 @@ def as_one(run: Run, kinds: Sequence[tuple[Run, int]], members: int | None) -> i
     return 1 if most == 1 else min(most, sum(count for one, count in kinds if kind(one) == kind(run)))
 
 
-def _time(run: Run, members: int, threads: int) -> tuple[float, float]:
+def _time(of: tuple[Run, int], threads: int) -> tuple[float, float]:
     """Seconds per training step, and per evaluated token, of each of so many runs as one, or of half as many
     and so on, where they do not fit. If a step would take long, fewer rows are timed."""
+    run, members = of
     try:
         return _timed(run, members, threads)
     except torch.OutOfMemoryError:
         if members == 1:
             raise
-    return _time(run, members // 2, threads)
+    return _time((run, members // 2), threads)
 
 
 def _timed(run: Run, members: int, threads: int) -> tuple[float, float]:

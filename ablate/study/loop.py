@@ -183,7 +183,9 @@ class Loop:
 
             variants, seeds = settings(each), len(self.study.design.levels.get("seed", record.seeds))
             notes += foreseen(variants, range(len(variants.table)), seeds, [record])
-        return texts([*notes, *repeats(max(map(_overlap, each)))])
+        texts_of = (run.corpus.text for run in each if not run.is_simulated)
+        shared = max((text.most_shared for text in texts_of if text), default=0.0)
+        return texts([*notes, *repeats(shared)])
 
     def _threads(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> int:
         return self.launcher.threads(before.threads if before else None, runs.values())
@@ -210,12 +212,12 @@ class Loop:
         return todo
 
     def _say_what_is_there(self, todo: Mapping[Overrides, Run]) -> None:
-        """Say how many runs had finished, and from which step others go on, if there are such."""
-        left, of = self.store.finished() | self.store.interrupted(), counted(len({*self.ids.values()}), "run")
+        """Say how many runs had finished and, of a sweep, from which step others go on, if there are such."""
+        left = set() if self.is_single else self.store.finished() | self.store.interrupted()
         kept = (self.store.run(run.name).last_step() for run in todo.values() if run.name in left)
-        steps = sorted(filter(None, kept))
+        steps, of = sorted(filter(None, kept)), counted(len({*self.ids.values()}), "run")
         done = f"{self.finished_before} of {of} had finished before (force=true makes new attempts)"
-        go_on = f"{len(steps)} go{'es' * (len(steps) == 1)} on from step {first_few([*dict.fromkeys(steps)])}"
+        go_on = f"{len(steps)} to go on from step {first_few([*dict.fromkeys(steps)])}"
         if lines := [*lines_if(self.finished_before, done), *lines_if(steps, go_on)]:
             say(", ".join(lines))
 
@@ -267,9 +269,3 @@ def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
     """The runs without duplicates, as different overrides may mean the same run."""
     first = {run.run_id: overrides for overrides, run in reversed(list(runs.items()))}
     return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}
-
-
-def _overlap(run: Run) -> float:
-    """The largest share of a held-out split of its text that another split has, too."""
-    text = None if run.is_simulated else run.corpus.text
-    return text.most_shared if text else 0.0

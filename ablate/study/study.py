@@ -122,11 +122,6 @@ class Study:
         seeds = self.design.levels["seed"]
         return Plan(contrasts=contrasts, arms=names, seeds=seeds, metric=config.metric, margin=margin)
 
-    @property
-    def contrasts(self) -> int:
-        """How many contrasts were chosen in advance; 0 for a plain sweep."""
-        return self.design.plan.family if self.design.plan else 0
-
     def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
         """The proposed runs that can be trained. Raises ConfigError if one can't; where a study is declared,
         only for mistakes that affect every run."""
@@ -180,17 +175,25 @@ class Study:
 
     def check_primary(self) -> None:
         """Raises ConfigError for a primary contrast of which no runs of the study can show anything; a line
-        is left if that is so because some of its runs can't be built."""
+        is left if that is so because some of its runs can't be built, and on levels that the study does not
+        declare and names no contrast of."""
         if self.config is None or not self.design.plan:
             return
-        names = {one.declared for one in self.design.plan.contrasts}
+        plan, levels, factors = self.design.plan, self.design.levels, self.config.factors
+        known = {override for one in plan.contrasts for _, arm in one.sides for override in arm}
+        known |= {f"{key}={level}" for key, of in factors.items() for level in of}
+        of_arms = (one for arm in plan.arms for one in arm if one.partition("=")[0] in factors)
+        if (new := sorted({*of_arms} - known)) and self.config.primary:
+            everywhere = f"study.primary=[{{baseline:{as_override(self.config.primary[0].baseline)}}}]"
+            plans = f"'{everywhere}' plans some at all levels"
+            self.left_out.append(f"no contrast is planned at {', '.join(new)}; {plans}")
+        names = {one.declared for one in plan.contrasts}
         for one in self.config.primary:
             if str(one) in names:
                 continue
             line = f"study.primary: {one}: no two runs of this study differ so"
-            levels = self.design.levels
-            whole = all({*of} <= {*levels.get(key, of)} for key, of in self.config.factors.items())
-            if whole and len(self.design.plan.arms) == len(self.design.compared):
+            whole = all({*of} <= {*levels.get(key, of)} for key, of in factors.items())
+            if whole and len(plan.arms) == len(self.design.compared):
                 raise ConfigError(line)
             self.left_out.append(f"{line}, as some of its arms are left out")
 

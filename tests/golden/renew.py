@@ -157,9 +157,9 @@ def texts(directory: Path) -> dict[str, str]:
     paths = {"pairs": "pairs.tsv", "documents": "documents"}
     found = {}
     with (
-        mock.patch("ablate.data.library.root", lambda: library),
+        mock.patch("ablate.data.corpora.stdlib.root", lambda: library),
         mock.patch("ablate.data.corpora.docs.root", lambda: library),
-        mock.patch("ablate.data.library.sys.stdlib_module_names", {name[:-3] for name in modules}),
+        mock.patch("ablate.data.corpora.stdlib.sys.stdlib_module_names", {name[:-3] for name in modules}),
     ):
         for name, words in TEXTS.items():
             path = directory / paths.get(name, "text.txt")

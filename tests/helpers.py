@@ -42,8 +42,8 @@ from ablate.analysis.contrasts import declared_pairs, equal_variants
 from ablate.analysis.projection import project
 from ablate.analysis.question import ask, direction
 from ablate.cli.app import main
-from ablate.compose.composer import keys_of_a_run, to_run_config
 from ablate.compose.configs import configs_dir, defaults_of
+from ablate.compose.sweep import compose
 from ablate.config.contrast import Contrast, as_a_contrast
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
@@ -76,8 +76,7 @@ def hydra_at(directory: Path) -> contextlib.AbstractContextManager[None]:
 @functools.cache
 def make_config(*overrides: str) -> RunConfig:
     """The RunConfig that these overrides give on the command line."""
-    with hydra_at(configs_dir()):
-        return to_run_config(keys_of_a_run(hydra.compose("config", overrides=list(overrides))))
+    return compose(()).configs(overrides)
 
 
 def quick_config(*overrides: str) -> RunConfig:

@@ -178,6 +178,8 @@ def test_differences_stand_over_the_levels_between_which_they_are_compared():
     (levels,) = charts._levels(page)
     assert levels.data["level"].tolist() == ["heads=2", "heads=4", "heads=8"]
     assert {*levels.data["difference"]} == {"sum - concat"}
+    (between,) = charts._intervals(page)
+    assert between.data["label"][0] == "sum - concat heads=4\n− sum - concat heads=2"  # in two lines
     assert levels.data["mean"].tolist() == pytest.approx([2, 4, 8], abs=0.1)
     (seeds,) = charts._seeds(page)
     assert len(seeds.data) == 18

@@ -1,7 +1,7 @@
 """The charts of a comparison, each a function from the page to its figures, with its own numbers. A new chart
 is a function that is named in CHARTS."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import altair as alt
@@ -34,7 +34,7 @@ VERDICTS = {  # their colours and shapes
     stats.UNDECIDED: (GREY, "circle"),
     stats.WORSE: ("#d64550", "cross"),
 }
-ROW, ROOM = 13, 21  # height of a row of differences, and of the room around all
+ROW, ROOM = 13, 21  # height of a line of labels, and of the room around all
 POINTS = 40  # the most of a curve
 
 
@@ -74,7 +74,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
     )
     key = f"intervals-{'planned' if comparison.tested[0].is_planned else 'exploratory'}"
     about = f"Points: differences to {base_name}; lines: their intervals, which hold together{grey}."
-    drawn = {key: spec(chart, ROOM + ROW * len(data))}
+    drawn = {key: spec(chart, _height(tested))}
     yield Figure(key, "Differences to the baseline", about, drawn, data)
 
 
@@ -86,8 +86,12 @@ def _contrasts(comparison: Comparison) -> dict[str, Finding]:
     each = [(one.name if one.is_sum else one.variant.name, one) for one in comparison.tested]
     each.sort(key=lambda pair: order.index(pair[0]))
     return {
-        names[of] + f" − {names[one.baseline.name]}" * (several and not one.is_sum): one for of, one in each
+        names[of] + f"\n− {names[one.baseline.name]}" * (several and not one.is_sum): one for of, one in each
     }
+
+
+def _height(labels: Iterable[str]) -> int:
+    return ROOM + ROW * len("\n".join(labels).splitlines())
 
 
 def _bases(comparison: Comparison) -> set[str]:
@@ -117,8 +121,7 @@ def _seeds(page: Page) -> Iterator[Figure]:
     x = alt.X("difference:Q", title=title, axis=SPARSE, scale=room)
     points = points.encode(y=alt.Y("label:N", sort=None, title=None), x=x)
     about = "A point for each pair of runs of one seed: how far differences scatter."
-    height = ROOM + ROW * len(tested)
-    drawn = {"seeds": spec(alt.layer(_zero(), points), height)}
+    drawn = {"seeds": spec(alt.layer(_zero(), points), _height(tested))}
     yield Figure("seeds", "Differences of pairs", about, drawn, data)
 
 
@@ -137,16 +140,17 @@ def _levels(page: Page) -> Iterator[Figure]:
     if not sides:
         return
     rows = page.comparison.summary.set_index("variant").loc[[*sides]].reset_index(drop=True)
+    own = {column for one in crossed for column in one.variant.difference}
     half = stats.half_width(rows["n"].to_numpy(float), rows["sd"].to_numpy(float))
     data = pd.DataFrame(
         {"mean": rows["mean"], "low": rows["mean"] - half, "high": rows["mean"] + half}
     ).assign(
-        level=[one.label([c for c in apart if c not in one.difference]) for one, apart in sides.values()],
+        level=[one.label([c for c in apart if c not in own], between="\n") for one, apart in sides.values()],
         difference=[one.label(one.difference) for one, _ in sides.values()],
     )
     title = f"difference in {page.comparison.metric}"
     base = alt.Chart(data).encode(
-        x=alt.X("level:N", sort=None, title=None, axis=alt.Axis(labelAngle=0)),
+        x=alt.X("level:N", sort=None, title=None, axis=alt.Axis(labelAngle=0, labelOverlap=False)),
         color=colours("difference", [*dict.fromkeys(data["difference"])]),
         xOffset="difference:N",
     )

@@ -33,18 +33,18 @@ _LINE_ENDS = {0x2028: " ", 0x2029: " "}  # Unicode line ends, which strings in V
 CONFIG: dict[str, Any] = {
     "font": "Helvetica, Arial, sans-serif",
     "background": "transparent",
+    "lineBreak": "\n",
     "view": {"stroke": None},
-    "axis": {"labelLimit": 110, "labelFontSize": 8, "titleFontSize": 8, "titleFontWeight": "normal"},
+    "axis": {"labelLimit": 130, "labelFontSize": 8, "titleFontSize": 8, "titleFontWeight": "normal"},
     "text": {"fontSize": 8},
-    "axisX": {"labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 5},
+    "axisX": {"titleAnchor": "end", "labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 5},
     "title": {"anchor": "start", "frame": "bounds", "fontSize": 8, "fontWeight": "normal", "offset": 4},
     "legend": {
         "orient": "bottom",
-        "columns": 2,
-        "columnPadding": 16,
+        "columns": 1,
         "offset": 6,
         "layout": {"bottom": {"direction": "vertical", "anchor": "start"}},
-        "labelLimit": 110,
+        "labelLimit": 190,
         "title": None,
         "labelFontSize": 8,
         "symbolSize": 40,
@@ -84,10 +84,9 @@ def measured(channel: Any, column: str, title: str, **more: Any) -> Any:
 
 
 def colours(column: str, order: Sequence[str]) -> alt.Color:
-    """A colour for each text, with a legend: of one column if a text is too long for two on a phone."""
-    shown = alt.Legend(columns=1, labelLimit=220) if max(map(len, order), default=0) > 22 else alt.Legend()
+    """A colour for each text, with a legend."""
     scale = alt.Scale(domain=[*order], range=list(COLORS))
-    return alt.Color(f"{column}:N", scale=scale, sort=None, legend=shown)
+    return alt.Color(f"{column}:N", scale=scale, sort=None)
 
 
 # --- files for papers ------------------------------------------------------------------------------------

@@ -69,10 +69,8 @@ def compare(
         grid = paper.differences(result) if pivot is None else paper.pivot(result, separated(pivot))
         if format == "latex":
             doubts = lines_if(found.doubts, f"Doubts: {', '.join(found.doubts)}.")
-            robust = lines_if(
-                found.robust and pivot is None,
-                f"Verdicts by other means: {found.robust[:1].lower()}{found.robust[1:]}",
-            )
+            others = f"Verdicts by other means: {found.robust[:1].lower()}{found.robust[1:]}"
+            robust = lines_if(found.robust and pivot is None, others)
             name = "-".join(filter(None, (results.name, pivot, question.within)))
             put(paper.latex(grid, name, [*doubts, *robust]), end="")
         else:

@@ -50,10 +50,8 @@ def _intervals(page: Page) -> Iterator[Figure]:
     tested = _contrasts(comparison)
     if not tested:
         return
-    numbers = ("diff", "low", "high", "verdict")
-    data = pd.DataFrame(
-        {"label": of, **{name: getattr(one, name) for name in numbers}} for of, one in tested.items()
-    )
+    numbers = [(of, one.diff, one.low, one.high, one.verdict) for of, one in tested.items()]
+    data = pd.DataFrame(numbers, columns=["label", "diff", "low", "high", "verdict"])
     verdicts = [verdict for verdict in VERDICTS if verdict in {*data["verdict"]}]
     colors, shapes = (
         alt.Scale(domain=verdicts, range=[VERDICTS[verdict][at] for verdict in verdicts]) for at in (0, 1)
@@ -61,9 +59,8 @@ def _intervals(page: Page) -> Iterator[Figure]:
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(grid=False))
     base = alt.Chart(data).encode(y=y, color=alt.Color("verdict:N", scale=colors))
     points, shape = base.mark_point(filled=True, size=30, opacity=1), alt.Shape("verdict:N", scale=shapes)
-    bases = _bases(comparison)
-    base_name = bases.pop() if len(bases) == 1 else "the baseline"
-    x = alt.X("low:Q", title=_title(comparison, f"to {base_name}"), axis=SPARSE)
+    to = f"to {_baseline(comparison) or 'the baseline'}"
+    x = alt.X("low:Q", title=_title(comparison, to), axis=SPARSE)
     band = pd.DataFrame([{"from": -margin, "to": margin}] if margin > 0 else [], columns=["from", "to"])
     grey = f"; grey band: the margin of ±{margin:g}, too small to matter" if margin > 0 else ""
     chart = alt.layer(
@@ -73,7 +70,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
         points.encode(x="diff:Q", shape=shape),
     )
     key = f"intervals-{'planned' if comparison.tested[0].is_planned else 'exploratory'}"
-    about = f"Points: differences to {base_name}; lines: their intervals, which hold together{grey}."
+    about = f"Points: differences {to}; lines: their intervals, which hold together{grey}."
     drawn = {key: spec(chart, _height(tested))}
     yield Figure(key, "Differences to the baseline", about, drawn, data)
 
@@ -81,7 +78,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
 def _contrasts(comparison: Comparison) -> dict[str, Finding]:
     """The contrasts as the table calls their variants, and in its order; with their baselines, if these
     differ in more than what they share with their variants."""
-    names, several = called(comparison), len(_bases(comparison)) > 1
+    names, several = called(comparison), not _baseline(comparison)
     order = [*names]
     each = [(one.name if one.is_sum else one.variant.name, one) for one in comparison.tested]
     each.sort(key=lambda pair: order.index(pair[0]))
@@ -94,11 +91,12 @@ def _height(labels: Iterable[str]) -> int:
     return ROOM + ROW * len("\n".join(labels).splitlines())
 
 
-def _bases(comparison: Comparison) -> set[str]:
-    """The baselines of contrasts; where there are several, what tells them from their variants."""
+def _baseline(comparison: Comparison) -> str:
+    """The baseline of all contrasts or, of several, what tells each from its variants; empty if that
+    differs, too."""
     pairs = [one for one in comparison.tested if not one.is_sum]
-    bases, names = {one.baseline.name for one in pairs}, called(comparison)
-    return {names[name] for name in bases} if len(bases) == 1 else {one.sides()[1] for one in pairs}
+    bases, apart = {one.baseline.name for one in pairs}, {one.sides()[1] for one in pairs}
+    return called(comparison)[bases.pop()] if len(bases) == 1 else apart.pop() if len(apart) == 1 else ""
 
 
 def _title(comparison: Comparison, of: str) -> list[str]:

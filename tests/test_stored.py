@@ -29,11 +29,6 @@ def letters(seed: int, alphabet: str = "abcde ", count: int = 4000) -> str:
     return alphabet + "".join(random.Random(seed).choices(alphabet, k=count - len(alphabet)))
 
 
-def pairs(seed: int) -> str:
-    """Words and the same backwards, each pair short enough for a context of 16."""
-    return "".join(f"{word}\t{word[::-1]}\n" for word in letters(seed).split() if len(word) < 8)
-
-
 def fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -43,9 +38,11 @@ def _made(tmp_path_factory) -> Path:
     """A run of book.txt, and one of pairs."""
     cwd = tmp_path_factory.mktemp("made")
     (cwd / "book.txt").write_text(letters(0))
-    (cwd / "pairs.txt").write_text(pairs(0))
+    words = [word for word in letters(0).split() if len(word) < 8]  # so that a pair fits into a context of 16
+    for name, turn in (("a.txt", 1), ("b.txt", -1)):
+        (cwd / name).write_text("\n".join(word[::turn] for word in words))
     assert call_cli("run", *BOOK, *QUICK, "name=book", cwd=cwd).returncode == 0
-    of_pairs = ("corpus=pairs", "corpus.path=pairs.txt", "model=pair", "name=pairs")
+    of_pairs = ("corpus=pairs", "corpus.path=a.txt", "corpus.target=b.txt", "model=pair", "name=pairs")
     done = call_cli("run", *of_pairs, *QUICK, "fusion=sum", "corpus.tokenizer=char", cwd=cwd)
     assert done.returncode == 0, done.stderr
     return cwd
@@ -82,7 +79,7 @@ def test_another_text_is_not_measured(made):
 def test_what_needs_no_text_works_when_it_is_gone(made, monkeypatch):
     prompted = ("sample", "concat", "--prompt", "abc", "--tokens", "5")
     before = call_cli(*prompted, cwd=made).stdout
-    for text in ("book.txt", "pairs.txt"):
+    for text in ("book.txt", "a.txt", "b.txt"):
         (made / text).unlink()
     monkeypatch.setattr(corpus, "_open", mock.Mock(side_effect=AssertionError("the text is opened")))
     for command in (prompted, ("sample", "sum", "--prompt", "abc")):

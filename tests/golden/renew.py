@@ -144,7 +144,8 @@ def texts(directory: Path) -> dict[str, str]:
     library, modules = directory / "library", [*(f"m{n}.py" for n in range(60))]
     files = {f"documents/{n}.txt": TEXT[60 * n : 60 * n + 400] for n in range(60)} | {
         "text.txt": TEXT,
-        "pairs.tsv": "".join(f"room {n}\tRaum {n * n}\n" for n in range(200)),
+        "sources.txt": "".join(f"room {n}\n" for n in range(200)),
+        "targets.txt": "".join(f"Raum {n * n}\n" for n in range(200)),
         "library/pydoc_data/topics.py": f"topics = {{'mice': {TEXT[:500]!r}}}\n",
         **{
             f"library/{name}": f'"""{TEXT[50 * n : 50 * n + 300]}"""\nN = {n}\n'
@@ -154,7 +155,7 @@ def texts(directory: Path) -> dict[str, str]:
     for name, content in files.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(content, encoding="utf-8", newline="\n")
-    paths = {"pairs": "pairs.tsv", "documents": "documents"}
+    paths = {"pairs": "sources.txt", "documents": "documents"}
     found = {}
     with (
         mock.patch("ablate.data.corpora.stdlib.root", lambda: library),
@@ -164,6 +165,7 @@ def texts(directory: Path) -> dict[str, str]:
         for name, words in TEXTS.items():
             path = directory / paths.get(name, "text.txt")
             own = [f"corpus.path={path}"] if words[0] in ("corpus=file", "corpus=pairs") else []
+            own += [f"corpus.target={directory}/targets.txt"] if words[0] == "corpus=pairs" else []
             config = make_config(*words, *own)
             found[name] = fingerprint(open_corpus(config.corpus, config.model.two_texts))
     return found

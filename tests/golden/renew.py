@@ -163,10 +163,9 @@ def texts(directory: Path) -> dict[str, str]:
         mock.patch("ablate.data.corpora.stdlib.sys.stdlib_module_names", {name[:-3] for name in modules}),
     ):
         for name, words in TEXTS.items():
-            path = directory / paths.get(name, "text.txt")
-            own = [f"corpus.path={path}"] if words[0] in ("corpus=file", "corpus=pairs") else []
-            own += [f"corpus.target={directory}/targets.txt"] if words[0] == "corpus=pairs" else []
-            config = make_config(*words, *own)
+            path, target = directory / paths.get(name, "text.txt"), f"corpus.target={directory}/targets.txt"
+            own = {"corpus=file": [f"corpus.path={path}"], "corpus=pairs": [f"corpus.path={path}", target]}
+            config = make_config(*words, *own.get(words[0], []))
             found[name] = fingerprint(open_corpus(config.corpus, config.model.two_texts))
     return found
 

@@ -68,6 +68,7 @@ def test_no_text_runs_and_nothing_is_fetched(page):
 
 @pytest.mark.slow
 def test_it_opens_quietly_on_a_telephone_in_light_and_dark(browser, page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     for scheme in ("light", "dark"):
         complaints: list[str] = []
         tab = browser.new_page(viewport={"width": 400, "height": 800}, color_scheme=scheme)
@@ -78,6 +79,7 @@ def test_it_opens_quietly_on_a_telephone_in_light_and_dark(browser, page):
         text = tab.locator("svg text").first.evaluate("node => getComputedStyle(node).fill")
         ink = tab.locator("body").evaluate("node => getComputedStyle(node).color")
         assert text == ink and not complaints
+        assert not axe.Axe().run(tab).response["violations"]
         tab.close()
 
 
@@ -114,27 +116,6 @@ def test_the_same_charts_as_files(tmp_path):
     assert svg.get("width") == "237.6pt" and svg.get("viewBox", "").startswith("0 0 237.6 ")  # 3.3 inches
 
 
-def test_charts_call_variants_as_the_table_does_and_in_its_order(tmp_path):
-    rows = of_cells(
-        (
-            {"fusion": fusion, "heads": heads},
-            [3 + heads * (fusion == "sum") + seed * len(fusion) % 7 for seed in range(6)],
-        )
-        for fusion in ("concat", "sum")
-        for heads in (2, 4)
-    )
-    page: Any = SimpleNamespace(comparison=compared(rows))
-    table = contrast_table(page.comparison)
-    below = table["variant"][table["verdict"] != "baseline"].tolist()
-    (differences,), (seeds,) = charts._intervals(page), charts._seeds(page)
-    assert differences.data["label"].tolist() == seeds.data["label"].unique().tolist() == below
-    assert below == ["sum heads=2", "sum heads=4"]  # without concat, which is the baseline of both
-    (spec,) = differences.charts.values()
-    assert '"difference in val_loss to concat", "(lower is better)"' in json.dumps(spec)
-    study = gather(small(tmp_path, seeds=3))
-    assert {*data_of(study, "curves")["label"]} == {*contrast_table(study.comparison)["variant"]}
-
-
 def test_doubts_of_a_chart_are_one_short_line(tmp_path):
     figure = {"height": 20, "config": {}, "mark": "point", "data": {"values": [{}]}}
     write_charts({"one": figure}, tmp_path, ["a text that repeats itself"] * 9)
@@ -163,23 +144,35 @@ def test_a_table_of_a_task_has_right_answers_and_that_of_arms_what_they_set():
     assert "settings" in later and "test_acc" not in later
 
 
-def test_differences_stand_over_the_levels_between_which_they_are_compared():
-    rows = of_cells(
-        (
-            {"fusion": fusion, "heads": heads},
-            [3 + heads * (fusion == "sum") + seed * heads * len(fusion) % 7 / 100 for seed in range(6)],
-        )
-        for fusion in ("concat", "sum")
-        for heads in (2, 4, 8)
+GRID = of_cells(
+    (
+        {"fusion": fusion, "heads": heads},
+        [3 + heads * (fusion == "sum") + seed * heads * len(fusion) % 7 / 100 for seed in range(6)],
     )
-    page: Any = SimpleNamespace(comparison=compared(rows, within="heads"))
-    (levels,) = charts._levels(page)
+    for fusion in ("concat", "sum")
+    for heads in (2, 4, 8)
+)
+
+
+def test_charts_call_variants_as_the_table_does_and_in_its_order(tmp_path):
+    page: Any = SimpleNamespace(comparison=compared(GRID))
+    (differences,), (seeds,) = charts._intervals(page), charts._seeds(page)
+    below = contrast_table(page.comparison).query("verdict != 'baseline'")["variant"].tolist()
+    assert differences.data["label"].tolist() == seeds.data["label"].unique().tolist() == below
+    assert {*below} == {"sum heads=2", "sum heads=4", "sum heads=8"}  # one baseline, but for what they share
+    (spec,) = differences.charts.values()
+    assert '"difference in val_loss to concat", "(lower is better)"' in json.dumps(spec)
+    study = gather(small(tmp_path, seeds=3))
+    assert {*data_of(study, "curves")["label"]} == {*contrast_table(study.comparison)["variant"]}
+
+
+def test_differences_stand_over_the_levels_between_which_they_are_compared():
+    page: Any = SimpleNamespace(comparison=compared(GRID, within="heads"))
+    (levels,), (between,), (seeds,) = charts._levels(page), charts._intervals(page), charts._seeds(page)
     assert levels.data["level"].tolist() == ["heads=2", "heads=4", "heads=8"]
     assert {*levels.data["difference"]} == {"sum - concat"}
-    (between,) = charts._intervals(page)
-    assert between.data["label"][0] == "sum - concat heads=4\n− sum - concat heads=2"  # in two lines
     assert levels.data["mean"].tolist() == pytest.approx([2, 4, 8], abs=0.1)
-    (seeds,) = charts._seeds(page)
+    assert between.data["label"][0] == "sum - concat heads=4\n− sum - concat heads=2"  # in two lines
     assert len(seeds.data) == 18
 
 

@@ -129,7 +129,7 @@ def of_studies(records: Sequence[StudyRecord], missing: Sequence[str], rows: pd.
         for arm, choice in record.chosen.items():
             value = f" {key}={choice.value}:" if choice.value else ""
             if choice.doubt:
-                yield doubt(f"{arm}:{value} {choice.doubt}", f"the {key} of {arm}")
+                yield doubt(f"{arm}:{value} {choice.doubt}", f"a poorly tuned {key}")
         if record.grew:
             grew = f"{name}: grew from {' to '.join(map(str, record.grew))} seeds although there were results"
             why = "so its intervals no longer hold together; study.looks names numbers beforehand"

@@ -108,8 +108,8 @@ def names(comparison: Comparison, variants: pd.Series) -> list[str]:
 
 
 def called(comparison: Comparison) -> dict[str, str]:
-    """What the table of a comparison calls its variants, by their names and in its order."""
-    variants = contrast_rows(comparison)["variant"].drop_duplicates()
+    """What the long table of a comparison calls its variants, by their names and in its order."""
+    variants = contrast_rows(comparison, long=True)["variant"].drop_duplicates()
     return dict(zip(variants, names(comparison, variants), strict=True))
 
 

@@ -84,7 +84,7 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
     """What differences, their intervals and marks are. to: their baseline."""
     tested, marks = comparison.tested, {MARKS.get(one.verdict) for one in comparison.tested}
     if not tested:
-        return []
+        return [f"Differences {to}, of which nothing was tested."]
     over = f" over {paired}" if (paired := paired_in_words(tested)) else ""
     together = " each, 95 % together" if len(tested) > 1 else ""
     sign = f" (positive is {'better' if tested[0].higher_is_better else 'worse'})"

@@ -10,11 +10,10 @@ import pytest
 
 from ablate.analysis.load import load
 from ablate.config.schema import CorpusConfig
-from ablate.data import text_statistics as module
+from ablate.data import counting as module
 from ablate.data.corpus import Corpus, open_corpus
-from ablate.data.counting import kneser_ney, mixture
+from ablate.data.counting import evenly, kneser_ney, mixture, text_statistics
 from ablate.data.matches import overlap
-from ablate.data.text_statistics import evenly, text_statistics
 from ablate.phrases import texts
 from tests.helpers import compared, make_config
 from tests.synthetic import small_study

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from ablate.config.schema import TrainConfig
-from ablate.data import text_statistics
+from ablate.data.counting import text_statistics
 from ablate.data.splits import Stream
 from ablate.execution import networks
 from ablate.execution.execute import execute
@@ -246,7 +246,7 @@ def test_a_full_disk_of_the_cache_ends_no_training(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(cache, "publish", full)
         row = execute(run, ignore, tmp_path / "full")
-    known = text_statistics.text_statistics(run.corpus, 16)
+    known = text_statistics(run.corpus, 16)
     assert known is not None and row["status"] == "done" and row["ngram_loss"] == known.loss["test"]
     again = execute(run, ignore, tmp_path / "again")
     assert again["mix_loss"] == row["mix_loss"] < row["test_loss"]

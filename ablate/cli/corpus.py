@@ -16,7 +16,7 @@ from ablate.printing import put, say
 if TYPE_CHECKING:
     from ablate.config.schema import RunConfig
     from ablate.data.corpus import Corpus
-    from ablate.data.text_statistics import TextStatistics
+    from ablate.data.counting import TextStatistics
 
 LINES = 3  # of a text that are shown, and as many examples
 WIDTH = 80  # characters of a line that are shown
@@ -70,8 +70,8 @@ def show(
     """
     import pandas as pd
 
+    from ablate.data.counting import text_statistics
     from ablate.data.matches import repeats
-    from ablate.data.text_statistics import text_statistics
     from ablate.execution.formulas import before_training
     from ablate.execution.run import resolve
     from ablate.tables import records, render_row

@@ -9,7 +9,7 @@ import numpy as np
 
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
-from ablate.data.corpora import SPLITS, Task
+from ablate.data.corpora import IGNORE_INDEX, SPLITS, Task
 from ablate.data.corpora.copy import WordTask
 from ablate.data.examples import Example, Examples
 from ablate.data.tokenizers import Numbers, Tokenizer
@@ -34,10 +34,15 @@ class Drawn(Examples):
         self.task, self.is_ragged, self._within = task, as_pairs, within
         self.per_epoch = task.counts[split] if within[0] < within[1] else 0
         self.longest = task.length // 2 if as_pairs else task.length
-        self.target_share = 1.0 if as_pairs else task.targets / task.length
         kind = "pairs" if as_pairs else "episodes"
         self._stream = f"data/{kind}/{task.seed}" if split == "train" else f"{kind}/{split}"
         self._kept = dict[int, dict[int, list[Example]]]()  # by seed, and the number of the block
+
+    @functools.cached_property
+    def target_share(self) -> float:
+        if self.is_ragged or self.per_epoch == 0:
+            return 1.0
+        return float(np.mean([one.targets != IGNORE_INDEX for one in self.at(self.task.seed, range(10))]))
 
     @functools.cached_property
     def held_out(self) -> Sequence[Example]:

@@ -6,9 +6,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from ablate.data.counting import mixture
+from ablate.data.counting import mixture, text_statistics
 from ablate.data.examples import Examples
-from ablate.data.text_statistics import text_statistics
 from ablate.execution.run import Run
 from ablate.model.costs import attention_params, flops_per_token, relative_cost, total_params
 from ablate.model.function_class import function_class

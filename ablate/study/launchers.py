@@ -15,7 +15,7 @@ from ablate.compute.ambient import environment
 from ablate.compute.limits import threads_each
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
-from ablate.data.text_statistics import text_statistics
+from ablate.data.counting import text_statistics
 from ablate.execution import plugins
 from ablate.execution.run import Run, prepare
 from ablate.export import tracked

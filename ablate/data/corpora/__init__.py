@@ -117,15 +117,10 @@ class Task(Recipe):
     def least(self) -> dict[str, int]:
         """The length and the vocabulary that a row takes at least."""
 
-    @property
-    @abstractmethod
-    def targets(self) -> int:
-        """How many words of a row are to be predicted, the same in every row."""
-
     @abstractmethod
     def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """`count` rows: inputs and targets, each (N, T); IGNORE_INDEX where there is no target. Raises
-        ConfigError for a length that makes no rows."""
+        """`count` rows with equally many targets: inputs and targets, each (N, T); IGNORE_INDEX where there
+        is no target. Raises ConfigError for a length that makes no rows."""
 
 
 def distinct(draws: np.random.Generator, count: int, of: int, some: int) -> np.ndarray:

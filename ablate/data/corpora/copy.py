@@ -25,21 +25,18 @@ class WordTask(Task):
     def least(self) -> dict[str, int]:
         return {"length": 4, "vocabulary": 3}
 
-    @property
-    def targets(self) -> int:
-        return self.length // 2
-
     def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         if self.length % 2:
             raise ConfigError(
                 f"corpus.length={self.length}: a row has two halves; take an even number, {self.length - 1}"
             )
-        words_Nn = draws.integers(1, self.vocabulary, (count, self.targets))
+        n = self.length // 2
+        words_Nn = draws.integers(1, self.vocabulary, (count, n))
         answers_Nn = self.answer(words_Nn)
         between_N1 = np.full((count, 1), SEPARATOR)
         inputs_NT = np.concatenate([words_Nn, between_N1, answers_Nn[:, :-1]], 1)
         targets_NT = np.full_like(inputs_NT, IGNORE_INDEX)
-        targets_NT[:, self.targets :] = answers_Nn
+        targets_NT[:, n:] = answers_Nn
         return inputs_NT, targets_NT
 
     def draw_pairs(self, draws: np.random.Generator, count: int) -> list[tuple[np.ndarray, np.ndarray]]:

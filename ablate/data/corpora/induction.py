@@ -20,10 +20,6 @@ class Induction(Task):
     def least(self) -> dict[str, int]:
         return {"length": 8, "vocabulary": self.length}
 
-    @property
-    def targets(self) -> int:
-        return self.length // 4 - 1
-
     def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         T = self.length
         words_NT = distinct(draws, count, self.vocabulary, T)
@@ -31,5 +27,6 @@ class Induction(Task):
         place_T = np.arange(T)
         inputs_NT = np.take_along_axis(words_NT, place_T - back_N1 * (place_T >= T - back_N1), 1)
         targets_NT = np.full_like(inputs_NT, IGNORE_INDEX)
-        targets_NT[:, -self.targets - 1 : -1] = inputs_NT[:, -self.targets :]
+        asked = T // 4 - 1
+        targets_NT[:, -asked - 1 : -1] = inputs_NT[:, -asked:]
         return inputs_NT, targets_NT

@@ -27,10 +27,6 @@ class MQAR(Task):
     def least(self) -> dict[str, int]:
         return {"length": 4 * self.pairs, "vocabulary": 2 * self.pairs + 2}
 
-    @property
-    def targets(self) -> int:
-        return self.pairs
-
     def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         middle, start = self.vocabulary // 2, 2 * self.pairs
         keys_NP = 1 + distinct(draws, count, middle - 1, self.pairs)

@@ -34,10 +34,6 @@ class Votes(Task):
     def least(self) -> dict[str, int]:
         return {"length": 2, "vocabulary": 3 * self.voters + 2}
 
-    @property
-    def targets(self) -> int:
-        return 1
-
     def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         inputs_NT = draws.integers(2 * self.voters, size=(count, self.length))
         inputs_NT[:, -1] = 2 * self.voters

@@ -71,8 +71,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
     )
     key = f"intervals-{'planned' if comparison.tested[0].is_planned else 'exploratory'}"
     about = f"Points: differences {to}; lines: their intervals, which hold together{grey}."
-    drawn = {key: spec(chart, _height(tested))}
-    yield Figure(key, "Differences to the baseline", about, drawn, data)
+    yield Figure(key, "Differences to the baseline", about, spec(chart, _height(tested)), data)
 
 
 def _contrasts(comparison: Comparison) -> dict[str, Finding]:
@@ -119,8 +118,8 @@ def _seeds(page: Page) -> Iterator[Figure]:
     x = alt.X("difference:Q", title=title, axis=SPARSE, scale=room)
     points = points.encode(y=alt.Y("label:N", sort=None, title=None), x=x)
     about = "A point for each pair of runs of one seed: how far differences scatter."
-    drawn = {"seeds": spec(alt.layer(_zero(), points), _height(tested))}
-    yield Figure("seeds", "Differences of pairs", about, drawn, data)
+    chart = spec(alt.layer(_zero(), points), _height(tested))
+    yield Figure("seeds", "Differences of pairs", about, chart, data)
 
 
 def _zero() -> alt.Chart:
@@ -156,7 +155,7 @@ def _levels(page: Page) -> Iterator[Figure]:
     about = "Each difference at each level: mean over seeds, with a 95 % interval of its own."
     lines = base.mark_rule(opacity=0.6).encode(y=measured(alt.Y, "low", title), y2="high:Q")
     chart = spec(alt.layer(lines, points), 140)
-    yield Figure("levels", "Is a difference the same?", about, {"levels": chart}, data)
+    yield Figure("levels", "Is a difference the same?", about, chart, data)
 
 
 def _curves(page: Page) -> Iterator[Figure]:
@@ -182,8 +181,8 @@ def _curves(page: Page) -> Iterator[Figure]:
     places = (np.unique(np.linspace(0, len(one) - 1, POINTS).round().astype(int)) for one in curves)
     data = pd.concat([one.iloc[at] for one, at in zip(curves, places, strict=True)], ignore_index=True)
     about = "Validation loss at each evaluation: mean over seeds, band from the lowest to the highest."
-    drawn = {"curves": spec(_lines(data, [every[name] for name in chosen]), 210)}
-    yield Figure("curves", "Loss over the training", about, drawn, data)
+    chart = spec(_lines(data, [every[name] for name in chosen]), 210)
+    yield Figure("curves", "Loss over the training", about, chart, data)
 
 
 def _lines(data: pd.DataFrame, labels: Sequence[str]) -> Any:

@@ -36,14 +36,12 @@ CONFIG: dict[str, Any] = {
     "lineBreak": "\n",
     "view": {"stroke": None},
     "axis": {"labelLimit": 130, "labelFontSize": 8, "titleFontSize": 8, "titleFontWeight": "normal"},
-    "text": {"fontSize": 8},
     "axisX": {"titleAnchor": "end", "labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 5},
     "title": {"anchor": "start", "frame": "bounds", "fontSize": 8, "fontWeight": "normal", "offset": 4},
     "legend": {
         "orient": "bottom",
         "columns": 1,
         "offset": 6,
-        "layout": {"bottom": {"direction": "vertical", "anchor": "start"}},
         "labelLimit": 190,
         "title": None,
         "labelFontSize": 8,
@@ -55,13 +53,13 @@ CONFIG: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """charts: by the stem of their file names. about: a description of what can be seen, also for readers who
-    can't see it. data: the numbers drawn, as a table."""
+    """key: also the stem of its files. about: a description of what can be seen, also for readers who can't
+    see it. spec: of the chart. data: the numbers drawn, as a table."""
 
     key: str
     title: str
     about: str
-    charts: dict[str, dict[str, Any]]
+    spec: dict[str, Any]
     data: pd.DataFrame
 
 

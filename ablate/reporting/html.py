@@ -55,18 +55,17 @@ def write_report(
 
     page = gather(subject, question)
     shown = figures(page)
-    specs = {stem: spec for figure in shown for stem, spec in figure.charts.items()}
     content = _template("page.html.j2").render(
         page=page,
         figures=shown,
-        svg={stem: Markup(drawn(spec)) for stem, spec in specs.items()},
+        svg={figure.key: Markup(drawn(figure.spec)) for figure in shown},
         comparison=_tables(page.comparison),
         heads=table(page.heads, "The largest head of a layer, mean over seeds; in brackets, untrained"),
         version=__version__,
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
     )
     if charts is not None:
-        write_charts(specs, Path(charts), page.answer.doubts)
+        write_charts({figure.key: figure.spec for figure in shown}, Path(charts), page.answer.doubts)
     write_atomically(path, re.sub(r"\n\s*\n+", "\n", cleaned(content)))
     return path
 

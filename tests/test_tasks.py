@@ -163,7 +163,7 @@ def counting(count: int | None) -> tuple[Drawn, list[tuple[int, int]]]:
     """Examples whose blocks are numbers, and the blocks that are drawn: seed and number."""
     blocks = list[tuple[int, int]]()
     examples: Any = split(made(Copy, 10, 7), count)
-    examples.block = lambda seed, number: blocks.append((seed, number)) or [(b"", (seed, number))] * BLOCK
+    examples.block = lambda seed, number: blocks.append((seed, number)) or [(seed, number)] * BLOCK
     return examples, blocks
 
 

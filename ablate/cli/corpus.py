@@ -32,11 +32,11 @@ def listed(format: FormatOption = "table") -> None:
     import pandas as pd
 
     from ablate.compose.configs import choices
-    from ablate.data.corpora import kind_of
+    from ablate.data.corpora import registry
 
     rows = []
     for name, keys in choices("corpus").items():
-        if kind := kind_of(keys):
+        if kind := registry.methods().get(keys.get("recipe", keys["name"])):
             said, _, _ = (inspect.getdoc(kind) or "").partition("\n\n")
             about = keys.get("about") or " ".join(said.split()).partition(". ")[0].removesuffix(".")
             rows.append((name, ", ".join(kind.read_as), about))
@@ -146,7 +146,7 @@ def _beginning(corpus: "Corpus", split: str, seed: int) -> list[str]:
 def _choice(text: str, overrides: Sequence[str]) -> list[str]:
     """The overrides that choose a corpus by its name, or else a text by its path. Raises ConfigError."""
     from ablate.compose.configs import choices
-    from ablate.data.corpora import kind_of
+    from ablate.data.corpora import registry
 
     known, name = choices("corpus"), f"corpus={text}"
     if text not in known and (os.path.exists(text) or text == "-" or OF_A_PATH & {*text}):
@@ -154,7 +154,7 @@ def _choice(text: str, overrides: Sequence[str]) -> list[str]:
     if text not in known:  # which Hydra may take for a sweep
         raise ConfigError(line_on(name) or f"{name}: no such corpus{did_you_mean(text, known)}")
     chooses_model = any(override.startswith("model=") for override in overrides)
-    kind = kind_of(known[text])
+    kind = registry.methods().get(text)  # published texts are none by name, and no pairs
     needs_pairs = kind and kind.read_as == ("pairs",) and not chooses_model
     return [name, *lines_if(needs_pairs, "model=pair")]
 

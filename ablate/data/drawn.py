@@ -3,14 +3,14 @@
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import IGNORE_INDEX, SPLITS, Task
-from ablate.data.corpora.copy import WordTask
+from ablate.data.corpora.copy import SEPARATOR, WordTask
 from ablate.data.examples import Example, Examples
 from ablate.data.tokenizers import Numbers, Tokenizer
 from ablate.files.atomic import digest
@@ -54,7 +54,7 @@ class Drawn(Examples):
         number, before = 0, -1
         while before < len(different) < self.per_epoch:  # until a whole block brings nothing new
             before = len(different)
-            different |= self.block(self.task.seed, number)
+            different |= {self.content(one): one for one in self.block(self.task.seed, number)}
             number += 1
         return [*different.values()][: self.per_epoch]
 
@@ -63,18 +63,16 @@ class Drawn(Examples):
         if len(self._kept) > KEPT:
             self._kept.clear()
         before, numbers = self._kept.get(seed, {}), {place // BLOCK for place in places}
-        blocks = {at: before.get(at) or [one for _, one in self.block(seed, at)] for at in numbers}
+        blocks = {at: before.get(at) or self.block(seed, at) for at in numbers}
         self._kept[seed] = blocks
         return [blocks[place // BLOCK][place % BLOCK] for place in places]
 
-    def block(self, seed: int, number: int) -> list[tuple[bytes, Example]]:
-        """Block `number`, of BLOCK examples, each with its content. Raises ConfigError if there are hardly
-        any in the range."""
-        low, high = self._within
-        chosen: list[tuple[bytes, Example]] = []
+    def block(self, seed: int, number: int) -> list[Example]:
+        """Block `number`, of BLOCK examples. Raises ConfigError if there are hardly any in the range."""
+        (low, high), chosen = self._within, list[Example]()
         for attempt in range(TRIES):
             drawn = self._draw(generator(seed, self._stream, f"{number}/{attempt}"))
-            chosen += [(content, example) for content, example in drawn if low <= hashed(content) < high]
+            chosen += [one for one in drawn if low <= hashed(self.content(one)) < high]
             if len(chosen) >= BLOCK:
                 return chosen[:BLOCK]
         raise ConfigError(
@@ -82,16 +80,21 @@ class Drawn(Examples):
             " corpus.vocabulary or corpus.length"
         )
 
-    def _draw(self, draws: np.random.Generator) -> Iterator[tuple[bytes, Example]]:
-        """BLOCK examples, each with its content, which decides its split."""
+    def _draw(self, draws: np.random.Generator) -> list[Example]:
+        """BLOCK examples of any split."""
         if not self.is_ragged:
-            for row_2T in np.stack(self.task.draw(draws, BLOCK), 1).astype("<i4"):
-                yield row_2T.tobytes(), Example(*row_2T)
-            return
+            return [Example(*row_2T) for row_2T in np.stack(self.task.draw(draws, BLOCK), 1).astype("<i4")]
         assert isinstance(self.task, WordTask), "no other task has pairs"
-        tokenizer = Numbers(self.task.vocabulary)
-        for pair in self.task.draw_pairs(draws, BLOCK):
-            yield content_of(map(tokenizer.decode, pair)), Example.of_pair(*pair, tokenizer.separator)
+        return [Example.of_pair(*pair, SEPARATOR) for pair in self.task.draw_pairs(draws, BLOCK)]
+
+    def content(self, example: Example) -> bytes:
+        """What decides the split of an example."""
+        if self.is_ragged:
+            return content_of(self.texts(example))
+        return example.inputs.tobytes() + example.targets.tobytes()
+
+    def texts(self, pair: Example) -> list[str]:
+        return [*map(Numbers(self.task.vocabulary).decode, pair.question_and_answer)]
 
 
 def opened(task: Task, config: CorpusConfig, as_pairs: bool) -> tuple[str, Tokenizer, Mapping[str, Examples]]:
@@ -106,7 +109,7 @@ def opened(task: Task, config: CorpusConfig, as_pairs: bool) -> tuple[str, Token
 
 def _first(split: Drawn) -> list:
     if split.is_ragged:
-        return [content.decode().split("\n") for content, _ in split.block(split.task.seed, 0)[:10]]
+        return [split.texts(one) for one in split.block(split.task.seed, 0)[:10]]
     rows = split.at(split.task.seed, range(10))
     return [[one.inputs.tolist() for one in rows], [one.targets.tolist() for one in rows]]
 

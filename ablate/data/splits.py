@@ -5,6 +5,7 @@ Legend: B rows, T positions in a row (`context`).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -62,15 +63,15 @@ class Split(ABC):
         whole rows spread evenly over it, at least one."""
 
 
+@dataclass(frozen=True, eq=False)
 class Stream(Split):
     """A text, read in windows: the target of each token is the next token.
 
     tokens: (tokens,) ids, memory-mapped, read-only. predicted_bytes: UTF-8 bytes of all tokens but the first.
     """
 
-    def __init__(self, tokens: np.ndarray, predicted_bytes: int | None = None) -> None:
-        self.tokens = tokens
-        self.predicted_bytes = predicted_bytes
+    tokens: np.ndarray
+    predicted_bytes: int | None = None
 
     @property
     def size(self) -> int:

@@ -8,7 +8,6 @@ legend: N examples, T positions in each.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -39,11 +38,6 @@ class Recipe(ABC):
 
 registry: Registry[Recipe] = Registry("corpus", Recipe, "ablate.data.corpora", noun="corpus")
 register = registry.register
-
-
-def kind_of(keys: Mapping[str, Any]) -> type[Recipe] | None:
-    """The class of a corpus by the keys of its YAML; None if it names none."""
-    return registry.methods().get(keys.get("recipe", keys["name"]))
 
 
 class TextRecipe(Recipe):
@@ -94,7 +88,7 @@ class Task(Recipe):
     vocabulary: Size
 
     def __post_init__(self) -> None:
-        for key, least in self.least.items():
+        for key, least in self.least().items():
             if (given := self.sizes[key]) < least:
                 raise ConfigError(
                     f"corpus.{key}={given}: corpus={self.name} takes {least} at least at its other sizes;"
@@ -112,7 +106,6 @@ class Task(Recipe):
         common = ("seed", "examples", "held_out")
         return {key: value for key, value in vars(self).items() if key not in common}
 
-    @property
     @abstractmethod
     def least(self) -> dict[str, int]:
         """The length and the vocabulary that a row takes at least."""

@@ -21,7 +21,6 @@ class WordTask(Task):
 
     read_as = ("task", "pairs")
 
-    @property
     def least(self) -> dict[str, int]:
         return {"length": 4, "vocabulary": 3}
 

@@ -16,7 +16,6 @@ class Induction(Task):
     arXiv 2209.11895.
     """
 
-    @property
     def least(self) -> dict[str, int]:
         return {"length": 8, "vocabulary": self.length}
 

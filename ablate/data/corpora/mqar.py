@@ -23,7 +23,6 @@ class MQAR(Task):
     pairs: Count
     filler: Literal["random", "blank"]
 
-    @property
     def least(self) -> dict[str, int]:
         return {"length": 4 * self.pairs, "vocabulary": 2 * self.pairs + 2}
 

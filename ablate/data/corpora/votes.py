@@ -30,7 +30,6 @@ class Votes(Task):
 
     voters: Count
 
-    @property
     def least(self) -> dict[str, int]:
         return {"length": 2, "vocabulary": 3 * self.voters + 2}
 

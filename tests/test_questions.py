@@ -311,7 +311,7 @@ def test_votes():
     assert f"no seed reaches 99 %: held, 0 of {len(few)} did;" in PROSE and few.max() < 0.99
     assert f"every seed reaches 99.9 %: refuted, {(enough >= 0.999).sum()} of {len(enough)} did." in PROSE
     fewer = pd.concat([four[1], four[2], four[3]])
-    learned = f"four succeeds in {(four[4] >= 0.999).sum()} of 6 seeds, of fewer in 0 of {len(fewer)};"
+    learned = f"four heads succeeds in {(four[4] >= 0.999).sum()} of 6 seeds, of fewer in 0 of {len(fewer)};"
     assert learned in PROSE and fewer.max() < 0.99
     guesses = [
         Votes(length=length, voters=voters, vocabulary=99, seed=0, examples=None, held_out=1).best_guess(4)

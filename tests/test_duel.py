@@ -31,7 +31,7 @@ def between(one: str, other: str, *settings: str, seeds: int = 8) -> Sweep:
 def test_a_dry_run_says_what_it_takes_and_an_interruption_is_said_too(tmp_path, monkeypatch):
     command = ("duel", "sum", "concat", *SMALL)
     done = call_cli(*command, "--dry-run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and " if it comes to all, " in done.stdout, done.stderr
     assert "arms: concat, sum" in done.stdout and "What these seeds can show is not known" in done.stdout
     assert not (tmp_path / "runs" / "studies").exists()
 

@@ -166,6 +166,7 @@ def compose(args: Sequence[str]) -> Sweep:
 @contextlib.contextmanager
 def own_hydra() -> Iterator[None]:
     """What Hydra keeps for a whole process is ours inside the block, and the caller's again after it."""
+    Plugins.instance()  # whose configs would go with the block: they are kept once, as modules are imported
     theirs = Singleton.get_state()
     OmegaConf.clear_resolvers()  # for ours: a program may well have one that evaluates what it is given
     try:

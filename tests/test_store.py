@@ -300,14 +300,16 @@ def test_rows_are_read_again_only_where_a_run_changed(store, tmp_path, monkeypat
 
 
 def test_a_run_is_found_by_the_beginning_of_its_name_or_id(store):
-    for identity in ("44be20f812345678", "44cc000000000000"):
-        finished(store, f"sum-h4-{identity[:8]}", run_id=identity)
+    for steps, identity in enumerate(("44be20f812345678", "44cc000000000000")):
+        finished(store, f"sum-h4-{identity[:8]}", run_id=identity, steps=steps)
     first = store.run("sum-h4-44be20f8").directory
     assert all(store.find(part) == first for part in ("44b", "44be20f8", "44be20f81234", "sum-h4-44be"))
     for wrong in ("44be20f8ffff", "", "zz"):
         with pytest.raises(StoreError, match="no finished run begins with it"):
             store.find(wrong)
-    with pytest.raises(StoreError, match="2 runs begin with it"):
+    with pytest.raises(
+        StoreError, match="2 runs begin with it.*: sum-h4-44be20f8 steps=0, sum-h4-44cc0000 steps=1$"
+    ):
         store.find("44")
 
 

@@ -19,6 +19,7 @@ OTHER_TYPES = r"(?i:true|false|[+-]?(?:nan|inf|[\d._]+(?:e[+-]?[\d_]+)?))"
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]\d+)?")
 _TYPED = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)e[+-]?\d{1,3}", re.IGNORECASE)
 _LONGEST = 400  # digits; no float has more
+MANY = 20  # choices, of which a message names only the one that is meant
 
 
 class ConfigError(ValueError):
@@ -26,9 +27,6 @@ class ConfigError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.splitlines()))  # what it repeats may have line ends
-
-
-MANY = 20  # choices, of which a message names only the one that is meant
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

@@ -33,6 +33,7 @@ ENCODER_DECODER = "encoder-decoder"
 EFFECT = r".*[^:]:\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,2})?"  # a condition, and nats
 PARTS = ("fusion", "scores")  # of attention, which can be exchanged
 
+Nats = Annotated[float, AtLeast(0), AtMost(100)]
 Role = Literal["identity", "config", "seed", "derived", "metric", "resource", "provenance"]
 Kind = Literal["text", "word", "json", "boolean", "choice", "whole", "number"]
 
@@ -116,9 +117,6 @@ class ModelConfig:
     def two_texts(self) -> bool:
         """Whether an encoder reads one text, and a decoder another."""
         return self.architecture == ENCODER_DECODER
-
-
-Nats = Annotated[float, AtLeast(0), AtMost(100)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,19 +14,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ablate.config.rules import ConfigError, did_you_mean
-from ablate.files.atomic import (
-    StoreError,
-    explained,
-    garbled,
-    locked,
-    names,
-    read_json,
-    write_atomically,
-)
+from ablate.config.rules import ConfigError, as_text, did_you_mean
+from ablate.files.atomic import StoreError, explained, garbled, locked, names, read_json, write_atomically
 from ablate.phrases import first_few
 from ablate.store import lease
-from ablate.store.columns import COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
+from ablate.store.columns import COLUMNS, CONFIG_COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
 from ablate.store.rows import leaving_out, read_rows, short_id
@@ -90,7 +82,11 @@ class Store:
             return matches[0]
         if not matches:
             raise StoreError(f"{run or 'RUN'}: no {what} begins with it; ablate runs lists them")
-        raise StoreError(f"{run}: {len(matches)} runs begin with it; give more letters: {first_few(matches)}")
+        rows, keys = self.by_name(), ("corpus", *CONFIG_COLUMNS)
+        told = {name: [as_text(rows.get(name, {}).get(key)) for key in keys] for name in matches}
+        apart = [at for at, levels in enumerate(zip(*told.values(), strict=True)) if len({*levels}) > 1][:2]
+        each = [" ".join([name, *(f"{keys[at]}={of[at]}" for at in apart)]) for name, of in told.items()]
+        raise StoreError(f"{run}: {len(matches)} runs begin with it; give more letters: {first_few(each)}")
 
     def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
         """The directories of those of these runs that are finished, by run_id."""

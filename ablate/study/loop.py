@@ -95,8 +95,7 @@ class Loop:
             require_as_begun(run, self.store)
         remarks, before_s = self._beforehand(runs, record), time.monotonic() - began
         expected = estimate(self.study, record, todo, self.rows, self.launcher, threads, before_s)
-        remarks = [*self.study.left_out, *remarks]
-        return Outcome(record.name, remarks=remarks, estimate=expected)
+        return Outcome(record.name, remarks=[*self.study.left_out, *remarks], estimate=expected)
 
     def _next(self) -> dict[Overrides, Run]:
         """The next runs, ready to begin; none at the end. Raises ConfigError if the study has no runs at
@@ -227,8 +226,9 @@ class Loop:
             return True
         if not self.is_training:
             self._say_what_is_there(todo)
-            for line in self._beforehand(todo, record):
+            for line in [*self.study.left_out, *self._beforehand(todo, record)]:
                 say(line)
+            self.study.left_out.clear()
         self.is_training = True
         if TRACK in os.environ:
             from ablate.export.trackers import begin

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Outcome:
     """The outcome of a command that trains runs.
 
-    study: its name in the store. run_ids: of the runs asked for, in that order. remarks: on runs left out,
-    and the closing lines of the study. refused: why runs could not begin. estimate: of a dry run."""
+    study: its name in the store. run_ids: of the runs asked for, in that order. remarks: on runs left out
+    since, and the closing lines of the study. refused: why runs could not begin. estimate: of a dry run."""
 
     study: str
     run_ids: Sequence[str] = ()

@@ -74,13 +74,14 @@ def _measure(corpus: Corpus, context: int) -> TextStatistics:
     held_out = {name: corpus.tokens(name) for name in SPLITS[1:] if corpus.splits[name].size}
     some = evenly(training, MOST)
     models = kneser_ney(some, held_out, vocab=tokenizer.vocab_size, context=context)
-    losses, best = list[dict[str, float]](), dict[str, np.ndarray]()
-    for probabilities in itertools.islice(models, ORDERS.get(tokenizer.name, LETTERS)):
-        losses.append({name: float(-np.log(p).mean()) for name, p in probabilities.items()})
-        if losses[-1]["validation"] == min(loss["validation"] for loss in losses):
-            best = {name: p.astype(np.float32) for name, p in probabilities.items()}
-    order = min(range(len(losses)), key=lambda at: losses[at]["validation"])
-    return TextStatistics(order + 1, losses[order], len(some) / len(training), best)
+    best = None
+    for order, of_order in enumerate(itertools.islice(models, ORDERS.get(tokenizer.name, LETTERS)), 1):
+        loss = {name: float(-np.log(p).mean()) for name, p in of_order.items()}
+        if best is None or loss["validation"] < best.loss["validation"]:
+            probabilities = {name: p.astype(np.float32) for name, p in of_order.items()}
+            best = TextStatistics(order, loss, len(some) / len(training), probabilities)
+    assert best is not None, "nothing to train on"
+    return best
 
 
 def evenly(tokens: np.ndarray, most: int) -> np.ndarray:
@@ -89,9 +90,6 @@ def evenly(tokens: np.ndarray, most: int) -> np.ndarray:
         return tokens
     places = spread(len(tokens) // PIECE, most // PIECE) * PIECE
     return np.concatenate([tokens[place : place + PIECE] for place in places])
-
-
-# --- the model --------------------------------------------------------------------------------------
 
 
 def kneser_ney(

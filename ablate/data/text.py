@@ -107,16 +107,13 @@ def below(
 
     skipped: says, by its name, whether to leave out a directory. Raises OSError.
     """
-
-    def fail(error: OSError) -> None:
-        raise error
-
     files = []
-    for folder, subfolders, names in os.walk(directory, onerror=fail):
-        subfolders[:] = [name for name in subfolders if not (name.startswith(".") or skipped(name))]
-        paths = (Path(folder, name) for name in names if name.endswith(suffix) and not name.startswith("."))
-        files += [path for path in paths if path.is_file()]
-    return sorted(files, key=lambda file: file.relative_to(directory).parts)
+    for path in sorted(path for path in directory.iterdir() if not path.name.startswith(".")):
+        if path.is_dir():
+            files += [] if path.is_symlink() or skipped(path.name) else below(path, suffix, skipped)
+        elif path.name.endswith(suffix) and path.is_file():
+            files.append(path)
+    return files
 
 
 @contextmanager

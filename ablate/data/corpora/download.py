@@ -34,28 +34,23 @@ class RemoteFile:
     addresses: tuple[str, ...]
     holds: Mapping[str, str | None]
 
-    @property
-    def path(self) -> Path:
-        """Where it lies in the cache, once it is downloaded."""
-        return cache.directory() / FOLDER / self.file
-
     def fetch(self) -> Path:
         """The file in the cache, downloaded unless it is there and is the right one. Raises CorpusError."""
         import pooch
 
         pooch.get_logger().setLevel(logging.WARNING)
-        known, reasons = f"sha256:{self.sha256}", list[str]()
+        path, reasons = cache.directory() / FOLDER / self.file, list[str]()
         for address in self.addresses:
             try:
-                if not (self.path.is_file() and pooch.file_hash(str(self.path)) == self.sha256):
+                if not (path.is_file() and pooch.file_hash(str(path)) == self.sha256):
                     log.warning("%s: downloading %s bytes from %s", self.file, f"{self.size:,}", address)
                 get: Any = pooch.HTTPDownloader(headers=AGENT, timeout=TIMEOUT_S)
-                return Path(pooch.retrieve(address, known, self.path.name, self.path.parent, downloader=get))
+                return Path(pooch.retrieve(address, self.sha256, path.name, path.parent, downloader=get))
             except (OSError, ValueError) as error:  # another SHA-256, or a full disk
                 reasons.append(f"{address}: {' '.join(str(error).split())[:200]}")
         raise CorpusError(
             f"{self.file}: can't be downloaded ({'; '.join(reasons)}); get it elsewhere and put it by hand at"
-            f" {self.path}"
+            f" {path}"
         )
 
 

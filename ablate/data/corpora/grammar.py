@@ -113,7 +113,5 @@ def sentences(seed: int) -> Iterator[tuple[str, float]]:
 
 def text(seed: int, characters: int) -> str:
     """The first `characters` characters of the sentences of `seed`."""
-    drawn, stream = "", (sentence for sentence, _ in sentences(seed))
-    while len(drawn) < characters:
-        drawn += "".join(itertools.islice(stream, 1000))
-    return drawn[:characters]
+    stream = itertools.chain.from_iterable(sentence for sentence, _ in sentences(seed))
+    return "".join(itertools.islice(stream, characters))

@@ -105,7 +105,7 @@ PLACE: list[str] = []  # `--runs DIR`, if the command at work was given it
 def advised(words: Sequence[str]) -> str:
     """A command to type, from its words, with the directory of results that this command was given; empty
     without words."""
-    return shlex.join([*words, *PLACE]) if words else ""
+    return shlex.join([*words, *([] if "--runs" in words else PLACE)]) if words else ""
 
 
 def capital(text: str) -> str:

@@ -61,7 +61,6 @@ def two_seeds_decide(monkeypatch):
         "analysis.findings",
         "analysis.looks",
         "analysis.power",
-        "reporting.words",
         "reporting.next",
     ):
         monkeypatch.setattr(f"ablate.{module}.FEWEST", 2)

@@ -2,10 +2,13 @@
 
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
+import ablate
 from ablate.reporting.answers import LEAD, answer
+from ablate.reporting.cells import contrast_table
 from ablate.reporting.html import coded
 from ablate.reporting.next import with_seeds
 from tests.helpers import compared, make_record
@@ -51,12 +54,31 @@ def test_of_many_contrasts_the_best_and_the_worst_are_named_then_verdicts_counte
     record = make_record(primary=PRIMARY)
     short = answer(compared(many, records=[record]), [record]).short
     assert short == (
-        "On book.txt: against concat: best is mean (heads=8, undecided), worst sum (heads=2, worse by 1.250"
-        " nats); in all 3 worse and 3 undecided."
+        "On book.txt: against concat: variants are worse in 3 and undecided in 3 of 6 settings, nowhere"
+        " better; best is mean (heads=8, undecided), worst sum (heads=2, worse by 1.250 nats)."
     )
     many.loc[many["fusion"] != "concat", "val_loss"] -= 3  # now all are better
     short = answer(compared(many, records=[record]), [record]).short
     assert "best is mean (heads=8, better by " in short and ", least good sum (heads=2, better by " in short
+
+
+def test_two_groups_of_seeds_are_told_as_a_frequency():
+    base = np.array([0.500, 0.503, 0.498, 0.501, 0.502, 0.497])
+    apart = np.array([-0.4, 0.01, -0.41, -0.4, 0.01, -0.41])  # two of six never learned
+    rows = pd.DataFrame({"method": ["base"] * 6 + ["new"] * 6, "loss": [*base, *base + apart]})
+    asked = {"by": "method", "metric": "loss", "baseline": "method=base", "higher_is_better": False}
+    paired = rows.assign(seed=[*range(6)] * 2)
+    for of, low, high in ((paired, "0.405", "−0.010"), (rows, "0.406", "−0.012")):
+        found = ablate.compare(of, **asked)
+        groups = f"{low} of loss in 4 of 6 runs, {high} in 2"
+        assert found.answer[1] == f"method=new saves {groups} against method=base (better on average)."
+        *_, difference, verdict = contrast_table(found).iloc[0].tolist()
+        assert verdict == "better on average" and difference.endswith(" in 2")
+    both = paired.assign(loss=paired["loss"].where(~paired["seed"].isin([1, 4]), paired["loss"] + 1.0))
+    both.loc[[7, 10], "loss"] -= 0.42  # at two seeds both are worse, so that differences are of one kind
+    assert "saves 0.407 of loss (" in ablate.compare(both, **asked).answer[1]
+    paired.loc[[7, 10], "loss"] -= 0.42  # these two, too
+    assert "saves 0.407 of loss (" in ablate.compare(paired, **asked).answer[0]
 
 
 @pytest.mark.slow
@@ -66,7 +88,10 @@ def test_the_answer_says_how_sure_and_what_would_make_it_surer():
     found = answer(compared(rows(), records=[record]), [record])
     assert found.trust == "4 paired seeds, 95 % confidence for both together."
     (more,) = found.next
-    (need,) = map(int, re.findall(r"About (\d+) seeds would decide this, .*: ask again", more.reason))
+    (need,) = map(
+        int,
+        re.findall(r"About (\d+) seeds would decide mean against .* heads, if .*: ask again", more.reason),
+    )
     assert more.command == f"ablate run study=mine train.steps=100 'seed=range(4,{4 + need})' name=s-again"
     decided = rows().query("fusion != 'mean'")
     found = answer(compared(decided, records=[record]), [record])

@@ -244,10 +244,11 @@ def test_a_sum_of_arms_takes_no_row_from_its_arms_and_two_studies_may_share_one(
         )
     )
     one = next(one for one in found.findings if one.variant.levels["fusion"] == "sum")
-    values, weights = one.values[[0, 0, 1]], np.array([0.5, 0.5, -1.0])
-    thirds = replace(one, name="0.5*sum + 0.5*mean - concat", weights=weights, values=values)
+    values, weights = one.case.values[[0, 0, 1]], np.array([0.5, 0.5, -1.0])
+    case = replace(one.case, weights=weights, values=values)
+    thirds = replace(one, name="0.5*sum + 0.5*mean - concat", case=case)
     assert thirds.is_sum
-    table = replace(found, findings=[thirds, replace(thirds, values=values[:, 1:])]).table
+    table = replace(found, findings=[thirds, replace(thirds, pairs=5)]).table
     rows = table["variant"].tolist()
     assert sorted(rows[:-2]) == sorted(found.summary["variant"]) and rows[-2:] == [thirds.name] * 2
     assert table["verdict"].notna().all() and table["n"].tolist()[-2] == table["n"].tolist()[-1] + 1

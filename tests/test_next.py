@@ -1,5 +1,6 @@
 """What to do next: what matters most comes first, and nothing is asked for that would not help."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -54,8 +55,8 @@ def test_one_rate_for_all_is_the_first_reason():
         " corpus=docs train=default heads=2 out_proj=true fusion=concat,sum train.steps=1000 name=s-tuned`."
     )
     assert (
-        "seeds would decide this, if it is as large as it looks: ask again with fresh ones: `ablate run -m"
-        in second
+        "seeds would decide sum against concat, if it is as large as it looks: ask again with fresh seeds:"
+        " `ablate run study=fusion 'study.primary=[{vary:fusion,baseline:concat}]'" in second
     )
     (named,) = asked(rows, arms={"a": {"fusion": "sum"}, "b": {}}, **PRIMARY)[:1]
     assert named == "All variants share one learning rate, 0.01, which was tuned for none."
@@ -100,6 +101,19 @@ def test_what_nobody_named_is_asked_again_with_fresh_seeds():
     rate, size, again = asked(rows)
     assert "rate" in rate and "100 to 200 parameters" in size and again == one
     assert len(asked(rows.assign(match="params"))) < MOST
+
+
+def test_a_plain_grid_is_asked_again_once_and_as_a_study_that_names_its_contrasts():
+    mean = concat_and_sum(8, 0.02).query("fusion == 'sum'").assign(fusion="mean")
+    mean["run_id"] = "m" + mean["run_id"]
+    rows = pd.concat([concat_and_sum(8, 0.5), mean])
+    typed = ["-m", "fusion=concat,sum,mean", "train.lr=0.003", "name=s"]
+    (again,) = asked(rows, factors={"fusion": ["concat", "sum", "mean"]}, typed=typed)
+    seeds, command = re.findall(r"About (\d+) seeds would decide mean against concat, .*: `(.*)`", again)[0]
+    assert command == (
+        "ablate run study=fusion 'study.primary=[{vary:fusion,baseline:concat}]' corpus=docs train=default"
+        f" fusion=concat,sum,mean train.lr=0.003 'seed=range(8,{8 + int(seeds)})' name=s-again"
+    )
 
 
 def test_runs_that_share_no_seed_do_not_pair():

@@ -55,6 +55,14 @@ def test_its_runs_are_as_many_and_as_right_as_those_in_memory(rehearsed):
 
 
 @pytest.mark.slow
+def test_the_next_command_names_the_store_of_what_is_compared(rehearsed):
+    store = rehearsed[1]
+    shown = call_cli("compare", "runs/rehearsals/" + store.name + "/studies/fusion", cwd=store.parents[2])
+    (command,) = re.findall(r"none: `(ablate run study=tuned .*)`", shown.stdout)
+    assert command.endswith(f" --runs runs/rehearsals/{store.name} name=fusion-tuned")
+
+
+@pytest.mark.slow
 def test_a_copied_table_tells(rehearsed, tmp_path):
     rows = pd.read_csv(rehearsed[1] / "studies/fusion/results.csv")
     assert {*rows["processor"]} == {"simulated"}

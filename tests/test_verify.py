@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from ablate.model import fusion, scores
 from ablate.model.attention import Attention
 from ablate.model.layers import Linear
 from ablate.verify.attentions import Bench
-from ablate.verify.classes import same_class
+from ablate.verify.classes import inclusion, same_class
 from ablate.verify.identities import IDENTITIES
 from ablate.verify.results import DIFFERENT, EQUAL, FAIL, PASS, verify
 from tests.helpers import call_cli
@@ -54,7 +55,6 @@ def broken_ways() -> list[tuple[type, str, Any]]:
         (softmax, "probabilities", changed(lambda A: A**1.01)),
         (softmax, "probabilities", changed(torch.ones_like)),
         (Linear, "forward", louder),
-        (Linear, "forward", changed(lambda y: y.roll(1, -1))),
         (Attention, "_read", changed(lambda r: (r[0].flip(1), *r[1:]))),
     ]
 
@@ -78,7 +78,7 @@ def test_no_two_identities_share_a_number():
     assert len({*names}) == len(names) and len({*numbers}) == len(numbers)
 
 
-@pytest.mark.parametrize("name", ["18", "18 not", "4 not"])
+@pytest.mark.parametrize("name", ["18", "18 not", "9 not"])
 def test_a_check_that_crashes_fails_with_its_error(monkeypatch, name):
     def forward(self, z_BTHV, x_BTC):
         raise RuntimeError("by its own fault")
@@ -94,7 +94,7 @@ def test_a_method_that_returns_nonsense_fails_and_does_not_crash(monkeypatch):
     method = fusion.methods()["sum"]
     monkeypatch.setattr(method, "forward", lambda self, z_BTHV, x_BTC: z_BTHV.flatten(-2))
     failed = names_of_failed()
-    assert {"2", "4", "18"} <= failed and "1" not in failed
+    assert {"2", "18"} <= failed and "1" not in failed
     monkeypatch.setattr(method, "forward", lambda self, z_BTHV, x_BTC: z_BTHV.sum(-2) * torch.nan)
     failed = names_of_failed()
     assert {"2", "9 not", "18 not"} <= failed  # not a number is neither equal nor different
@@ -112,6 +112,7 @@ def test_the_command(tmp_path):
     assert shown.returncode == 0 and all(
         words in shown.stdout for words in ("A_single ∝ Π A_i^(1/√h)", "W_V^i := W_V^i W_O^i")
     )
+    assert re.search(r"7 not .* > 1e-02  pass\n9 .* ≤ 1e-10  pass", shown.stdout)
     plain = json.loads(call_cli("verify", "--format", "json", cwd=tmp_path).stdout)
     assert {*plain} == {"schema", "identities"} and len(plain["identities"]) > 20
     refused = call_cli("verify", "--only", "99", cwd=tmp_path)
@@ -167,7 +168,20 @@ def test_two_of_one_class_are_proved_both_ways(one, other):
 def test_of_two_classes_it_is_shown_what_differs(one, other, apart):
     ours, theirs, errors = same_class(one, other)
     assert {*ours} == {*theirs} == apart and all(ours[name] != theirs[name] for name in apart)
-    assert not errors
+    assert bool(errors) == (one == "fusion=concat heads=8")  # where both are static, of equal patterns
+
+
+@pytest.mark.parametrize(
+    "one, other, found",
+    [
+        ("", "fusion=sum", "every function of fusion=sum is one of the defaults, not conversely"),
+        ("out_rank=8", "fusion=sum", "every function of out_rank=8 is one of fusion=sum, not conversely"),
+        ("fusion=sum", "out_proj=false", "each has functions that the other has not"),
+        ("fusion=gated", "", "whether one has all functions of the other is not tried: more differs"),
+    ],
+)
+def test_of_two_classes_it_is_said_which_has_more_functions(one, other, found):
+    assert inclusion(one, other, same_class(one, other)[2]).startswith(found)
 
 
 @pytest.mark.slow
@@ -177,6 +191,7 @@ def test_the_command_on_classes(tmp_path):
     assert "one class (scores=softmax heads=4" in shown.stderr
     other = call_cli("verify", "--class", "fusion=sum", "fusion=concat", cwd=tmp_path)
     assert other.returncode == 1 and "two classes" in other.stderr and "shared rank=16" in other.stdout
+    assert "every function of fusion=sum is one of fusion=concat" in other.stdout
     plain = call_cli("verify", "--class", "fusion=sum", "fusion=gated", "--format", "json", cwd=tmp_path)
     assert json.loads(plain.stdout)["same"] is False
     for words in (

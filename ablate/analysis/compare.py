@@ -110,7 +110,7 @@ class Comparison:
         rows.sort(key=lambda row: order.get(row["variant"], len(order)))
         numbers = pd.DataFrame(rows, columns=["variant", "baseline", *NUMBERS])
         table = self.summary.set_index("variant").reindex(numbers["variant"]).reset_index()
-        if sums := [(one.n, 0) for one in findings if one.is_sum]:
+        if sums := [(one.seeds, 0) for one in findings if one.is_sum]:
             table.loc[table["n"].isna(), ["n", "diverged"]] = sums
             table = table.astype({"n": int, "diverged": int})
         table = table.join(numbers.drop(columns="variant").astype(dict.fromkeys(WHOLE, "Int64")))
@@ -197,7 +197,7 @@ def _of_differences(findings: Sequence[Finding], like: pd.DataFrame) -> pd.DataF
     """The rows of the differences that stand like variants, in a summary with the columns of another."""
     values = dict[str, Array]()
     for one in findings:
-        parts_PS, half = one.weights[:, None] * one.values, len(one.weights) // 2
+        parts_PS, half = one.case.weights[:, None] * one.case.values, len(one.case.weights) // 2
         for side, of in ((one.variant, parts_PS[:half].sum(0)), (one.baseline, -parts_PS[half:].sum(0))):
             values[side.name] = np.where(np.isfinite(one.differences), of, np.nan)
     n, mean, sd = moments(np.array([*values.values()]))

@@ -31,8 +31,9 @@ class Finding:
     stats.VERDICTS; empty if there is nothing to judge. why: it has none, or is undecided. differs: the
     columns in which the two differ. same_class: whether both represent the same functions. look, last_look:
     of a study with looks, the number of seeds at which it stands, and at most. more_seeds: about how many
-    more would decide it. unit: what is counted. weights, values, twin: (P,) and (P, S), of the variants in
-    it, by unit; the last on validation.
+    more would decide it. unit: what is counted. case: its weights and values, by unit. twin: (P, S) of its
+    variants, by unit, the same metric on validation. kinds: where the seeds of a side are in two groups, for
+    which no interval is valid, how many differ by how much on average, most first.
     """
 
     name: str
@@ -58,9 +59,9 @@ class Finding:
     last_look: int | None
     more_seeds: int | None
     unit: str
-    weights: stats.Array = field(repr=False)
-    values: stats.Array = field(repr=False)
+    case: Case = field(repr=False)
     twin: stats.Array | None = field(repr=False)
+    kinds: Sequence[tuple[int, float]]
 
     @property
     def is_tested(self) -> bool:
@@ -69,16 +70,7 @@ class Finding:
     @property
     def differences(self) -> stats.Array:
         """(S,) of each unit."""
-        return np.sum(self.weights[:, None] * self.values, 0)
-
-    @property
-    def n(self) -> int:
-        """The values of the variant."""
-        return int(np.isfinite(self.values[self.weights > 0]).sum(1).min())
-
-    @property
-    def n_baseline(self) -> int:
-        return int(np.isfinite(self.values[self.weights < 0]).sum(1).min())
+        return self.case.difference
 
     @property
     def both(self) -> tuple[Variant, Variant]:
@@ -91,7 +83,7 @@ class Finding:
     @property
     def is_sum(self) -> bool:
         """Whether more arms are in it than a variant and a baseline."""
-        return len(self.weights) > 2 and not self.variant.difference
+        return len(self.case.weights) > 2 and not self.variant.difference
 
     @property
     def is_undecided(self) -> bool:
@@ -100,19 +92,12 @@ class Finding:
     @property
     def seeds(self) -> int:
         """The number of pairs or, without pairs, that of the smaller of the two groups."""
-        return min(self.n, self.n_baseline) if self.pairs is None else self.pairs
+        return int(self.case.counts.min()) if self.pairs is None else self.pairs
 
     @property
     def apart(self) -> list[str]:
         """The columns in which its variant and its baseline differ."""
         return [*self.variant.difference, *self.variant.differing(self.baseline)]
-
-    @property
-    def shared(self) -> list[str]:
-        """The columns in which both have the same level, as far as there is one; none of a sum of arms."""
-        if self.is_sum:
-            return []
-        return [column for column, level in self.variant.levels.items() if level and column not in self.apart]
 
     def sides(self, terms: Mapping[str, str] | None = None) -> tuple[str, str]:
         """What tells the variant from its baseline, and the other way round; of a sum of arms the whole, and
@@ -130,7 +115,7 @@ class Finding:
             return {}
         others = {f"without the farthest {self.unit}": stats.without_farthest(self.differences[None])}
         if self.twin is not None:
-            others = {"on validation": np.sum(self.weights[:, None] * self.twin, 0)[None], **others}
+            others = {"on validation": (self.case.weights @ self.twin)[None], **others}
         how = {"margin": self.margin, "higher_is_better": self.higher_is_better}
         same = {
             name: stats.judge(stats.paired(of), self.level, **how).verdict[0] == self.verdict
@@ -189,7 +174,8 @@ def _family(
         of = replace(of, values=of.values[:, :n], lost=of.lost[:, :n])
         numbers = {name: one[i] for name, one in vars(judged).items()}
         twin = None if variants.twin is None else _taken(variants, contrast, order, variants.twin)[:, :n]
-        one = _finding(variants, contrast, of, numbers, looks, apart[i], alike[i], twin)
+        kinds = _kinds(of, _taken(variants, contrast, order, variants.minor)[:, :n])
+        one = _finding(variants, contrast, of, numbers, looks, apart[i], alike[i], twin, kinds)
         findings.append(one)
         is_open = one.is_undecided and one.is_tested and one.look is None and not of.more.sum()
         is_still = variants.constant[[c for _, c in contrast.sides]].any()
@@ -230,6 +216,7 @@ def _finding(
     differs: str,
     same_class: bool,
     twin: Array | None,
+    kinds: Sequence[tuple[int, float]],
 ) -> Finding:
     verdict, why = _verdict(variants, contrast, one, judged, looks, differs)
     numbers = {name: float(judged[name]) for name in ("low", "high", "level", "p", "p_adjusted")}
@@ -255,10 +242,24 @@ def _finding(
         last_look=looks.at[-1] if looks else None,
         more_seeds=None,
         unit=variants.unit,
-        weights=one.weights,
-        values=one.values,
+        case=one,
         twin=twin,
+        kinds=kinds if is_tested else (),
     )
+
+
+def _kinds(one: Case, minor_PS: Array) -> list[tuple[int, float]]:
+    """As a Finding has them; none of sums, nor where both sides are in two groups and do not pair, or are so
+    at the same seeds."""
+    two = np.array([side.any() for side in minor_PS])
+    if len(two) > 2 or (minor_PS == minor_PS[0]).all() or (one.is_grouped and two.all()):
+        return []
+    means = stats.moments(one.values)[1][:, None]
+    differences = one.weights @ np.where(one.is_grouped & ~two[:, None], means, one.values)
+    kind = np.where(np.isfinite(differences), np.array([1, 2]) @ minor_PS, -1)
+    groups = [differences[kind == of] for of in range(4) if (kind == of).any()]
+    found = sorted(groups, key=len, reverse=True) if len(groups) > 1 else []
+    return [(len(group), float(group.mean())) for group in found]
 
 
 def _as_variants(variants: Variants, one: Weighed) -> tuple[Variant, Variant]:

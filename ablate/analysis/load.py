@@ -55,11 +55,15 @@ class Source:
 
     @cached_property
     def record(self) -> StudyRecord | None:
-        """The record, without a command that it holds if that is none of ablate's."""
+        """The record, without a command that it holds if that is none of ablate's. What was typed names the
+        store, if that is another than the current one."""
         if self.stored is None:
             return None
+        typed = [*self.stored.typed]
+        if typed and self.store and (root := self.store.root).resolve() != Store().root.resolve():
+            typed += ["--runs", min(str(root), os.path.relpath(root), key=len)]
         command = self.stored.command if self.stored.command.startswith("ablate duel ") else ""
-        return replace(self.stored, is_copy=self.store is None, command=command)
+        return replace(self.stored, is_copy=self.store is None, typed=typed, command=command)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from ablate.config.contrast import FEWEST
 from ablate.config.rules import as_text
 from ablate.data.matches import repeats
 from ablate.phrases import Note, counted, doubt, first_few, joined, lines_if
-from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, column_named, is_empty, of_role
+from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, is_empty, of_role
 from ablate.store.frames import as_texts, is_foreign, row_in_words
 from ablate.store.record import StudyRecord
 
@@ -196,13 +196,13 @@ def of_values(variants: Variants) -> Iterator[Note]:
     if zeros and not variants.higher_is_better and (values % 1).any():  # not one that counts
         crash = f"{metric} is exactly 0 in {counted(zeros, 'run')}, as where a crash is logged so"
         yield doubt(f"{crash}; --where '{metric} != 0' leaves it out", f"{metric} of exactly 0")
-    if column_named(metric).role == "resource" or variants.sampled:
-        return
-    for name, values, ids in zip(variants.names, variants.values, variants.run_ids, strict=True):
-        if (apart := stats.bimodal(values, len(variants.values))) is None:
+    each = zip(variants.names, variants.values, variants.run_ids, variants.minor, strict=True)
+    for name, values, ids, apart in each:
+        if not apart.any():
             continue
         rest = np.isfinite(values) & ~apart
-        which = f"{_range(values[rest])}, and {_range(values[apart])} ({first_few(ids[apart].tolist())})"
+        which = f"{_range(values[rest])}, and {_range(values[apart])}"
+        which += f" ({first_few(ids[apart].tolist())})" if any(ids[apart]) else ""
         why = "a t-interval is not valid for two groups, and another learning rate or a longer warm-up"
         brief = "one seed far from the others" if apart.sum() == 1 else "seeds in two groups"
         yield doubt(f"seeds in two groups: {name}: {which}; {why} may have one kind only", brief)

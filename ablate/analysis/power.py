@@ -15,7 +15,6 @@ from ablate.phrases import counted, described, lines_if
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
-SHORTEST_S = 1e-6  # a run that took less than this was not timed
 SURE = 0.9  # the level of the interval of the noise itself
 
 
@@ -25,14 +24,12 @@ def seeds_needed(
     records: Sequence[StudyRecord] = (),
     *,
     difference: float | None = None,
-    cores: int = 1,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Seeds per variant with which `compare` detects a true difference (in the metric's unit) in the share
     stats.POWER of cases, and lines on how that is reckoned.
 
     One row for the noise as measured, and one for each end of its interval: noise, sd, difference, seeds,
-    runs, minutes (from the pilot's wall_s, on `cores` cores). difference: by default MARGIN, of what is in
-    nats. question: as for `compare`. Raises ConfigError.
+    runs. difference: by default MARGIN, of what is in nats. question: as for `compare`. Raises ConfigError.
 
     The noise is the sd of paired differences, pooled over the planned contrasts or, without any, over all. As
     these share baselines, its degrees of freedom are only those of the one with the most seeds. Of a study
@@ -59,19 +56,15 @@ def seeds_needed(
     if np.isinf(seeds).any():
         most = f"more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
         raise ConfigError(f"--difference {difference:g}: {most}")
-    run_s, at_once = seconds_a_run(result.rows, cores)
     table["seeds"] = np.maximum(seeds, FEWEST).astype(int)
     table["runs"] = table["seeds"] * arms
-    table["minutes"] = table["runs"] * run_s / 60 / at_once
     kind = "planned comparison" if family[0].is_planned else "comparison"
-    times = f"minutes: {at_once} at a time on the cores of this machine, {run_s:.3g} s a run"
     return table, [
         *described(result.notes),
         f"noise: sd {sd:.2g} of differences, {counted(k, kind)}, up to {n.max()} seeds",
         f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
         f"power {stats.POWER:g} of each of {counted(k, 'comparison')} at {stats.ALPHA:g}/{k} (Bonferroni)",
         *lines_if((seeds < FEWEST).any(), f"at least {FEWEST} seeds: fewer give no verdict"),
-        "no times: the rows have no wall_s" if math.isnan(run_s) else times,
     ]
 
 
@@ -81,11 +74,3 @@ def sd_interval(sd: float, df: int) -> tuple[float, float]:
 
     low, high = (sd * math.sqrt(df / chdtri(df, p)) for p in ((1 - SURE) / 2, (1 + SURE) / 2))
     return low, high
-
-
-def seconds_a_run(rows: pd.DataFrame, cores: int) -> tuple[float, int]:
-    """The mean seconds per run of the pilot, NaN if unknown, and how many such runs fit on the cores at
-    once."""
-    seconds, threads = (rows[c].astype(float).mean() for c in ("wall_s", "threads"))
-    at_once = max(1, int(cores // threads)) if threads >= 1 else 1
-    return float(seconds) if seconds > SHORTEST_S else math.nan, at_once

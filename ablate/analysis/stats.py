@@ -246,21 +246,21 @@ DRAWS = 20_000
 MOST = 50  # the most seeds to simulate; for more, the limit for this number is used
 
 
-def bimodal(values_S: Array, variants: int = 1) -> Array | None:
+def bimodal(values_S: Array, variants: int = 1) -> Array:
     """(S,) booleans: which results are in the smaller group, or in the upper one of two equal groups. None
-    for fewer than FEWEST results, and if one normal distribution explains them. values_S: NaN for a missing
-    seed. variants: how many are looked at.
+    is, if there are fewer than FEWEST, or if one normal distribution explains them. values_S: NaN for a
+    missing seed. variants: how many are looked at.
 
     Seeds are bimodal if the largest gap between neighbours, divided by the pooled standard deviation of
     both sides, is wider than in LEVEL of as many samples of the same size from one normal distribution.
     """
     finite = np.isfinite(values_S)
     if (n := int(finite.sum())) < FEWEST:
-        return None
+        return finite & False
     ordered = np.sort(values_S[finite])
     at, ratio = widest_gap(ordered[None])
     if not (ratio[0] > limit(n) and ratio[0] > limit(n, variants)):
-        return None
+        return finite & False
     upper = finite & (values_S > ordered[at[0]])
     return upper if 2 * upper.sum() <= n else finite & ~upper
 

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.foreign import FOLDS, STEPS
-from ablate.analysis.stats import Array, moments
+from ablate.analysis.stats import Array, bimodal, moments
 from ablate.config.conditions import column_for
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
 from ablate.phrases import SEEN, Note, first_few, lines_if, visible
-from ablate.store.columns import CONFIG_COLUMNS, WIDTHS, Status, of_group
+from ablate.store.columns import CONFIG_COLUMNS, WIDTHS, Status, column_named, of_group
 from ablate.store.frames import SIMULATED, as_texts, is_foreign, option_names, spellings, with_options
 
 NO_TERMS: Mapping[str, str] = {}
@@ -248,6 +248,14 @@ class Variants(Settings):
     def mean(self) -> Array:
         """(C,) of the values."""
         return moments(self.values)[1]
+
+    @cached_property
+    def minor(self) -> Array:
+        """(C, S) which results are in the smaller of two groups of seeds, as far as a variant has two; of
+        resources, and of what was sampled, none."""
+        if column_named(self.metric).role == "resource" or self.sampled:
+            return np.zeros(self.values.shape, bool)
+        return np.array([bimodal(values, len(self.values)) for values in self.values])
 
     @cached_property
     def untrained(self) -> Array:

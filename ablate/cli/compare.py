@@ -148,11 +148,9 @@ def plan(
     """Say how many seeds show a difference, given the noise of a pilot."""
     from ablate.analysis.load import load
     from ablate.analysis.power import seeds_needed
-    from ablate.compute.limits import available_cores
 
     results = load(targets)
-    cores = available_cores()
-    table, lines = seeds_needed(results.rows, question, results.records, difference=difference, cores=cores)
+    table, lines = seeds_needed(results.rows, question, results.records, difference=difference)
     print_table(table, format)
     for line in (*texts(results.notes), *lines):
         say(line)

@@ -83,7 +83,7 @@ def verify(
     say_loading()
     import pandas as pd
 
-    from ablate.verify.results import FAIL
+    from ablate.verify.results import DIFFERENT, EQUAL, FAIL
     from ablate.verify.results import verify as verified
 
     use_plugins(plugin)
@@ -98,9 +98,13 @@ def verify(
     if format == "json":
         put_json(identities=rows)
     else:
-        say("equations, in float64: the error relative to the largest entry")
-        table = pd.DataFrame(rows).drop(columns="crash")
-        table["error"] = ["" if e is None or e != e else f"{e:.1e}" for e in table["error"]]
+        say("equations, in float64: the difference of both sides, relative to the largest entry")
+        table = pd.DataFrame(rows).drop(columns="crash").rename(columns={"error": "difference"})
+        bounds = [DIFFERENT if " not" in verdict.name else EQUAL for verdict in verdicts]
+        table["difference"] = [
+            "" if of.error is None else f"{of.error:.1e} {'>' if of.error > bound else '≤'} {bound:.0e}"
+            for of, bound in zip(verdicts, bounds, strict=True)
+        ]
         print_table(table, "table")
     for verdict in failed:
         if verdict.crash:
@@ -114,7 +118,7 @@ def _compare_classes(one: str, other: str, *, format: str) -> None:
     """Print whether both are of one class. Raises ConfigError; exit code 1 if they are not."""
     import pandas as pd
 
-    from ablate.verify.classes import DEFAULTS, same_class
+    from ablate.verify.classes import DEFAULTS, inclusion, same_class
     from ablate.verify.results import EQUAL
 
     ours, theirs, errors = same_class(one, other)
@@ -129,8 +133,8 @@ def _compare_classes(one: str, other: str, *, format: str) -> None:
         say("two classes:")
         rows = [{"of": n, one or DEFAULTS: ours[n], other or DEFAULTS: theirs[n]} for n in ours]
         print_table(pd.DataFrame(rows), "table")
-    is_off = max(errors.values(), default=0.0) > EQUAL
-    if is_off:
+        put(inclusion(one, other, errors))
+    if is_off := is_same and max(errors.values()) > EQUAL:
         say("the texts of both are equal, and the folds are not: what a method claims is false; ablate check")
     if is_off or not is_same:
         raise typer.Exit(1)

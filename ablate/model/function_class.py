@@ -14,7 +14,7 @@ from ablate.model.spec import AttentionSpec
 def function_class(spec: AttentionSpec) -> str:
     """The class as KEY=VALUE …, first for the patterns, then for what the heads write. A variant without a
     known fold is a class of its own."""
-    return f"{_patterns(spec)} {_written(spec)}"
+    return f"{patterns_of(spec)} {_written(spec)}"
 
 
 def slots_of(spec: AttentionSpec) -> int | None:
@@ -43,7 +43,8 @@ def any_scores(spec: AttentionSpec) -> bool:
     return wide and plain and scores.method_of(spec.scores)[0].bilinear and scale_folds(spec)
 
 
-def _patterns(spec: AttentionSpec) -> str:
+def patterns_of(spec: AttentionSpec) -> str:
+    """The part of the class that is of the patterns."""
     method, options = scores.method_of(spec.scores)
     parts = [f"scores={method.spelled(options)}", f"heads={spec.heads}"]
     if method.compares and any_scores(spec):

@@ -94,7 +94,7 @@ def doubts(values: pd.DataFrame) -> list[str]:
     """What makes the runs of a race worth little. values: a row for each command, a column for each seed."""
     lines = list[str]()
     for name, apart in (values - values.iloc[0]).iloc[1:].iterrows():
-        if (far := stats.bimodal(apart.to_numpy(float), len(values) - 1)) is not None:
+        if (far := stats.bimodal(apart.to_numpy(float), len(values) - 1)).any():
             lines.append(
                 f"{name}: seed {first_few([*apart.index[far]])} is far from all others: read both logs"
             )

@@ -13,13 +13,12 @@ from ablate.analysis.findings import Finding
 from ablate.analysis.variants import USABLE
 from ablate.phrases import Note, capital, counted, described, joined, lines_if
 from ablate.reporting.next import Next, next_steps
-from ablate.reporting.words import Terms, confidence, number, sentence, setting_of, unit, units_in_words
+from ablate.reporting.words import Terms, confidence, contrast_in_words, sentence, size_of, units_in_words
 from ablate.store.frames import REHEARSAL, is_foreign, is_simulated
 from ablate.store.record import NO_STUDY, StudyRecord
 
 MOST = 3  # the most contrasts that are named for each verdict
 MOST_DOUBTS = 3
-DIFFERS = (stats.BETTER, stats.WORSE)
 LEAD = "No contrast was named beforehand: this is exploratory, test it on new seeds."
 WHY = "--why explains"
 NO_PAIR = "Each variant has one run, and no two share a seed, so nothing pairs: give them equal seeds."
@@ -60,8 +59,7 @@ def answer(
         return Answer(weak, line, [ONE_SEED], ONE_SEED, next=next_steps(rows, record))
     terms = {term: words for one in records for term, words in one.answer.items()}
     tested, same = comparison.tested, [one for one in comparison.findings if not one.verdict]
-    apart = _apart(tested, terms)
-    sentences = [f"{capital(sentence(one, terms, at))}." for one, at in zip(tested, apart, strict=True)]
+    sentences = [f"{capital(sentence(one, terms, tested))}." for one in tested]
     sentences += [f"{capital(sentence(one, terms))}." for one in same[:MOST]]
     if not tested:
         whys = [comparison.nothing, *(one.why for one in comparison.findings)]
@@ -76,7 +74,7 @@ def answer(
     of = comparison.arrays
     sure = ", ".join(filter(None, (units_in_words(tested, of.items), of.scope, confidence(tested))))
     trust = " ".join([f"{sure}.", *lead])
-    short = _short(tested, terms) if len(tested) > 1 else sentence(tested[0], terms, apart[0], long=False)
+    short = _short(tested, terms)
     if where := place(rows):  # the conditions that all rows share
         short = f"{where.partition(' (')[0]}: {short}"
         sentences[0] = f"{where}: {sentences[0][:1].lower()}{sentences[0][1:]}"
@@ -118,44 +116,30 @@ def health(doubts: Sequence[str], explained: str = WHY) -> str:
     return f"Doubts: {', '.join(doubts)}; {explained}." if doubts else ""
 
 
-def _apart(tested: Sequence[Finding], terms: Terms) -> list[str]:
-    """The setting of each contrast, without what all share."""
-    settings = [setting_of(one, terms) for one in tested]
-    shared = set[str]().union(*settings).intersection(*settings)
-    return [", ".join(part for part in of if part not in shared) for of in settings]
-
-
 def _short(tested: Sequence[Finding], terms: Terms) -> str:
-    """The contrasts by their verdicts, with the sizes of those that differ."""
+    """One or two contrasts in short sentences; of more the best and the worst, and counts of verdicts."""
+    if len(tested) <= 2:
+        return "; ".join(sentence(one, terms, tested, long=False) for one in tested)
     bases = {one.sides(terms)[1] for one in tested}
-    settings = dict(zip(map(id, tested), _apart(tested, terms), strict=True))
     against = f"against {bases.pop()}: " if len(bases) == 1 else ""
-
-    def named(one: Finding, verdict: str = "") -> str:
-        first, second = one.sides(terms)
-        size = f"by {number(abs(one.diff))}{unit(one.metric)}" if one.verdict in DIFFERS else ""
-        end = ", ".join(filter(None, (settings[id(one)], f"{verdict} {size}".strip())))
-        return f"{first}{f' against {second}' if second and not against else ''}{f' ({end})' if end else ''}"
-
-    if tested[0].higher_is_better is None or len(tested) <= 2:
-        groups = [f"{of[0].verdict}: {joined([*map(named, of)])}" for of in _by_verdict(tested)]
-        return f"{against}{'; '.join(groups)}"
+    counts = {of: n for of in stats.VERDICTS if (n := sum(one.verdict == of for one in tested))}
+    in_all = f"in all {joined([f'{count} {verdict}' for verdict, count in counts.items()])}"
+    if tested[0].higher_is_better is None:
+        return f"{against}{in_all}"
     alone = [one for one in tested if not one.variant.difference]
     alone = alone if len(alone) > 1 else tested
     worst, *_, best = sorted(alone, key=lambda one: one.diff, reverse=not tested[0].higher_is_better)
-    counts = joined([f"{len(of)} {of[0].verdict}" for of in _by_verdict(tested)])
     high = "least bad" if best.verdict == stats.WORSE else "best"
     low = "least good" if worst.verdict == stats.BETTER else "worst"
-    ends = f"{high} is {named(best, best.verdict)}, {low} {named(worst, worst.verdict)}"
-    return f"{against}{ends}; in all {counts}"
-
-
-def _by_verdict(tested: Sequence[Finding]) -> list[list[Finding]]:
-    """The contrasts of each verdict that any has, those that differ by their sizes."""
-    groups = ([one for one in tested if one.verdict == verdict] for verdict in stats.VERDICTS)
-    return [
-        sorted(of, key=lambda one: -abs(one.diff)) if of[0].verdict in DIFFERS else of for of in groups if of
-    ]
+    ends = (contrast_in_words(one, tested, terms, size_of(one), against=not against) for one in (best, worst))
+    best_and_worst = f"{high} is {next(ends)}, {low} {next(ends)}"
+    names = [one.sides(terms)[0] for one in tested]
+    if not against or len({*names}) == len(names):
+        return f"{against}{best_and_worst}; {in_all}"
+    whole = joined([f"{verdict} in {count}" for verdict, count in counts.items()])
+    nowhere = "".join(f", nowhere {of}" for of in (stats.BETTER, stats.WORSE) if of not in counts)
+    who = "variants are" if len({*names}) > 1 else f"{names[0]} is"
+    return f"{against}{who} {whole} of {len(names)} settings{nowhere}; {best_and_worst}"
 
 
 def _robust(tested: Sequence[Finding], terms: Terms) -> str:

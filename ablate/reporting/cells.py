@@ -13,7 +13,7 @@ from ablate.analysis.variants import names as names_of_runs
 from ablate.analysis.variants import varying
 from ablate.config.conditions import column_for
 from ablate.phrases import counted
-from ablate.reporting.words import BETTER, interval, unit
+from ablate.reporting.words import BETTER, by_groups, interval, unit
 
 MOST_TERMS = 4  # of a sum of arms, by which a table calls it
 DIGITS = ".4f"  # of metrics in tables
@@ -33,6 +33,11 @@ def contrast_table(comparison: Comparison, family: str = "", *, long: bool = Fal
     if is_judged:
         whys = [re.split("[,:]", why)[0] for why in rows["why"]]
         read["verdict"] = [": ".join(filter(None, pair)) for pair in zip(rows["verdict"], whys, strict=True)]
+        grouped = {tuple(side.name for side in one.both): one for one in comparison.findings if one.kinds}
+        for at, sides in enumerate(zip(rows["variant"], rows["baseline"], strict=True)):
+            if one := grouped.get(sides):
+                verdict = read["verdict"][at] + " on average" * (one.verdict != stats.UNDECIDED)
+                read.loc[at, [DIFFERENCE, "verdict"]] = by_groups(one, f"{{:+{DIGITS}}}".format), verdict
     return read.assign(**_known(comparison, rows)) if long else read
 
 

@@ -15,6 +15,7 @@ from ablate.config.contrast import FEWEST
 from ablate.config.rules import as_value
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import advised, counted, lines_if
+from ablate.reporting.words import contrast_in_words
 from ablate.store.columns import Status
 from ablate.store.record import StudyRecord
 
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
     from ablate.analysis.compare import Comparison
 
 MOST = 3
-MOST_SEEDS = 1_000  # that anybody would add
-AS_SEEN = "if it is as large as it looks"
-BESIDE_RATES = ("name", "seed", "study", "train.lr")  # what study=tuned has its own of
+MOST_SEEDS = 1_000  # that anybody would train
 DEFAULTS = {"corpus": "docs", "train": "default"}  # of a plain grid, as in configs/config.yaml
 
 
@@ -50,16 +49,16 @@ def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison | No
     rate = shared_rate(rows) if comparison is None or len(comparison.variants) > 1 else ""
     if rate:
         why = f"All variants share one learning rate, {rate}, which was tuned for none"
-        yield Next(why, at_own_rates(record))
+        yield Next(why, as_study(record, "tuned", "tuned"))
     if comparison is None:
         yield Next(f"{FEWEST} seeds would be enough for a verdict", with_seeds(record, FEWEST))
         return
     tested = comparison.tested
-    undecided = [one for one in tested if one.is_undecided]
+    undecided, open_ = [one for one in tested if one.is_undecided], list[Next]()
     if comparison.arrays.waiting or any((one.look or 0) < (one.last_look or 0) for one in undecided):
         yield Next("The study goes on with what is undecided", again(record))
     elif undecided:
-        yield from _to_decide(rows, record, comparison)
+        yield from (open_ := [*_to_decide(rows, record, comparison)])
     params = comparison.summary.set_index("variant")["params"].astype(float)
     pairs = [sorted([params[one.variant.name], params[one.baseline.name]]) for one in tested]
     unequal = [size for small, large in pairs if large > 1.01 * small for size in (small, large)]
@@ -67,7 +66,7 @@ def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison | No
         sizes = f"Variants differ in size, {min(unequal):,.0f} to {max(unequal):,.0f} parameters"
         yield Next(f"{sizes}: a difference may be one of size", changed(record, "matched", "match=params"))
     is_lead = len(undecided) < len(tested) and not any(one.is_planned for one in comparison.findings)
-    if is_lead and record.typed:
+    if is_lead and record.typed and not any(one.command for one in open_):
         fresh = with_fresh_seeds(record, len(record.reporting_seeds))
         yield Next("No contrast was named beforehand: ask again, with fresh seeds", fresh)
 
@@ -75,28 +74,23 @@ def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison | No
 def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") -> Iterator[Next]:
     """What would decide the contrasts that are undecided, though no run is missing; nothing where runs that
     diverged are the reason. What would be blamed afterwards is not advised: a study, and a sweep that had
-    enough seeds for a verdict, is asked again with fresh ones."""
-    undecided = [one for one in comparison.tested if one.is_undecided]
-    if record.is_copy or (rows["status"] == Status.STALE).any():
-        why = "These runs are of another machine or version, and more take all of them anew"
-        yield Next(why, again(record))
-        return
-    needed = max((one.more_seeds for one in undecided if one.more_seeds is not None), default=0)
-    most = max(one.seeds for one in comparison.tested)
-    seeds, unit = needed + most, comparison.tested[0].unit
+    enough seeds for a verdict, is asked again with fresh ones, as are runs that can't be added to."""
+    tested, unit = comparison.tested, comparison.tested[0].unit
+    last = max((one for one in tested if one.is_undecided), key=lambda one: one.more_seeds or 0)
+    most, needed = max(one.seeds for one in tested), last.more_seeds
+    is_fresh = bool(
+        record.metric or record.is_copy or most >= FEWEST or (rows["status"] == Status.STALE).any()
+    )
     if record.looks:
-        why = "Its last look left this undecided: ask again, with fresh seeds"
+        why = "Undecided at the last look: ask again, with fresh seeds"
         yield Next(why, with_fresh_seeds(record, len(record.looks.seeds)))
-    elif needed > MOST_SEEDS:
-        yield Next(f"About {needed:,} more {unit}s would decide this, {AS_SEEN}: more than one trains")
-    elif needed and (record.metric or most >= FEWEST) and (record.typed or record.command):
-        yield Next(
-            f"About {seeds:,} seeds would decide this, {AS_SEEN}: ask again with fresh ones",
-            with_fresh_seeds(record, seeds),
-        )
     elif needed:
-        why = f"About {counted(needed, f'more {unit}')} would decide this, {AS_SEEN}"
-        yield Next(why, with_seeds(record, seeds))
+        count = counted(most + needed, unit) if is_fresh else counted(needed, f"more {unit}")
+        which = contrast_in_words(last, tested, record.answer)
+        command = (with_fresh_seeds if is_fresh else with_seeds)(record, most + needed)
+        how = f": ask again with fresh {unit}s" if is_fresh else ""
+        why = f"About {count} would decide {which}, if it is as large as it looks{how}"
+        yield Next(why, command if needed <= MOST_SEEDS else "")
 
 
 # --- commands: each is empty if the study did not come from one ------------------------------------------
@@ -135,27 +129,32 @@ def with_fresh_seeds(record: StudyRecord, count: int) -> str:
     if (words := _words(record.command))[1:2] == ["duel"]:  # which has seeds of its own for each number
         return advised([*itertools.takewhile(lambda word: word != "--seeds", words), "--seeds", str(count)])
     first = max(record.seeds, default=0) + 1
-    return changed(record, "again", f"seed=range({first},{first + count})")
+    seeds = f"seed=range({first},{first + count})"
+    named = "" if record.study else as_study(record, "fusion", "again", seeds)
+    return named or changed(record, "again", seeds)
 
 
-def at_own_rates(record: StudyRecord) -> str:
-    """The same grid as a study in which each variant has its own learning rate; also empty if it has named
-    arms, configs of the user's own, or varies nothing but the text."""
+def as_study(record: StudyRecord, study: str, end: str, *more: str) -> str:
+    """The same grid as a study that names its contrasts beforehand: fusion or, with a learning rate for each
+    variant, tuned; also empty if it has named arms, configs of the user's own, or varies nothing but the
+    text."""
     varied = [key for key in record.factors if key != "corpus"]
     if not record.typed or record.arms or record.config_dir or not varied:
         return ""
     vary = "fusion" if "fusion" in varied else varied[0]
     levels = record.factors[vary]
     baseline = STANDARD_FUSION if STANDARD_FUSION in levels else levels[0]
-    own = [] if baseline == STANDARD_FUSION else [f"study.primary=[{{vary:{vary},baseline:{baseline}}}]"]
-    given = {} if record.study else dict(DEFAULTS)  # study=tuned has a text and a training of its own
+    primary = f"study.primary=[{{vary:{vary},baseline:{baseline}}}]"
+    own = lines_if((study, baseline) != ("tuned", STANDARD_FUSION), primary)
+    given = {} if record.study else dict(DEFAULTS)  # studies have a text and a training of their own
     given |= {key: as_value(record.fixed[key]) for key in FACTORS if key in record.fixed}
     given |= {key: ",".join(levels) for key, levels in record.factors.items()}
-    typed = [word for word in _without(record.typed, BESIDE_RATES) if word != "-m"]
+    beside = ["name", "seed", "study", *lines_if(study == "tuned", "train.lr")]
+    typed = [word for word in _without(record.typed, beside) if word != "-m"]
     keys = {word.partition("=")[0] for word in typed}
     words = [*(f"{key}={value}" for key, value in given.items() if key not in keys), *typed]
-    name = f"name={as_value(f'{record.name}-tuned')}"
-    return advised(["ablate", "run", "study=tuned", *own, *words, name])
+    name = f"name={as_value(f'{record.name}-{end}')}"
+    return advised(["ablate", "run", f"study={study}", *own, *words, *more, name])
 
 
 def _words(command: str) -> list[str]:

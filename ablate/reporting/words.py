@@ -1,28 +1,27 @@
 """What a finding says in a sentence, and how its numbers are written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ablate.analysis import stats
 from ablate.analysis.findings import Finding
-from ablate.config.contrast import FEWEST
 from ablate.phrases import counted_between, lines_if
 from ablate.store.columns import column_named
 
 Terms = Mapping[str, str] | None  # what a study calls its arms or levels
 TRAINING = "; {} represent the same functions, so what differs is training"
 BETTER = {True: "higher is better", False: "lower is better", None: ""}
+DIFFERS = (stats.BETTER, stats.WORSE)
 # By whether more is better, or that is not known: what a variant does that is better, or worse.
 VERBS = {False: ("saves", "costs"), True: ("gains", "loses"), None: ("is higher by", "is lower by")}
 
 
-def sentence(one: Finding, terms: Terms = None, at: str | None = None, *, long: bool = True) -> str:
-    """The sentence on one contrast, without its full stop. at: the setting that both share, in place of all
-    of it. long: with its interval, the look, and what a difference amounts to."""
+def sentence(one: Finding, terms: Terms = None, among: Sequence[Finding] = (), *, long: bool = True) -> str:
+    """The sentence on one contrast, without its full stop. among: contrasts whose common setting it does not
+    name. long: with its interval, the look, and what a difference amounts to."""
     first, second = one.sides(terms)
     against = f" against {second}" if second else ""
     apart = f"{first} and {second} differ" if second else f"{first} differs from 0"
-    setting = ", ".join(setting_of(one, terms)) if at is None else at
-    where = f" ({setting})" if setting else ""
+    where = f" ({setting})" if (setting := setting_apart(one, among, terms)) else ""
     of = unit(one.metric) or f" of {one.metric}"
     if not one.verdict:
         is_same = one.why.startswith("the same function")
@@ -33,10 +32,15 @@ def sentence(one: Finding, terms: Terms = None, at: str | None = None, *, long: 
         when = "so far" if one.is_undecided else "decided at"
         look = f"; {when} {one.look} of at most {one.last_look} seeds"
     training = TRAINING.format("both" if second else "all") if long and one.same_class else ""
+    if one.kinds:
+        sign = 1 if one.kinds[0][1] > 0 else -1
+        verb = better if (sign > 0) != (one.higher_is_better is False) else worse
+        groups = by_groups(one, lambda diff: number(sign * diff), of, " runs")
+        return f"{first} {verb} {groups}{against}{where} ({one.verdict} on average){training}{look}"
     if one.verdict == stats.EQUIVALENT:
         found = f": {number(one.diff)} ({number(one.low)} to {number(one.high)})" if long else ""
         return f"{apart} by less than {one.margin:g}{of}{where}{found}{training}{look}"
-    if one.verdict in (stats.BETTER, stats.WORSE):
+    if one.verdict in DIFFERS:
         least, most = sorted((abs(one.low), abs(one.high)))
         size = f"{better if one.verdict == stats.BETTER else worse} {number(abs(one.diff))}{of}"
         return f"{first} {size} ({number(least)} to {number(most)}){against}{where}{training}{look}"
@@ -46,11 +50,45 @@ def sentence(one: Finding, terms: Terms = None, at: str | None = None, *, long: 
     return f"whether {open_}{where} is undecided{found}: {one.why}{look}"
 
 
+def by_groups(one: Finding, write: Callable[[float], str], of: str = "", runs: str = "") -> str:
+    """The difference in each group of seeds: −0.401 nats in 4 of 6 runs, 0.003 in 2. of: its unit."""
+    (n, diff), *others = one.kinds
+    first = f"{write(diff)}{of} in {n} of {n + sum(n for n, _ in others)}{runs}"
+    return ", ".join([first, *(f"{write(diff)} in {n}" for n, diff in others)])
+
+
+def size_of(one: Finding) -> str:
+    """The verdict, and how large a difference is, as far as one is found: worse by 0.402 nats."""
+    if one.verdict not in DIFFERS:
+        return one.verdict
+    size = number(abs(one.diff)) + unit(one.metric)
+    return f"{one.verdict} {f'on average: {by_groups(one, number)}' if one.kinds else f'by {size}'}"
+
+
 def setting_of(one: Finding, terms: Terms = None) -> list[str]:
-    """What the two variants of a contrast share, as K=V each; nothing if both arms are called by `terms`."""
-    if terms and all(terms.get(side.arm) for side in (one.variant, one.baseline)):
+    """What the two variants of a contrast share, as K=V each; nothing of a sum of arms, or if both arms are
+    called by `terms`."""
+    if one.is_sum or (terms and all(terms.get(side.arm) for side in one.both)):
         return []
-    return [one.variant.label([column], bare=()) for column in one.shared]
+    shared = [column for column, level in one.variant.levels.items() if level and column not in one.apart]
+    return [one.variant.label([column], bare=()) for column in shared]
+
+
+def setting_apart(one: Finding, among: Sequence[Finding], terms: Terms) -> str:
+    """The setting of a contrast, without what all of these share."""
+    settings = [{*setting_of(each, terms)} for each in among]
+    shared = set[str]().union(*settings).intersection(*settings)
+    return ", ".join(part for part in setting_of(one, terms) if part not in shared)
+
+
+def contrast_in_words(
+    one: Finding, among: Sequence[Finding], terms: Terms, end: str = "", *, against: bool = True
+) -> str:
+    """A contrast by its name among these, and what is said of it: sum against concat (heads=4, worse)."""
+    first, second = one.sides(terms)
+    name = f"{first} against {second}" if second and against else first
+    more = ", ".join(filter(None, (setting_apart(one, among, terms), end)))
+    return f"{name} ({more})" if more else name
 
 
 def paired_in_words(tested: Sequence[Finding]) -> str:
@@ -60,13 +98,12 @@ def paired_in_words(tested: Sequence[Finding]) -> str:
 
 
 def units_in_words(tested: Sequence[Finding], items: str = "") -> str:
-    """How many seeds some contrasts have: 8 paired seeds, or 5 to 8 runs a variant, not paired; and whether
-    these are too few. items: what each is a mean over."""
+    """How many seeds some contrasts have: 8 paired seeds, or 5 to 8 runs a variant, not paired. items: what
+    each is a mean over."""
     parts = [*filter(None, [paired_in_words(tested)])]
-    if runs := [n for one in tested if one.pairs is None for n in (one.n, one.n_baseline)]:
+    if runs := [n for one in tested if one.pairs is None for n in one.case.counts.tolist()]:
         parts.append(f"{counted_between(min(runs), max(runs), 'run')} a variant, not paired")
-    few = lines_if(any(one.seeds < FEWEST for one in tested), f", too few for a verdict (at least {FEWEST})")
-    return "".join(["; ".join(parts), *lines_if(items, f", {items} each"), *few])
+    return "".join(["; ".join(parts), *lines_if(items, f", {items} each")])
 
 
 def number(value: float) -> str:
@@ -98,5 +135,4 @@ def confidence(tested: Sequence[Finding]) -> str:
     studies = {one.study for one in tested}
     if len(studies) > 1:
         return f"{level} for those of each study together"
-    together = {1: "", 2: " for both together"}.get(len(tested), f" for all {len(tested)} together")
-    return f"{level}{together}"
+    return level + {1: "", 2: " for both together"}.get(len(tested), f" for all {len(tested)} together")

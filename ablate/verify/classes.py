@@ -7,16 +7,15 @@ sizes besides. A text, a seed or a training changes no class.
 import dataclasses
 import itertools
 import shlex
-
-import torch
+from collections.abc import Mapping, Sequence
 
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
-from ablate.model.function_class import function_class
+from ablate.model.function_class import function_class, patterns_of, slots_of
 from ablate.model.sizing import resolve_spec
-from ablate.model.spec import AttentionSpec, ModelSpec
-from ablate.verify.attentions import relative_error, with_random_weights
-from ablate.verify.fold import fold
+from ablate.model.spec import ModelSpec
+from ablate.verify.fold import fold_error
+from ablate.verify.results import EQUAL
 
 VOCAB = 1024  # a text decides it, and no class depends on it
 DEFAULTS = "the defaults"  # what no overrides are called
@@ -28,16 +27,28 @@ Class = dict[str, str]  # texts by name
 
 def same_class(one: str, other: str) -> tuple[Class, Class, dict[str, float]]:
     """The class of each as texts by kind of attention, sizes of the model included, as far as they differ;
-    and of one class the largest difference, by direction, when random weights are folded from one into the
-    other, relative to the largest entry. ONE and OTHER are overrides, as in "fusion=sum heads=8". Raises
-    ConfigError."""
+    and the largest difference, by direction, when random weights are folded from one into the other, relative
+    to the largest entry, if they differ in nothing but how static fusions add heads up. ONE and OTHER are
+    overrides, as in "fusion=sum heads=8". Raises ConfigError."""
     spec, other_spec = _read(one), _read(other)
     ours, theirs = _class(spec), _class(other_spec)
-    if ours == theirs:
-        shared = {kind: ours[kind] for kind in spec.kinds}
-        return shared, shared, _errors((one, spec), (other, other_spec))
     apart = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-    return {name: ours.get(name, "") for name in apart}, {name: theirs.get(name, "") for name in apart}, {}
+    errors = _errors((one, spec), (other, other_spec)) if _can_fold(spec, other_spec, apart) else {}
+    one_side, other_side = ({key: of.get(key, "") for key in apart or spec.kinds} for of in (ours, theirs))
+    return one_side, other_side, errors
+
+
+def inclusion(one: str, other: str, errors: Mapping[str, float]) -> str:
+    """Which of two classes has all functions of the other, by what `same_class` says of them."""
+    if not errors:
+        return (
+            "whether one has all functions of the other is not tried: more differs than how heads are added"
+        )
+    names, (there, back) = (one or DEFAULTS, other or DEFAULTS), errors.values()
+    if min(there, back) > EQUAL:
+        return "each has functions that the other has not"
+    fewer, more = names if there < back else names[::-1]
+    return f"every function of {fewer} is one of {more}, not conversely"
 
 
 def _read(words: str) -> ModelSpec:
@@ -61,19 +72,20 @@ def _class(spec: ModelSpec) -> Class:
     return of_kinds | {name: str(value) for name, value in sizes.items()}
 
 
+def _can_fold(one: ModelSpec, other: ModelSpec, apart: Sequence[str]) -> bool:
+    """Whether fold finds the weights of either that come closest to the other: what is apart is the way in
+    which static fusions add up heads of equal patterns."""
+    return {*apart} <= one.kinds.keys() & other.kinds.keys() and all(
+        patterns_of(a) == patterns_of(b) and None not in (slots_of(a), slots_of(b))
+        for a, b in ((one.kinds[kind][0], other.kinds[kind][0]) for kind in apart)
+    )
+
+
 def _errors(*both: tuple[str, ModelSpec]) -> dict[str, float]:
     """The largest error of folding an attention of one into that of the other, by direction."""
     return {
         f"{one or DEFAULTS} into {other or DEFAULTS}": max(
-            _error(attention, target.kinds[kind][0]) for kind, (attention, _) in source.kinds.items()
+            fold_error(attention, target.kinds[kind][0]) for kind, (attention, _) in source.kinds.items()
         )
         for (one, source), (other, target) in itertools.permutations(both)
     }
-
-
-def _error(source: AttentionSpec, target: AttentionSpec) -> float:
-    one, other = with_random_weights(source), with_random_weights(target)
-    fold(one, other)
-    x_BTC = torch.randn(2, 16, source.d_model, dtype=torch.float64)
-    with torch.no_grad():
-        return relative_error(other(x_BTC, x_BTC), one(x_BTC, x_BTC))

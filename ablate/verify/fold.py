@@ -12,6 +12,8 @@ from torch import Tensor
 from ablate.model.attention import Attention
 from ablate.model.function_class import any_scores, rank_of_out_proj, slots_of
 from ablate.model.layers import Linear, LowRank
+from ablate.model.spec import AttentionSpec
+from ablate.verify.attentions import relative_error, with_random_weights
 
 
 @torch.no_grad()
@@ -23,6 +25,15 @@ def fold(source: Attention, target: Attention) -> None:
         _factor(operators(source), _constant(source), target)
     else:
         _fold_constants(source, target)
+
+
+@torch.no_grad()
+def fold_error(source: AttentionSpec, target: AttentionSpec) -> float:
+    """The largest difference after folding random weights, relative to the largest entry."""
+    one, other = with_random_weights(source), with_random_weights(target)
+    fold(one, other)
+    x_BTC = torch.randn(2, 16, source.d_model, dtype=torch.float64)
+    return relative_error(other(x_BTC, x_BTC), one(x_BTC, x_BTC))
 
 
 @torch.no_grad()

@@ -96,34 +96,6 @@ def head_scale_folds(b: Bench) -> Sides:
     return _with_rows(b, scaled, [w * rows for w, rows in zip(weights, b.rows(scaled, b.V), strict=True)])
 
 
-def _turned_around(b: Bench, attention: Attention) -> Attention:
-    """The same attention with its heads in reverse order."""
-    for name, width in (("query", b.K), ("key", b.K), ("value", b.V)):
-        weight = attention.get_parameter(f"{name}.weight").data
-        weight.copy_(torch.cat([*weight.split(width)][::-1]))
-    return attention
-
-
-@identity("4", "Σ z_π(i) = Σ z_i", "a sum does not depend on the order of heads", "Q0")
-def sum_has_no_order(b: Bench) -> Sides:
-    return b.out(_turned_around(b, b.attention(fusion="sum"))), b.out(b.attention(fusion="sum"))
-
-
-@identity(
-    "4 concat", "cat(Z_π) P W_O = cat(Z) W_O", "nor does concat, if the projection is reordered too", "Q0"
-)
-def concat_has_no_order(b: Bench) -> Sides:
-    other = _turned_around(b, b.attention())
-    rows = torch.cat(b.rows(other, b.V)[::-1])
-    other.get_parameter("out_proj.weight").copy_(rows.mT)
-    return b.out(other), b.out(b.concat)
-
-
-@identity("4 not", "cat(Z_π) W_O ≠ cat(Z) W_O", "with the same projection, order counts", "Q0")
-def order_counts(b: Bench) -> Sides:
-    return b.out(_turned_around(b, b.attention())), b.out(b.concat)
-
-
 # --- many heads in one matrix product -------------------------------------------------------------
 
 
@@ -213,31 +185,6 @@ def one_pattern(b: Bench) -> Sides:
         of_all = one.get_parameter(f"{name}.weight").repeat(b.H, 1)
         alike.get_parameter(f"{name}.weight").copy_(of_all)
     return b.out(alike), b.out(one)
-
-
-# --- what no output shows --------------------------------------------------------------------------
-
-
-def _gauged(b: Bench) -> Attention:
-    """The standard attention with W_V^i G_i and G_i⁻¹ W_O^i in place of W_V^i and W_O^i."""
-    other = b.attention()
-    value, out = (other.get_parameter(f"{name}.weight").data for name in ("value", "out_proj"))
-    for head in range(b.H):
-        gauge = b.random(f"gauge{head}", b.V, b.V) + 3 * torch.eye(b.V, dtype=torch.float64)
-        at = slice(head * b.V, (head + 1) * b.V)
-        value[at] = gauge.mT @ value[at]
-        out[:, at] = out[:, at] @ torch.linalg.inv(gauge).mT
-    return other
-
-
-@identity("12", "(W_V^i G, G⁻¹ W_O^i) ⇒ same output", "the basis of a head's values is arbitrary", "Q4")
-def gauge_changes_nothing(b: Bench) -> Sides:
-    return b.out(_gauged(b)), b.out(b.concat)
-
-
-@identity("12 not", "same output ⇏ same z_i", "so measure what it writes, not what it reads", "Q4")
-def gauge_changes_what_is_read(b: Bench) -> Sides:
-    return _gauged(b).look(b.x, b.x).heads_BTHV, b.concat.look(b.x, b.x).heads_BTHV
 
 
 # --- classes ------------------------------------------------------------------------------------------

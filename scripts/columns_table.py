@@ -37,7 +37,7 @@ def table() -> str:
         source = (
             f"{split} split" if (split := split_of(one.name)) else SOURCES.get(one.role, "config and text")
         )
-        rows.writerow([one.name, one.unit or one.kind, key or source, one.words])
+        rows.writerow([one.name, one.unit or one.kind, key or source, one.label])
     return text.getvalue()
 
 

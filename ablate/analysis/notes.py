@@ -89,7 +89,7 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
     loss = figures[COUNTING[variants.metric]].to_numpy() if variants.metric in COUNTING else np.nan
     above = variants.mean - loss
     if worse := [at for at in bases if above[at] > 0]:
-        names = first_few([variants.names[at] for at in worse])
+        names = first_few([variants.titles[at] for at in worse])
         text = (
             f"worse than counting {figures['ngram_order'].max():.0f} tokens by {above[worse].max():.3g} of"
             f" {variants.metric} or less: {names}; a difference may be in what a table of n-grams would fill"
@@ -196,7 +196,7 @@ def of_values(variants: Variants) -> Iterator[Note]:
     if zeros and not variants.higher_is_better and (values % 1).any():  # not one that counts
         crash = f"{metric} is exactly 0 in {counted(zeros, 'run')}, as where a crash is logged so"
         yield doubt(f"{crash}; --where '{metric} != 0' leaves it out", f"{metric} of exactly 0")
-    each = zip(variants.names, variants.values, variants.run_ids, variants.minor, strict=True)
+    each = zip(variants.titles, variants.values, variants.run_ids, variants.minor, strict=True)
     for name, values, ids, apart in each:
         if not apart.any():
             continue
@@ -258,7 +258,7 @@ def missing_units(variants: Variants) -> list[Note]:
     there = there if there.any() else variants.ran | variants.copied | ~np.isnan(variants.fixed)[:, None]
     each = [
         f"{name} has no run of {', '.join(columns)} {', '.join(units[~has])}"
-        for name, has in zip(variants.names, there, strict=True)
+        for name, has in zip(variants.titles, there, strict=True)
         if not has.all()
     ]
     return lines_if(each, doubt(f"missing: {'; '.join(each)}", "missing seeds"))

@@ -276,6 +276,12 @@ class Variants(Settings):
     def names(self) -> list[str]:
         return [one.name for one in self.each]
 
+    @property
+    def titles(self) -> list[str]:
+        """The names without what all share."""
+        columns = varying(self.each) or self.shown
+        return [one.title(columns) for one in self.each]
+
     def levels_of(self, given: Mapping[str, str | None], option: str) -> dict[str, Any]:
         """Levels by column, as given or, where a variant is given by its name, as those with this name share
         them. The name is that of an arm, one as a table prints it or, where one column alone varies, a level.

@@ -38,11 +38,6 @@ ROW, ROOM = 13, 21  # height of a line of labels, and of the room around all
 POINTS = 40  # the most of a curve
 
 
-def figures(page: Page) -> list[Figure]:
-    """The figures of a page, in reading order."""
-    return [figure for chart in CHARTS for figure in chart(page)]
-
-
 def _intervals(page: Page) -> Iterator[Figure]:
     """The difference of each variant to its baseline, one row per contrast; of the planned ones or, without
     any, of all."""
@@ -197,4 +192,4 @@ def _lines(data: pd.DataFrame, labels: Sequence[str]) -> Any:
     )
 
 
-CHARTS = (_intervals, _levels, _curves, _seeds)
+CHARTS = (_intervals, _levels, _curves, _seeds)  # in reading order

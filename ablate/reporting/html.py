@@ -50,11 +50,11 @@ def write_report(
         with explained(Path(charts)):
             Path(charts).mkdir(parents=True, exist_ok=True)
     require_charts()
-    from ablate.reporting.charts import figures  # imported late, since altair is slow to import
+    from ablate.reporting.charts import CHARTS  # imported late, since altair is slow to import
     from ablate.reporting.figures import drawn, write_charts
 
     page = gather(subject, question)
-    shown = figures(page)
+    shown = [figure for chart in CHARTS for figure in chart(page)]
     content = _template("page.html.j2").render(
         page=page,
         figures=shown,

@@ -20,6 +20,7 @@ from ablate.store.frames import column_of
 from ablate.tables import escaped
 
 MARKS = {stats.BETTER: "†", stats.WORSE: "†", stats.EQUIVALENT: "‡"}
+SIGN = {True: " (positive is better)", False: " (positive is worse)", None: ""}
 MOST_ACROSS = 2  # means with their intervals that fit into a column
 
 
@@ -86,11 +87,9 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
     if not tested:
         return [f"Differences {to}, of which nothing was tested."]
     over = f" over {paired}" if (paired := paired_in_words(tested)) else ""
-    together = " each, 95 % together" if len(tested) > 1 else ""
-    sign = f" (positive is {'better' if tested[0].higher_is_better else 'worse'})"
-    is_known = tested[0].higher_is_better is not None
+    sign, together = SIGN[tested[0].higher_is_better], " each, 95 % together" * (len(tested) > 1)
     return [
-        f"Differences {to}{sign * is_known}{over}, with t-intervals at {levels_in_words(tested)}{together}.",
+        f"Differences {to}{sign}{over}, with t-intervals at {levels_in_words(tested)}{together}.",
         *lines_if("†" in marks, "†: better or worse."),
         *lines_if("‡" in marks, f"‡: equivalent, within ±{comparison.margin:g}."),
         *lines_if(None in marks, "Without a mark: undecided."),

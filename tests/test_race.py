@@ -132,6 +132,9 @@ def test_runs_take_turns_and_end_at_the_look_that_decides(tmp_path):
     found = answered(*both, *LOWER, "-n", "a", "-n", "b", cwd=tmp_path, code=0)
     assert found["rows"][1]["verdict"] == "better" and len(found["answer"]) == 2
     assert len((tmp_path / "order").read_text().split()) == 12
+    (tmp_path / table).write_text("edited")
+    race(*both, *LOWER, "-n", "a", "-n", "b", cwd=tmp_path, code=0)
+    assert len(rows(tmp_path)) == 12
 
 
 def test_words_in_braces(tmp_path):
@@ -253,7 +256,7 @@ def test_doubts():
     [
         ((side(1), "echo loss: 1", *LOWER), "echo loss: 1: put {seed} in, or give --no-seed"),
         (("no-such-program {seed}", side(1), *LOWER), "A: no such command; "),
-        ((side(1), side(2), *LOWER, "-n", "a/b"), "-n 'a/b': a directory is called so: no / in it"),
+        ((side(1), side(2), *LOWER, "-n", "a/b"), "a/b and B: name each with -n, without a /"),
         ((side(1), side(2), "--metric", "acc", "--lower-is-better"), "A: it gave no acc; "),
         (("echo acc: 1; echo loss; : {seed}", side(2), *LOWER), "log.txt ends: acc: 1"),
         ((side(1), side(2), *LOWER, "--seeds", "1"), "--seeds 1: "),
@@ -284,11 +287,11 @@ def test_another_race_is_refused_and_the_first_one_kept(tmp_path):
     (tmp_path / "t.py").write_text("pass")
     assert "another race, with other scripts" in refusal(*both, cwd=tmp_path)
     assert rows(tmp_path) == before
-    table = tmp_path / "runs/races/a-b/results.csv"
-    for text in ("", "x,y\n1,2\n", table.read_text().replace("a,0,", "a,0,oops")):
-        table.write_text(text)
-        assert "results.csv: can't be read (" in refusal(*both, cwd=tmp_path)
-        assert table.read_text() == text
+    state = tmp_path / "runs/races/a-b/race.json"
+    for text in ("", "[]", '{"runs": []}'):
+        state.write_text(text)
+        assert "race.json: can't be read (" in refusal(*both, cwd=tmp_path)
+        assert state.read_text() == text and rows(tmp_path) == before
 
 
 @pytest.mark.slow

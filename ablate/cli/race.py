@@ -23,16 +23,11 @@ def _seconds(text: str) -> float:
 
 def race(
     commands: Annotated[list[str], typer.Argument(help="Two to eight, the baseline first.")],
-    higher_is_better: Annotated[
-        bool, typer.Option("--higher-is-better/--lower-is-better", help="Which way is better.")
-    ],
+    higher_is_better: Annotated[bool, typer.Option("--higher-is-better/--lower-is-better")],
     metric: Annotated[str, typer.Option(help="What each prints last, as METRIC=1.23.")] = "metric",
     margin: Annotated[float, typer.Option(min=0, max=1e9, help="What does not matter, at most.")] = 0,
     name: Annotated[list[str] | None, typer.Option("-n", "--name", help="Their names; else A, B, C")] = None,
-    source: Annotated[
-        str,
-        typer.Option("--from", "--pattern", metavar="FILE|REGEX", help="FILE.csv|json in {out}; of the log."),
-    ] = "",
+    source: Annotated[str, typer.Option("--from", "--pattern", help="FILE.csv|json in {out}, or REGEX")] = "",
     seeds: Annotated[int, typer.Option(min=2, help="The most pairs.")] = SEEDS,
     time: Annotated[float | None, typer.Option(parser=_seconds, help="As 2h: begin no later pair.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at once.")] = 1,
@@ -58,11 +53,11 @@ def race(
     commands = commands[:1] * 2 if null else commands
     names = [*(name or []), *"ABCDEFGH"[len(name or []) : len(commands)]]
     unseeded = [] if no_seed else [command for command in commands if "{seed}" not in command]
+    apart = {name for name in names if name and "/" not in name}
     several = null or 2 <= len({*commands}) == len(commands) <= 8
     for is_wrong, why in (
         (not several, f"{counted(len(commands), 'command')}: give two to eight that differ, or --null"),
-        (len({*names}) != len(commands), f"{joined(names)}: name each with -n"),
-        *((not one or "/" in one, f"-n '{one}': a directory is called so: no / in it") for one in names),
+        (len(apart) != len(commands), f"{joined(names)}: name each with -n, without a /"),
         (unseeded, f"{joined(unseeded)}: put {{seed}} in, or give --no-seed"),
         (metric in COLUMNS, f"--metric {metric}: the table has such a column; print another name"),
     ):

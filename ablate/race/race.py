@@ -1,8 +1,7 @@
-"""The runs of a race. Its directory holds race.json, the plan; results.csv, with a row for each run that has
-ended; and in runs/ a directory for each run, {out}, with its log.
+"""The runs of a race. Its directory holds race.json, the plan and the runs that have ended; results.csv, a
+table of these runs; and in runs/ a directory for each run, {out}, with its log.
 
-The table is all that is known of the runs. It is written whole after each of them, so one that is killed at
-any moment is in it, or begins again.
+What is known is race.json, written whole after each run: one that is killed is in it, or begins again.
 """
 
 import contextlib
@@ -23,7 +22,7 @@ import pandas as pd
 import psutil
 
 from ablate.config.rules import ConfigError
-from ablate.files.atomic import StoreError, garbled, read_json, write_atomically
+from ablate.files.atomic import StoreError, read_json, write_atomically
 from ablate.files.owned import remove_tree
 from ablate.phrases import joined
 from ablate.printing import say
@@ -33,8 +32,7 @@ from ablate.store.columns import Status
 MARK = "ABLATE_RACE"  # an environment variable of all that a race starts: its directory
 KILLED_S = 0.3  # if everything is killed, this process is within that time of the command it waits for
 NOT_FOUND = 127  # the exit code of a shell that finds no such command
-KEYS = ["method", "seed"]
-COLUMNS = [*KEYS, "seconds", "status"]  # of the table, beside the metric
+COLUMNS = ["method", "seed", "seconds", "status"]  # of the table, beside the metric
 
 
 class Race:
@@ -43,26 +41,20 @@ class Race:
     Raises StoreError."""
 
     def __init__(self, directory: Path, plan: Mapping[str, Any]) -> None:
-        self.directory, self.plan, self.table = directory, plan, directory / "results.csv"
-        self.runs = pd.DataFrame(columns=[*KEYS, plan["metric"], *COLUMNS[2:]]).set_index(KEYS)
-        if self.table.exists():
-            try:
-                self.plan = read_json(directory / "race.json", {*plan})
-                runs = pd.read_csv(self.table, dtype=object, keep_default_na=False).replace("", None)
-                kinds = {"seed": int, self.plan["metric"]: float, "seconds": float}
-                self.runs = runs.astype(kinds).set_index(KEYS)
-            except (FileNotFoundError, KeyError, ValueError) as error:
-                raise garbled(self.table, str(error)) from error
-            if other := [key for key in plan if key != "looks" and plan[key] != self.plan[key]]:
-                way_out = "give its commands other names with -n, or move that directory away"
-                raise StoreError(f"{directory} has another race, with other {joined(other)}; {way_out}")
-        self.look_at()
+        self.directory, self.file, self.table = directory, directory / "race.json", directory / "results.csv"
+        self.plan = read_json(self.file, {*plan, "runs"}) if self.file.exists() else {**plan, "runs": []}
+        if other := [key for key in plan if key != "looks" and plan[key] != self.plan[key]]:
+            way_out = "give its commands other names with -n, or move that directory away"
+            raise StoreError(f"{directory} has another race, with other {joined(other)}; {way_out}")
+        columns = [*COLUMNS[:2], plan["metric"], *COLUMNS[2:]]
+        self.runs = pd.DataFrame(self.plan.pop("runs"), columns=columns).set_index(COLUMNS[:2])
         end_all(directory)
 
-    def look_at(self, *added: int) -> None:
-        """Take the looks of the plan, and one that takes its share of the level from the look behind it."""
-        self.plan = {**self.plan, "looks": sorted({*self.plan["looks"], *added})}
-        write_atomically(self.directory / "race.json", f"{json.dumps(self.plan, indent=2)}\n")
+    def save(self) -> None:
+        """Write down all that is known."""
+        table = self.runs.reset_index()
+        write_atomically(self.table, table.to_csv(index=False))
+        write_atomically(self.file, json.dumps({**self.plan, "runs": table.to_numpy(object).tolist()}))
 
     def by_seed(self, column: str) -> pd.DataFrame:
         """A column as numbers, a row for each command; NaN where there is no finite one."""
@@ -70,10 +62,10 @@ class Race:
         every = cells.reindex(index=[*self.plan["commands"]], columns=range(self.plan["seeds"]))
         return every.where(np.isfinite(every))
 
-    def run(self, names: Sequence[str], seeds: Sequence[int], jobs: int) -> None:
-        """Run what has not ended, `jobs` at a time: forward at even seeds, backward at odd ones. Raises
-        ConfigError if the race can't go on."""
-        todo = [(name, seed) for seed in seeds for name in names[:: -1 if seed % 2 else 1]]
+    def run(self, names: Sequence[str], upto: int, jobs: int) -> None:
+        """Run what has not ended of the seeds below `upto`, `jobs` at a time: forward at even seeds, backward
+        at odd ones. Raises ConfigError if the race can't go on."""
+        todo = [(name, seed) for seed in range(upto) for name in names[:: -1 if seed % 2 else 1]]
         with ThreadPoolExecutor(jobs, "slot") as pool:
             runs = [pool.submit(self.run_one, *one) for one in todo if one not in self.runs.index]
             try:
@@ -85,16 +77,26 @@ class Race:
                 raise
 
     def run_one(self, name: str, seed: int) -> tuple[str, int, list[Any]]:
-        """Run a command with a seed; returns which run it is, and its row. Raises ConfigError."""
+        """Run a command with a seed, after --prepare; returns which run it is, and its row. Raises
+        ConfigError if its command has no run yet, and is not found or gives no number."""
         plan, out = self.plan, self.directory / "runs" / f"{name}-{seed}"
         if out.exists():  # it was cut off
             remove_tree(out)
         out.mkdir(parents=True)
-        if self._execute(plan["prepare"], out, seed):
-            raise _ended(f"--prepare failed before seed {seed} of {name}", out)
-        began = time.monotonic()
-        code = self._execute(plan["commands"][name], out, seed)
+        slot = threading.current_thread().name.partition("_")[2] or "0"
+        words = {"seed": str(seed), "out": shlex.quote(str(out)), "slot": slot}
+        began, code = 0.0, 0
+        with (out / LOG).open("ab") as log:
+            # A session of its own, since Ctrl-C is for this process, which ends the others.
+            given = {"shell": True, "stdin": subprocess.DEVNULL, "stdout": log, "start_new_session": True}
+            given |= {"stderr": log, "env": {**os.environ, MARK: str(self.directory)}}
+            for command in (plan["prepare"], plan["commands"][name]):
+                filled = re.sub(r"\{(seed|out|slot)\}", lambda found: words[found[1]], command)
+                began = time.monotonic()
+                code = code or subprocess.run(filled, **given).returncode
         seconds = round(time.monotonic() - began, 3)
+        if code < 0:
+            time.sleep(KILLED_S)
         value = None if code else read(out, plan["metric"], plan["source"])
         if value is None and code in (0, NOT_FOUND) and name not in self.runs.index.unique("method"):
             wanted = " by ".join(filter(None, [plan["metric"], plan["source"]]))
@@ -103,20 +105,6 @@ class Race:
         status = Status.FAILED if value is None else Status.DONE if np.isfinite(value) else Status.DIVERGED
         return name, seed, [value, seconds, str(status)]
 
-    def _execute(self, command: str, out: Path, seed: int) -> int:
-        """Run a command in a shell, to its end; returns its exit code."""
-        slot = threading.current_thread().name.partition("_")[2] or "0"
-        words = {"seed": str(seed), "out": shlex.quote(str(out)), "slot": slot}
-        filled = re.sub(r"\{(seed|out|slot)\}", lambda found: words[found[1]], command)
-        # A session of its own, since Ctrl-C is for this process, which ends the others.
-        given = {"shell": True, "stdin": subprocess.DEVNULL, "start_new_session": True}
-        marked = {**os.environ, MARK: str(self.directory)}
-        with (out / LOG).open("ab") as log:
-            code = subprocess.run(filled, stdout=log, stderr=log, env=marked, **given).returncode
-        if code < 0:
-            time.sleep(KILLED_S)
-        return code
-
     def _add(self, name: str, seed: int, row: list[Any]) -> None:
         """Write a row down, and tell one without a value. Raises ConfigError if it is the second in a row of
         its command that failed."""
@@ -124,7 +112,7 @@ class Race:
             say(f"{name} {row[-1]} at seed {seed}")
         self.runs.loc[(name, seed), :] = row
         self.runs = self.runs.sort_index(level=["seed", "method"])
-        write_atomically(self.table, self.runs.to_csv())
+        self.save()
         failed = self.runs["status"].xs(name, level="method") == Status.FAILED
         if failed.loc[seed] and failed.loc[seed - 1 : seed + 1].sum() > 1:
             raise _ended(f"{name} failed twice in a row", self.directory / "runs" / f"{name}-{seed}")

@@ -148,7 +148,10 @@ def Required(holds: Callable[[Any], object], words: str) -> Rule:
 
 
 def _bound(holds: Callable[[Any, float], bool], words: str) -> Callable[[float], Rule]:
-    return lambda bound: Required(lambda value: holds(value, bound), f"must be {words} {bound:,}")
+    def rule(bound: float) -> Rule:
+        return Required(lambda value: holds(value, bound), f"must be {words} {bound:,}")
+
+    return rule
 
 
 AtLeast, AtMost = _bound(operator.ge, "at least"), _bound(operator.le, "at most")

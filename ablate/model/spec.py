@@ -4,13 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ablate.config.schema import (
-    STANDARD_FUSION,
-    STANDARD_SCORES,
-    AttentionConfig,
-    ModelConfig,
-    PartConfig,
-)
+from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, AttentionConfig, ModelConfig, PartConfig
 from ablate.model import fusion, scores
 from ablate.model.parts import HeadShape, Part
 

@@ -91,9 +91,9 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
     if worse := [at for at in bases if above[at] > 0]:
         names = first_few([variants.titles[at] for at in worse])
         text = (
-            f"worse than counting {figures['ngram_order'].max():.0f} tokens by {above[worse].max():.3g} of"
-            f" {variants.metric} or less: {names}; a difference may be in what a table of n-grams would fill"
-            " in: --metric mix_loss says what remains; more train.steps or a larger model get beyond it"
+            f"worse than counting {figures['ngram_order'].max():.0f} tokens by up to"
+            f" {above[worse].max():.3g} of {variants.metric}: {names}; a difference may be in what a table of"
+            " n-grams fills in: --metric mix_loss says what remains; more train.steps or a larger model help"
         )
         yield doubt(text, "worse than counting")
     if (epochs := figures["epochs"].max()) > MOST_EPOCHS:
@@ -171,10 +171,10 @@ def of_units(variants: Variants, findings: Sequence[Finding], nothing: str, base
     metric, lines = variants.metric, lines_if(baseline, baseline)
     if nothing:
         yield Note(f"no verdicts: {nothing}")
-    compared = {side.name for one in findings for side in (one.variant, one.baseline)}
+    compared = {side.name for one in findings for side in one.both if not side.difference}
     alone = [name for name in variants.names if name not in compared]
     no_baseline = f"compared with nothing, as no baseline is otherwise equal: {first_few(alone)}"
-    lines += lines_if(alone and not nothing and variants.is_foreign, no_baseline)
+    lines += lines_if(alone and compared and variants.is_foreign, no_baseline)
     if apart := [one.variant.name for one in findings if one.pairs is None]:
         why = "there is no seed and no --pair-by" if not variants.paired else "no two seeds are in both"
         lines.append(

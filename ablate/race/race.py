@@ -78,7 +78,7 @@ class Race:
 
     def run_one(self, name: str, seed: int) -> tuple[str, int, list[Any]]:
         """Run a command with a seed, after --prepare; returns which run it is, and its row. Raises
-        ConfigError if its command has no run yet, and is not found or gives no number."""
+        ConfigError if --prepare fails, or the first run of a command is not found or gives no number."""
         plan, out = self.plan, self.directory / "runs" / f"{name}-{seed}"
         if out.exists():  # it was cut off
             remove_tree(out)
@@ -91,9 +91,11 @@ class Race:
             given = {"shell": True, "stdin": subprocess.DEVNULL, "stdout": log, "start_new_session": True}
             given |= {"stderr": log, "env": {**os.environ, MARK: str(self.directory)}}
             for command in (plan["prepare"], plan["commands"][name]):
+                if code:
+                    raise _ended(f"--prepare failed before seed {seed} of {name}", out)
                 filled = re.sub(r"\{(seed|out|slot)\}", lambda found: words[found[1]], command)
                 began = time.monotonic()
-                code = code or subprocess.run(filled, **given).returncode
+                code = subprocess.run(filled, **given).returncode
         seconds = round(time.monotonic() - began, 3)
         if code < 0:
             time.sleep(KILLED_S)

@@ -36,9 +36,8 @@ COLUMNS = ["method", "seed", "seconds", "status"]  # of the table, beside the me
 
 
 class Race:
-    """A race in its directory, of which this process has the lock. plan: the commands by name, the baseline
-    first, what the verdict depends on, and its looks, numbers of pairs. runs: the table, by name and seed.
-    Raises StoreError."""
+    """A race in its directory, whose lock this process has. plan: commands by name, the baseline first; looks,
+    numbers of pairs; and what else the verdict depends on. runs: by name and seed. Raises StoreError."""
 
     def __init__(self, directory: Path, plan: Mapping[str, Any]) -> None:
         self.directory, self.file, self.table = directory, directory / "race.json", directory / "results.csv"

@@ -81,8 +81,9 @@ def answer(race: Race, now: pd.DataFrame, null: bool) -> list[str]:
         for one in against.itertuples()
     ]
     if null:
-        noise = race.by_seed(metric).diff().iloc[1].std()
-        found = [f"noise: two runs of one seed differ with sd {noise:.3g}"]
+        found = [
+            f"noise: two runs of one seed differ with sd {race.by_seed(metric).diff().iloc[1].std():.3g}"
+        ]
     sure = f"95 % confidence for {counted(race.plan['tries'] * len(against), 'comparison')}"
     shows = lines_if(least < np.inf, f"a difference of {least:.2g} shows in 8 of 10 such races")
     pairs = f"{against['pairs'].max()} of at most {race.plan['seeds']} pairs"

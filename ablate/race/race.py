@@ -36,7 +36,7 @@ COLUMNS = ["method", "seed", "seconds", "status"]  # of the table, beside the me
 
 
 class Race:
-    """A race in its directory, whose lock this process has. plan: commands by name, the baseline first; looks,
+    """A race in its directory, whose lock this process has. plan: commands by name, baseline first; looks,
     numbers of pairs; and what else the verdict depends on. runs: by name and seed. Raises StoreError."""
 
     def __init__(self, directory: Path, plan: Mapping[str, Any]) -> None:

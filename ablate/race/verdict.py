@@ -75,19 +75,17 @@ def raced(race: Race, jobs: int, warmup: int, limit_s: float) -> pd.DataFrame:
 def answer(race: Race, now: pd.DataFrame, null: bool) -> list[str]:
     """What the race has shown, and how sure that is."""
     against, metric, least = now.iloc[1:], race.plan["metric"], now["least"].iloc[1:].max()
-    found = [
+    found = "; ".join(
         f"{one.Index} is {one.verdict}: {metric} {one.difference:+.4g} against {now.index[0]}"
         f" ({one.why or f'{one.low:+.4g} to {one.high:+.4g}'})".replace("+nan", "unknown")
         for one in against.itertuples()
-    ]
+    )
     if null:
-        found = [
-            f"noise: two runs of one seed differ with sd {race.by_seed(metric).diff().iloc[1].std():.3g}"
-        ]
+        found = f"noise: two runs of one seed differ with sd {race.by_seed(metric).diff().iloc[1].std():.3g}"
     sure = f"95 % confidence for {counted(race.plan['tries'] * len(against), 'comparison')}"
     shows = lines_if(least < np.inf, f"a difference of {least:.2g} shows in 8 of 10 such races")
     pairs = f"{against['pairs'].max()} of at most {race.plan['seeds']} pairs"
-    return ["; ".join(found), "; ".join([pairs, sure, *shows])]
+    return [found, "; ".join([pairs, sure, *shows])]
 
 
 def doubts(values: pd.DataFrame) -> list[str]:

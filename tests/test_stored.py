@@ -137,6 +137,15 @@ def test_from_a_checkpoint_only_the_same_program_goes_on(made):
     assert log.count("begun") == 2 and "going on" not in log
 
 
+def test_a_checkpoint_that_another_command_takes_away_ends_nothing(made):
+    folder = Store().run(interrupted(made, "train.checkpoint_every=2").name)
+    (checkpoint,) = (folder.latest() or made).glob("checkpoint*")
+    assert folder.last_step() == 2
+    checkpoint.unlink()
+    checkpoint.symlink_to("gone")
+    assert folder.last_step() == 0
+
+
 # --- between the plan and its runs --------------------------------------------------------------------
 
 

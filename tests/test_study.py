@@ -374,6 +374,7 @@ TRUE = [
     *("heads == 8", "heads = 8", "heads=8.0", "heads<=8", "heads>7", "model.d_model >= 64", "d_model=64"),
     *("fusion=mean,sum", "fusion != mean", "fusion!='mean'", "train.lr<0.02", "lr=1e-2", "out_proj == true"),
     *("seeds.data == null", "match != value_width", {"fusion": ["concat", "sum"], "model.d_model": 64}),
+    {"corpus.splits": [[*VALUES["corpus.splits"]]]},
 ]
 FALSE = ["heads <= 4", "heads!=8", "fusion != mean,sum", "lr > 1e-2", {"fusion": "sum", "heads": 4}]
 

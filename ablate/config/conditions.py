@@ -149,15 +149,15 @@ def spelled(where: Where) -> str:
 def _equations(where: Mapping[str, Any]) -> list[str]:
     listed = {str(key): value if isinstance(value, list) else [value] for key, value in where.items()}
     return [
-        f"{_quoted(key, _NAME)}={','.join(_quoted(as_override(one), _PLAIN) for one in values)}"
+        f"{_quoted(key, key, _NAME)}={','.join(_quoted(one, as_override(one), _PLAIN) for one in values)}"
         for key, values in listed.items()
     ]
 
 
-def _quoted(text: str, pattern: str) -> str:
-    """A name or value as it is typed: what would be read otherwise, as it lacks this pattern, in quotation
-    marks."""
-    return text if re.fullmatch(pattern, text) else json.dumps(text, ensure_ascii=False)
+def _quoted(value: Any, text: str, pattern: str) -> str:
+    """A name or value as it is typed, its text: what would be read otherwise, as that lacks this pattern, as
+    JSON, which puts a text in quotation marks."""
+    return text if re.fullmatch(pattern, text) else json.dumps(value, ensure_ascii=False)
 
 
 def _equal(value: Any, wanted: Any, spelt: Collection[str]) -> bool:

@@ -12,7 +12,7 @@ from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data import drawn, tokenized
-from ablate.data.corpora import Recipe, registry
+from ablate.data.corpora import Recipe, Task, registry
 from ablate.data.corpora.pairs import Pairs
 from ablate.data.examples import Examples
 from ablate.data.splits import Split, Stream
@@ -107,15 +107,20 @@ def require_usable(corpus: Corpus, context: int) -> None:
     name, splits = corpus.config.name, corpus.splits
     longest = max((split.longest for split in splits.values() if isinstance(split, Examples)), default=0)
     if longest > context or (0 < longest < context and not corpus.as_pairs):
+        fits = "at least as many" if corpus.as_pairs else "as many"
+        way_out = "leave corpus.length out" if isinstance(corpus.recipe, Task) else "give shorter pairs"
         raise ConfigError(
-            f"model.context={context}: the longest example of corpus={name} takes {longest:,} positions; take"
-            f" model.context={longest}, leave corpus.length out, or give shorter pairs"
+            f"model.context={context}: an example of corpus={name} takes {longest:,} positions, and the"
+            f" context has to have {fits}; take model.context={longest}, or {way_out}"
         )
     for of, split in splits.items():
         if isinstance(split, Examples):
-            tokens = 0 if split.per_epoch == 0 else context + 1
-        else:
-            tokens = len(corpus.tokens(of))
+            if split.per_epoch == 0 and of != "test":
+                raise ConfigError(
+                    f"corpus={name}: the {of} split has no example; give more of them, or other corpus.splits"
+                )
+            continue
+        tokens = len(corpus.tokens(of))
         if tokens <= context and (tokens or of != "test"):
             raise ConfigError(
                 f"corpus={name}: the {of} split has {tokens} tokens, fewer than the {context + 1} that"

@@ -97,7 +97,7 @@ class RunFolder:
     def last_step(self) -> int:
         """The step of the checkpoint of an interrupted attempt, or of a failed run; 0 without one."""
         latest = self.latest()
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(StoreError, OSError):  # another command may just go on with it
             if kept := read_checkpoint(latest if latest and checkpoints(latest) else self.directory):
                 return kept.step
         return 0

@@ -32,7 +32,8 @@ class Pairs(Decoded, Recipe):
     def __post_init__(self) -> None:
         if not (self.path and self.target):
             raise CorpusError(
-                "corpus=pairs: which texts? add corpus.path=SOURCES corpus.target=TARGETS, line by line"
+                "corpus=pairs: which texts? add corpus.path=SOURCES corpus.target=TARGETS, line by line (of one"
+                " file with tabs, cut -f1 and cut -f2 make them)"
             )
 
     def pairs(self) -> list[tuple[str, str]]:
@@ -53,8 +54,8 @@ class Pairs(Decoded, Recipe):
         """The lines without the blanks at their ends; after the last \\n there may be one."""
         if path == "-" or len(files := text.find(path)) != 1:
             raise CorpusError(f"corpus.path={path}: corpus=pairs reads one file of each language; name it")
-        lines = text.read(files[0], self.encoding, self.errors).removesuffix("\n").split("\n")
-        return [line.strip() for line in lines]
+        whole = text.read(files[0], self.encoding, self.errors)
+        return [line.strip() for line in whole.removesuffix("\n").split("\n") if whole]
 
     def opened(self, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, Examples]]:
         """The fingerprint, the tokenizer, and the splits, which a hash of their source decides: of one source

@@ -3,6 +3,7 @@
 python benchmarks/documents.py
 """
 
+import itertools
 import re
 from collections import Counter
 
@@ -10,7 +11,7 @@ from ablate.compose.sweep import compose
 from ablate.data.corpora import SPLITS
 from ablate.data.corpora.stdlib import DIGITS, TABLES, Stdlib, digits, sources
 from ablate.data.corpus import open_corpus
-from ablate.data.division import of_split, paragraphs, placed
+from ablate.data.division import paragraphs, placed
 from ablate.data.text import of_files
 
 TESTS = re.compile(r"(^|/)(tests?|idle_test)/")
@@ -36,7 +37,7 @@ def main() -> None:
     units, split_U = placed(documents, corpus.config.splits, whole=True, unique=True)
     for number, split in enumerate(SPLITS):
         texts: dict[str, list[str]] = {}
-        for paragraph in of_split(units, split_U, number):
+        for paragraph in itertools.compress(units, split_U == number):
             texts.setdefault(name_of[paragraph], []).append(paragraph)
         counts = {name: tokens("".join(of)) for name, of in texts.items()}
         tests = sum(count for name, count in counts.items() if TESTS.search(name))

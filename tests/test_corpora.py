@@ -138,8 +138,8 @@ def test_bytes_count_as_bytes(texts: Path, tokenizer, tokens: int, predicted: in
 
 def test_the_split_sizes_of_nanogpt():
     """Its tiny Shakespeare, cut 90/10."""
-    assert division.split_lengths(1_115_394, (0.9, 0.1, 0.0)) == [1_003_854, 111_540, 0]
-    assert division.split_lengths(101, (0.5, 0.25, 0.25)) == [50, 25, 26]
+    assert division.cuts(1_115_394, (0.9, 0.1, 0.0)) == (1_003_854, 1_003_854 + 111_540)
+    assert division.cuts(101, (0.5, 0.25, 0.25)) == (50, 75)
 
 
 def test_line_ends_stay_and_the_byte_order_mark_goes(texts: Path):

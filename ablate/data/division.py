@@ -49,23 +49,28 @@ def divide(documents: Iterable[Document], shares: Sequence[float], *, split: str
     characters = sum(len(document.text) for document in documents)
     whole = split == "document" or (split == "auto" and len(documents) >= MANY and characters < LONG)
     by_paragraph = unique == "paragraph"
-    if whole or by_paragraph or any(document.split for document in documents):
+    in_units = whole or by_paragraph or any(document.split for document in documents)
+    if in_units:
         units, split_U = placed(documents, shares, whole=whole, unique=by_paragraph)
-        splits = ["".join(of_split(units, split_U, number)) for number in range(3)]
-        fingerprint = digest([_sha256(splits), *map(len, splits)])
-        return Divided(splits, fingerprint, len(documents))
-    text = "".join(document.text for document in documents)
-    ends = itertools.accumulate(split_lengths(characters, shares), initial=0)
-    splits = [text[start:end] for start, end in itertools.pairwise(ends)]
-    return Divided(splits, _sha256(splits), len(documents))
-
-
-def _sha256(splits: Iterable[str]) -> str:
-    """SHA-256 of them all as UTF-8, one after the other."""
+        splits = ["".join(itertools.compress(units, split_U == number)) for number in range(3)]
+    else:
+        text = "".join(document.text for document in documents)
+        first, second = cuts(characters, shares)
+        splits = [text[:first], text[first:second], text[second:]]
     sha256 = hashlib.sha256()
-    for split in splits:
-        sha256.update(utf8(split))
-    return sha256.hexdigest()
+    for part in splits:
+        sha256.update(utf8(part))
+    of_text = sha256.hexdigest()
+    fingerprint = digest([of_text, *map(len, splits)]) if in_units else of_text
+    return Divided(splits, fingerprint, len(documents))
+
+
+def cuts(characters: int, shares: Sequence[float]) -> tuple[int, int]:
+    """Where validation begins, and where test does: shares are rounded down, and the last split that is not
+    empty gets the rest."""
+    train, validation, test = shares
+    first = int(characters * train)
+    return first, first + int(characters * validation) if test else characters
 
 
 def placed(
@@ -86,16 +91,10 @@ def placed(
         size_D = np.bincount(document_U, size_U, len(documents))
         split_U = np.array(by_document([one.name for one in documents], size_D, shares))[document_U]
     else:
-        ends = np.cumsum(split_lengths(int(size_U.sum()), shares))
-        split_U = np.searchsorted(ends[:2], size_U.cumsum() - size_U, "right")
+        split_U = np.searchsorted(cuts(int(size_U.sum()), shares), size_U.cumsum() - size_U, "right")
     if unique:
-        _drop_what_splits_share(units, size_U, split_U)
+        _drop_what_splits_share(units, split_U)
     return units, split_U
-
-
-def of_split(units: Iterable[str], split_U: np.ndarray, split: int) -> Iterator[str]:
-    """The units in a split."""
-    return itertools.compress(units, split_U == split)
 
 
 def by_document(names: Sequence[str], sizes: np.ndarray, shares: Sequence[float]) -> list[int]:
@@ -118,27 +117,24 @@ def by_document(names: Sequence[str], sizes: np.ndarray, shares: Sequence[float]
     return splits
 
 
-def _drop_what_splits_share(units: Sequence[str], size_U: np.ndarray, split_U: np.ndarray) -> None:
+def _drop_what_splits_share(units: Sequence[str], split_U: np.ndarray) -> None:
     for split, others in ((VALIDATION, (TEST,)), (TRAIN, (VALIDATION, TEST))):
-        sorted_N = np.sort(np.concatenate([hashes("".join(of_split(units, split_U, one))) for one in others]))
+        texts = ["".join(itertools.compress(units, split_U == other)) for other in others]
+        sorted_N = np.sort(np.concatenate([*map(hashes, texts)]))
         # Where a paragraph goes, its neighbours meet, and may have a stretch together.
-        while len(shared := _in_matches(units, size_U, split_U, split, sorted_N)):
-            split_U[shared] = DROPPED
+        while (shared := _in_matches([*itertools.compress(units, split_U == split)], sorted_N)).any():
+            split_U[split_U == split] = np.where(shared, DROPPED, split)
 
 
-def _in_matches(
-    units: Sequence[str], size_U: np.ndarray, split_U: np.ndarray, split: int, sorted_N: np.ndarray
-) -> np.ndarray:
-    """The numbers of the units of a split in which a stretch with such a hash lies, or a part of one."""
-    text = "".join(of_split(units, split_U, split))
-    is_shared = [places(block, sorted_N) != ABSENT for block in blocks(text)]
+def _in_matches(units: Sequence[str], sorted_N: np.ndarray) -> np.ndarray:
+    """(U,) whether a stretch with such a hash lies in a unit, or a part of one does."""
+    is_shared = [places(block, sorted_N) != ABSENT for block in blocks("".join(units))]
     begin = np.flatnonzero(np.concatenate([np.empty(0, bool), *is_shared]))
-    numbers = np.flatnonzero(split_U == split)
-    ends = size_U[numbers].cumsum()
-    steps = np.zeros(len(numbers) + 1, np.int64)  # up where a stretch begins, down behind its end
+    ends = np.cumsum([*map(len, units)])
+    steps = np.zeros(len(units) + 1, np.int64)  # up where a stretch begins, down behind its end
     np.add.at(steps, np.searchsorted(ends, begin, "right"), 1)
     np.add.at(steps, np.searchsorted(ends, begin + WIDTH - 1, "right") + 1, -1)
-    return numbers[steps[:-1].cumsum() > 0]
+    return steps[:-1].cumsum() > 0
 
 
 # --- paragraphs -------------------------------------------------------------------------------------
@@ -159,14 +155,3 @@ def _is_new(paragraph: str, known: set[bytes]) -> bool:
     is_new = not words or key not in known
     known.add(key)
     return is_new
-
-
-# --- by position --------------------------------------------------------------------------------------
-
-
-def split_lengths(characters: int, shares: Iterable[float]) -> list[int]:
-    """Characters in each split: its share, rounded down; the last split that is not empty gets the rest."""
-    train, validation, test = shares
-    first = int(characters * train)
-    second = int(characters * validation) if test else characters - first
-    return [first, second, characters - first - second]

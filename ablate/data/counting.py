@@ -9,9 +9,9 @@ legend: L training tokens, J tokens of the held-out texts, one behind the other,
 training text.
 """
 
+import bisect
 import contextlib
 import functools
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,7 @@ LETTERS = 10  # the same where a token is a character or a byte
 MOST = 4_000_000  # training tokens that are counted
 PIECE = 1 << 16  # tokens in a piece, of evenly spread ones, where there are more
 UNKNOWN = -1  # the number of an n-gram that does not occur in the training text
+WEIGHTS = 1 << 40  # that a mixture is tried at, from 0 to 1
 UNDEFINED = 0.5  # the discount of n-grams that occur once where their number leaves it undefined
 
 
@@ -73,15 +74,15 @@ def _measure(corpus: Corpus, context: int) -> TextStatistics:
     tokenizer, training = corpus.tokenizer, corpus.tokens("train")
     held_out = {name: corpus.tokens(name) for name in SPLITS[1:] if corpus.splits[name].size}
     some = evenly(training, MOST)
+
+    def of_order(order: int, probabilities: dict[str, np.ndarray]) -> TextStatistics:
+        loss = {name: float(-np.log(p).mean()) for name, p in probabilities.items()}
+        kept = {name: p.astype(np.float32) for name, p in probabilities.items()}
+        return TextStatistics(order, loss, len(some) / len(training), kept)
+
     models = kneser_ney(some, held_out, vocab=tokenizer.vocab_size, context=context)
-    best = None
-    for order, of_order in enumerate(itertools.islice(models, ORDERS.get(tokenizer.name, LETTERS)), 1):
-        loss = {name: float(-np.log(p).mean()) for name, p in of_order.items()}
-        if best is None or loss["validation"] < best.loss["validation"]:
-            probabilities = {name: p.astype(np.float32) for name, p in of_order.items()}
-            best = TextStatistics(order, loss, len(some) / len(training), probabilities)
-    assert best is not None, "nothing to train on"
-    return best
+    orders = range(1, ORDERS.get(tokenizer.name, LETTERS) + 1)
+    return min(map(of_order, orders, models), key=lambda one: one.loss["validation"])
 
 
 def evenly(tokens: np.ndarray, most: int) -> np.ndarray:
@@ -106,10 +107,20 @@ def kneser_ney(
     begins = np.cumsum([0, *sizes[:-1]])
     # How many tokens of its window come before each target.
     before_J = np.concatenate([(np.arange(size) - 1) % context + 1 for size in sizes])
-    best_J = lower_J = np.full(len(text_J), 1 / vocab)
-    # The number of the n-gram that begins at each place of training, and of that which ends with each token.
+    # Of the order that is read: the number of the n-gram that begins at each place of training, and of that
+    # which ends with each token; prefix: of the first n − 1 tokens of either. UNKNOWN if there is none.
     at_L, number_J = np.zeros(len(training) + 1, np.int64), np.zeros(len(text_J), np.int64)
     prefix_U = prefix_J = number_J
+    best_J = lower_J = np.full(len(text_J), 1 / vocab)  # lower_J: of the next lower order
+
+    def interpolated(count_U: np.ndarray) -> np.ndarray:
+        """(J,) the probability of each token by these counts of n-grams, interpolated with lower_J."""
+        discount_U = discounts(count_U)[np.minimum(count_U, 3)]
+        prefixes = max(prefix_U.max(), prefix_J.max()) + 2  # the last, which is UNKNOWN's, has no n-grams
+        total_J, freed_J = (np.bincount(prefix_U, of, prefixes)[prefix_J] for of in (count_U, discount_U))
+        kept_J = np.where(number_J >= 0, (count_U - discount_U)[number_J], 0)
+        return np.divide(kept_J + freed_J * lower_J, total_J, out=lower_J.copy(), where=total_J > 0)
+
     for n in range(1, len(training) + 1):
         keys, first_U, longer_L, count_U = np.unique(
             at_L[: len(training) - n + 1] * vocab + training[n - 1 :],
@@ -119,34 +130,16 @@ def kneser_ney(
         )
         if n > 1:
             before_U = np.bincount(at_L[first_U + 1], minlength=len(prefix_U))  # different tokens before each
-            lower_J = interpolated(before_U, prefix_U, number_J, prefix_J, lower_J)
+            lower_J = interpolated(before_U)
         at_L, prefix_U = longer_L, keys // vocab
         prefix_J = np.roll(number_J, 1)
         prefix_J[begins] = UNKNOWN if n > 1 else 0
         wanted_J = prefix_J * vocab + text_J
         place_J = np.minimum(np.searchsorted(keys, wanted_J), len(keys) - 1)
         number_J = np.where((prefix_J >= 0) & (keys[place_J] == wanted_J), place_J, UNKNOWN)
-        full_J = interpolated(count_U, prefix_U, number_J, prefix_J, lower_J)
-        best_J = np.where(before_J >= n - 1, full_J, best_J)
+        best_J = np.where(before_J >= n - 1, interpolated(count_U), best_J)
         parts = np.split(best_J, begins[1:])
         yield {name: part[1:] for name, part in zip(held_out, parts, strict=True)}
-
-
-def interpolated(
-    count_U: np.ndarray,
-    prefix_U: np.ndarray,
-    number_J: np.ndarray,
-    prefix_J: np.ndarray,
-    lower_J: np.ndarray,
-) -> np.ndarray:
-    """(J,) the probability of each held-out token by these counts of n-grams, interpolated with that of the
-    next lower order. prefix_U: the number of the first n − 1 tokens of each n-gram. number_J: of the n-gram
-    that ends with each token, and prefix_J: of the n − 1 tokens before it; UNKNOWN if there is none."""
-    discount_U = discounts(count_U)[np.minimum(count_U, 3)]
-    prefixes = max(prefix_U.max(), prefix_J.max()) + 2  # the last, which is UNKNOWN's, has no n-grams
-    total_J, freed_J = (np.bincount(prefix_U, of, prefixes)[prefix_J] for of in (count_U, discount_U))
-    kept_J = np.where(number_J >= 0, (count_U - discount_U)[number_J], 0)
-    return np.divide(kept_J + freed_J * lower_J, total_J, out=lower_J.copy(), where=total_J > 0)
 
 
 def discounts(count_U: np.ndarray) -> np.ndarray:
@@ -154,11 +147,10 @@ def discounts(count_U: np.ndarray) -> np.ndarray:
     undefined, or that is not above 0, is that of the count below."""
     n = np.bincount(np.minimum(count_U, 5), minlength=5)
     share = n[1] / (n[1] + 2 * n[2]) if n[1] else 0.0
-    result = [0.0, UNDEFINED, UNDEFINED, UNDEFINED]
+    result = [0.0]
     for count in (1, 2, 3):
-        below = result[count - 1] or UNDEFINED
         discount = count - (count + 1) * share * n[count + 1] / n[count] if n[count] else 0.0
-        result[count] = discount if share and discount > 0 else below
+        result.append(discount if share and discount > 0 else result[-1] or UNDEFINED)
     return np.array(result)
 
 
@@ -166,11 +158,8 @@ def mixture(model_J: np.ndarray, counting_J: np.ndarray) -> float:
     """The weight of the model, from 0 to 1, at which the mixture of two probabilities of each token has the
     least loss. The loss is convex in it, so its slope is halved in on."""
     gain_J = model_J - counting_J
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        weight = (low + high) / 2
-        if (gain_J / (counting_J + weight * gain_J)).sum() > 0:
-            low = weight
-        else:
-            high = weight
-    return (low + high) / 2
+
+    def slope(step: int) -> float:
+        return -(gain_J / (counting_J + step / WEIGHTS * gain_J)).sum()
+
+    return (bisect.bisect_left(range(1, WEIGHTS), 0, key=slope) + 0.5) / WEIGHTS

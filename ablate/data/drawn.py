@@ -90,7 +90,7 @@ class Drawn(Examples):
     def content(self, example: Example) -> bytes:
         """What decides the split of an example."""
         if self.is_ragged:
-            return content_of(self.texts(example))
+            return "\n".join(self.texts(example)).encode()
         return example.inputs.tobytes() + example.targets.tobytes()
 
     def texts(self, pair: Example) -> list[str]:
@@ -117,11 +117,6 @@ def _first(split: Drawn) -> list:
 def ranges(shares: Sequence[float]) -> dict[str, Range]:
     """The range of each split."""
     return dict(zip(SPLITS, itertools.pairwise(itertools.accumulate(shares, initial=0.0)), strict=True))
-
-
-def content_of(texts: Iterable[str]) -> bytes:
-    """The texts that decide the split of a pair."""
-    return "\n".join(texts).encode("utf-8", "surrogatepass")
 
 
 def hashed(content: bytes) -> float:

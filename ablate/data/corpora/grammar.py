@@ -40,8 +40,11 @@ class Grammar(TextRecipe):
     characters: Count
 
     def text(self) -> Text:
-        stamp = ["grammar", VERSION, self.seed, self.characters]
-        return Text(lambda: [Document("", text(self.seed, self.characters))], stamp)
+        return Text(self._documents, ["grammar", VERSION, self.seed, self.characters])
+
+    def _documents(self) -> list[Document]:
+        stream = itertools.chain.from_iterable(sentence for sentence, _ in sentences(self.seed))
+        return [Document("", "".join(itertools.islice(stream, self.characters)))]
 
 
 # Each line is a head and its bodies; a body is a weight and symbols. A head may continue on another line. A
@@ -109,9 +112,3 @@ def sentences(seed: int) -> Iterator[tuple[str, float]]:
             nats += math.log(reach[-1] / weight)
             left.extend(reversed(body))
         yield " ".join(words) + ".\n", nats
-
-
-def text(seed: int, characters: int) -> str:
-    """The first `characters` characters of the sentences of `seed`."""
-    stream = itertools.chain.from_iterable(sentence for sentence, _ in sentences(seed))
-    return "".join(itertools.islice(stream, characters))

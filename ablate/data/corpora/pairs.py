@@ -10,10 +10,10 @@ import numpy as np
 from ablate.config.schema import CorpusConfig
 from ablate.data import text
 from ablate.data.corpora import Decoded, Recipe, register
-from ablate.data.drawn import content_of, hashed, ranges
+from ablate.data.drawn import hashed, ranges
 from ablate.data.examples import Example, Examples, length
 from ablate.data.text import CorpusError
-from ablate.data.tokenizers import Tokenizer, fitted
+from ablate.data.tokenizers import Tokenizer, fitted, utf8
 from ablate.files.atomic import digest
 from ablate.rng import generator
 
@@ -62,7 +62,7 @@ class Pairs(Decoded, Recipe):
         there may be several targets. Raises ConfigError."""
         pairs = self.pairs()
         texts = {
-            name: [pair for pair in pairs if low <= hashed(content_of(pair[:1])) < high]
+            name: [pair for pair in pairs if low <= hashed(utf8(pair[0])) < high]
             for name, (low, high) in ranges(config.splits).items()
         }
         of_all, of_training = (itertools.chain.from_iterable(some) for some in (pairs, texts["train"]))

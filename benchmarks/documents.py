@@ -3,7 +3,6 @@
 python benchmarks/documents.py
 """
 
-import itertools
 import re
 from collections import Counter
 
@@ -37,7 +36,7 @@ def main() -> None:
     units, split_U = placed(documents, corpus.config.splits, whole=True, unique=True)
     for number, split in enumerate(SPLITS):
         texts: dict[str, list[str]] = {}
-        for paragraph in itertools.compress(units, split_U == number):
+        for paragraph in (unit for unit, at in zip(units, split_U, strict=True) if at == number):
             texts.setdefault(name_of[paragraph], []).append(paragraph)
         counts = {name: tokens("".join(of)) for name, of in texts.items()}
         tests = sum(count for name, count in counts.items() if TESTS.search(name))

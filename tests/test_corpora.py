@@ -246,12 +246,12 @@ def test_context_that_fits_and_does_not(book: Path):
     """100 characters: validation and test have 10 each, so 9 inputs and their targets fit."""
     corpus = opened(book)
     require_usable(corpus, 9)
-    too_few = r"validation split has 10 tokens, fewer than the 11 that model\.context=10"
+    too_few = r"validation split has 10 of at least 11 tokens, with model\.context=10"
     with pytest.raises(ConfigError, match=too_few):
         require_usable(corpus, 10)
     require_usable(opened("book.txt", splits=(0.9, 0.1, 0.0)), 9)
     short = opened(put(book, "012"))
-    with pytest.raises(ConfigError, match="validation split has 0 tokens"):
+    with pytest.raises(ConfigError, match="validation split has 0 of at least 2 tokens"):
         require_usable(short, 1)
 
 

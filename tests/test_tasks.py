@@ -456,7 +456,7 @@ def test_a_source_as_long_as_the_context_is_answered():
         (GERMAN, ENGLISH[:-1], ("60 lines and 59",)),
         ([""] * 3, ["a"] * 3, ("no line has a text on both sides",)),
         ([], ENGLISH, ("0 lines and 60",)),
-        (GERMAN[:1], ENGLISH[:1], ("split has no example", "give more")),
+        (GERMAN[:1], ENGLISH[:1], ("split has 0 of at least 1 examples", "give more")),
         ([f"{'x' * 90}{i}" for i in range(50)], ["y"] * 50, ("model.context=92", "shorter pairs")),
     ],
 )

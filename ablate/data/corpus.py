@@ -115,15 +115,11 @@ def require_usable(corpus: Corpus, context: int) -> None:
         )
     for of, split in splits.items():
         if isinstance(split, Examples):
-            if split.per_epoch == 0 and of != "test":
-                raise ConfigError(
-                    f"corpus={name}: the {of} split has no example; give more of them, or other corpus.splits"
-                )
-            continue
-        tokens = len(corpus.tokens(of))
-        if tokens <= context and (tokens or of != "test"):
+            has, least, unit = split.per_epoch, 1, "examples"
+        else:
+            has, least, unit = len(corpus.tokens(of)), context + 1, f"tokens, with model.context={context}"
+        if has is not None and has < least and (has or of != "test"):
             raise ConfigError(
-                f"corpus={name}: the {of} split has {tokens} tokens, fewer than the {context + 1} that"
-                f" model.context={context} needs; take a smaller model.context, more text, or other"
-                " corpus.splits"
+                f"corpus={name}: the {of} split has {has} of at least {least} {unit}; give more text, other"
+                " corpus.splits, or a smaller model.context"
             )

@@ -32,7 +32,7 @@ class Pairs(Decoded, Recipe):
     def __post_init__(self) -> None:
         if not (self.path and self.target):
             raise CorpusError(
-                "corpus=pairs: which texts? add corpus.path=SOURCES corpus.target=TARGETS (tabs: cut them)"
+                "corpus=pairs: which texts? add corpus.path=SOURCES corpus.target=TARGETS (2 files, no tabs)"
             )
 
     def pairs(self) -> list[tuple[str, str]]:

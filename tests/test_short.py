@@ -72,7 +72,10 @@ def test_undecided_differences_are_no_numbers_to_quote_and_verdicts_name_who():
     result = compared(study(*fusions(3), effect=0.001, sd=0.03), margin=0.001)
     shown = contrast_table(result)
     undecided = shown[shown["verdict"] == "undecided: noise"]
-    assert len(undecided) and undecided[DIGITS].str.fullmatch(r"~ \[-?\d\.\d{4}, -?\d\.\d{4}\]").all()
+    assert (
+        len(undecided)
+        and undecided[DIGITS].str.fullmatch(r"~[+-]\d\.\d{4} \[-?\d\.\d{4}, -?\d\.\d{4}\]").all()
+    )
     above, _ = around(result, [])
     assert f"{len(undecided)} undecided" in above[-1]
     named = re.findall(r"(best|worst)(?: is)? (\w+)", above[-1])

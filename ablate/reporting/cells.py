@@ -125,13 +125,12 @@ def _shortened(name: str) -> str:
 
 
 def difference(row: Mapping[Any, Any]) -> str:
-    """A difference with its interval, which stands alone, behind a ~, where it is undecided; empty for a row
-    without."""
-    if row["diff"] != row["diff"]:
+    """A difference with its interval, behind a ~ where it is undecided; empty for a row without, or without a
+    verdict."""
+    ends, is_open = interval(row["low"], row["high"], DIGITS), row["verdict"] == stats.UNDECIDED
+    if row["diff"] != row["diff"] or (is_open and not ends):
         return ""
-    ends = interval(row["low"], row["high"], DIGITS)
-    size = f"{row['diff']:+{DIGITS}}" if row["verdict"] != stats.UNDECIDED else "~" if ends else ""
-    return f"{size} {ends}".rstrip()
+    return f"{'~' * is_open}{row['diff']:+{DIGITS}} {ends}".rstrip()
 
 
 def readable(

@@ -185,7 +185,6 @@ def test_probes_abstain_where_patterns_do_not_say_all(tmp_path):
 # A short text, and a few steps where a model is needed; else nothing is trained.
 SHORT = ("train.steps=2", "train.eval_every=1", "train.batch=2", "train.eval_tokens=64", "model.context=16")
 DRAWN = ("train/simulated=losses", "train.simulated.sd=0.15")
-LATE = ("train/simulated=losses", "train.simulated.sd=0.002", "train.simulated.late=0.15")  # one of six seeds
 SHORT_TEXT = ("corpus=grammar", "corpus.characters=9000", "corpus.tokenizer=byte")  # which knows any prompt
 
 # For each command of a reader, in order: what the page says appears.
@@ -193,7 +192,7 @@ STUDENT = (
     ("val_loss", "val_bpb", "val_acc", "test_loss", "params", "runs/studies/single/results.csv"),
     ("12 runs in runs/studies/first/results.csv",),
     ("difference [low, high]", "verdict"),
-    ("12 runs in runs/studies/count/results.csv",),
+    ("12 runs in runs/studies/copied/results.csv",),
     (),
 )
 AUTHOR = (
@@ -290,10 +289,9 @@ def _typed(words: list[str], cwd) -> subprocess.CompletedProcess:
         text += ("hydra/launcher=basic",)
     if "--rehearse" in rest:
         text += ("seed=range(8)", "study.looks=null")
-    if "corpus=votes" in rest:
-        text += ("train.simulated.effects=[heads=2:-0.5]",)
-    drawn = LATE if "corpus=votes" in rest else DRAWN
-    made = (command, *rest, *(SHORT if has_model else drawn), *text)
+    if "corpus=copy" in rest:
+        text += ("train.simulated.effects=[fusion=sum:1.7]",)
+    made = (command, *rest, *(SHORT if has_model else DRAWN), *text)
     if "--rehearse" not in made:
         return call_cli(*made, cwd=cwd)
     if made not in REHEARSED:  # both pages show the same one

@@ -202,6 +202,12 @@ def test_what_may_mean_thousands_is_refused(text, why, tmp_path):
         ablate.compare(tmp_path / "t.csv", by="method", metric="tokens")
 
 
+def test_a_second_row_without_a_result_differs_in_no_column_of_our_making():
+    rows = pd.concat([frame(), frame().tail(1).assign(loss=np.nan)])
+    with pytest.raises(ConfigError, match=r"two rows .* and nan\); leave one out"):
+        ablate.compare(rows, **ASKED)
+
+
 def test_nan_is_no_result_and_inf_is_diverged():
     rows = frame().astype({"loss": object})
     rows.loc[[1, 6], "loss"] = ["nan", np.inf]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ablate.analysis.foreign import FILE, REPLICATE, STEPS
-from ablate.analysis.measures import OF_TIME
+from ablate.analysis.measures import OF_TIME, PLACES
 from ablate.analysis.question import Question
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, counted_between, first_few, lines_if, option
@@ -163,7 +163,7 @@ def _refuse_duplicates(
         return
     row, by, pair_by = again.iloc[0], question.by, question.pair_by or ["seed"]
     same = again[(again[[*place]] == row[[*place]]).all(axis=1)]
-    known = [metric, *by, *place, *pair_by, "value_", *([] if is_foreign(keyed) else COLUMNS)]
+    known = [metric, *by, *place, *pair_by, *PLACES, *([] if is_foreign(keyed) else COLUMNS)]
     differing = [
         str(column)
         for column in keyed.columns.difference(known, sort=False)

@@ -101,6 +101,10 @@ def run(
         say_loading()
         if rehearse:
             _keep_apart(sweep)
+            if count > 1:
+                from ablate.study.rehearsal import require_contrasts
+
+                require_contrasts(sweep, count)
         elif track and not dry_run:
             from ablate.export import trackers
 

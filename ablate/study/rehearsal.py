@@ -29,14 +29,19 @@ class Rehearsals:
     contrasts: pd.DataFrame
 
 
-def rehearse(sweep: Sweep, count: int) -> Rehearsals:
-    """The sweep's study with simulated runs, `count` times with other seeds. Raises ConfigError, also of one
-    that names no contrast of which rehearsals could be right or wrong."""
-    study = Study(sweep)
-    design, plan, runs = study.design, study.design.plan, list[int]()
+def require_contrasts(sweep: Sweep, count: int) -> None:
+    """Raises ConfigError if the sweep names no contrast of which rehearsals could be right or wrong."""
+    plan = Study(sweep).design.plan
     if not (plan and plan.family):
         why = "only a study with primary contrasts can be right or wrong; rehearse this one once"
         raise ConfigError(f"--rehearse {count}: {why}")
+
+
+def rehearse(sweep: Sweep, count: int) -> Rehearsals:
+    """The sweep's study with simulated runs, `count` times with other seeds. Raises ConfigError."""
+    study = Study(sweep)
+    design, plan, runs = study.design, study.design.plan, list[int]()
+    assert plan, "it has contrasts"
     if not plan.at:  # it is judged at its last seed
         design = replace(design, plan=replace(plan, at=[len(plan.seeds)]))
     of_arms = {arm: effect_on(study.run_of(arm).config) for arm in plan.arms}

@@ -19,6 +19,7 @@ TYPED = ["-m", "fusion=concat,sum", "train.steps=1000", "name=s"]
 SIZE = {"steps": 1000, "wall_s": 30.0, "threads": 1, "lr": 0.01, "match": "none"}
 OWN_RATES = {"tuned": "train.lr", "role": "tuned"}
 ONE_RATE = {"tuned": "", "role": ""}
+FUSIONS = {"fusion": ["concat", "sum"]}
 NOISE = (0.05, -0.08, 0.06, -0.02, 0.0, 0.07, -0.04, -0.04)
 
 
@@ -52,11 +53,12 @@ def test_one_rate_for_all_is_the_first_reason():
     first, second = asked(rows, factors={"fusion": ["concat", "sum"]}, fixed={"heads": 2, "out_proj": True})
     assert first == (
         "All variants share one learning rate, 0.01, which was tuned for none: `ablate run study=tuned"
-        " corpus=docs train=default heads=2 out_proj=true fusion=concat,sum train.steps=1000 name=s-tuned`."
+        " 'study.primary=[{baseline:{fusion:concat}}]' corpus=docs train=default heads=2 out_proj=true"
+        " fusion=concat,sum train.steps=1000 name=s-tuned`."
     )
     assert (
         "seeds would decide sum against concat, if it is as large as it looks: ask again with fresh seeds:"
-        " `ablate run study=fusion 'study.primary=[{vary:fusion,baseline:concat}]'" in second
+        " `ablate run study=fusion 'study.primary=[{baseline:{fusion:concat}}]'" in second
     )
     (named,) = asked(rows, arms={"a": {"fusion": "sum"}, "b": {}}, **PRIMARY)[:1]
     assert named == "All variants share one learning rate, 0.01, which was tuned for none."
@@ -111,9 +113,38 @@ def test_a_plain_grid_is_asked_again_once_and_as_a_study_that_names_its_contrast
     (again,) = asked(rows, factors={"fusion": ["concat", "sum", "mean"]}, typed=typed)
     seeds, command = re.findall(r"About (\d+) seeds would decide mean against concat, .*: `(.*)`", again)[0]
     assert command == (
-        "ablate run study=fusion 'study.primary=[{vary:fusion,baseline:concat}]' corpus=docs train=default"
+        "ablate run study=fusion 'study.primary=[{baseline:{fusion:concat}}]' corpus=docs train=default"
         f" fusion=concat,sum,mean train.lr=0.003 'seed=range(8,{8 + int(seeds)})' name=s-again"
     )
+
+
+ASKED = {  # by what is asked of a grid of fusion and heads, what the next study is to name beforehand
+    None: "{baseline:{fusion:concat}}",
+    "heads=4": "{baseline:{heads:4}}",
+    "fusion=sum,heads=2": "{baseline:{fusion:sum,heads:2}}",
+    "within": "{baseline:{fusion:concat},within:heads}",
+}
+
+
+@pytest.mark.parametrize("baseline", ASKED)
+@pytest.mark.parametrize("seeds", [1, 8])
+def test_the_next_command_asks_what_was_compared(baseline, seeds):
+    two, four = (concat_and_sum(seeds, 0.02, heads=heads, **ONE_RATE) for heads in (2, 4))
+    four["run_id"] = "4" + four["run_id"]
+    rows = pd.concat([two, four.assign(val_loss=four["val_loss"] + 0.01 * four["seed"] % 0.03)])
+    record = make_record(
+        name="s", seeds=[*range(seeds)], typed=TYPED, factors={**FUSIONS, "heads": ["2", "4"]}
+    )
+    how = {"within": "heads"} if baseline == "within" else {"baseline": baseline}
+    steps = next_steps(rows, record, compared(rows, records=[record], **how))
+    named = re.findall(r"study.primary=\[(.*?)\]' ", " ".join(map(str, steps)))
+    assert named and {*named} == {ASKED[baseline]}
+
+
+@pytest.mark.slow
+def test_a_grid_without_a_fusion_names_its_usual_baseline(command):
+    code, _, err = command("run", "-m", "heads=1,2,4", *QUICK)
+    assert code == 0 and "'study.primary=[{baseline:{heads:4}}]'" in err, err
 
 
 def test_runs_that_share_no_seed_do_not_pair():

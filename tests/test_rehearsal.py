@@ -118,7 +118,13 @@ def test_a_tuned_study_chooses_rates_and_reports():
 BAD = {
     ("study=fusion", "--rehearse", "0"): "--rehearse 0: give one number of rehearsals, of 1 or more",
     ("--rehearse", "-3", "study=fusion"): "--rehearse -3: give one number of rehearsals",
-    ("-m", *TEXT, "fusion=concat,sum", "--rehearse", "9"): "--rehearse 9: only a study with primary contrasts",
+    (
+        "-m",
+        *TEXT,
+        "fusion=concat,sum",
+        "--rehearse",
+        "9",
+    ): "--rehearse 9: only a study with primary contrasts",
     ("--rehearse",): "a single run decides nothing",
     ("study=fusion", "--rehearse", "--dry-run"): "give one",
     ("study=fusion", "--rehearse", "--plugin", "nowhere.py"): "nowhere.py: No such file or directory",

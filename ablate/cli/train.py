@@ -30,9 +30,6 @@ from ablate.phrases import about, advised, counted, first_few, lines_if, texts
 from ablate.printing import put, say
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from ablate.analysis.variants import Variants
     from ablate.compose.sweep import Sweep
     from ablate.store.columns import Row
     from ablate.store.record import StudyRecord
@@ -247,40 +244,31 @@ def two_fusions(typed: Sequence[str]) -> str:
 
 def _show_several(given: "Sequence[Row]", record: "StudyRecord") -> list[str]:
     """Print a table of the variants; returns lines on it."""
+    from ablate.analysis.compare import compare
     from ablate.analysis.notes import of_rows, of_values
     from ablate.store.frames import frame
 
     rows = frame(given)
     doubts = texts(of_rows(rows))
     try:
-        variants = _variants(rows, record)
+        comparison = compare(rows, records=[record])
     except ConfigError as error:
         print_table(rows[SINGLE_RUN_COLUMNS], "table")
         return [*doubts, str(error)]
+    variants = comparison.arrays
     summary = variants.best_first()
     empty = [column for column in ("diverged", "sd") if not summary[column].fillna(0).any()]
     print_table(summary.drop(columns=["variant", *empty]), "table")
     lines = [*doubts, *texts(of_values(variants))]
     if len(summary) > 1 and summary["n"].max() == 1:
-        from ablate.reporting.answers import ONE_SEED
-        from ablate.reporting.next import next_steps
+        from ablate.reporting.answers import answer
 
-        return [*lines, ONE_SEED, *map(str, next_steps(rows, record))]
+        found = answer(comparison, [record])
+        return [*lines, *found.findings, *map(str, found.next)]
     if len(summary) > 1 and sys.stderr.isatty():
         command = advised(["ablate", "compare", record.name])
         return [*lines, f"{command} says what differs, and how sure that is"]
     return lines
-
-
-def _variants(rows: "pd.DataFrame", record: "StudyRecord") -> "Variants":
-    """The variants of these runs; of a tuned study, those at each arm's chosen value."""
-    from ablate.analysis.projection import project
-    from ablate.analysis.question import direction
-    from ablate.store.frames import at_own_value
-
-    reports = at_own_value(rows[rows["phase"] == "report"])
-    shown, metric = (rows, "val_loss") if reports.empty else (reports, record.metric or "val_loss")
-    return project(shown, metric, better=direction(metric, None))
 
 
 def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:

@@ -56,7 +56,7 @@ def answer(
     if int(comparison.summary["n"].max()) < 2:
         if rows["seed"].nunique() > 1:
             return Answer(weak, line, [NO_PAIR], NO_PAIR)
-        return Answer(weak, line, [ONE_SEED], ONE_SEED, next=next_steps(rows, record))
+        return Answer(weak, line, [ONE_SEED], ONE_SEED, next=next_steps(rows, record, comparison))
     terms = {term: words for one in records for term, words in one.answer.items()}
     tested, same = comparison.tested, [one for one in comparison.findings if not one.verdict]
     sentences = [f"{capital(sentence(one, terms, tested))}." for one in tested]

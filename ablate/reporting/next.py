@@ -11,9 +11,9 @@ import pandas as pd
 
 from ablate.analysis.notes import shared_rate
 from ablate.analysis.variants import FACTORS, USABLE
+from ablate.config.conditions import column_for, unquoted
 from ablate.config.contrast import FEWEST
-from ablate.config.rules import as_value
-from ablate.config.schema import STANDARD_FUSION
+from ablate.config.rules import as_level, as_value
 from ablate.phrases import advised, counted, lines_if
 from ablate.reporting.words import contrast_in_words
 from ablate.store.columns import Status
@@ -38,19 +38,18 @@ class Next:
         return f"{self.reason}{f': `{self.command}`' if self.command else ''}."
 
 
-def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison | None" = None) -> list[Next]:
-    """What matters first comes first. rows: of a study; without a comparison, a finished run of each
-    variant."""
+def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") -> list[Next]:
+    """What matters first comes first. rows: of a study."""
     rows = rows[rows["status"].isin(USABLE)]
     return [*itertools.islice(_steps(rows, record, comparison), MOST)]
 
 
-def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison | None") -> Iterator[Next]:
-    rate = shared_rate(rows) if comparison is None or len(comparison.variants) > 1 else ""
+def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") -> Iterator[Next]:
+    rate = shared_rate(rows) if len(comparison.variants) > 1 else ""
     if rate:
         why = f"All variants share one learning rate, {rate}, which was tuned for none"
-        yield Next(why, as_study(record, "tuned", "tuned"))
-    if comparison is None:
+        yield Next(why, as_study(record, comparison, "tuned", "tuned"))
+    if not comparison.tested:
         yield Next(f"{FEWEST} seeds would be enough for a verdict", with_seeds(record, FEWEST))
         return
     tested = comparison.tested
@@ -67,7 +66,7 @@ def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison | No
         yield Next(f"{sizes}: a difference may be one of size", changed(record, "matched", "match=params"))
     is_lead = len(undecided) < len(tested) and not any(one.is_planned for one in comparison.findings)
     if is_lead and record.typed and not any(one.command for one in open_):
-        fresh = with_fresh_seeds(record, len(record.reporting_seeds))
+        fresh = with_fresh_seeds(record, comparison, len(record.reporting_seeds))
         yield Next("No contrast was named beforehand: ask again, with fresh seeds", fresh)
 
 
@@ -83,11 +82,12 @@ def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison"
     )
     if record.looks:
         why = "Undecided at the last look: ask again, with fresh seeds"
-        yield Next(why, with_fresh_seeds(record, len(record.looks.seeds)))
+        yield Next(why, with_fresh_seeds(record, comparison, len(record.looks.seeds)))
     elif needed:
-        count = counted(most + needed, unit) if is_fresh else counted(needed, f"more {unit}")
+        n = most + needed
+        count = counted(n, unit) if is_fresh else counted(needed, f"more {unit}")
         which = contrast_in_words(last, tested, record.answer)
-        command = (with_fresh_seeds if is_fresh else with_seeds)(record, most + needed)
+        command = with_fresh_seeds(record, comparison, n) if is_fresh else with_seeds(record, n)
         how = f": ask again with fresh {unit}s" if is_fresh else ""
         why = f"About {count} would decide {which}, if it is as large as it looks{how}"
         yield Next(why, command if needed <= MOST_SEEDS else "")
@@ -124,28 +124,23 @@ def with_seeds(record: StudyRecord, count: int) -> str:
     return _with_levels(record, f"seed=range({first},{first + count})")
 
 
-def with_fresh_seeds(record: StudyRecord, count: int) -> str:
+def with_fresh_seeds(record: StudyRecord, comparison: "Comparison", count: int) -> str:
     """Another study, with so many seeds that this one has not seen."""
     if (words := _words(record.command))[1:2] == ["duel"]:  # which has seeds of its own for each number
         return advised([*itertools.takewhile(lambda word: word != "--seeds", words), "--seeds", str(count)])
     first = max(record.seeds, default=0) + 1
     seeds = f"seed=range({first},{first + count})"
-    named = "" if record.study else as_study(record, "fusion", "again", seeds)
+    named = "" if record.study else as_study(record, comparison, "fusion", "again", seeds)
     return named or changed(record, "again", seeds)
 
 
-def as_study(record: StudyRecord, study: str, end: str, *more: str) -> str:
+def as_study(record: StudyRecord, comparison: "Comparison", study: str, end: str, *more: str) -> str:
     """The same grid as a study that names its contrasts beforehand: fusion or, with a learning rate for each
-    variant, tuned; also empty if it has named arms, configs of the user's own, or varies nothing but the
-    text."""
-    varied = [key for key in record.factors if key != "corpus"]
-    if not record.typed or record.arms or record.config_dir or not varied:
+    variant, tuned; also empty if it has named arms, configs of the user's own, or compares nothing but
+    texts."""
+    asked = _asked(record, comparison)
+    if not (record.typed and asked) or record.arms or record.config_dir:
         return ""
-    vary = "fusion" if "fusion" in varied else varied[0]
-    levels = record.factors[vary]
-    baseline = STANDARD_FUSION if STANDARD_FUSION in levels else levels[0]
-    primary = f"study.primary=[{{vary:{vary},baseline:{baseline}}}]"
-    own = lines_if((study, baseline) != ("tuned", STANDARD_FUSION), primary)
     given = {} if record.study else dict(DEFAULTS)  # studies have a text and a training of their own
     given |= {key: as_value(record.fixed[key]) for key in FACTORS if key in record.fixed}
     given |= {key: ",".join(levels) for key, levels in record.factors.items()}
@@ -154,7 +149,24 @@ def as_study(record: StudyRecord, study: str, end: str, *more: str) -> str:
     keys = {word.partition("=")[0] for word in typed}
     words = [*(f"{key}={value}" for key, value in given.items() if key not in keys), *typed]
     name = f"name={as_value(f'{record.name}-{end}')}"
-    return advised(["ablate", "run", f"study={study}", *own, *words, *more, name])
+    return advised(["ablate", "run", f"study={study}", f"study.primary=[{asked}]", *words, *more, name])
+
+
+def _asked(record: StudyRecord, comparison: "Comparison") -> str:
+    """What is compared, as a study declares it: the factors in which all baselines have one level, with that
+    level, and the one between whose levels differences are compared. Empty without a factor but the text."""
+    findings, baseline, within = comparison.tested or comparison.findings, dict[str, str](), ""
+    for key, levels in record.factors.items():
+        bases = set[str]()
+        for one in findings:
+            if (column := column_for(key)) in (one.variant.difference or one.apart):
+                bases.add(one.baseline.levels[column].rpartition(" - ")[2])
+            elif column in one.apart:
+                within = f",within:{key}"
+        if same := [level for level in levels if {as_level(unquoted(level))} == bases]:
+            baseline[key] = same[0]
+    named = ",".join(f"{key}:{level}" for key, level in baseline.items())
+    return f"{{baseline:{{{named}}}{within}}}" if baseline.keys() - {"corpus"} else ""
 
 
 def _words(command: str) -> list[str]:

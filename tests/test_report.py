@@ -16,6 +16,7 @@ import pytest
 import ablate
 from ablate.analysis import stats
 from ablate.analysis.load import Results, Source, read
+from ablate.analysis.question import ask
 from ablate.config.contrast import Contrast
 from ablate.reporting import charts, html
 from ablate.reporting.cells import contrast_table
@@ -158,6 +159,35 @@ def test_charts_call_variants_as_the_table_does_and_in_its_order(tmp_path):
     assert '"difference in val_loss to concat", "(lower is better)"' in json.dumps(differences.spec)
     study = gather(small(tmp_path, seeds=3))
     assert {*data_of(study, "curves")["label"]} == {*contrast_table(study.comparison)["variant"]}
+
+
+def test_charts_call_baselines_that_are_arms_by_their_names():
+    page = gather(read(ROOT / "docs" / "results" / "later"), ask(baseline="fusion=sum"))
+    assert data_of(page, "intervals-exploratory")["label"].tolist() == [
+        "concat_bare\n− wide",
+        "concat\n− sum_equal",
+    ]
+
+
+def test_a_single_variant_differs_in_nothing():
+    page = gather(read(pd.DataFrame({"method": ["a"], "seed": [0], "loss": [1.0]})), ask(by="method"))
+    assert page.title == "results: 1 variant" and page.methods.startswith(
+        "We train 1 variant. We report loss"
+    )
+
+
+@pytest.mark.slow
+def test_of_many_comparisons_each_has_its_sentence_with_all_of_its_reason(tmp_path):
+    means = {"base": 1.0, "a": 1.1, "b": 1.2, "c": 1.3}
+    noise = {name: [seed**2 * (at + 1) % 7 / 90 for seed in range(6)] for at, name in enumerate(means)}
+    losses = {name: [mean + of for of in noise[name]] for name, mean in means.items()}
+    losses |= {"same": losses["base"], "still": [2.0] * 6}
+    rows = [(name, seed, loss) for name, of in losses.items() for seed, loss in enumerate(of)]
+    table = pd.DataFrame(rows, columns=["method", "seed", "loss"])
+    how: Any = {"by": "method", "baseline": "method=base", "higher_is_better": False}
+    page = ablate.report(table, out=tmp_path / "page.html", **how).read_text(encoding="utf-8")
+    for said in ("--fixed method=still takes it", "method changes nothing here", "c costs 0."):
+        assert page.count(said) == 1, said
 
 
 def test_differences_stand_over_the_levels_between_which_they_are_compared():

@@ -86,10 +86,10 @@ def _height(labels: Iterable[str]) -> int:
 
 
 def _baseline(comparison: Comparison) -> str:
-    """The baseline of all contrasts or, of several, what tells each from its variants; empty if that
-    differs, too."""
+    """The baseline of all contrasts or, of several, the arm that all are or what tells each from its
+    variants; empty if that differs, too."""
     pairs = [one for one in comparison.tested if not one.is_sum]
-    bases, apart = {one.baseline.name for one in pairs}, {one.sides()[1] for one in pairs}
+    bases, apart = {one.baseline.name for one in pairs}, {one.baseline.arm or one.sides()[1] for one in pairs}
     return called(comparison)[bases.pop()] if len(bases) == 1 else apart.pop() if len(apart) == 1 else ""
 
 

@@ -27,7 +27,7 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
     warms_up = of["warmup"] not in ("", "0", "0.0")
     warmup = f"linear warm-up over {of['warmup']} of the steps, then " if warms_up else ""
-    sentences = [f"We compare {what_differs(comparison, record)}."]
+    sentences = [f"We {'compare' if comparison.varying else 'train'} {what_differs(comparison, record)}."]
     if all(of[column] for column in (*MODEL, *TRAINING)):  # rows from elsewhere may lack them
         sentences += [
             f"Each is a transformer (pre-norm, {of['position']} positions, {of['norm']} norm, {of['mlp']},"
@@ -75,11 +75,11 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
 
 
 def what_differs(comparison: Comparison, record: StudyRecord) -> str:
-    """How many variants there are, and in what they differ; each has its own value of what is tuned."""
+    """How many variants there are, and in what several differ; each has its own value of what is tuned."""
     factors = [column for column in comparison.shown if column != record.tuned_column]
-    varying = [column for column in factors if column in comparison.varying] or factors[:1]
+    varying = [column for column in factors if column in comparison.varying]
     count = len(comparison.summary.drop_duplicates(factors))
-    return f"{counted(count, 'variant')} that differ in {joined(varying)}"
+    return counted(count, "variant") + f" that differ in {joined(varying)}" * bool(varying)
 
 
 def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list[str]:

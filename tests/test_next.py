@@ -141,12 +141,6 @@ def test_the_next_command_asks_what_was_compared(baseline, seeds):
     assert named and {*named} == {ASKED[baseline]}
 
 
-@pytest.mark.slow
-def test_a_grid_without_a_fusion_names_its_usual_baseline(command):
-    code, _, err = command("run", "-m", "heads=1,2,4", *QUICK)
-    assert code == 0 and "'study.primary=[{baseline:{heads:4}}]'" in err, err
-
-
 def test_runs_that_share_no_seed_do_not_pair():
     rows = table({"val_loss": 3.0, "seed": 0}, {"fusion": "sum", "val_loss": 3.1, "seed": 1})
     assert "no two share a seed" in " ".join(lines(compared(rows), []))

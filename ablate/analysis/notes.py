@@ -58,7 +58,12 @@ def foreseen(
             count = f"{len(again)} of {len(compared)} variants ({first_few(again)})"
             line = f"{count} are the same function from the same start as another: one of each is enough"
             yield doubt(line, "copies among the variants")
-        yield from _one_rate(table, records)
+        if rate := shared_rate(table, records):
+            yield doubt(
+                f"all variants share one learning rate, {rate}, which was tuned for none of them: a"
+                " difference may be how well it suits each; `ablate run study=tuned` or `ablate duel` tunes each",
+                "one rate",
+            )
     if "overlap" in variants.table:
         yield from repeats(pd.to_numeric(variants.table["overlap"], errors="coerce").max())
 
@@ -69,14 +74,6 @@ def shared_rate(rows: pd.DataFrame, records: Sequence[StudyRecord] = ()) -> str:
         return ""
     rates = {*as_texts(rows["lr"])} - {""}
     return rates.pop() if len(rates) == 1 else ""
-
-
-def _one_rate(table: pd.DataFrame, records: Sequence[StudyRecord]) -> Iterator[Note]:
-    """A doubt if all share one learning rate, tuned for none of them."""
-    if rate := shared_rate(table, records):
-        line = f"all variants share one learning rate, {rate}, which was tuned for none of them: a difference"
-        line = f"{line} may be how well it suits each; `ablate run study=tuned` or `ablate duel` tunes each"
-        yield doubt(line, "one rate")
 
 
 def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:

@@ -255,11 +255,10 @@ def _show_several(given: "Sequence[Row]", record: "StudyRecord") -> list[str]:
     except ConfigError as error:
         print_table(rows[SINGLE_RUN_COLUMNS], "table")
         return [*doubts, str(error)]
-    variants = comparison.arrays
-    summary = variants.best_first()
+    summary = comparison.arrays.best_first()
     empty = [column for column in ("diverged", "sd") if not summary[column].fillna(0).any()]
     print_table(summary.drop(columns=["variant", *empty]), "table")
-    lines = [*doubts, *texts(of_values(variants))]
+    lines = [*doubts, *texts(of_values(comparison.arrays))]
     if len(summary) > 1 and summary["n"].max() == 1:
         from ablate.reporting.answers import answer
 

@@ -48,7 +48,7 @@ class Loop:
         self.finished_before = 0
         self.lines = Lines()  # the board, while there is one
         self.typed: dict[str, str] = {}  # the overrides that tell a run from others, by its name
-        self.passed = 0  # the last look that was told of
+        self.passed = 0  # the last look that was told of, for which no contrast waits
 
     def run(self, begun: Callable[[], object]) -> Outcome:
         goes_on = True
@@ -143,8 +143,9 @@ class Loop:
             else:
                 continue
             del self.pending[overrides]
-        if (looks := self.study.design.looks) and (now := self.study.design.standing(self.rows)):
-            if (passed := looks.passed(now)) > self.passed:
+        if now := self.study.design.standing(self.rows):
+            passed = int(now.seeds.max(initial=0) if now.decided.all() else now.seeds[~now.decided].min())
+            if passed > self.passed:
                 say(f"{passed} seeds: {now.decided.sum()} of {counted(len(now.decided), 'contrast')} decided")
             self.passed = passed
 

@@ -73,12 +73,6 @@ class Plan:
                 wanted[arm] = max(wanted[arm], seeds if decided else after[seeds])
         return {arm: count or self.at[0] for arm, count in wanted.items()}
 
-    @staticmethod
-    def passed(now: Judged) -> int:
-        """The last look that no contrast still waits for; 0 before the first."""
-        waiting = now.seeds[~now.decided]
-        return int(waiting.min() if len(waiting) else now.seeds.max(initial=0))
-
     def recorded(self, runs: Mapping[Overrides, Iterable[str]]) -> list[PlannedContrast]:
         """The contrasts as study.json keeps them. runs: the ids of those that report, by arm."""
         return [

@@ -59,11 +59,9 @@ def foreseen(
             line = f"{count} are the same function from the same start as another: one of each is enough"
             yield doubt(line, "copies among the variants")
         if rate := shared_rate(table, records):
-            yield doubt(
-                f"all variants share one learning rate, {rate}, which was tuned for none of them: a"
-                " difference may be how well it suits each; `ablate run study=tuned` or `ablate duel` tunes each",
-                "one rate",
-            )
+            tuned = "`ablate run study=tuned` or `ablate duel` tunes each"
+            line = f"all variants share one learning rate, {rate}, which was tuned for none of them"
+            yield doubt(f"{line}: a difference may be how well it suits each; {tuned}", "one rate")
     if "overlap" in variants.table:
         yield from repeats(pd.to_numeric(variants.table["overlap"], errors="coerce").max())
 

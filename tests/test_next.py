@@ -141,6 +141,14 @@ def test_the_next_command_asks_what_was_compared(baseline, seeds):
     assert named and {*named} == {ASKED[baseline]}
 
 
+def test_a_study_that_is_asked_something_else_names_that_the_next_time():
+    rows, study = concat_and_sum(8, 0.5), {"study": "fusion", "typed": ["study=fusion", "name=s"], **PRIMARY}
+    record = make_record(name="s", seeds=[*range(8)], factors=FUSIONS, **study)
+    (one,) = next_steps(rows, record, compared(rows, records=[record], baseline="fusion=sum"))
+    assert "study=fusion 'study.primary=[{baseline:{fusion:sum}}]' fusion=concat,sum" in one.command
+    assert not next_steps(rows, record, compared(rows, records=[record]))  # what was planned is decided
+
+
 def test_runs_that_share_no_seed_do_not_pair():
     rows = table({"val_loss": 3.0, "seed": 0}, {"fusion": "sum", "val_loss": 3.1, "seed": 1})
     assert "no two share a seed" in " ".join(lines(compared(rows), []))

@@ -45,8 +45,7 @@ def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison"
 
 
 def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") -> Iterator[Next]:
-    rate = shared_rate(rows) if len(comparison.variants) > 1 else ""
-    if rate:
+    if len(comparison.variants) > 1 and (rate := shared_rate(rows)):
         why = f"All variants share one learning rate, {rate}, which was tuned for none"
         yield Next(why, as_study(record, comparison, "tuned", "tuned"))
     if not comparison.tested:
@@ -130,7 +129,8 @@ def with_fresh_seeds(record: StudyRecord, comparison: "Comparison", count: int) 
         return advised([*itertools.takewhile(lambda word: word != "--seeds", words), "--seeds", str(count)])
     first = max(record.seeds, default=0) + 1
     seeds = f"seed=range({first},{first + count})"
-    named = "" if record.study else as_study(record, comparison, "fusion", "again", seeds)
+    is_planned, study = comparison.tested[0].is_planned, record.study or "fusion"
+    named = "" if is_planned else as_study(record, comparison, study, "again", seeds)
     return named or changed(record, "again", seeds)
 
 

@@ -54,7 +54,7 @@ def test_of_many_contrasts_the_best_and_the_worst_are_named_then_verdicts_counte
     record = make_record(primary=PRIMARY)
     short = answer(compared(many, records=[record]), [record]).short
     assert short == (
-        "On book.txt: against concat: variants are worse in 3 and undecided in 3 of 6 settings, nowhere"
+        "On book.txt: against concat: variants are worse in 3 and undecided in 3 of 6 comparisons, nowhere"
         " better; best is mean (heads=8, undecided), worst sum (heads=2, worse by 1.250 nats)."
     )
     many.loc[many["fusion"] != "concat", "val_loss"] -= 3  # now all are better
@@ -74,11 +74,12 @@ def test_two_groups_of_seeds_are_told_as_a_frequency():
         assert found.answer[1] == f"method=new saves {groups} against method=base (better on average)."
         *_, difference, verdict = contrast_table(found).iloc[0].tolist()
         assert verdict == "better on average" and difference.endswith(" in 2")
-    both = paired.assign(loss=paired["loss"].where(~paired["seed"].isin([1, 4]), paired["loss"] + 1.0))
-    both.loc[[7, 10], "loss"] -= 0.42  # at two seeds both are worse, so that differences are of one kind
-    assert "saves 0.407 of loss (" in ablate.compare(both, **asked).answer[1]
-    paired.loc[[7, 10], "loss"] -= 0.42  # these two, too
-    assert "saves 0.407 of loss (" in ablate.compare(paired, **asked).answer[0]
+    more = paired.query("seed < 2").assign(seed=[6, 7] * 2, status=["done"] * 2 + ["diverged"] * 2)
+    lost = ablate.compare(pd.concat([paired.assign(status="done"), more]), **asked)
+    assert lost.answer[1].endswith("(undecided: diverged, as it did on 2 more seeds than its baseline).")
+    odd = np.array([0.998, 1.021, 1.186, 0.971, 0.987, 0.997])  # one seed is odd in both
+    shared = paired.assign(loss=[*odd, *odd - [0.102, 0.122, 0.1, 0.096, 0.091, 0.093]])
+    assert "saves 0.101 of loss (" in ablate.compare(shared, **asked).answer[1]
 
 
 @pytest.mark.slow

@@ -18,11 +18,12 @@ from ablate.analysis import stats
 from ablate.analysis.load import Results, Source, read
 from ablate.analysis.question import ask
 from ablate.config.contrast import Contrast
-from ablate.reporting import charts, html
+from ablate.reporting import charts, html, paper
 from ablate.reporting.cells import contrast_table
 from ablate.reporting.figures import write_charts
 from ablate.reporting.next import repeated
 from ablate.reporting.page import Page, gather
+from ablate.reporting.words import GROUPED
 from ablate.store.record import Choice, StudyRecord
 from tests.helpers import ROOT, SIMULATED, call_cli, compared, write_study
 from tests.synthetic import small_study, synthetic_probes, synthetic_study
@@ -131,13 +132,23 @@ def test_what_all_rows_share_stands_in_the_caption():
 
 
 def test_a_table_of_a_task_has_right_answers_and_that_of_arms_what_they_set():
-    votes, later = (
-        contrast_table(gather(read(ROOT / "docs" / "results" / name)).comparison, long=True)
-        for name in ("votes", "later")
-    )
+    names = (ROOT / "docs" / "results" / name for name in ("votes", "later"))
+    votes, later = (contrast_table(gather(read(name)).comparison, long=True) for name in names)
     four = votes.set_index("variant").loc["four"]
     assert four["test_acc"].round(4) == 0.9909 and four["settings"] == "heads=4 context=17"
     assert "settings" in later and "test_acc" not in later
+    mine = pd.DataFrame({"method": [*"abab"], "seed": [0, 0, 1, 1], "my_loss": range(4), "my_exact": 0.5})
+    assert "my_acc" not in contrast_table(ablate.compare(mine, metric="my_loss"), long=True)
+
+
+def test_a_difference_of_two_groups_has_no_interval_anywhere():
+    page = gather(read(ROOT / "docs" / "results" / "votes"))
+    (figure,), table = charts._intervals(page), paper.differences(page.comparison)
+    assert figure.data.set_index("label")["low"].isna().tolist() == [True, False]
+    assert "; none where seeds are in two groups" in figure.about
+    cells = table.frame.set_index("variant")["difference"]
+    assert cells["four"] == "-0.819 in 5 of 6, -0.675 in 1†" and cells["eight_of_8"].startswith("-1.096† [")
+    assert GROUPED in table.caption and GROUPED in page.methods
 
 
 GRID = of_cells(

@@ -18,6 +18,7 @@ from ablate.phrases import counted
 from ablate.store.record import NO_STUDY, PlannedLooks, StudyRecord
 
 BY_FLIPS = "by sign flips"
+Kinds = Sequence[tuple[int, float]]  # groups, for which no interval is valid, the larger first: count, mean
 UNTRAINED = "untrained, as both are nearer to guessing than to counting"
 
 
@@ -32,8 +33,7 @@ class Finding:
     columns in which the two differ. same_class: whether both represent the same functions. look, last_look:
     of a study with looks, the number of seeds at which it stands, and at most. more_seeds: about how many
     more would decide it. unit: what is counted. case: its weights and values, by unit. twin: (P, S) of its
-    variants, by unit, the same metric on validation. kinds: where the seeds of a side are in two groups, for
-    which no interval is valid, how many differ by how much on average, most first.
+    variants, by unit, the same metric on validation. kinds: of differences in two groups; else empty.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Finding:
     unit: str
     case: Case = field(repr=False)
     twin: stats.Array | None = field(repr=False)
-    kinds: Sequence[tuple[int, float]]
+    kinds: Kinds
 
     @property
     def is_tested(self) -> bool:
@@ -174,7 +174,7 @@ def _family(
         of = replace(of, values=of.values[:, :n], lost=of.lost[:, :n])
         numbers = {name: one[i] for name, one in vars(judged).items()}
         twin = None if variants.twin is None else _taken(variants, contrast, order, variants.twin)[:, :n]
-        kinds = _kinds(of, _taken(variants, contrast, order, variants.minor)[:, :n])
+        kinds = _kinds(variants, of, len(contrasts))
         one = _finding(variants, contrast, of, numbers, looks, apart[i], alike[i], twin, kinds)
         findings.append(one)
         is_open = one.is_undecided and one.is_tested and one.look is None and not of.more.sum()
@@ -216,7 +216,7 @@ def _finding(
     differs: str,
     same_class: bool,
     twin: Array | None,
-    kinds: Sequence[tuple[int, float]],
+    kinds: Kinds,
 ) -> Finding:
     verdict, why = _verdict(variants, contrast, one, judged, looks, differs)
     numbers = {name: float(judged[name]) for name in ("low", "high", "level", "p", "p_adjusted")}
@@ -248,18 +248,17 @@ def _finding(
     )
 
 
-def _kinds(one: Case, minor_PS: Array) -> list[tuple[int, float]]:
-    """As a Finding has them; none of sums, nor where both sides are in two groups and do not pair, or are so
-    at the same seeds."""
-    two = np.array([side.any() for side in minor_PS])
-    if len(two) > 2 or (minor_PS == minor_PS[0]).all() or (one.is_grouped and two.all()):
-        return []
-    means = stats.moments(one.values)[1][:, None]
-    differences = one.weights @ np.where(one.is_grouped & ~two[:, None], means, one.values)
-    kind = np.where(np.isfinite(differences), np.array([1, 2]) @ minor_PS, -1)
-    groups = [differences[kind == of] for of in range(4) if (kind == of).any()]
-    found = sorted(groups, key=len, reverse=True) if len(groups) > 1 else []
-    return [(len(group), float(group.mean())) for group in found]
+def _kinds(variants: Variants, one: Case, contrasts: int) -> Kinds:
+    """As a Finding has them, among so many contrasts; none of sums. Values that do not pair stand against the
+    mean of the other side, and one side alone may be in two groups."""
+    means, rows = one.weights * stats.moments(one.values)[1], one.difference[None]
+    if one.is_grouped:
+        rows = one.weights[:, None] * one.values + means[::-1, None]
+    minor = variants.minor(rows, len(rows) * contrasts)
+    if minor.any(1).sum() != 1 or len(means) > 2:
+        return ()
+    row, few = rows[minor.any(1)][0], minor.any(0)
+    return tuple((len(of), float(of.mean())) for of in (row[np.isfinite(row) & ~few], row[few]))
 
 
 def _as_variants(variants: Variants, one: Weighed) -> tuple[Variant, Variant]:

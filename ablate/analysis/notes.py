@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from ablate.analysis import stats
 from ablate.analysis.contrasts import equal_forms
 from ablate.analysis.findings import Finding
 from ablate.analysis.variants import (
@@ -191,16 +190,16 @@ def of_values(variants: Variants) -> Iterator[Note]:
     if zeros and not variants.higher_is_better and (values % 1).any():  # not one that counts
         crash = f"{metric} is exactly 0 in {counted(zeros, 'run')}, as where a crash is logged so"
         yield doubt(f"{crash}; --where '{metric} != 0' leaves it out", f"{metric} of exactly 0")
-    each = zip(variants.titles, variants.values, variants.run_ids, variants.minor, strict=True)
+    minor = variants.minor(variants.values, len(variants.values))
+    each = zip(variants.titles, variants.values, variants.run_ids, minor, strict=True)
     for name, values, ids, apart in each:
         if not apart.any():
             continue
-        rest = np.isfinite(values) & ~apart
-        which = f"{_range(values[rest])}, and {_range(values[apart])}"
+        groups = (values[np.isfinite(values) & ~apart], values[apart])
+        which = ", and ".join(f"{len(of)} at {of.mean():.4g}" for of in groups)
         which += f" ({first_few(ids[apart].tolist())})" if any(ids[apart]) else ""
-        why = "a t-interval is not valid for two groups, and another learning rate or a longer warm-up"
-        brief = "one seed far from the others" if apart.sum() == 1 else "seeds in two groups"
-        yield doubt(f"seeds in two groups: {name}: {which}; {why} may have one kind only", brief)
+        text = f"seeds in two groups: {name}: {which}; another learning rate may have one kind only"
+        yield doubt(text, "one seed far from the others" if apart.sum() == 1 else "seeds in two groups")
 
 
 def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] = ()) -> Iterator[Note]:
@@ -257,9 +256,3 @@ def missing_units(variants: Variants) -> list[Note]:
         if not has.all()
     ]
     return lines_if(each, doubt(f"missing: {'; '.join(each)}", "missing seeds"))
-
-
-def _range(values: stats.Array) -> str:
-    """The number of values and their range, in words."""
-    low, high = (f"{value:.4g}" for value in (values.min(), values.max()))
-    return f"{len(values)} at {low}" + (f" to {high}" if high != low else "")

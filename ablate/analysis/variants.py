@@ -249,13 +249,12 @@ class Variants(Settings):
         """(C,) of the values."""
         return moments(self.values)[1]
 
-    @cached_property
-    def minor(self) -> Array:
-        """(C, S) which results are in the smaller of two groups of seeds, as far as a variant has two; of
-        resources, and of what was sampled, none."""
+    def minor(self, values_KS: Array, of: int) -> Array:
+        """(K, S) which of each row are in the smaller of two groups of seeds, if it has two; of resources,
+        and of what was sampled, none. of: how many rows are looked at in all."""
         if column_named(self.metric).role == "resource" or self.sampled:
-            return np.zeros(self.values.shape, bool)
-        return np.array([bimodal(values, len(self.values)) for values in self.values])
+            return np.zeros(values_KS.shape, bool)
+        return np.array([bimodal(values, of) for values in values_KS])
 
     @cached_property
     def untrained(self) -> Array:

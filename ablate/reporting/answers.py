@@ -138,8 +138,8 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
         return f"{against}{best_and_worst}; {in_all}"
     whole = joined([f"{verdict} in {count}" for verdict, count in counts.items()])
     nowhere = "".join(f", nowhere {of}" for of in (stats.BETTER, stats.WORSE) if of not in counts)
-    who = "variants are" if len({*names}) > 1 else f"{names[0]} is"
-    return f"{against}{who} {whole} of {len(names)} settings{nowhere}; {best_and_worst}"
+    who, of = ("variants are", "comparisons") if len({*names}) > 1 else (f"{names[0]} is", "settings")
+    return f"{against}{who} {whole} of {len(names)} {of}{nowhere}; {best_and_worst}"
 
 
 def _robust(tested: Sequence[Finding], terms: Terms) -> str:

@@ -32,12 +32,9 @@ def contrast_table(comparison: Comparison, family: str = "", *, long: bool = Fal
         read.insert(3, "sd", rows["sd"].tolist())
     if is_judged:
         whys = [re.split("[,:]", why)[0] for why in rows["why"]]
-        read["verdict"] = [": ".join(filter(None, pair)) for pair in zip(rows["verdict"], whys, strict=True)]
-        grouped = {tuple(side.name for side in one.both): one for one in comparison.findings if one.kinds}
-        for at, sides in enumerate(zip(rows["variant"], rows["baseline"], strict=True)):
-            if one := grouped.get(sides):
-                verdict = read["verdict"][at] + " on average" * (one.verdict != stats.UNDECIDED)
-                read.loc[at, [DIFFERENCE, "verdict"]] = by_groups(one, f"{{:+{DIGITS}}}".format), verdict
+        average = rows["kinds"].astype(bool) & rows["why"].eq("")
+        verdicts = rows["verdict"].where(~average, rows["verdict"] + " on average")
+        read["verdict"] = [": ".join(filter(None, pair)) for pair in zip(verdicts, whys, strict=True)]
     return read.assign(**_known(comparison, rows)) if long else read
 
 
@@ -45,7 +42,7 @@ def _right_answers(comparison: Comparison) -> pd.Series:
     """The share of right answers of each variant, beside the loss of a task; of anything else, none."""
     rows, metric = comparison.rows, comparison.metric
     right, graded = (metric.replace("_loss", of) for of in ("_acc", "_exact"))
-    if right == metric or graded not in rows or rows[graded].isna().all():
+    if right == metric or not {right, graded} <= {*rows} or rows[graded].isna().all():
         return pd.Series()
     return rows[right].groupby(names_of_runs(rows, comparison.shown).to_numpy()).mean()
 
@@ -64,11 +61,14 @@ def _known(comparison: Comparison, rows: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def contrast_rows(comparison: Comparison, family: str = "", *, long: bool = False) -> pd.DataFrame:
-    """The rows of `contrast_table` with all their columns. If there are several baselines, each stands above
-    those that are compared with it, and sums of arms below all. long: also what is compared with nothing."""
+    """The rows of `contrast_table` with all columns, and kinds. Of several baselines each stands above those
+    that are compared with it, and sums of arms below all. long: also what is compared with nothing."""
     is_planned = any(one.is_planned for one in comparison.tested[:1])
     family = family or (PLANNED if is_planned else comparison.families[-1])
     rows = comparison.table[comparison.table["family"] == family]
+    kinds = {(one.variant.name, one.baseline.name): one.kinds for one in comparison.family(family)}
+    sides = zip(rows["variant"], rows["baseline"], strict=True)
+    rows = rows.assign(kinds=pd.Series([kinds.get(both, ()) for both in sides], rows.index, object))
     compared = rows[~rows["why"].isin((BASELINE, NO_BASELINE))]
     if compared.empty:
         return rows
@@ -125,8 +125,10 @@ def _shortened(name: str) -> str:
 
 
 def difference(row: Mapping[Any, Any]) -> str:
-    """A difference with its interval, behind a ~ where it is undecided; empty for a row without, or without a
-    verdict."""
+    """A difference with its interval, behind a ~ where it is undecided, or those of two groups; empty for a row
+    without, or without a verdict."""
+    if row["kinds"]:
+        return by_groups(row["kinds"], f"{{:+{DIGITS}}}".format)
     ends, is_open = interval(row["low"], row["high"], DIGITS), row["verdict"] == stats.UNDECIDED
     if row["diff"] != row["diff"] or (is_open and not ends):
         return ""

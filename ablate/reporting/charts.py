@@ -47,6 +47,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
         return
     numbers = [(of, one.diff, one.low, one.high, one.verdict) for of, one in tested.items()]
     data = pd.DataFrame(numbers, columns=["label", "diff", "low", "high", "verdict"])
+    data.loc[[bool(one.kinds) for one in tested.values()], ["low", "high"]] = np.nan
     verdicts = [verdict for verdict in VERDICTS if verdict in {*data["verdict"]}]
     colors, shapes = (
         alt.Scale(domain=verdicts, range=[VERDICTS[verdict][at] for verdict in verdicts]) for at in (0, 1)
@@ -65,7 +66,8 @@ def _intervals(page: Page) -> Iterator[Figure]:
         points.encode(x="diff:Q", shape=shape),
     )
     key = f"intervals-{'planned' if comparison.tested[0].is_planned else 'exploratory'}"
-    about = f"Points: differences {to}; lines: their intervals, which hold together{grey}."
+    none = "; none where seeds are in two groups" * int(data["low"].isna().any())
+    about = f"Points: differences {to}; lines: their intervals, which hold together{none}{grey}."
     yield Figure(key, "Differences to the baseline", about, spec(chart, _height(tested)), data)
 
 

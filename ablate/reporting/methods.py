@@ -6,7 +6,8 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.variants import USABLE
 from ablate.config.contrast import FEWEST
-from ablate.phrases import counted, joined
+from ablate.phrases import counted, joined, lines_if
+from ablate.reporting.words import GROUPED
 from ablate.store.columns import on_validation, split_of
 from ablate.store.frames import as_texts, is_foreign
 from ablate.store.record import StudyRecord
@@ -59,6 +60,7 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
             f"{judged} better or worse; all others are undecided, as are contrasts of fewer than"
             f" {FEWEST} runs an arm."
         )
+        sentences += lines_if(any(one.kinds for one in tested), GROUPED)
         if record.looks:
             taken = joined([*map(str, record.looks.at)])
             sentences.append(

@@ -15,7 +15,7 @@ from ablate.config.rules import ConfigError
 from ablate.phrases import capital, counted_between, joined, lines_if, option
 from ablate.reporting.answers import place
 from ablate.reporting.cells import DIFFERENCE, contrast_rows, levels_in_words, readable
-from ablate.reporting.words import in_words, interval, paired_in_words
+from ablate.reporting.words import GROUPED, by_groups, in_words, interval, paired_in_words
 from ablate.store.frames import column_of
 from ablate.tables import escaped
 
@@ -90,6 +90,7 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
     sign, together = SIGN[tested[0].higher_is_better], " each, 95 % together" * (len(tested) > 1)
     return [
         f"Differences {to}{sign}{over}, with t-intervals at {levels_in_words(tested)}{together}.",
+        *lines_if(any(one.kinds for one in tested), GROUPED),
         *lines_if("†" in marks, "†: better or worse."),
         *lines_if("‡" in marks, f"‡: equivalent, within ±{comparison.margin:g}."),
         *lines_if(None in marks, "Without a mark: undecided."),
@@ -134,8 +135,9 @@ def _variants(comparison: Comparison) -> pd.DataFrame:
 def _difference(row: Mapping[Any, Any]) -> str:
     if row["diff"] != row["diff"] or not row["verdict"]:
         return "" if row["why"] in (BASELINE, NO_BASELINE) else row["why"].partition(":")[0]
-    ends = interval(row["low"], row["high"], ".3f")
-    return f"{row['diff']:+.3f}{MARKS.get(row['verdict'], '')} {ends}".rstrip()
+    mark, ends = MARKS.get(row["verdict"], ""), interval(row["low"], row["high"], ".3f")
+    size = f"{row['diff']:+.3f}{mark} {ends}".rstrip()
+    return by_groups(row["kinds"], "{:+.3f}".format) + mark if row["kinds"] else size
 
 
 def _about(comparison: Comparison, table: pd.DataFrame, *, of_means: bool = True) -> str:

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ablate.analysis import stats
-from ablate.analysis.findings import Finding
+from ablate.analysis.findings import Finding, Kinds
 from ablate.phrases import counted_between, lines_if
 from ablate.store.columns import column_named
 
 Terms = Mapping[str, str] | None  # what a study calls its arms or levels
+GROUPED = "Where differences are in two groups of seeds, no t-interval is valid, and frequencies are told."
 TRAINING = "; {} represent the same functions, so what differs is training"
 BETTER = {True: "higher is better", False: "lower is better", None: ""}
 DIFFERS = (stats.BETTER, stats.WORSE)
@@ -35,8 +36,9 @@ def sentence(one: Finding, terms: Terms = None, among: Sequence[Finding] = (), *
     if one.kinds:
         sign = 1 if one.kinds[0][1] > 0 else -1
         verb = better if (sign > 0) != (one.higher_is_better is False) else worse
-        groups = by_groups(one, lambda diff: number(sign * diff), of, " runs")
-        return f"{first} {verb} {groups}{against}{where} ({one.verdict} on average){training}{look}"
+        groups = by_groups(one.kinds, lambda diff: number(sign * diff), of, " runs")
+        found = f"undecided: {one.why}" if one.is_undecided else f"{one.verdict} on average"
+        return f"{first} {verb} {groups}{against}{where} ({found}){training}{look}"
     if one.verdict == stats.EQUIVALENT:
         found = f": {number(one.diff)} ({number(one.low)} to {number(one.high)})" if long else ""
         return f"{apart} by less than {one.margin:g}{of}{where}{found}{training}{look}"
@@ -50,11 +52,10 @@ def sentence(one: Finding, terms: Terms = None, among: Sequence[Finding] = (), *
     return f"whether {open_}{where} is undecided{found}: {one.why}{look}"
 
 
-def by_groups(one: Finding, write: Callable[[float], str], of: str = "", runs: str = "") -> str:
-    """The difference in each group of seeds: −0.401 nats in 4 of 6 runs, 0.003 in 2. of: its unit."""
-    (n, diff), *others = one.kinds
-    first = f"{write(diff)}{of} in {n} of {n + sum(n for n, _ in others)}{runs}"
-    return ", ".join([first, *(f"{write(diff)} in {n}" for n, diff in others)])
+def by_groups(kinds: Kinds, write: Callable[[float], str], of: str = "", runs: str = "") -> str:
+    """The difference in both groups of seeds: −0.401 nats in 4 of 6 runs, 0.003 in 2. of: its unit."""
+    (n, diff), (few, other) = kinds
+    return f"{write(diff)}{of} in {n} of {n + few}{runs}, {write(other)} in {few}"
 
 
 def size_of(one: Finding) -> str:
@@ -62,7 +63,7 @@ def size_of(one: Finding) -> str:
     if one.verdict not in DIFFERS:
         return one.verdict
     size = number(abs(one.diff)) + unit(one.metric)
-    return f"{one.verdict} {f'on average: {by_groups(one, number)}' if one.kinds else f'by {size}'}"
+    return f"{one.verdict} {f'on average: {by_groups(one.kinds, number)}' if one.kinds else f'by {size}'}"
 
 
 def setting_of(one: Finding, terms: Terms = None) -> list[str]:

@@ -125,7 +125,7 @@ def _shortened(name: str) -> str:
 
 
 def difference(row: Mapping[Any, Any]) -> str:
-    """A difference with its interval, behind a ~ where it is undecided, or those of two groups; empty for a row
+    """A difference with its interval, behind a ~ where it is undecided, or of two groups; empty for a row
     without, or without a verdict."""
     if row["kinds"]:
         return by_groups(row["kinds"], f"{{:+{DIGITS}}}".format)

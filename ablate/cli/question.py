@@ -30,7 +30,7 @@ OPTIONS = {
     "where": WhereOption,
     "margin": _option(
         float,
-        f"The largest difference that does not matter; by default the study's, or {MARGIN} nats; else none.",
+        f"The least difference that matters; by default the study's, else {MARGIN} nats or none.",
     ),
     "within": _option(str, "Is a difference the same at all levels of KEY, two by two?", metavar="KEY"),
     "higher_is_better": _option(

@@ -207,16 +207,14 @@ def test_what_has_no_two_levels_is_refused(rows, within, line):
         ({"scores": ["softmax", "qk_norm"]}, "softmax"),
         ({"heads": [2, 4, 8]}, "4"),
         ({"lr": [0.02, 0.01]}, "0.01"),
-        ({"layers": [8, 16]}, None),
+        ({"layers": [16, 8]}, "8"),
     ],
 )
 def test_the_default_of_what_varies_is_the_baseline(varied, baseline):
     ((key, levels),) = varied.items()
     result = compared(losses(*({"fusion": "concat", key: level} for level in levels)))
     bases = {one.baseline.levels[key] for one in result.findings}
-    assert bases == ({baseline} if baseline else set()) and len(result.findings) == (
-        len(levels) - 1 if baseline else 0
-    )
+    assert bases == {baseline} and len(result.findings) == len(levels) - 1
 
 
 def test_a_study_names_contrasts_of_contrasts():

@@ -149,18 +149,21 @@ def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
 
 
 def usual_baselines(variants: Variants) -> list[tuple[str, str]]:
-    """What may be the baseline where nobody names one: each key that varies, at its default, if a variant has
-    it; sizes and training, which rather say where a method is tried, come last. None of another program."""
+    """What may be the baseline where nobody names one: each key that varies, at its default, or, a number that
+    varies alone, at its least level; sizes and training come last. None of another program."""
     from ablate.compose.configs import sections  # what a study declares needs no defaults
 
     names = [(key.name, key.default) for section in reversed(sections()) for key in section.keys]
     defaults = {column_for(name): as_level(default) for name, default in names}  # the first section counts
     found = []
     settings = ("heads", *of_group("model", "train", "corpus"))
-    for column in () if variants.is_foreign else sorted(variants.columns, key=lambda name: name in settings):
-        levels, usual = {*variants.table[column]}, defaults.get(column)
-        is_varied = usual in levels and len(levels) > 1 and column not in (*variants.free, *WIDTHS)
-        if is_varied and pair_up(variants, {column: str(usual)}):
+    levels = {column: {*variants.table[column]} for column in variants.columns if column not in variants.free}
+    varying = [column for column, of in levels.items() if len(of) > 1 and column not in WIDTHS]
+    for column in () if variants.is_foreign else sorted(varying, key=lambda name: name in settings):
+        usual, numbers = defaults.get(column), {level: as_number(level) for level in levels[column]}
+        if len(varying) == 1 and usual not in numbers and None not in numbers.values():
+            usual = min(numbers, key=lambda level: numbers[level] or 0.0)
+        if usual in numbers and pair_up(variants, {column: str(usual)}):
             found.append((column, str(usual)))
     return found
 

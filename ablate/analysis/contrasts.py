@@ -149,7 +149,7 @@ def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
 
 
 def usual_baselines(variants: Variants) -> list[tuple[str, str]]:
-    """What may be the baseline where nobody names one: each key that varies, at its default, or, a number that
+    """What may be the baseline where nobody names one: each key that varies, at its default, or a number that
     varies alone, at its least level; sizes and training come last. None of another program."""
     from ablate.compose.configs import sections  # what a study declares needs no defaults
 

@@ -63,10 +63,6 @@ def race(
     ):
         if is_wrong:
             raise ConfigError(why)
-    try:
-        re.compile(source)
-    except re.error as error:
-        raise ConfigError(f"--pattern {source}: {error}") from error
     directory = Store().root.absolute() / "races" / "-".join(names)
     files = {*map(Path, re.findall(r"[\w./-]+\.(?:py|sh)\b", " ".join(commands)))}
     plan = {"commands": dict(zip(names, commands, strict=True)), "metric": metric, "source": source}

@@ -10,19 +10,20 @@ WHOLE = re.compile(rf"(?<![\w.]){NUMBER}(?!\w|[.,]\d)")
 
 
 def read(out: Path, metric: str, source: str) -> float | None:
-    """The last number of a run; None if it gave none. out: its directory. source: a CSV or JSON file there,
-    or a pattern of its log, with the number in its group or, without one, behind it or in it; empty for lines
-    that end with `metric: 1.23` or `metric=1.23`, and for JSON."""
+    """The last number of a run; None if it gave none, or the pattern is none. out: its directory. source: a
+    CSV or JSON file there, or a pattern of its log, with the number in its group or, without one, behind or in
+    it; empty for lines that end with `metric: 1.23` or `metric=1.23`, and for JSON."""
     is_file, name = source.endswith((".csv", ".json")), re.escape(metric)
+    key = rf"[\"']{name}[\"'][ \t]*:|(?<![\w./\"'-]){name}[ \t]*[:=](?=[^,}}\]\n]*$)"
+    line = rf"(?:{key})[ \t]*[\"']?({NUMBER})[\"']?[ \t]*(?:$|[,}}\]])"
     try:
         text = printed(out / (source if is_file else LOG))
         if source.endswith(".csv"):
             return [float(row[metric]) for row in csv.DictReader(text.splitlines()) if row.get(metric)][-1]
-    except (OSError, ValueError, IndexError):
+        found = [*re.finditer(line if is_file else source or line, text, re.MULTILINE)]
+    except (OSError, ValueError, IndexError, re.error):
         return None
-    key = rf"[\"']{name}[\"'][ \t]*:|(?<![\w./\"'-]){name}[ \t]*[:=](?=[^,}}\]\n]*$)"
-    line = rf"(?:{key})[ \t]*[\"']?({NUMBER})[\"']?[ \t]*(?:$|[,}}\]])"
-    for match in reversed([*re.finditer(line if is_file else source or line, text, re.MULTILINE)]):
+    for match in reversed(found):
         begin, end = match.span(bool(match.re.groups))
         until = end if match.re.groups else len(text) - len(text[end:].lstrip(" \t:="))
         if near := [one[0] for one in WHOLE.finditer(text, begin) if one.start() <= until]:

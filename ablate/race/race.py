@@ -1,21 +1,19 @@
-"""The runs of a race. Its directory holds race.json, the plan and the runs that have ended; results.csv, a
-table of these runs; and in runs/ a directory for each run, {out}, with its log.
-
-What is known is race.json, written whole after each run: one that is killed is in it, or begins again.
-"""
+"""The runs of a race. Its directory holds race.json, the plan and the runs that have ended, written whole
+after each run, so that one that is killed is in it or begins again; results.csv, a table of these; and a
+directory for each run in runs/, {out}, with its log."""
 
 import contextlib
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,15 +21,12 @@ import psutil
 
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import StoreError, read_json, write_atomically
-from ablate.files.owned import remove_tree
 from ablate.phrases import joined
 from ablate.printing import say
 from ablate.race.metric import LOG, printed, read
 from ablate.store.columns import Status
 
 MARK = "ABLATE_RACE"  # an environment variable of all that a race starts: its directory
-KILLED_S = 0.3  # if everything is killed, this process is within that time of the command it waits for
-NOT_FOUND = 127  # the exit code of a shell that finds no such command
 COLUMNS = ["method", "seed", "seconds", "status"]  # of the table, beside the metric
 
 
@@ -39,7 +34,7 @@ class Race:
     """A race in its directory, whose lock this process has. plan: commands by name, baseline first; looks,
     numbers of pairs; and what else the verdict depends on. runs: by name and seed. Raises StoreError."""
 
-    def __init__(self, directory: Path, plan: Mapping[str, Any]) -> None:
+    def __init__(self, directory: Path, plan: dict) -> None:
         self.directory, self.file, self.table = directory, directory / "race.json", directory / "results.csv"
         self.plan = read_json(self.file, {*plan, "runs"}) if self.file.exists() else {**plan, "runs": []}
         if other := [key for key in plan if key != "looks" and plan[key] != self.plan[key]]:
@@ -57,9 +52,8 @@ class Race:
 
     def by_seed(self, column: str) -> pd.DataFrame:
         """A column as numbers, a row for each command; NaN where there is no finite one."""
-        cells = self.runs[column].astype(float).unstack("seed")
-        every = cells.reindex(index=[*self.plan["commands"]], columns=range(self.plan["seeds"]))
-        return every.where(np.isfinite(every))
+        cells = self.runs[column].astype(float).unstack("seed").replace([np.inf, -np.inf], np.nan)
+        return cells.reindex(index=[*self.plan["commands"]], columns=range(self.plan["seeds"]))
 
     def run(self, names: Sequence[str], upto: int, jobs: int) -> None:
         """Run what has not ended of the seeds below `upto`, `jobs` at a time: forward at even seeds, backward
@@ -75,12 +69,11 @@ class Race:
                     end_all(self.directory)
                 raise
 
-    def run_one(self, name: str, seed: int) -> tuple[str, int, list[Any]]:
+    def run_one(self, name: str, seed: int) -> tuple[str, int, list]:
         """Run a command with a seed, after --prepare; returns which run it is, and its row. Raises
         ConfigError if --prepare fails, or the first run of a command is not found or gives no number."""
         plan, out = self.plan, self.directory / "runs" / f"{name}-{seed}"
-        if out.exists():  # it was cut off
-            remove_tree(out)
+        shutil.rmtree(out, ignore_errors=True)  # of a run that was cut off
         out.mkdir(parents=True)
         slot = threading.current_thread().name.partition("_")[2] or "0"
         words = {"seed": str(seed), "out": shlex.quote(str(out)), "slot": slot}
@@ -97,16 +90,15 @@ class Race:
                 code = subprocess.run(filled, **given).returncode
         seconds = round(time.monotonic() - began, 3)
         if code < 0:
-            time.sleep(KILLED_S)
+            time.sleep(0.3)  # within which this process ends, too, if everything is killed
         value = None if code else read(out, plan["metric"], plan["source"])
-        if value is None and code in (0, NOT_FOUND) and name not in self.runs.index.unique("method"):
+        if value is None and code in (0, 127) and name not in self.runs.index.unique("method"):
             wanted = " by ".join(filter(None, [plan["metric"], plan["source"]]))
-            why = "no such command" if code else f"it gave no {wanted}"
-            raise _ended(f"{name}: {why}", out, r"\d")
+            raise _ended(f"{name}: {f'it gave no {wanted}' if code == 0 else 'no such command'}", out, r"\d")
         status = Status.FAILED if value is None else Status.DONE if np.isfinite(value) else Status.DIVERGED
         return name, seed, [value, seconds, str(status)]
 
-    def _add(self, name: str, seed: int, row: list[Any]) -> None:
+    def _add(self, name: str, seed: int, row: list) -> None:
         """Write a row down, and tell one without a value. Raises ConfigError if it is the second in a row of
         its command that failed."""
         if row[-1] != Status.DONE:

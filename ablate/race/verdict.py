@@ -93,8 +93,7 @@ def doubts(values: pd.DataFrame) -> list[str]:
     lines = list[str]()
     for name, apart in (values - values.iloc[0]).iloc[1:].iterrows():
         if (far := stats.bimodal(apart.to_numpy(float), len(values) - 1)).any():
-            seeds = first_few([*apart.index[far]])
-            lines.append(f"{name}: seed {seeds} is far from all others: read both logs")
+            lines.append(f"{name}: seed {first_few([*apart.index[far]])} is far from others: read both logs")
     means = values.mean(skipna=False).dropna()
     r = means.corr(means.index.to_series())
     if len(means) >= FEWEST and betainc(len(means) / 2 - 1, 0.5, 1 - min(r * r, 1)) < 1 - stats.LEVEL:

@@ -11,7 +11,7 @@ WHOLE = re.compile(rf"(?<![\w.]){NUMBER}(?!\w|[.,]\d)")
 
 def read(out: Path, metric: str, source: str) -> float | None:
     """The last number of a run; None if it gave none, or the pattern is none. out: its directory. source: a
-    CSV or JSON file there, or a pattern of its log, with the number in its group or, without one, behind or in
+    CSV or JSON file there, or a pattern of its log, the number in its group or, without one, behind or in
     it; empty for lines that end with `metric: 1.23` or `metric=1.23`, and for JSON."""
     is_file, name = source.endswith((".csv", ".json")), re.escape(metric)
     key = rf"[\"']{name}[\"'][ \t]*:|(?<![\w./\"'-]){name}[ \t]*[:=](?=[^,}}\]\n]*$)"

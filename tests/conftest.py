@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ablate.phrases import PLACE
 from ablate.printing import left_out
 from tests.helpers import Command, Server, call_cli, forgetting_plugins, quick
 
@@ -68,9 +69,10 @@ def two_seeds_decide(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _nothing_left_out():
-    """What one test leaves out, another does not say."""
+    """What one test leaves out, another does not say; nor the --runs that it was given."""
     yield
     left_out()
+    PLACE.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import threading
 import time
@@ -21,6 +20,7 @@ import psutil
 
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import StoreError, read_json, write_atomically
+from ablate.files.owned import drop
 from ablate.phrases import joined
 from ablate.printing import say
 from ablate.race.metric import LOG, printed, read
@@ -73,7 +73,7 @@ class Race:
         """Run a command with a seed, after --prepare; returns which run it is, and its row. Raises
         ConfigError if --prepare fails, or the first run of a command is not found or gives no number."""
         plan, out = self.plan, self.directory / "runs" / f"{name}-{seed}"
-        shutil.rmtree(out, ignore_errors=True)  # of a run that was cut off
+        drop(out)  # of a run that was cut off
         out.mkdir(parents=True)
         slot = threading.current_thread().name.partition("_")[2] or "0"
         words = {"seed": str(seed), "out": shlex.quote(str(out)), "slot": slot}

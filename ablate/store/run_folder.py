@@ -211,9 +211,8 @@ class RunFolder:
         there at no time beside a row that it was not made with."""
         own = checkpoints(self.path) if self.start else []
         for name in {*os.listdir(self.path)} - {*files, "log.txt", *(path.name for path in own)}:
-            if (
-                path := self.path / name
-            ).is_dir():  # a result that was taken in before this was to be published
+            path = self.path / name
+            if path.is_dir():  # a result that was taken in before this was to be published
                 owned.put_aside(path, self.damaged)
             else:
                 owned.delete(path)

@@ -18,7 +18,7 @@ PRIMARY = {"primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "val
 TYPED = ["-m", "fusion=concat,sum", "train.steps=1000", "name=s"]
 SIZE = {"steps": 1000, "wall_s": 30.0, "threads": 1, "lr": 0.01, "match": "none"}
 OWN_RATES = {"tuned": "train.lr", "role": "tuned"}
-ONE_RATE = {"tuned": "", "role": ""}
+ONE_RATE: dict[str, Any] = {"tuned": "", "role": ""}
 FUSIONS = {"fusion": ["concat", "sum"]}
 NOISE = (0.05, -0.08, 0.06, -0.02, 0.0, 0.07, -0.04, -0.04)
 

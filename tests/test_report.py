@@ -134,8 +134,8 @@ def test_what_all_rows_share_stands_in_the_caption():
 def test_a_table_of_a_task_has_right_answers_and_that_of_arms_what_they_set():
     names = (ROOT / "docs" / "results" / name for name in ("votes", "later"))
     votes, later = (contrast_table(gather(read(name)).comparison, long=True) for name in names)
-    four = votes.set_index("variant").loc["four"]
-    assert four["test_acc"].round(4) == 0.9909 and four["settings"] == "heads=4 context=17"
+    four = votes.set_index("variant").loc["four"].to_dict()
+    assert round(four["test_acc"], 4) == 0.9909 and four["settings"] == "heads=4 context=17"
     assert "settings" in later and "test_acc" not in later
     mine = pd.DataFrame({"method": [*"abab"], "seed": [0, 0, 1, 1], "my_loss": range(4), "my_exact": 0.5})
     assert "my_acc" not in contrast_table(ablate.compare(mine, metric="my_loss"), long=True)

@@ -74,6 +74,7 @@ def test_two_groups_of_seeds_are_told_as_a_frequency():
         assert found.answer[1] == f"method=new saves {groups} against method=base (better on average)."
         *_, difference, verdict = contrast_table(found).iloc[0].tolist()
         assert verdict == "better on average" and difference.endswith(" in 2")
+        assert found.table[["low", "high"]].isna().all(axis=None) and np.isnan(found.findings[0].low)
     more = paired.query("seed < 2").assign(seed=[6, 7] * 2, status=["done"] * 2 + ["diverged"] * 2)
     lost = ablate.compare(pd.concat([paired.assign(status="done"), more]), **asked)
     assert lost.answer[1].endswith("(undecided: diverged, as it did on 2 more seeds than its baseline).")

@@ -26,6 +26,12 @@ REFUSED = [
         "corpus.path=日本: Hydra can't read it; quote a value with spaces or other signs: 'corpus.path=",
     ),
     *(
+        ([word], f"{word}: Hydra can't read it; check its brackets and commas, or quote")
+        for word in ("seed=range(6", "seed=range(6))", "heads=[1,2", "heads=1,2,", "heads=1,,2")
+    ),
+    (["model.heads=3"], "model.heads: no such key; did you mean heads?"),
+    (["train.seed=3"], "train.seed: no such key; did you mean seed? choices: corpus.seed, seed"),
+    *(
         ([*chosen, f"fusion.{key}=2"], f"fusion.{key}: a key of fusion={method}; choose")
         for key, method in OF_ANOTHER
         for chosen in ([], ["fusion=sum"])

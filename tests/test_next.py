@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import ablate
 from ablate.cli.train import two_fusions
 from ablate.reporting.answers import lines
 from ablate.reporting.next import MOST, next_steps
@@ -82,12 +83,40 @@ def test_a_difference_as_large_as_the_margin_is_decided_by_more_seeds():
     assert one.more_seeds is not None and 30 < one.more_seeds < 60
 
 
+@pytest.mark.parametrize("apart", [0.0, 0.002])
+@pytest.mark.parametrize("margin", [None, 0.0001])
+def test_more_seeds_than_anybody_trains_are_not_advised(apart, margin):
+    """Beside a difference that a few more seeds decide, that is told first."""
+    rows = concat_and_sum(8, apart).assign(my_loss=lambda rows: rows["val_loss"])
+    rows = rows[["fusion", "seed", "my_loss"]].rename(columns={"fusion": "method"})
+    asked = {"by": "method", "baseline": "method=concat", "higher_is_better": False, "margin": margin}
+    found, equal = ablate.compare(rows, **asked), "; --margin, the least difference that matters, may call it"
+    why = "1,000 seeds would not decide method=sum against method=concat, if it is as small as it looks"
+    assert found.answer[-1] == why + ("." if margin else f"{equal} equivalent.")
+    assert found.table["more_seeds"].isna().all() == (apart == 0)
+    near = rows[rows["method"] == "sum"].assign(method="near", my_loss=lambda of: of["my_loss"] + 0.03)
+    both = ablate.compare(pd.concat([rows, near]), **asked).answer[-1]
+    assert re.match(r"About \d\d seeds would decide method=near against method=concat, if", both)
+
+
 @pytest.mark.slow
-def test_an_unfinished_study_is_finished_first():
-    rows = concat_and_sum(4, 0.5)
-    planned = [*rows["run_id"], "f" * 16]
-    again = asked(rows, seeds=[0, 1, 2, 3, 4], runs=planned, **PRIMARY)
-    assert again == ["The study goes on with what is undecided: `ablate run " + " ".join(TYPED) + "`."]
+@pytest.mark.parametrize(
+    "declared, status, missing, done",
+    [(PRIMARY, "done", 1, "8 of 9"), ({}, "done", 1, "8 of 9"), ({}, "failed", 0, "7 of 8")],
+)
+def test_an_unfinished_study_is_finished_first(declared, status, missing, done):
+    """Be it one that declares contrasts or a plain sweep, and with one run alone."""
+    rows = concat_and_sum(4, 0.5).assign(status=["done"] * 7 + [status])
+    of = {"seeds": [*range(5)], "runs": [*rows["run_id"], *["f" * 16] * missing], **declared}
+    (again,) = asked(rows, **of)
+    goes_on = "runs have a result, and the same command goes on from there"
+    assert again == f"{done} {goes_on}: `ablate run {' '.join(TYPED)}`."
+    record = make_record(name="s", typed=TYPED, **of)
+    assert any(goes_on in line for line in lines(compared(rows[:1], records=[record]), [record]))
+
+
+@pytest.mark.slow
+def test_a_run_that_failed_has_ended():
     rows = concat_and_sum(8, 0.5)
     failed = rows.assign(status=["failed", *rows["status"][1:]])  # which has ended
     whole = make_record(seeds=[*range(8)], runs=[*rows["run_id"]], **PRIMARY)

@@ -103,8 +103,9 @@ def test_a_method_that_returns_nonsense_fails_and_does_not_crash(monkeypatch):
 def test_only_some():
     assert [verdict.name for verdict in verify(["6", "alt"])] == ["6", "6 not", "alt"]
     assert {verdict.question for verdict in verify(["Q1"])} == {"Q1"}
-    with pytest.raises(ConfigError, match=r"--only 99: no such identity; choices: 1, 2, 3"):
-        verify(["99"])
+    for wrong, way_out in (("18not", "did you mean 18 not?"), ("?", "choices: 1, 10, 10 not, 11, 18, 18 b")):
+        with pytest.raises(ConfigError, match=re.escape(f"--only {wrong}: no such identity; {way_out}")):
+            verify([wrong])
 
 
 def test_the_command(tmp_path):

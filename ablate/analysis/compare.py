@@ -108,7 +108,7 @@ class Comparison:
             rows.append({**cells, "variant": variant, "baseline": baseline})
         order = {name: at for at, name in enumerate(self.summary["variant"])}
         rows.sort(key=lambda row: order.get(row["variant"], len(order)))
-        numbers = pd.DataFrame(rows, columns=["variant", "baseline", *NUMBERS])
+        numbers = pd.DataFrame(rows, columns=["variant", "baseline", *NUMBERS]).replace(np.inf, np.nan)
         table = self.summary.set_index("variant").reindex(numbers["variant"]).reset_index()
         if sums := [(one.seeds, 0) for one in findings if one.is_sum]:
             table.loc[table["n"].isna(), ["n", "diverged"]] = sums
@@ -127,12 +127,13 @@ def compare(
     every, left_out = reported(rows)
     chosen = select(every, question.where)
     question, chosen, taken = settled(question, chosen, records)
-    metric = question.metric or ""
+    metric, declared = question.metric or "", [one for one in records if one.metric is not None]
     variants = replace(
         project(chosen, metric, question, better=direction(metric, question.higher_is_better)),
         margin=margin_of(records, question.margin, metric),
         arms={run_id: name for record in records for run_id, name in record.arm_of.items()},
-        waiting=_waiting(every, records),
+        waiting=_unfinished(every, declared, *RESULTS, Status.FAILED),
+        unfinished=_unfinished(every, records, *RESULTS),
     )
     if clash := [name for name in variants.shown if name in (*NUMBERS, "n", "mean", "sd", "baseline")]:
         raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
@@ -172,7 +173,7 @@ def compare(
         *notes.chosen_rows(question.where, chosen, metric),
         *taken,
         *left_out,
-        *notes.of_studies(records, missing, every),
+        *notes.of_studies(variants, records, missing),
         *notes.mixed_marks(variants, sides),
         *variants.notes,
         *notes.of_units(variants, findings, nothing, taken_for_baseline),
@@ -230,15 +231,15 @@ def _contrasts(
     return [*found, *unplanned(variants, baseline, found)], missing
 
 
-def _waiting(every: pd.DataFrame, records: Sequence[StudyRecord]) -> dict[str, str]:
-    """Of each study with a fixed number of seeds some of whose runs have not ended: how many have."""
-    ended = {*every.loc[every["status"].isin((*RESULTS, Status.FAILED)), "run_id"]}
-    waiting = {}
+def _unfinished(every: pd.DataFrame, records: Sequence[StudyRecord], *ended: Status) -> dict[str, str]:
+    """Of each study with a fixed number of seeds some of whose runs have not `ended`: how many have."""
+    there = {*every.loc[every["status"].isin(ended), "run_id"]}
+    counts = {}
     for record in records:
         runs = record.reporting_runs
-        if runs - ended and record.metric is not None and not record.looks and not record.is_one_by_one:
-            waiting[record.name] = f"{len(runs & ended)} of {counted(len(runs), 'run')}"
-    return waiting
+        if runs - there and not record.looks and not record.is_one_by_one:
+            counts[record.name] = f"{len(runs & there)} of {counted(len(runs), 'run')}"
+    return counts
 
 
 def reported(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:

@@ -57,7 +57,7 @@ class Finding:
     same_class: bool
     look: int | None
     last_look: int | None
-    more_seeds: int | None
+    more_seeds: float | None
     unit: str
     case: Case = field(repr=False)
     twin: stats.Array | None = field(repr=False)
@@ -186,7 +186,7 @@ def _family(
         n, diff, sd, level = (np.array([getattr(findings[i], name) for i in open_]) for name in names)
         needed = stats.seeds_to_claim(diff, sd, 1 - level, power=stats.POWER, margin=variants.margin)
         for i, more in zip(open_, np.maximum(np.maximum(needed, FEWEST) - n, 1), strict=True):
-            findings[i] = replace(findings[i], more_seeds=int(more) if np.isfinite(more) else None)
+            findings[i] = replace(findings[i], more_seeds=float(more))
     return findings
 
 
@@ -221,6 +221,7 @@ def _finding(
     verdict, why = _verdict(variants, contrast, one, judged, looks, differs)
     numbers = {name: float(judged[name]) for name in ("low", "high", "level", "p", "p_adjusted")}
     is_tested = numbers["p"] == numbers["p"] and bool(verdict)
+    numbers |= dict.fromkeys(("low", "high") if kinds else (), np.nan)
     variant, baseline = _as_variants(variants, contrast)
     return Finding(
         name=contrast.name,

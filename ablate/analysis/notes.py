@@ -108,16 +108,13 @@ def chosen_rows(where: Sequence[str], rows: pd.DataFrame, metric: str) -> list[N
     return lines_if(where, Note(line, "doubt" if by else "remark", brief))
 
 
-def of_studies(records: Sequence[StudyRecord], missing: Sequence[str], rows: pd.DataFrame) -> Iterator[Note]:
-    """What the studies did not have, or did. missing: planned contrasts without results. rows: those that
-    report."""
+def of_studies(variants: Variants, records: Sequence[StudyRecord], missing: Sequence[str]) -> Iterator[Note]:
+    """What the studies did not have, or did. missing: planned contrasts without results."""
     yield from (doubt(f"no results of {name}", f"{name} without results") for name in missing)
     for record in records:
         name, key = record.name, record.tuned_key
-        lacking = {*record.runs} - {*rows["run_id"]} if len(records) == 1 and not record.roles else set()
-        if lacking:
-            few = f"{len(lacking)} of {counted(len(record.runs), 'run')} not begun"
-            yield doubt(f"{few}; the command of the study goes on from there", few)
+        if done := variants.unfinished.get(name):
+            yield doubt(f"{name}: {done} have a result", f"only {done}")
         for variant, reason in record.left_out.items():
             yield doubt(f"can't be built: {variant}: {reason}", f"{variant} can't be built")
         for arm, choice in record.chosen.items():
@@ -193,13 +190,12 @@ def of_values(variants: Variants) -> Iterator[Note]:
     minor = variants.minor(variants.values, len(variants.values))
     each = zip(variants.titles, variants.values, variants.run_ids, minor, strict=True)
     for name, values, ids, apart in each:
-        if not apart.any():
-            continue
-        groups = (values[np.isfinite(values) & ~apart], values[apart])
-        which = ", and ".join(f"{len(of)} at {of.mean():.4g}" for of in groups)
-        which += f" ({first_few(ids[apart].tolist())})" if any(ids[apart]) else ""
-        text = f"seeds in two groups: {name}: {which}; another learning rate may have one kind only"
-        yield doubt(text, "one seed far from the others" if apart.sum() == 1 else "seeds in two groups")
+        if apart.any():
+            groups = (values[np.isfinite(values) & ~apart], values[apart])
+            which = ", and ".join(f"{len(of)} at {of.mean():.4g}" for of in groups)
+            which += f" ({first_few(ids[apart].tolist())})" if any(ids[apart]) else ""
+            text = f"seeds in two groups: {name}: {which}; another learning rate may have one kind only"
+            yield doubt(text, "one seed far from the others" if apart.sum() == 1 else "seeds in two groups")
 
 
 def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] = ()) -> Iterator[Note]:

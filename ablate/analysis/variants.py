@@ -176,8 +176,8 @@ class Variants(Settings):
     variant is one run. twin: (C, S), the same metric of the validation split, if it has one. measures: (C, S)
     each, what else another program measured. marks: (C, S) each, columns that say how a row came about:
     MARKS, or what is left over. notes: on rows that are no runs. arms: by run id, what a study calls the
-    variant. margin: of the question. waiting: of each study that is not finished, how many of its runs have
-    ended.
+    variant. margin: of the question. waiting, unfinished: of each study whose runs have not all ended, or not
+    all have a result, how many have.
     """
 
     metric: str
@@ -200,6 +200,7 @@ class Variants(Settings):
     arms: Mapping[str, str] = field(default_factory=dict)
     margin: float = np.nan
     waiting: Mapping[str, str] = field(default_factory=dict)
+    unfinished: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ran(self) -> Array:

@@ -71,7 +71,7 @@ def unknown_key(key: str) -> str:
         return f"{key}: not in this config; {'add study=NAME' if parent == 'study' else OF_ABLATE}"
     if line := line_on(key) or line_on(f".{last}"):
         return line
-    of_its_name = [name for name in names if name.endswith(f".{last}")]
+    of_its_name = [name for name in names if f".{name}".endswith(f".{last}")]
     beside = [name for name in names if name.rpartition(".")[0] == parent]
     near = of_its_name or beside or [name for name in names if name.isidentifier()]
     return f"{key}: no such key{did_you_mean(key, near)}"

@@ -104,9 +104,10 @@ def _parsed(argument: str) -> Override:
         return OverridesParser.create().parse_override(argument)
     except HydraException as error:
         quoted = shlex.quote(f"{key}={as_value(value)}")
-        raise ConfigError(
-            f"{argument}: Hydra can't read it; quote a value with spaces or other signs: {quoted}"
-        ) from error
+        is_odd = ",," in f"{value}," or any(value.count(a) != value.count(b) for a, b in ("()", "[]", "{}"))
+        check = "check its brackets and commas, or " * is_odd
+        way_out = f"{check}quote a value with spaces or other signs: {quoted}"
+        raise ConfigError(f"{argument}: Hydra can't read it; {way_out}") from error
 
 
 # --- Hydra's own errors ---------------------------------------------------------------------------

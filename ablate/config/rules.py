@@ -30,12 +30,12 @@ class ConfigError(ValueError):
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """The rest of a message about an unknown word: a suggestion, if one is close, and the choices, unless
-    they are many."""
-    names = sorted(choices)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    """The rest of a message about an unknown word: a suggestion, its last part or what is close, if any is,
+    and the choices, unless they are many."""
+    names, last = sorted({*choices}), word.rpartition(".")[2]
+    near = [last] if last in names else difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else ";"
-    return hint if near and len(names) > MANY else f"{hint} choices: {', '.join(names)}"
+    return hint if near and (len(names) > MANY or names == near) else f"{hint} choices: {', '.join(names)}"
 
 
 def line_on(name: str) -> str:

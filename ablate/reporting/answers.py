@@ -52,11 +52,10 @@ def answer(
     record = records[0] if len(records) == 1 else NO_STUDY
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
     weak = doubts([*notes, *comparison.notes])
-    line = health(weak, explained)
+    line, steps = health(weak, explained), next_steps(rows, record, comparison)
     if int(comparison.summary["n"].max()) < 2:
-        if rows["seed"].nunique() > 1:
-            return Answer(weak, line, [NO_PAIR], NO_PAIR)
-        return Answer(weak, line, [ONE_SEED], ONE_SEED, next=next_steps(rows, record, comparison))
+        why = NO_PAIR if rows["seed"].nunique() > 1 else ONE_SEED
+        return Answer(weak, line, [why], why, next=steps)
     terms = {term: words for one in records for term, words in one.answer.items()}
     tested, same = comparison.tested, [one for one in comparison.findings if not one.verdict]
     sentences = [f"{capital(sentence(one, terms, tested))}." for one in tested]
@@ -65,7 +64,7 @@ def answer(
         whys = [comparison.nothing, *(one.why for one in comparison.findings)]
         why = next(filter(None, whys), "no variant has a baseline and two paired seeds")
         said = sentences[0] if same else f"Nothing was tested: {why}."
-        return Answer(weak, line, [said], said)
+        return Answer(weak, line, [said], said, next=steps)
     is_exploratory = not any(one.is_planned for one in tested)
     is_decided = any(not one.is_undecided for one in tested)
     lead = lines_if(is_exploratory and is_decided, LEAD)
@@ -78,7 +77,6 @@ def answer(
     if where := place(rows):  # the conditions that all rows share
         short = f"{where.partition(' (')[0]}: {short}"
         sentences[0] = f"{where}: {sentences[0][:1].lower()}{sentences[0][1:]}"
-    steps = next_steps(rows, record, comparison)
     return Answer(weak, line, sentences, f"{capital(short)}.", trust, _robust(tested, terms), steps)
 
 

@@ -47,7 +47,6 @@ def _intervals(page: Page) -> Iterator[Figure]:
         return
     numbers = [(of, one.diff, one.low, one.high, one.verdict) for of, one in tested.items()]
     data = pd.DataFrame(numbers, columns=["label", "diff", "low", "high", "verdict"])
-    data.loc[[bool(one.kinds) for one in tested.values()], ["low", "high"]] = np.nan
     verdicts = [verdict for verdict in VERDICTS if verdict in {*data["verdict"]}]
     colors, shapes = (
         alt.Scale(domain=verdicts, range=[VERDICTS[verdict][at] for verdict in verdicts]) for at in (0, 1)

@@ -50,13 +50,11 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
         level, margin = f"{100 * (1 - stats.ALPHA):g} %", comparison.margin
         within = f" An interval within ±{margin:g} is called equivalent, any other that excludes 0"
         judged = within if margin > 0 else " An interval that excludes 0 is called"
-        kinds = {
-            "paired t-intervals": any(one.pairs is not None for one in tested),
-            "Welch's t-intervals of two groups": any(one.pairs is None for one in tested),
-        }
-        how = joined([kind for kind, is_used in kinds.items() if is_used])
+        are_groups = {one.pairs is None for one in tested}
+        how = [*lines_if(False in are_groups, "paired t-intervals")]
+        how += lines_if(True in are_groups, "Welch's t-intervals of two groups")
         sentences.append(
-            f"Differences have {how}, simultaneous at {level} within each family (Bonferroni)."
+            f"Differences have {joined(how)}, simultaneous at {level} within each family (Bonferroni)."
             f"{judged} better or worse; all others are undecided, as are contrasts of fewer than"
             f" {FEWEST} runs an arm."
         )

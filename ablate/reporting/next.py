@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from ablate.analysis.notes import shared_rate
-from ablate.analysis.variants import FACTORS, USABLE
+from ablate.analysis.variants import FACTORS
 from ablate.config.conditions import column_for, unquoted
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import as_level, as_value
@@ -39,23 +39,25 @@ class Next:
 
 
 def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") -> list[Next]:
-    """What matters first comes first. rows: of a study."""
-    rows = rows[rows["status"].isin(USABLE)]
+    """What matters first comes first. rows: those that count."""
     return [*itertools.islice(_steps(rows, record, comparison), MOST)]
 
 
 def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") -> Iterator[Next]:
-    if len(comparison.variants) > 1 and (rate := shared_rate(rows)):
+    if done := comparison.arrays.unfinished.get(record.name):
+        yield Next(f"{done} have a result, and the same command goes on from there", again(record))
+    if any(one.verdict for one in comparison.findings) and (rate := shared_rate(rows)):
         why = f"All variants share one learning rate, {rate}, which was tuned for none"
         yield Next(why, as_study(record, comparison, "tuned", "tuned"))
     if not comparison.tested:
-        yield Next(f"{FEWEST} seeds would be enough for a verdict", with_seeds(record, FEWEST))
+        if comparison.summary["n"].max() < 2:
+            yield Next(f"{FEWEST} seeds would be enough for a verdict", with_seeds(record, FEWEST))
         return
     tested = comparison.tested
     undecided, open_ = [one for one in tested if one.is_undecided], list[Next]()
-    if comparison.arrays.waiting or any((one.look or 0) < (one.last_look or 0) for one in undecided):
+    if any((one.look or 0) < (one.last_look or 0) for one in undecided):
         yield Next("The study goes on with what is undecided", again(record))
-    elif undecided:
+    elif undecided and not done:
         yield from (open_ := [*_to_decide(rows, record, comparison)])
     params = comparison.summary.set_index("variant")["params"].astype(float)
     pairs = [sorted([params[one.variant.name], params[one.baseline.name]]) for one in tested]
@@ -74,22 +76,27 @@ def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison"
     diverged are the reason. What would be blamed afterwards is not advised: a study, and a sweep that had
     enough seeds for a verdict, is asked again with fresh ones, as are runs that can't be added to."""
     tested, unit = comparison.tested, comparison.tested[0].unit
-    last = max((one for one in tested if one.is_undecided), key=lambda one: one.more_seeds or 0)
-    most, needed = max(one.seeds for one in tested), last.more_seeds
+    counts = {one.more_seeds: one for one in tested if one.more_seeds}
+    needed = max(counts, key=lambda count: (count <= MOST_SEEDS, count), default=0)
+    most = max(one.seeds for one in tested)
     is_fresh = bool(
         record.metric or record.is_copy or most >= FEWEST or (rows["status"] == Status.STALE).any()
     )
     if record.looks:
         why = "Undecided at the last look: ask again, with fresh seeds"
         yield Next(why, with_fresh_seeds(record, comparison, len(record.looks.seeds)))
+    elif needed > MOST_SEEDS:
+        which = contrast_in_words(counts[needed], tested, record.answer)
+        why = f"{MOST_SEEDS:,} {unit}s would not decide {which}, if it is as small as it looks"
+        equal = "; --margin, the least difference that matters, may call it equivalent"
+        yield Next(why if comparison.margin > 0 else why + equal)
     elif needed:
-        n = most + needed
-        count = counted(n, unit) if is_fresh else counted(needed, f"more {unit}")
-        which = contrast_in_words(last, tested, record.answer)
+        n = most + int(needed)
+        count = counted(n, unit) if is_fresh else counted(n - most, f"more {unit}")
+        which = contrast_in_words(counts[needed], tested, record.answer)
         command = with_fresh_seeds(record, comparison, n) if is_fresh else with_seeds(record, n)
         how = f": ask again with fresh {unit}s" if is_fresh else ""
-        why = f"About {count} would decide {which}, if it is as large as it looks{how}"
-        yield Next(why, command if needed <= MOST_SEEDS else "")
+        yield Next(f"About {count} would decide {which}, if it is as large as it looks{how}", command)
 
 
 # --- commands: each is empty if the study did not come from one ------------------------------------------

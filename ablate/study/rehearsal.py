@@ -66,8 +66,7 @@ def judged(
     """Which verdicts are right, and which are wrong, where the true differences are `effect`, in nats.
     Equivalent is right within the margin, of a metric in other units at no difference."""
     most = margin if column_named(metric).unit == "nats" and not math.isnan(margin) else 0.0
-    verdicts = (stats.BETTER, stats.WORSE, stats.EQUIVALENT)
-    is_better, is_worse, is_equal = (verdict_K == verdict for verdict in verdicts)
+    is_better, is_worse, is_equal, _ = (verdict_K == verdict for verdict in stats.VERDICTS)
     right = is_better & (effect_K < 0) | is_worse & (effect_K > 0) | is_equal & (np.abs(effect_K) <= most)
     return right, (is_better | is_worse | is_equal) & ~right
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import error_line
 from ablate.store.provenance import plugin_files
 from ablate.verify.attentions import Bench, relative_error
@@ -32,12 +32,10 @@ class IdentityResult:
 def verify(only: Sequence[str] = (), bench: Bench | None = None) -> list[IdentityResult]:
     """The verdict on each identity. only: numbers, names or questions to check. Raises ConfigError."""
     ordered = sorted(IDENTITIES, key=lambda i: int(i.number) if i.number.isdecimal() else len(IDENTITIES))
+    names = {name for identity in ordered for name in _called(identity)}
     for wanted in only:
-        if not any(wanted in _called(identity) for identity in ordered):
-            named = [*(one.number for one in ordered), *sorted(one.question for one in ordered)]
-            raise ConfigError(
-                f"--only {wanted}: no such identity; choices: {', '.join(dict.fromkeys(named))}"
-            )
+        if wanted not in names:
+            raise ConfigError(f"--only {wanted}: no such identity{did_you_mean(wanted, names)}")
     bench, chosen = bench or Bench(), [i for i in ordered if not only or {*_called(i)} & {*only}]
     return [_judged(identity, bench) for identity in chosen]
 

@@ -262,10 +262,10 @@ def test_doubts():
         ((side(1), side(2), "--metric", "loss"), "missing option '--higher-is-better'"),
         ((side(1), side(2), "--lower-is-better"), "A: it gave no metric; "),
         ((side(1), side(2), *LOWER[2:], "--metric", "seconds"), "--metric seconds: the table has such"),
-        ((side(1), side(2), *LOWER, "--pattern", "("), "A: it gave no loss by (; "),
+        ((side(1), side(2), *LOWER, "--pattern", "("), "--pattern (: no regular expression (missing ), "),
         ((side(1), side(2), *LOWER, "--from", "a.csv"), "A: it gave no loss by a.csv; "),
         ((side(1), side(2), *LOWER, "--prepare", "false"), "--prepare failed before seed 0 of A; "),
-        ((side(1), side(2), *LOWER, "--time", "5"), "'--time': 5: give a number and s, m, h or d"),
+        ((side(1), side(2), *LOWER, "--time", "5"), "--time 5: give a number and s, m, h or d"),
         ((side(1), side(2), *LOWER, "--margin", "inf"), "--margin inf: "),
     ],
 )

@@ -15,12 +15,6 @@ LOOKS, SEEDS = (6, 8, 12, 16, 24, 32, 48, 64, 96), 24
 CODES = {"undecided": 12, "better": 0, "equivalent": 11, "worse": 10}  # the first that a command has
 
 
-def _seconds(text: str) -> float:
-    if not (given := re.fullmatch(r"(\d+\.?\d*)([smhd])", text)):
-        raise typer.BadParameter(f"{text}: give a number and s, m, h or d")
-    return float(given[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[given[2]]
-
-
 def race(
     commands: Annotated[list[str], typer.Argument(help="Two to eight, the baseline first.")],
     higher_is_better: Annotated[bool, typer.Option("--higher-is-better/--lower-is-better")],
@@ -29,7 +23,7 @@ def race(
     name: Annotated[list[str] | None, typer.Option("-n", "--name", help="Their names; else A, B, C")] = None,
     source: Annotated[str, typer.Option("--from", "--pattern", help="FILE.csv|json in {out}, or REGEX")] = "",
     seeds: Annotated[int, typer.Option(min=2, help="The most pairs.")] = SEEDS,
-    time: Annotated[float | None, typer.Option(parser=_seconds, help="As 2h: begin no later pair.")] = None,
+    time: Annotated[str, typer.Option(help="As 2h: begin no later pair.")] = "",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at once.")] = 1,
     prepare: Annotated[str, typer.Option(help="A command before each run.")] = "",
     warmup: Annotated[int, typer.Option(min=0, help="Runs of each that do not count.")] = 0,
@@ -59,10 +53,16 @@ def race(
         (not several, f"{counted(len(commands), 'command')}: give two to eight that differ, or --null"),
         (len(apart) != len(commands), f"{joined(names)}: name each with -n, without a /"),
         (unseeded, f"{joined(unseeded)}: put {{seed}} in, or give --no-seed"),
+        (not re.fullmatch(r"(\d+\.?\d*[smhd])?", time), f"--time {time}: give a number and s, m, h or d"),
         (metric in COLUMNS, f"--metric {metric}: the table has such a column; print another name"),
     ):
         if is_wrong:
             raise ConfigError(why)
+    try:
+        re.compile(source)
+    except re.error as error:
+        raise ConfigError(f"--pattern {source}: no regular expression ({error})") from error
+    limit_s = float(time[:-1] or "inf") * {"m": 60, "h": 3600, "d": 86400}.get(time[-1:], 1)
     directory = Store().root.absolute() / "races" / "-".join(names)
     files = {*map(Path, re.findall(r"[\w./-]+\.(?:py|sh)\b", " ".join(commands)))}
     plan = {"commands": dict(zip(names, commands, strict=True)), "metric": metric, "source": source}
@@ -72,7 +72,7 @@ def race(
     with resumable(), locked(directory / "lock"):
         contest = Race(directory, plan)
         say(f"{directory} has {counted(len(contest.runs), 'run')}")
-        now = raced(contest, jobs, warmup, float("inf") if time is None else time)
+        now = raced(contest, jobs, warmup, limit_s)
     said, notes = answer(contest, now, null), doubts(contest.by_seed(metric))
     notes += lines_if(jobs > 1, "--jobs: what runs side by side has no order")
     shown = now.drop(columns=["pairs", "more", "least", "going", "why"]).reset_index(names="method")

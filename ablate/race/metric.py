@@ -10,9 +10,9 @@ WHOLE = re.compile(rf"(?<![\w.]){NUMBER}(?!\w|[.,]\d)")
 
 
 def read(out: Path, metric: str, source: str) -> float | None:
-    """The last number of a run; None if it gave none, or the pattern is none. out: its directory. source: a
-    CSV or JSON file there, or a pattern of its log, the number in its group or, without one, behind or in
-    it; empty for lines that end with `metric: 1.23` or `metric=1.23`, and for JSON."""
+    """The last number of a run; None if it gave none. out: its directory. source: a CSV or JSON file there,
+    or a pattern of its log, the number in its group or, without one, behind or in it; empty for lines that
+    end with `metric: 1.23` or `metric=1.23`, and for JSON."""
     is_file, name = source.endswith((".csv", ".json")), re.escape(metric)
     key = rf"[\"']{name}[\"'][ \t]*:|(?<![\w./\"'-]){name}[ \t]*[:=](?=[^,}}\]\n]*$)"
     line = rf"(?:{key})[ \t]*[\"']?({NUMBER})[\"']?[ \t]*(?:$|[,}}\]])"
@@ -21,7 +21,7 @@ def read(out: Path, metric: str, source: str) -> float | None:
         if source.endswith(".csv"):
             return [float(row[metric]) for row in csv.DictReader(text.splitlines()) if row.get(metric)][-1]
         found = [*re.finditer(line if is_file else source or line, text, re.MULTILINE)]
-    except (OSError, ValueError, IndexError, re.error):
+    except (OSError, ValueError, IndexError):
         return None
     for match in reversed(found):
         begin, end = match.span(bool(match.re.groups))

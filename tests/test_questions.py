@@ -192,7 +192,7 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     }
     low = {name: value for name, value in upper.items() if value < 0.005}
     assert {*low} == {"one - one_bare", "rank - sum"} and low["one - one_bare"] < 0
-    assert f"W_O (below 0), a sum's two factors ({low['rank - sum']:.3f})." in WHOLE
+    assert f"W_O (below 0) and a sum's two factors ({low['rank - sum']:.3f})." in WHOLE
     arms = rows("questions")
     concat = arms.groupby("arm")["test_loss"].mean()["concat"]
     counting = arms["ngram_loss"].iloc[0]
@@ -204,6 +204,7 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
         f"{counting:.3f}",
         f"{concat:.3f}",
         *re.findall(r"3\.\d{3}", PAGE[PAGE.index("| W_O |") :]),
+        *re.findall(r"\d\.\d{3}", on_gpt2("one_bare - concat")),
     }
     found = {*re.findall(r"\d\.\d{3}", PROSE)}
     assert found <= {*table} | said, found - {*table} - said
@@ -226,6 +227,7 @@ def test_what_gpt2_s_backbone_says_besides():
         for arm in (*ONLY_ON_GPT2, "sum_equal")
     ]
     assert f"on GPT-2's backbone all three lose, {min(lost)} to {max(lost)}." in PROSE
+    assert f"One head without, four with it: {on_gpt2('one_bare - concat')}, undecided." in PROSE
 
 
 def test_pairs_of_the_same_functions_are_marked():
@@ -244,7 +246,7 @@ def test_sizes_and_computation_are_as_said():
     percent = (100 * (about / about.loc["concat"] - 1)).round()
     params, flops = percent["params"], percent["flops_per_token"]
     assert f"{flops['wide']:.0f} % more computation" in PROSE
-    assert params["tied"] == -5 and "negative, 5 % fewer parameters or" in PROSE
+    assert params["tied"] == -5 and "− two, 5 % fewer parameters |" in PAGE
     assert (
         f"four, {params['sixteen']:.0f} % more parameters, {flops['sixteen']:.0f} % more computation |"
         in PAGE
@@ -311,7 +313,7 @@ def test_votes():
     assert f"no seed reaches 99 %: held, 0 of {len(few)} did;" in PROSE and few.max() < 0.99
     assert f"every seed reaches 99.9 %: refuted, {(enough >= 0.999).sum()} of {len(enough)} did." in PROSE
     fewer = pd.concat([four[1], four[2], four[3]])
-    learned = f"four heads succeeds in {(four[4] >= 0.999).sum()} of 6 seeds, of fewer in 0 of {len(fewer)};"
+    learned = f"four heads succeed in {(four[4] >= 0.999).sum()} of 6 seeds, of fewer in 0 of {len(fewer)}."
     assert learned in PROSE and fewer.max() < 0.99
     guesses = [
         Votes(length=length, voters=voters, vocabulary=99, seed=0, examples=None, held_out=1).best_guess(4)

@@ -161,12 +161,12 @@ def of_gpt2(steps: int) -> pd.DataFrame:
 
 
 def on_gpt2(contrast: str) -> str:
-    """A difference on GPT-2's backbone, with an interval of its own."""
+    """A difference on GPT-2's backbone, with an interval and a verdict of its own."""
     one, other = contrast.split(" - ")
     sample = (of_gpt2(2500)[one] - of_gpt2(2500)[other]).dropna()
     assert len(sample) == (12 if "bare" in contrast else 16)
     low, high = t_interval(sample, 0.95)
-    return f"{number(sample.mean())} {interval(low, high)}"
+    return f"{number(sample.mean())} {interval(low, high)} {verdict(sample, low, high, 0.95)}"
 
 
 def only_on_gpt2() -> list[str]:
@@ -193,7 +193,7 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     }
     low = {name: value for name, value in upper.items() if value < 0.005}
     assert {*low} == {"one - one_bare", "rank - sum"} and low["one - one_bare"] < 0
-    assert f"backbone it costs 0.088), a sum's two factors ({low['rank - sum']:.3f})." in WHOLE
+    assert f"it costs 0.088) and of a sum's two factors ({low['rank - sum']:.3f})." in WHOLE
     arms = rows("questions")
     concat = arms.groupby("arm")["test_loss"].mean()["concat"]
     counting = arms["ngram_loss"].iloc[0]
@@ -228,7 +228,7 @@ def test_what_gpt2_s_backbone_says_besides():
         for arm in (*ONLY_ON_GPT2, "sum_equal")
     ]
     assert f"on GPT-2's backbone all three lose, {min(lost)} to {max(lost)}." in PROSE
-    assert f"minus four with it is {on_gpt2('one_bare - concat')}: undecided." in PROSE
+    assert f"one head without it − four with it: {on_gpt2('one_bare - concat')}." in PROSE
 
 
 def test_pairs_of_the_same_functions_are_marked():
@@ -334,7 +334,7 @@ def test_how_far_patterns_lie_apart():
     assert f"on text patterns lie {first:.2f} and {second:.2f} nats (layers 1, 2)" in PROSE
     assert (
         look["run_id"].nunique() == 6
-        and "six runs after" in PROSE
+        and "six runs after 5,000 steps" in PROSE
         and f"{look['untrained'].max():.2f}" == "0.00"
     )
 

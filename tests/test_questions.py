@@ -109,7 +109,7 @@ def verdict(sample: pd.Series, low: float, high: float, level: float) -> str:
         return "undecided"
     p, least = stats.by_sign_flips(sample.to_numpy())
     word = ("worse" if low > 0 else "better") + (
-        ", perhaps by < 0.02" if min(abs(low), abs(high)) < MARGIN else ""
+        ", perhaps < 0.02" if min(abs(low), abs(high)) < MARGIN else ""
     )
     return word + (" (not by sign flips)" if least < 1 - level < p else "")
 

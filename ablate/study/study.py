@@ -270,5 +270,7 @@ def read_declared(study: Any) -> StudyConfig:
         near = did_you_mean(str(kind), KINDS)
         raise ConfigError(line_on(chosen) or f"{chosen}: no such kind of study{near}")
     keys = {key: value for key, value in study.items() if key != "kind"}
+    if isinstance(arms := keys.get("arms"), Mapping):  # null leaves out one of the file's
+        keys["arms"] = {name: arm for name, arm in arms.items() if arm is not None}
     example = f"study={KINDS[kind].example} --cfg job shows a whole one"
     return read(KINDS[kind], keys, "study", missing=example)

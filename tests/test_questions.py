@@ -42,14 +42,14 @@ GPT2 = {
     "mixed - concat": "mixed - concat",
     "local - mixed": "local - mixed",
 }
-ONLY_ON_GPT2 = {"mean": "average", "weighted_sum": "learned weights"}
+ONLY_ON_GPT2 = {"mean": "average − concatenation", "weighted_sum": "weighted sum − concatenation"}
 # The rows of the table, by the contrasts of studies; † where none planned it.
 NAMES = {
     "sum_equal - concat": "**Q0** sum − concatenation, equal size",
     "wide - concat": "wide sum without W_O − concatenation, equal size",
     "rank - concat": "concatenation, W_O of rank d/h − of full rank, 3 % fewer parameters †",
     "rank - factors": "concatenation, W_O of two factors: rank d/h − full, 7 % fewer parameters †",
-    "both - concat": "**Q1** the proposal − the usual scale =",
+    "both - concat": "**Q1** a second 1/√d_k − none =",
     "tied - concat": "one matrix for queries and keys − two, 5 % fewer parameters",
     **ONE_MAP,
     MEAN: "mean of the five above (planned) =",
@@ -193,7 +193,7 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     }
     low = {name: value for name, value in upper.items() if value < 0.005}
     assert {*low} == {"one - one_bare", "rank - sum"} and low["one - one_bare"] < 0
-    assert f"it costs 0.088) and of a sum's two factors ({low['rank - sum']:.3f})." in WHOLE
+    assert f"it costs 0.088) and of a sum's two factors ({low['rank - sum']:.3f}) are." in WHOLE
     arms = rows("questions")
     concat = arms.groupby("arm")["test_loss"].mean()["concat"]
     counting = arms["ngram_loss"].iloc[0]
@@ -256,7 +256,7 @@ def test_sizes_and_computation_are_as_said():
         100 * (about["params"][one] / about["params"][other] - 1)
         for one, other in (contrast.split(" - ") for contrast in ONE_MAP)
     ]
-    assert f"adds {min(added):.0f} to {max(added):.0f} % of parameters" in WHOLE
+    assert f"the matrix adds {min(added):.0f} to {max(added):.0f} % of parameters" in WHOLE
     assert f"no W_O − W_O, {-params['concat_bare']:.0f} % fewer parameters |" in PAGE
     assert f"of one pattern) − four, {-params['one_narrow']:.0f} % fewer parameters †" in PAGE
     assert f"of full rank, {-params['rank']:.0f} % fewer parameters †" in PAGE
@@ -331,7 +331,7 @@ def test_in_five_of_six_seeds_each_of_four_heads_follows_one_voter():
 def test_how_far_patterns_lie_apart():
     look = pd.read_csv(RESULTS / "look.csv")
     first, second = look.groupby(["layer", "run_id"])["value"].mean().groupby("layer").mean()
-    assert f"on text patterns lie {first:.2f} and {second:.2f} nats (layers 1, 2)" in PROSE
+    assert f"on text patterns differ by {first:.2f} and {second:.2f} nats (layers 1, 2)" in PROSE
     assert (
         look["run_id"].nunique() == 6
         and "six runs after 5,000 steps" in PROSE

@@ -41,6 +41,7 @@ WORDS = {
     Status.DIVERGED: "diverged nan inf",
     Status.STALE: "stale",
 }
+STATUS_KEY = re.compile(r"(.*\.)?(status|state)", re.IGNORECASE)
 STATUS = {word: status for status, words in WORDS.items() for word in words.split()}
 
 
@@ -86,7 +87,7 @@ def _of_others(table: pd.DataFrame, name: str, finished: Sequence[str]) -> tuple
     for key in {"seed", *SEED_COLUMNS} & rows.keys():
         texts = as_texts(rows[key])
         rows[key] = texts.where(texts != "", None).astype(object)
-    status = next((key for key in ("status", *rows) if key in rows and _is_status(key)), "")
+    status = next((key for key in ("status", *rows) if key in rows and STATUS_KEY.fullmatch(key)), "")
     if not status:
         return pd.DataFrame(rows).assign(status=str(Status.DONE)), lines
     words = spellings(rows[status])
@@ -102,10 +103,6 @@ def _of_others(table: pd.DataFrame, name: str, finished: Sequence[str]) -> tuple
     ours = words.map({word: str(of) for word, of in known.items()})
     gone = {"error": words.where(~ours.isin(RESULTS), None)} if "error" not in rows else {}
     return pd.DataFrame({**rows, **gone, "status": ours}).drop(columns={status} - {"status"}), lines
-
-
-def _is_status(key: str) -> bool:
-    return key.lower().rpartition(".")[2] in ("status", "state")
 
 
 def _bare(word: str) -> str:

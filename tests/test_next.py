@@ -9,10 +9,13 @@ import pandas as pd
 import pytest
 
 import ablate
+from ablate.analysis.load import load
 from ablate.cli.train import two_fusions
+from ablate.config.rules import ConfigError
 from ablate.reporting.answers import lines
 from ablate.reporting.next import MOST, next_steps
-from tests.helpers import QUICK, compared, make_record, with_contrasts
+from ablate.store.store import Store
+from tests.helpers import QUICK, compared, make_record, with_contrasts, write_study
 from tests.test_compare import table
 
 PRIMARY = {"primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "val_loss", "margin": 0.02}
@@ -107,12 +110,23 @@ def test_more_seeds_than_anybody_trains_are_not_advised(apart, margin):
 def test_an_unfinished_study_is_finished_first(declared, status, missing, done):
     """Be it one that declares contrasts or a plain sweep, and with one run alone."""
     rows = concat_and_sum(4, 0.5).assign(status=["done"] * 7 + [status])
-    of = {"seeds": [*range(5)], "runs": [*rows["run_id"], *["f" * 16] * missing], **declared}
+    of = {"seeds": [*range(6)], "runs": [*rows["run_id"], *["f" * 16] * missing], **declared}
     (again,) = asked(rows, **of)
     goes_on = "runs have a result, and the same command goes on from there"
     assert again == f"{done} {goes_on}: `ablate run {' '.join(TYPED)}`."
     record = make_record(name="s", typed=TYPED, **of)
-    assert any(goes_on in line for line in lines(compared(rows[:1], records=[record]), [record]))
+    one = compared(rows[:1], records=[record])
+    assert any(goes_on in line for line in lines(one, [record])) and "a verdict takes" not in str(one.notes)
+
+
+def test_where_nothing_reports_yet_the_command_that_goes_on_is_named(tmp_path):
+    rows, record = concat_and_sum(1, 0.5), make_record(name="s", typed=TYPED)
+    for of in ({"status": "interrupted"}, {"phase": "develop"}):
+        with pytest.raises(ConfigError, match=r"^s: no run that reports has a result yet; `ablate run -m"):
+            compared(rows.assign(**of), records=[record])
+    write_study(Store(tmp_path), record)
+    with pytest.raises(ConfigError, match=r"^no runs yet; ablate run -m .* makes one$"):
+        load([str(tmp_path / "studies" / "s")])
 
 
 @pytest.mark.slow

@@ -361,9 +361,7 @@ def test_a_record_comes_back_as_it_was_written(store):
 def test_a_study_grows_and_keeps_what_it_declared(store):
     write_study(store, NOW)
     assert NOW.tuned_key == "train.lr" and NOW.development_seeds == ["0"]
-    assert texts(of_studies([NOW], [], pd.DataFrame({"run_id": [*NOW.runs]}))) == [
-        "fusion=sum: train.lr=0.008: not bracketed: train.lr=0.008"
-    ]
+    assert texts(of_studies([NOW], [], {})) == ["fusion=sum: train.lr=0.008: not bracketed: train.lr=0.008"]
     write_study(store, grown(NOW, replace(NOW, seeds=[0, 101], runs=["a" * 16], roles={}, chosen={})))
     both = store.read_study("tuned")
     assert both == replace(NOW, seeds=[0, 100, 101], runs=[*NOW.runs, "a" * 16])

@@ -116,8 +116,6 @@ def test_the_command(tmp_path):
     assert re.search(r"7 not .* > 1e-02  pass\n9 .* ≤ 1e-10  pass", shown.stdout)
     plain = json.loads(call_cli("verify", "--format", "json", cwd=tmp_path).stdout)
     assert {*plain} == {"schema", "identities"} and len(plain["identities"]) > 20
-    refused = call_cli("verify", "--only", "99", cwd=tmp_path)
-    assert refused.returncode == 2 and refused.stderr.count("\n") == 1
     assert not [*tmp_path.iterdir()]
 
 

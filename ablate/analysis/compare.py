@@ -28,7 +28,7 @@ from ablate.analysis.stats import Array, moments
 from ablate.analysis.variants import Variant, Variants, settings_of, varying
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import Note, counted, lines_if
+from ablate.phrases import Note, advised, counted, lines_if
 from ablate.store.columns import RESULTS, Status
 from ablate.store.frames import at_own_value, column_of, is_foreign, select, with_options
 from ablate.store.record import StudyRecord
@@ -124,6 +124,10 @@ def compare(
 ) -> Comparison:
     """Compare variants: as the studies declared, and each with the one that has the values of the baseline
     (by default fusion=concat) and is otherwise equal. records: of the studies. Raises ConfigError."""
+    for one in records if len(records) == 1 else ():
+        has_results = (rows["status"].isin(RESULTS) & (rows["phase"] != "develop")).any()
+        if not (has_results or one.is_one_by_one) and (command := advised(one.words)):
+            raise ConfigError(f"{one.name}: no run that reports has a result yet; `{command}` goes on")
     every, left_out = reported(rows)
     chosen = select(every, question.where)
     question, chosen, taken = settled(question, chosen, records)
@@ -166,14 +170,15 @@ def compare(
         summary = apart if question.within else pd.concat([summary, apart], ignore_index=True)
     sides = [[at for _, at in one.sides] for one in contrasts]
     asked = [one for one in contrasts if one.record]  # which the answer is about
-    compared, seeds = sorted({at for of in sides for at in of}), int(variants.ran.sum(1).max())
+    compared, ran = sorted({at for of in sides for at in of}), int(variants.ran.sum(1).max())
+    seeds = max([ran, *(len(one.reporting_seeds) for one in records if one.name in variants.unfinished)])
     lines = [
         *notes.foreseen(variants, compared, seeds, records),
         *notes.weak_models(variants, sorted({one.baseline for one in asked or contrasts})),
         *notes.chosen_rows(question.where, chosen, metric),
         *taken,
         *left_out,
-        *notes.of_studies(variants, records, missing),
+        *notes.of_studies(records, missing, variants.unfinished),
         *notes.mixed_marks(variants, sides),
         *variants.notes,
         *notes.of_units(variants, findings, nothing, taken_for_baseline),

@@ -4,7 +4,7 @@ A model that a table of n-grams beats has not learned what attention is for; a t
 read often, rewards memory. A difference between two such models is about that.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -108,12 +108,15 @@ def chosen_rows(where: Sequence[str], rows: pd.DataFrame, metric: str) -> list[N
     return lines_if(where, Note(line, "doubt" if by else "remark", brief))
 
 
-def of_studies(variants: Variants, records: Sequence[StudyRecord], missing: Sequence[str]) -> Iterator[Note]:
-    """What the studies did not have, or did. missing: planned contrasts without results."""
+def of_studies(
+    records: Sequence[StudyRecord], missing: Sequence[str], unfinished: Mapping[str, str]
+) -> Iterator[Note]:
+    """What the studies did not have, or did. missing: planned contrasts without results. unfinished: as of
+    Variants."""
     yield from (doubt(f"no results of {name}", f"{name} without results") for name in missing)
     for record in records:
         name, key = record.name, record.tuned_key
-        if done := variants.unfinished.get(name):
+        if done := unfinished.get(name):
             yield doubt(f"{name}: {done} have a result", f"only {done}")
         for variant, reason in record.left_out.items():
             yield doubt(f"can't be built: {variant}: {reason}", f"{variant} can't be built")

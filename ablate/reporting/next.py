@@ -1,8 +1,6 @@
 """What to do next about an answer: at most three reasons, each with the command to type. Loads no torch."""
 
-import contextlib
 import itertools
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -45,7 +43,7 @@ def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison"
 
 def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") -> Iterator[Next]:
     if done := comparison.arrays.unfinished.get(record.name):
-        yield Next(f"{done} have a result, and the same command goes on from there", again(record))
+        yield Next(f"{done} have a result, and the same command goes on from there", advised(record.words))
     if any(one.verdict for one in comparison.findings) and (rate := shared_rate(rows)):
         why = f"All variants share one learning rate, {rate}, which was tuned for none"
         yield Next(why, as_study(record, comparison, "tuned", "tuned"))
@@ -56,7 +54,7 @@ def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") ->
     tested = comparison.tested
     undecided, open_ = [one for one in tested if one.is_undecided], list[Next]()
     if any((one.look or 0) < (one.last_look or 0) for one in undecided):
-        yield Next("The study goes on with what is undecided", again(record))
+        yield Next("The study goes on with what is undecided", advised(record.words))
     elif undecided and not done:
         yield from (open_ := [*_to_decide(rows, record, comparison)])
     params = comparison.summary.set_index("variant")["params"].astype(float)
@@ -105,15 +103,11 @@ def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison"
 def repeated(record: StudyRecord) -> str:
     """The command of a study, with all levels and seeds that it has grown to; empty if that is not known."""
     if record.command:
-        return advised(_words(record.command))
+        return advised(record.words)
     if not any(word.startswith("seed=") for word in record.typed):  # the study has its own
         return _with_levels(record, "")
     seeds = record.looks.seeds if record.looks else record.reporting_seeds
     return _with_levels(record, f"seed={','.join(map(str, seeds))}")
-
-
-def again(record: StudyRecord) -> str:
-    return advised(["ablate", "run", *record.typed] if record.typed else _words(record.command))
 
 
 def changed(record: StudyRecord, end: str, setting: str) -> str:
@@ -132,7 +126,7 @@ def with_seeds(record: StudyRecord, count: int) -> str:
 
 def with_fresh_seeds(record: StudyRecord, comparison: "Comparison", count: int) -> str:
     """Another study, with so many seeds that this one has not seen."""
-    if (words := _words(record.command))[1:2] == ["duel"]:  # which has seeds of its own for each number
+    if (words := record.words)[1:2] == ["duel"]:  # which has seeds of its own for each number
         return advised([*itertools.takewhile(lambda word: word != "--seeds", words), "--seeds", str(count)])
     first = max(record.seeds, default=0) + 1
     seeds = f"seed=range({first},{first + count})"
@@ -174,14 +168,6 @@ def _asked(record: StudyRecord, comparison: "Comparison") -> str:
             baseline[key] = same[0]
     named = ",".join(f"{key}:{level}" for key, level in baseline.items())
     return f"{{baseline:{{{named}}}{within}}}" if baseline.keys() - {"corpus"} else ""
-
-
-def _words(command: str) -> list[str]:
-    """The words of a command of ablate's; none of anything else, which an edited study.json may hold."""
-    with contextlib.suppress(ValueError):  # a quotation that does not end
-        if (words := shlex.split(command))[:1] == ["ablate"]:
-            return words
-    return []
 
 
 def _with_levels(record: StudyRecord, seeds: str) -> str:

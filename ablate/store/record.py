@@ -1,6 +1,8 @@
 """The record of a study, stored as study.json: what was asked for, the roles of its runs, how it may grow."""
 
+import contextlib
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,6 +132,17 @@ class StudyRecord:
         of_roles = {run_id: names[0] for run_id, names in named if names}
         sides = [side for one in self.contrasts for side in one.sides] if self.arms else []
         return {run_id: side.arm for side in sides for run_id in side.runs} | of_roles
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the command that goes on with it; none if that is not known, or is none of ablate's,
+        as in a study.json that was edited."""
+        if self.typed:
+            return ["ablate", "run", *self.typed]
+        with contextlib.suppress(ValueError):  # a quotation that does not end
+            if (words := shlex.split(self.command))[:1] == ["ablate"]:
+                return words
+        return []
 
     @property
     def family(self) -> int:

@@ -239,12 +239,11 @@ def _contrasts(
 def _unfinished(every: pd.DataFrame, records: Sequence[StudyRecord], *ended: Status) -> dict[str, str]:
     """Of each study with a fixed number of seeds some of whose runs have not `ended`: how many have."""
     there = {*every.loc[every["status"].isin(ended), "run_id"]}
-    counts = {}
-    for record in records:
-        runs = record.reporting_runs
-        if runs - there and not record.looks and not record.is_one_by_one:
-            counts[record.name] = f"{len(runs & there)} of {counted(len(runs), 'run')}"
-    return counts
+    return {
+        one.name: f"{len(one.reporting_runs & there)} of {counted(len(one.reporting_runs), 'run')}"
+        for one in records
+        if one.reporting_runs - there and not one.looks and not one.is_one_by_one
+    }
 
 
 def reported(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:

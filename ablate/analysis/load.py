@@ -15,7 +15,7 @@ from ablate.analysis.foreign import FILE, as_results, read_table
 from ablate.analysis.stats import Array
 from ablate.analysis.table_file import INPUT
 from ablate.config.rules import ConfigError
-from ablate.phrases import Note, advised, counted, first_few, lines_if
+from ablate.phrases import Note, counted, first_few, lines_if
 from ablate.printing import left_out
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
 from ablate.store.frames import REHEARSAL, SIMULATED, frame, is_foreign
@@ -55,15 +55,13 @@ class Source:
 
     @cached_property
     def record(self) -> StudyRecord | None:
-        """The record, without a command that it holds if that is none of ablate's. What was typed names the
-        store, if that is another than the current one."""
+        """The record. What was typed names the store, if that is another than the current one."""
         if self.stored is None:
             return None
         typed = [*self.stored.typed]
         if typed and self.store and (root := self.store.root).resolve() != Store().root.resolve():
             typed += ["--runs", min(str(root), os.path.relpath(root), key=len)]
-        command = self.stored.command if self.stored.command.startswith("ablate duel ") else ""
-        return replace(self.stored, is_copy=self.store is None, typed=typed, command=command)
+        return replace(self.stored, is_copy=self.store is None, typed=typed)
 
 
 @dataclass(frozen=True)
@@ -125,9 +123,7 @@ def load(targets: Sequence[str], finished: Sequence[str] = (), *, runs: bool = F
         parts.append(rows)
         notes += [*lines, *_without_plan(rows, source, str(source.table))]
     if not (kept := [part for part in parts if len(part)]):
-        commands = (advised(one.record.words) for one in sources if one.record)
-        command = next(filter(None, commands), "ablate run")
-        raise ConfigError("; ".join(left_out()) or f"no runs yet; {command} makes one")
+        raise ConfigError("; ".join(left_out()) or "no runs yet; ablate run makes one")
     own = np.concatenate([np.full(len(part), not is_foreign(part)) for part in kept])
     rows = _once(pd.concat(kept, ignore_index=True), own)
     return Results(rows, sources, [*_rehearsed(rows), *notes])

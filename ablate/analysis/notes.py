@@ -4,7 +4,7 @@ A model that a table of n-grams beats has not learned what attention is for; a t
 read often, rewards memory. A difference between two such models is about that.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -108,16 +108,13 @@ def chosen_rows(where: Sequence[str], rows: pd.DataFrame, metric: str) -> list[N
     return lines_if(where, Note(line, "doubt" if by else "remark", brief))
 
 
-def of_studies(
-    records: Sequence[StudyRecord], missing: Sequence[str], unfinished: Mapping[str, str]
-) -> Iterator[Note]:
-    """What the studies did not have, or did. missing: planned contrasts without results. unfinished: as of
-    Variants."""
+def of_studies(records: Sequence[StudyRecord], missing: list[str], done: dict[str, str]) -> Iterator[Note]:
+    """What the studies lack, or did. missing: planned contrasts. done: of unfinished ones, how many runs."""
     yield from (doubt(f"no results of {name}", f"{name} without results") for name in missing)
     for record in records:
         name, key = record.name, record.tuned_key
-        if done := unfinished.get(name):
-            yield doubt(f"{name}: {done} have a result", f"only {done}")
+        if few := done.get(name):
+            yield doubt(f"{name}: {few} have a result", f"only {few}")
         for variant, reason in record.left_out.items():
             yield doubt(f"can't be built: {variant}: {reason}", f"{variant} can't be built")
         for arm, choice in record.chosen.items():

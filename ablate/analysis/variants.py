@@ -200,7 +200,7 @@ class Variants(Settings):
     arms: Mapping[str, str] = field(default_factory=dict)
     margin: float = np.nan
     waiting: Mapping[str, str] = field(default_factory=dict)
-    unfinished: Mapping[str, str] = field(default_factory=dict)
+    unfinished: dict[str, str] = field(default_factory=dict)
 
     @property
     def ran(self) -> Array:

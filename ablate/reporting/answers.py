@@ -64,7 +64,7 @@ def answer(
         whys = [comparison.nothing, *(one.why for one in comparison.findings)]
         why = next(filter(None, whys), "no variant has a baseline and two paired seeds")
         said = sentences[0] if same else f"Nothing was tested: {why}."
-        return Answer(weak, line, [said], said, next=steps)
+        return Answer(weak, line, [said], said, next=steps[:1] if comparison.arrays.unfinished else [])
     is_exploratory = not any(one.is_planned for one in tested)
     is_decided = any(not one.is_undecided for one in tested)
     lead = lines_if(is_exploratory and is_decided, LEAD)

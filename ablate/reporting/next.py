@@ -44,12 +44,11 @@ def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison"
 def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") -> Iterator[Next]:
     if done := comparison.arrays.unfinished.get(record.name):
         yield Next(f"{done} have a result, and the same command goes on from there", advised(record.words))
-    if any(one.verdict for one in comparison.findings) and (rate := shared_rate(rows)):
+    if len(comparison.variants) > 1 and (rate := shared_rate(rows)):
         why = f"All variants share one learning rate, {rate}, which was tuned for none"
         yield Next(why, as_study(record, comparison, "tuned", "tuned"))
     if not comparison.tested:
-        if comparison.summary["n"].max() < 2:
-            yield Next(f"{FEWEST} seeds would be enough for a verdict", with_seeds(record, FEWEST))
+        yield Next(f"{FEWEST} seeds would be enough for a verdict", with_seeds(record, FEWEST))
         return
     tested = comparison.tested
     undecided, open_ = [one for one in tested if one.is_undecided], list[Next]()
@@ -83,15 +82,15 @@ def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison"
     if record.looks:
         why = "Undecided at the last look: ask again, with fresh seeds"
         yield Next(why, with_fresh_seeds(record, comparison, len(record.looks.seeds)))
-    elif needed > MOST_SEEDS:
-        which = contrast_in_words(counts[needed], tested, record.answer)
-        why = f"{MOST_SEEDS:,} {unit}s would not decide {which}, if it is as small as it looks"
-        equal = "; --margin, the least difference that matters, may call it equivalent"
-        yield Next(why if comparison.margin > 0 else why + equal)
     elif needed:
+        which = contrast_in_words(counts[needed], tested, record.answer)
+        if needed > MOST_SEEDS:
+            equal = "; --margin, the least difference that matters, may call it equivalent"
+            why = f"{MOST_SEEDS:,} {unit}s would not decide {which}, if it is as small as it looks"
+            yield Next(why if comparison.margin > 0 else why + equal)
+            return
         n = most + int(needed)
         count = counted(n, unit) if is_fresh else counted(n - most, f"more {unit}")
-        which = contrast_in_words(counts[needed], tested, record.answer)
         command = with_fresh_seeds(record, comparison, n) if is_fresh else with_seeds(record, n)
         how = f": ask again with fresh {unit}s" if is_fresh else ""
         yield Next(f"About {count} would decide {which}, if it is as large as it looks{how}", command)

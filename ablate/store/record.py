@@ -135,12 +135,12 @@ class StudyRecord:
 
     @property
     def words(self) -> list[str]:
-        """The words of the command that goes on with it; none if that is not known, or is none of ablate's,
-        as in a study.json that was edited."""
+        """The words of the command that goes on with it; none if that is not known, or is no duel, as in a
+        study.json that was edited."""
         if self.typed:
             return ["ablate", "run", *self.typed]
         with contextlib.suppress(ValueError):  # a quotation that does not end
-            if (words := shlex.split(self.command))[:1] == ["ablate"]:
+            if (words := shlex.split(self.command))[:2] == ["ablate", "duel"]:
                 return words
         return []
 

@@ -334,7 +334,7 @@ def test_how_far_patterns_lie_apart():
     assert f"on text patterns differ by {first:.2f} and {second:.2f} nats (layers 1, 2)" in PROSE
     assert (
         look["run_id"].nunique() == 6
-        and "six runs after 2,000 steps" in PROSE
+        and "six runs after 5,000 steps" in PROSE
         and f"{look['untrained'].max():.2f}" == "0.00"
     )
 

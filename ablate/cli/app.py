@@ -24,7 +24,12 @@ from ablate.version import __version__
 HELP_ALL = "--help-all"  # --help with the options that few need, too, which their declarations hide
 
 # What Pydantic asks for by the type of its error, in plain words.
-NUMBERS = {"int_parsing": "expected a whole number", "float_parsing": "expected a number"}
+NUMBERS = {
+    "int_parsing": "expected a whole number",
+    "float_parsing": "expected a number",
+    "greater_than_equal": "out of range; give {ge:,.12g} or more",
+    "less_than_equal": "out of range; give {le:,.12g} or less",
+}
 
 # The base class of all errors of usage; Typer does not export it.
 WrongUsage: type[Exception] = typer.BadParameter.__bases__[0]
@@ -212,7 +217,8 @@ def _of_usage(error: Any) -> str:
             return line
     if checked := getattr(error.__cause__, "errors", None):  # from Pydantic, whose message omits the value
         first = checked()[0]
-        wrong = NUMBERS.get(first["type"], error.message.removeprefix("Value error, "))
+        wrong = NUMBERS.get(first["type"], "").format(**first.get("ctx", {}))
+        wrong = wrong or error.message.removeprefix("Value error, ")
         reason = f"{error.param.opts[0]} {first['input']}: {wrong}"
     for other in getattr(getattr(error, "param", None), "secondary_opts", ()):
         reason = reason.rstrip(".") + f" or '{other}'"  # the other half of a flag, which Typer leaves out

@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import pkgutil
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from ablate.config.read import read
 from ablate.config.rules import ConfigError, did_you_mean, line_on
@@ -16,6 +16,7 @@ from ablate.config.schema import PartConfig
 
 Kind = TypeVar("Kind")
 Part = TypeVar("Part")
+TAKEN = "{}={}: there is a {} of that name; choose another"
 
 
 class Registry(Generic[Kind]):
@@ -31,10 +32,9 @@ class Registry(Generic[Kind]):
 
         def add(part: type[Part]) -> type[Part]:
             if name in self._methods:
-                raise ConfigError(f"{self.kind}={name}: there is a {self.noun} of that name; choose another")
-            given: Any = part
+                raise ConfigError(TAKEN.format(self.kind, name, self.noun))
+            given, base = cast(Any, part), self.of.__name__
             if not isinstance(part, type) or self.of not in given.__mro__:
-                base = self.of.__name__
                 raise ConfigError(
                     f"{self.kind}={name}: not a class built on {base}; write class NAME({base})"
                 )

@@ -194,7 +194,7 @@ STUDENT = (
     ("val_loss", "val_bpb", "val_acc", "test_loss", "params", "runs/studies/single/results.csv"),
     ("12 runs in runs/studies/first/results.csv",),
     ("difference [low, high]", "verdict"),
-    ("12 runs in runs/studies/copied/results.csv",),
+    ("24 runs in runs/studies/copied/results.csv",),
     (),
 )
 AUTHOR = (
@@ -292,7 +292,7 @@ def _typed(words: list[str], cwd) -> subprocess.CompletedProcess:
     if "--rehearse" in rest:
         text += ("seed=range(8)", "study.looks=null")
     if "corpus=copy" in rest:
-        text += ("train.simulated.effects=[fusion=sum:1.7]",)
+        text += ("train.simulated.effects=[fusion=sum:1.7,out_rank=1:1.6]",)
     made = (command, *rest, *(SHORT if has_model else DRAWN), *text)
     if "--rehearse" not in made:
         return call_cli(*made, cwd=cwd)

@@ -121,20 +121,15 @@ def test_every_drawing_is_small_has_a_title_and_one_size(drawing):
 
 
 SEAMS = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
-EXAMPLES = dict(
-    zip(
-        ("gate", "exclusive", "differential"),
-        re.findall("```python\nclass Mine.*?\n(.*?)```", SEAMS, re.S),
-        strict=True,
-    )
-)
 KIND_OF = {"gate": "fusion", "exclusive": "fusion", "differential": "scores"}
+EXAMPLES = dict(zip(KIND_OF, re.findall("```python\nclass Mine.*?\n(.*?)```", SEAMS, re.S), strict=True))
 
 
 def write(kind: str, example: str, cwd: Path) -> None:
-    """mine.py as `ablate new` writes it, with the definitions of an example in place of its own."""
+    """mine.py as `ablate new` writes it, with the definitions of an example in place of its own, or of all."""
     assert call_cli("new", kind, "mine", cwd=cwd).returncode == 0
     text = (cwd / "mine.py").read_text().replace("HeadShape, Options", "HeadShape, Linear, Options")
+    text = re.sub(r"(class Mine\(.*?\n).*", r"\1", text, flags=re.S) if "__init__" in example else text
     for function in re.findall(r"    def (\w+)", example):
         own = rf"(    @classmethod\n)?    def {function}\(.*?(?=\n    (?:@|def |# )|\Z)"
         text = re.sub(own, "", text, flags=re.S)

@@ -126,9 +126,10 @@ EXAMPLES = dict(zip(KIND_OF, re.findall("```python\nclass Mine.*?\n(.*?)```", SE
 
 
 def write(kind: str, example: str, cwd: Path) -> None:
-    """mine.py as `ablate new` writes it, with the definitions of an example in place of its own, or of all."""
+    """mine.py as `ablate new` writes it, with the definitions of an example in place of its own."""
     assert call_cli("new", kind, "mine", cwd=cwd).returncode == 0
     text = (cwd / "mine.py").read_text().replace("HeadShape, Options", "HeadShape, Linear, Options")
+    # An example with __init__ is whole, and is pasted over all of the class.
     text = re.sub(r"(class Mine\(.*?\n).*", r"\1", text, flags=re.S) if "__init__" in example else text
     for function in re.findall(r"    def (\w+)", example):
         own = rf"(    @classmethod\n)?    def {function}\(.*?(?=\n    (?:@|def |# )|\Z)"

@@ -164,9 +164,7 @@ CrowdFromZero = weighing(
 )
 DrawsAlways = fusing(lambda self, z, x: (z + torch.rand(4, 1)[: z.shape[2]]).flatten(-2))
 Crowd = fusing(lambda self, z, x: (z - z.mean(0, keepdim=True)).flatten(-2))
-NoNumber = fusing(
-    lambda self, z, x: z.flatten(-2) * torch.nan, one_head_passes=True, homogeneous=True, adds_up=True
-)
+NoNumber = fusing(lambda self, z, x: z.flatten(-2) * torch.nan, one_head_passes=True, homogeneous=True)
 Doubled = fusing(lambda self, z, x: 2 * z.flatten(-2), one_head_passes=True)
 AS_CONCAT: Any = {"Options": Normalized, "form": classmethod(lambda cls, heads, options: "concat")}
 Louder = fusing(lambda self, z, x: 2 * z.flatten(-2), one_head_passes=True, **AS_CONCAT)
@@ -177,10 +175,6 @@ Switched = fusing(
     lambda self, z, x: (z * x.mean(-1, keepdim=True)[..., None].sigmoid()).flatten(-2),
     homogeneous=True,
     folds=FOLDS,
-)
-# Each head times the size of all of them.
-Mixed = fusing(
-    lambda self, z, x: (z * z.square().mean((-1, -2), keepdim=True).sqrt()).flatten(-2), adds_up=True
 )
 Idle = weighing(
     lambda shape: nn.Parameter(torch.ones(shape.heads)),
@@ -256,7 +250,6 @@ def broken(monkeypatch):
         (NoNumber, "finite", "forward returns numbers that are not finite"),
         (Doubled, "one head", "with one head it is off by 1, relatively"),
         (Squared, "c·z", "homogeneous is true, and 3·z is not 3·fused, by 2"),
-        (Mixed, "The contributions", "adds_up is true, and fused is not the sum"),
         (Flat, "folds", "folds is true, and what it does to a head's values has no inverse; return False"),
         (Switched, "folds", "folds is true, and fused is no sum over heads of values times a matrix that"),
         (Switched, "homogeneous", "folds is true, and fused is no sum"),
@@ -326,7 +319,7 @@ def test_a_rule_on_scores_that_breaks_it_is_told_how(broken, method, check, word
 @pytest.mark.slow
 def test_what_is_not_claimed_is_not_tested(broken):
     """Each of these breaks what it claims, and passes without the claim."""
-    for method in (Doubled, Squared, Mixed, Flat, Switched):
+    for method in (Doubled, Squared, Flat, Switched):
         silent = type("Silent", (method,), {})  # claims are not inherited
         assert not broken(silent), method
     assert not broken(Faint, "scores")

@@ -18,8 +18,10 @@ from ablate.data.examples import Examples, batch_of
 from ablate.data.splits import Batch
 from ablate.execution.run import prepare
 from ablate.execution.trained import in_float64
+from ablate.model.fusion import methods
 from ablate.model.models import build_model
 from ablate.model.sizing import resolve_spec
+from ablate.probes.measure import measure
 from ablate.probes.patterns import look, patterns_of, real_at
 from ablate.probes.study import looks
 from ablate.reporting.page import gather
@@ -129,6 +131,13 @@ def test_a_model_is_looked_at_in_float64_whatever_its_product_takes(monkeypatch)
     run = prepare(make_config(*QUICK, *GRAMMAR))
     tokens = torch.zeros(1, 16, dtype=torch.int64)
     assert in_float64(run)(tokens).dtype == torch.float64
+
+
+def test_a_fusion_that_has_no_value_for_a_head_at_0_is_probed_without(monkeypatch):
+    unit = lambda self, z_BTHV, x_BTC: (z_BTHV / z_BTHV.norm(dim=-1, keepdim=True)).flatten(-2)  # noqa: E731
+    monkeypatch.setattr(methods()["concat"], "forward", unit)
+    run = prepare(make_config(*QUICK, *GRAMMAR))
+    assert {one.probe for one in measure(run, in_float64(run))} == {*FIRST, "entropy"} - {"loss_added"}
 
 
 @pytest.mark.slow

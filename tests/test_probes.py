@@ -17,6 +17,7 @@ from ablate.probes.patterns import twice as repeated
 from tests.helpers import SEEDS, make_spec
 
 DRAWS = np.random.default_rng(0)
+PAIRS = ((1, 2), (0, 2), (0, 1))  # the other heads of three
 SIZES = ("model.d_model=24", "heads=3", "model.context=12", "model.layers=2")
 
 
@@ -212,7 +213,7 @@ def test_loss_added_is_that_of_a_head_at_its_mean():
     assert found[0][0] == pytest.approx(alone - model.loss(*some).item(), rel=1e-9)
 
 
-@pytest.mark.parametrize("fusion", ["concat", "sum", "gated", "head_norm"])
+@pytest.mark.parametrize("fusion", ["concat", "gated", "head_norm", "exclusive", "weighted_sum"])
 def test_what_heads_write_is_what_attention_adds(fusion: str):
     model = with_random_weights(f"fusion={fusion}", "model.bias=true")
     some = batch(model)
@@ -226,12 +227,13 @@ def test_what_heads_write_is_what_attention_adds(fusion: str):
 
 
 def test_of_heads_that_do_not_add_up_the_change_without_each_counts(monkeypatch):
-    """A head is replaced by its mean; a sum shows what that is."""
-    monkeypatch.setattr(methods()["sum"], "adds_up", False)
+    """By what is computed, and not by what a method says of itself: here of one that was a sum."""
+    monkeypatch.setattr(methods()["sum"], "forward", lambda self, z_BTHV, x_BTC: z_BTHV.amax(-2))
     model = with_random_weights("fusion=sum")
     for block, seen in zip(model.blocks, look(model, batch(model)), strict=True):
-        wanted = block.attention.out_proj(seen.read - seen.read.mean((0, 1)))
-        torch.testing.assert_close(seen.written, wanted)
+        largest, others = seen.read.amax(-2), [seen.read[..., [b, c], :].amax(-2) for b, c in PAIRS]
+        lost = torch.stack([largest - other.clamp_min(0) for other in others], -2)
+        torch.testing.assert_close(seen.written, block.attention.out_proj(lost))
         assert not seen.exact
 
 

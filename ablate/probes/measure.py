@@ -36,8 +36,7 @@ class Value:
     """The value of a probe for a head. Layers and heads count from 1. In a model with several kinds of
     attention, a layer is named by its kind, as `cross 1`.
 
-    null: the value by chance. exact: whether the head's output is exact, since its fusion adds heads up
-    (adds_up in ablate.model.fusion).
+    null: the value by chance. exact: whether what heads write sums to what they add together (Heads.exact).
     """
 
     layer: int | str
@@ -52,16 +51,16 @@ def measure(run: Run, model: Model) -> list[Value]:
     """The probes of a model of this run, in float64 on the CPU. Raises ConfigError if the validation split is
     too short."""
     split, context = run.corpus.splits["validation"], run.spec.context
-    names, exact = layer_names(model), [site.attention.fusion.adds_up for site in model.sites()]
+    names, seen = layer_names(model), look(model, _rows(split, context, TOKENS))
     values = []
-    for layer, heads in zip(names, look(model, _rows(split, context, TOKENS)), strict=True):
+    for layer, heads in zip(names, seen, strict=True):
         values += _written(layer, heads)
     reads_more = any(site.attention.scores.reads_more for site in model.sites())
     if not (reads_more or split.is_ragged):
         values += _patterns(run, model)
     batch = _rows(split, context, ROWS * context)
-    for layer, of_heads, adds_up in zip(names, loss_added(model, batch), exact, strict=True):
-        values += _of_heads(layer, "loss_added", of_heads, exact=adds_up)
+    for layer, heads, added in zip(names, seen, loss_added(model, batch), strict=True):
+        values += _of_heads(layer, "loss_added", added, exact=heads.exact)
     return [value for value in values if np.isfinite(value.value)]
 
 
@@ -95,6 +94,8 @@ def _written(layer: int | str, heads: Heads) -> Iterator[Value]:
     targets, others = ([part[:, head] for head in range(H)] for part in (read, nobody))
     kept, by_chance = outputs.linear_shares(fused, targets), outputs.linear_shares(nobody_fused, others)
     yield from _of_heads(layer, "kept", kept, by_chance)
+    if not np.isfinite(written).all():  # a fusion that divides by a head's length, say, has no value at 0
+        return
     some = written[:: max(1, n // NAMED)]
     for probe, values, null in (
         ("write_rank", outputs.effective_ranks(written), None),

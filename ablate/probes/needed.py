@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ablate.data.splits import Batch
 from ablate.model.models import Model, Site
-from ablate.probes.patterns import real_at
+from ablate.probes.patterns import contributions, real_at
 
 
 @torch.no_grad()
@@ -32,15 +32,12 @@ def loss_added(model: Model, batch: Batch) -> list[list[float]]:
 
 @contextlib.contextmanager
 def without(site: Site, head: int, batch: Batch) -> Iterator[None]:
-    """Inside the block, which is for this batch, a head of this attention is at its mean over the tokens that
-    the model is given, without padding. For a fusion that does not add heads up, contributions are already
-    relative to the mean."""
+    """Inside the block, which is for this batch, what a head of this attention contributes is at its mean
+    over all tokens but padding."""
 
     def hook(fusion, given: tuple[Tensor, Tensor], fused_BTF: Tensor) -> Tensor:
-        each_BTHF = fusion.contributions(*given)
-        if fusion.adds_up:
-            each_BTHF = each_BTHF - each_BTHF[real_at(site, batch)].mean(0)
-        return fused_BTF - each_BTHF[..., head, :]
+        head_BTF = contributions(fusion, *given)[..., head, :]
+        return fused_BTF - head_BTF + head_BTF[real_at(site, batch)].mean(0)
 
     handle = site.attention.fusion.register_forward_hook(hook)
     try:

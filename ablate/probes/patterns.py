@@ -20,7 +20,10 @@ from torch import Tensor
 from ablate.data.corpora import distinct
 from ablate.data.splits import Batch
 from ablate.model.attention import Attention
+from ablate.model.fusion import Fusion
 from ablate.model.models import Model, Site, inputs_of_attention
+
+ROUNDING = 1e-9  # in float64, relative to the largest entry
 
 
 @dataclass(frozen=True)
@@ -28,19 +31,23 @@ class Heads:
     """The heads of one attention, in float64.
 
     site: which attention it is. read: their outputs before fusion, z_BTHV. written: what each head adds to
-    the residual stream, (B, T, H, C), through out_proj without its bias. fused: what all heads together
-    add, (B, T, C). exact: whether `written` sums to `fused`; otherwise it is the change when a
-    head is replaced by its mean (Fusion.contributions). fuse: computes `fused` from other heads, z_BTHV ->
-    (B, T, C). real: (B, T), true where a position is no padding.
+    the residual stream, (B, T, H, C), through out_proj without its bias (`contributions`). fused: what all
+    heads together add, (B, T, C). fuse: computes `fused` from other heads, z_BTHV -> (B, T, C). real: (B, T),
+    true where a position is no padding.
     """
 
     site: Site
     read: Tensor
     written: Tensor
     fused: Tensor
-    exact: bool
     fuse: Callable[[Tensor], Tensor]
     real: Tensor
+
+    @property
+    def exact(self) -> bool:
+        """Whether what heads write sums to what all of them add, as where a fusion adds heads up."""
+        off = (self.written.sum(2) - self.fused).abs().max()
+        return bool(off <= ROUNDING * self.fused.abs().max())
 
 
 @torch.no_grad()
@@ -51,19 +58,27 @@ def look(model: Model, batch: Batch) -> list[Heads]:
     for site, (x_BTC, source_BSC, padding_mask_BS) in zip(model.sites(), inputs, strict=True):
         attention = site.attention
         look = attention.look(x_BTC, source_BSC, padding_mask_BS)
-        contributions = attention.fusion.contributions(look.heads_BTHV, *look.inputs)
         seen.append(
             Heads(
                 site=site,
                 read=look.heads_BTHV,
-                written=without_bias(attention.out_proj, contributions),
+                written=without_bias(
+                    attention.out_proj, contributions(attention.fusion, look.heads_BTHV, *look.inputs)
+                ),
                 fused=without_bias(attention.out_proj, look.fused_BTF),
-                exact=attention.fusion.adds_up,
                 fuse=functools.partial(_fused, attention, look.inputs),
                 real=real_at(site, batch),
             )
         )
     return seen
+
+
+def contributions(fusion: Fusion, z_BTHV: Tensor, *others: Tensor) -> Tensor:
+    """What the fused vector lacks without each head, (B, T, H, F): what it is, less what it is with that head
+    at 0. Where heads are added up, this is the head's own term. others: what else the fusion is given."""
+    fuse: Callable[..., Tensor] = fusion.forward  # without hooks, one of which may have called this
+    fused_BTF, each_HH1 = fuse(z_BTHV, *others), torch.eye(z_BTHV.shape[-2], dtype=torch.bool)[..., None]
+    return torch.stack([fused_BTF - fuse(z_BTHV * ~this, *others) for this in each_HH1], -2)
 
 
 @torch.no_grad()

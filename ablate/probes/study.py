@@ -19,6 +19,7 @@ from ablate.execution.trained import in_float64, load_model, require_weights, we
 from ablate.files.atomic import write_atomically
 from ablate.launch.processes import map_in_workers
 from ablate.model import scores
+from ablate.phrases import lines_if
 from ablate.probes.measure import Value, layer_names, measure
 from ablate.probes.patterns import patterns_of
 from ablate.store.frames import is_simulated, select, with_options
@@ -82,7 +83,7 @@ def probe_runs(directories: Mapping[str, Path], path: Path, *, report: Callable[
             continue
         parts.append(table.assign(run_id=run_id)[[*COLUMNS]])
         directory = directories[run_id]
-        report(f"{progress} {directory.name}{_abstaining(directory)}")
+        report(f"{progress} {directory.name}{_abstaining(directory, table)}")
         _write(path, pd.concat(parts, ignore_index=True))
     if not parts:
         raise ConfigError("none of the runs could be probed, for the reasons above")
@@ -130,12 +131,14 @@ def _values_of_run(directory: Path) -> pd.DataFrame | ConfigError:
     return trained.merge(twin, "left", on=place)
 
 
-def _abstaining(directory: Path) -> str:
-    """That probes of patterns say nothing of a run, as the end of a line; empty if they do."""
-    rule = read_started(directory)["scores"]
-    method = scores.methods().get(rule)
-    more = method is not None and method.reads_more
-    return f"; scores={rule} reads more than its patterns, so probes of these abstain" if more else ""
+def _abstaining(directory: Path, table: pd.DataFrame) -> str:
+    """Which probes say nothing of a run, as the end of a line; empty if all do."""
+    row = read_started(directory)
+    method = scores.methods().get(row["scores"])
+    more = f"; scores={row['scores']} reads more than its patterns, so probes of these abstain"
+    at_zero = f"; fusion={row['fusion']} has no value for a head at 0, so probes of what heads write abstain"
+    reads_more = method is not None and method.reads_more
+    return "".join([*lines_if(reads_more, more), *lines_if("write_rank" not in {*table["probe"]}, at_zero)])
 
 
 def _table(values: Iterable[Value]) -> pd.DataFrame:

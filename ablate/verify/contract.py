@@ -275,14 +275,6 @@ def homogeneous(kind: str, spec: AttentionSpec) -> None:
     _require_scale_folds(spec, "homogeneous")
 
 
-def adds_up(kind: str, spec: AttentionSpec) -> None:
-    """The contributions of the heads sum to fused (adds_up)."""
-    built, z_BTHV, x_BTC = with_random_weights(spec), _heads(spec), _input(spec)
-    failure = "adds_up is true, and fused is not the sum of what it is of each head alone,"
-    parts = built.fusion.contributions(z_BTHV, *built.look(x_BTC, x_BTC).inputs)
-    _require_equal(parts.sum(-2), fused(built, z_BTHV, x_BTC), failure)
-
-
 def claimed_form(kind: str, spec: AttentionSpec) -> None:
     """At the start it computes the function that its form names (form)."""
     method, options = fusion.method_of(spec.fusion)
@@ -377,7 +369,6 @@ BEFORE_A_RUN: tuple[Check, ...] = (shapes, no_leak, no_mixing, gradients, resuma
 CLAIMS: dict[str, Check] = {
     "one_head_passes": one_head,
     "homogeneous": homogeneous,
-    "adds_up": adds_up,
     "form": claimed_form,
     "folds": folds,
     "scale_folds": scale_folds,

@@ -10,12 +10,11 @@ configs/fusion. The tests over the registry then cover it.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from ablate.config.registry import Registry
-from ablate.lazy import Tensor, torch
+from ablate.lazy import Tensor
 from ablate.model.parts import Options, Part
 
 
@@ -37,10 +36,9 @@ class Fusion(Part):
     With Normalized options, the method keeps the variance of one head at normalize=variance.
     """
 
-    CLAIMS = ("one_head_passes", "homogeneous", "adds_up", "form", "folds")
+    CLAIMS = ("one_head_passes", "homogeneous", "form", "folds")
     one_head_passes: ClassVar[bool] = False  # with one head, at the start: fused = z
     homogeneous: ClassVar[bool] = False  # c·z gives c·fused, for c > 0 and the same x
-    adds_up: ClassVar[bool] = False  # fused is a sum over heads, with terms that are 0 for a head that is 0
     reads_values: ClassVar[bool] = False  # forward also gets v_BTHV: at each position, the head's value there
 
     @classmethod
@@ -74,21 +72,6 @@ class Fusion(Part):
 
     @abstractmethod
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor: ...
-
-    def contributions(self, *inputs: Tensor) -> Tensor:
-        """The contribution of each head to the fused vector: (B, T, H, F). inputs: as forward gets them.
-
-        If adds_up, the fused vector of that head alone, so that contributions sum to fused. Otherwise the
-        change of the fused vector when that head is replaced by its mean over B and T.
-        """
-        fuse: Callable[..., Tensor] = self.forward  # without hooks, one of which may have called this
-        z_BTHV, *others = inputs
-        each_HH1 = torch.eye(z_BTHV.shape[-2], dtype=torch.bool, device=z_BTHV.device).unsqueeze(-1)
-        if self.adds_up:
-            return torch.stack([fuse(z_BTHV * this, *others) for this in each_HH1], -2)
-        fused_BTF, mean_HV = fuse(*inputs), z_BTHV.mean((0, 1))
-        without = (torch.where(this, mean_HV, z_BTHV) for this in each_HH1)
-        return torch.stack([fused_BTF - fuse(z, *others) for z in without], -2)
 
     def head_weights(self) -> Tensor | None:
         """The learned weight of each head, (H,) or (H, V); None if the method has none."""

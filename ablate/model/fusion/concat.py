@@ -13,7 +13,7 @@ class Concat(Fusion):
     """
 
     Options = Normalized
-    one_head_passes = homogeneous = adds_up = True
+    one_head_passes = homogeneous = True
     folds = always
 
     @classmethod

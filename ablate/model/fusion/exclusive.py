@@ -23,7 +23,7 @@ class Exclusive(Concat):
     """
 
     Options = ExclusiveOptions
-    homogeneous = adds_up = reads_values = True
+    homogeneous = reads_values = True
 
     def __init__(self, shape: HeadShape, options: ExclusiveOptions) -> None:
         super().__init__(shape, options)

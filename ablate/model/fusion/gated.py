@@ -41,7 +41,7 @@ class Gated(Concat):
     """
 
     Options = GatedOptions
-    one_head_passes = homogeneous = adds_up = True
+    one_head_passes = homogeneous = True
 
     def __init__(self, shape: HeadShape, options: GatedOptions) -> None:
         super().__init__(shape, options)

@@ -22,7 +22,7 @@ class Grouped(Fusion):
     """
 
     Options = GroupedOptions
-    one_head_passes = homogeneous = adds_up = True
+    one_head_passes = homogeneous = True
     folds = always
 
     @classmethod

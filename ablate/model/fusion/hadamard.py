@@ -20,7 +20,7 @@ class Hadamard(Concat):
     """
 
     Options = Options
-    homogeneous = adds_up = True
+    homogeneous = True
 
     @classmethod
     def form(cls, heads: int, options: Any) -> str:

@@ -24,7 +24,6 @@ class HeadNorm(Concat):
     """
 
     Options = HeadNormOptions
-    adds_up = True
 
     def __init__(self, shape: HeadShape, options: HeadNormOptions) -> None:
         super().__init__(shape, options)

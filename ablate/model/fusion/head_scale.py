@@ -23,7 +23,7 @@ class HeadScale(Concat):
     """
 
     Options = HeadScaleOptions
-    one_head_passes = homogeneous = adds_up = True
+    one_head_passes = homogeneous = True
     folds = always
 
     def __init__(self, shape: HeadShape, options: HeadScaleOptions) -> None:

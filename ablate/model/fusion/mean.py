@@ -14,7 +14,7 @@ class Mean(Fusion):
     """
 
     Options = Normalized
-    one_head_passes = homogeneous = adds_up = True
+    one_head_passes = homogeneous = True
     folds = always
 
     @classmethod

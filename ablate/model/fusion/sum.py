@@ -24,7 +24,7 @@ class Sum(Fusion):
     """
 
     Options = SumOptions
-    one_head_passes = homogeneous = adds_up = True
+    one_head_passes = homogeneous = True
     folds = always
 
     def __init__(self, shape: HeadShape, options: SumOptions) -> None:

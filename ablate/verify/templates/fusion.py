@@ -29,11 +29,10 @@ class Mine(Fusion):
 
     Options = MineOptions
 
-    # What is known about a method can be claimed. `ablate check` tests each claim, and reports and probes
-    # then rely on it; nothing has to be claimed. This method could claim two:
+    # What is known about a method can be claimed. `ablate check` tests each claim, and reports then rely on
+    # it; nothing has to be claimed. This method could claim one:
     #
     #     homogeneous = True  # c·z_BTHV gives c·fused, for the same x_BTC and any c > 0
-    #     adds_up = True  # fused is a sum over heads, with terms that are 0 for a head that is 0
     #
     # and, if its weights always started at 1:
     #

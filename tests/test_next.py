@@ -13,7 +13,8 @@ from ablate.cli.train import two_fusions
 from ablate.config.rules import ConfigError
 from ablate.reporting.answers import lines
 from ablate.reporting.next import MOST, next_steps
-from tests.helpers import QUICK, compared, make_record, with_contrasts
+from ablate.store.store import Store
+from tests.helpers import QUICK, compared, make_record, with_contrasts, write_study
 from tests.test_compare import table
 
 PRIMARY = {"primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "val_loss", "margin": 0.02}
@@ -40,7 +41,7 @@ def concat_and_sum(seeds: int, apart: float, noise: Sequence[float] = NOISE, **c
 def asked(rows: pd.DataFrame, **of: Any) -> list[str]:
     record = make_record(**{"name": "s", "seeds": [*range(rows["seed"].nunique())], "typed": TYPED, **of})
     record = with_contrasts(record, rows)
-    return [*map(str, next_steps(rows, record, compared(rows, records=[record])))]
+    return [*map(str, next_steps(rows, [record], compared(rows, records=[record])))]
 
 
 def test_a_single_run_is_compared_as_it_was_typed():
@@ -113,6 +114,9 @@ def test_an_unfinished_study_is_finished_first(declared, status, missing, done):
     goes_on = "runs have a result, and the same command goes on from there"
     assert again == f"{done} {goes_on}: `ablate run {' '.join(TYPED)}`."
     record = make_record(name="s", typed=TYPED, **of)
+    two = [record, make_record(name="t", typed=TYPED, **of)]
+    steps = [*map(str, next_steps(rows, two, compared(rows, records=two)))]
+    assert steps == [f"s: {again}", f"t: {again}"]  # each with its command
     one = compared(rows[:1], records=[record])
     assert any(goes_on in line for line in lines(one, [record])) and "a verdict takes" not in str(one.notes)
 
@@ -122,6 +126,13 @@ def test_where_nothing_reports_yet_the_command_that_goes_on_is_named():
     for of in ({"status": "interrupted"}, {"phase": "develop"}):
         with pytest.raises(ConfigError, match=r"^s: no run that reports has a result yet; `ablate run -m"):
             compared(rows.assign(**of), records=[record])
+
+
+@pytest.mark.parametrize("words", ["runs s", "compare s", "compare s s", "plan s"])
+def test_where_no_run_has_begun_the_command_that_trains_them_is_named(words, command):
+    write_study(Store(), make_record(name="s", typed=TYPED, runs=["f" * 16]))
+    begun = f"s: none of its runs has begun; `ablate run {' '.join(TYPED)}` trains them\n"
+    assert command(*words.split())[2].endswith(begun)
 
 
 @pytest.mark.slow
@@ -174,7 +185,7 @@ def test_the_next_command_asks_what_was_compared(baseline, seeds):
         name="s", seeds=[*range(seeds)], typed=TYPED, factors={**FUSIONS, "heads": ["2", "4"]}
     )
     how = {"within": "heads"} if baseline == "within" else {"baseline": baseline}
-    steps = next_steps(rows, record, compared(rows, records=[record], **how))
+    steps = next_steps(rows, [record], compared(rows, records=[record], **how))
     named = re.findall(r"study.primary=\[(.*?)\]' ", " ".join(map(str, steps)))
     assert named and {*named} == {ASKED[baseline]}
 
@@ -182,9 +193,9 @@ def test_the_next_command_asks_what_was_compared(baseline, seeds):
 def test_a_study_that_is_asked_something_else_names_that_the_next_time():
     rows, study = concat_and_sum(8, 0.5), {"study": "fusion", "typed": ["study=fusion", "name=s"], **PRIMARY}
     record = make_record(name="s", seeds=[*range(8)], factors=FUSIONS, **study)
-    (one,) = next_steps(rows, record, compared(rows, records=[record], baseline="fusion=sum"))
+    (one,) = next_steps(rows, [record], compared(rows, records=[record], baseline="fusion=sum"))
     assert "study=fusion 'study.primary=[{baseline:{fusion:sum}}]' fusion=concat,sum" in one.command
-    assert not next_steps(rows, record, compared(rows, records=[record]))  # what was planned is decided
+    assert not next_steps(rows, [record], compared(rows, records=[record]))  # what was planned is decided
 
 
 def test_runs_that_share_no_seed_do_not_pair():

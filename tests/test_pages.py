@@ -147,11 +147,12 @@ def test_the_smallest_example_of_each_seam_passes(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["a-b", "3d", "Ä", "taken", "true", "sum", "gated", "softmax", "talking"])
 def test_what_is_no_name_or_is_there_is_refused(name, tmp_path):
-    (tmp_path / "taken.py").touch()
+    (tmp_path / "taken.py").write_text("keep me")
     kind = next((kind for kind, of in KINDS.items() if name in of.methods()), "")
     taken = f"{kind}={name}: there is a method of that name; choose another"
-    assert (taken if kind else f" {name}") in refusal("new", kind or "fusion", name, cwd=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["taken.py"]
+    why = "is there already; give another name" if name == "taken" else taken if kind else f"{name}: no name"
+    assert why in refusal("new", kind or "fusion", name, cwd=tmp_path)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["keep me"]
 
 
 MORE = """

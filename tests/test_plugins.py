@@ -63,14 +63,6 @@ def test_what_new_writes_passes_and_runs(tmp_path, kind):
     assert (run / "my_own.py").read_bytes() == (tmp_path / "my_own.py").read_bytes()
 
 
-def test_new_writes_over_nothing(tmp_path):
-    (tmp_path / "mine.py").write_text("keep me")
-    made = call_cli("new", "fusion", "mine", cwd=tmp_path)
-    there = "ablate: mine.py: is there already; give another name, or move it away\n"
-    assert (made.returncode, made.stderr) == (2, there)
-    assert (tmp_path / "mine.py").read_text() == "keep me"
-
-
 @pytest.mark.slow
 def test_check_says_what_fails(tmp_path):
     write(tmp_path, factor=2, claims="    one_head_passes = True\n\n")

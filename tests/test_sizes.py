@@ -18,7 +18,6 @@ from ablate.reporting.cells import contrast_table
 from ablate.reporting.next import next_steps, repeated
 from ablate.store.columns import Row
 from ablate.store.frames import frame
-from ablate.store.record import NO_STUDY
 from ablate.study.config import Overrides
 from ablate.study.study import Study
 from ablate.study.tuned import TunedDesign
@@ -144,7 +143,7 @@ def test_differences_are_of_each_size_and_never_pooled_over_sizes():
         of_size = {f"{arm} model={size}" for arm in ("concat", "sum", "one_head")}
         assert {*names[at : at + 3]} == of_size
     assert not [note for note in comparison.notes if "numbers of tokens" in note.text]
-    steps = next_steps(comparison.rows, NO_STUDY, comparison)
+    steps = next_steps(comparison.rows, [], comparison)
     assert not [step for step in steps if "differ in size" in step.reason]
 
 

@@ -15,7 +15,7 @@ from ablate.analysis.foreign import FILE, as_results, read_table
 from ablate.analysis.stats import Array
 from ablate.analysis.table_file import INPUT
 from ablate.config.rules import ConfigError
-from ablate.phrases import Note, counted, first_few, lines_if
+from ablate.phrases import Note, advised, counted, first_few, lines_if
 from ablate.printing import left_out
 from ablate.store.columns import RESOURCE_COLUMNS, ROLE_COLUMNS
 from ablate.store.frames import REHEARSAL, SIMULATED, frame, is_foreign
@@ -123,10 +123,18 @@ def load(targets: Sequence[str], finished: Sequence[str] = (), *, runs: bool = F
         parts.append(rows)
         notes += [*lines, *_without_plan(rows, source, str(source.table))]
     if not (kept := [part for part in parts if len(part)]):
-        raise ConfigError("; ".join(left_out()) or "no runs yet; ablate run makes one")
+        raise ConfigError("; ".join(left_out()) or no_runs(sources))
     own = np.concatenate([np.full(len(part), not is_foreign(part)) for part in kept])
     rows = _once(pd.concat(kept, ignore_index=True), own)
     return Results(rows, sources, [*_rehearsed(rows), *notes])
+
+
+def no_runs(sources: Iterable[Source]) -> str:
+    """A line on sources that have no runs, with the command of the first study, if that is known."""
+    for record in filter(None, (source.record for source in sources)):
+        if command := advised(record.words):
+            return f"{record.name}: none of its runs has begun; `{command}` trains them"
+    return "no runs yet; ablate run makes one"
 
 
 def read(target: str | Path | pd.DataFrame, finished: Sequence[str] = ()) -> Results:

@@ -84,7 +84,9 @@ def runs(
         removed = _removed(store, {name: rows[name] for name in table.index}, alone, force=force)
         table = table.loc[[run.name for run in removed]]
     if not rows:
-        say("no runs yet; ablate run makes one")
+        from ablate.analysis.load import find_source, no_runs
+
+        say(no_runs(map(find_source, targets or [])))
     if format != "table":
         print_table(table, format)
     elif len(table):

@@ -15,7 +15,7 @@ from ablate.phrases import Note, capital, counted, described, joined, lines_if
 from ablate.reporting.next import Next, next_steps
 from ablate.reporting.words import Terms, confidence, contrast_in_words, sentence, size_of, units_in_words
 from ablate.store.frames import REHEARSAL, is_foreign, is_simulated
-from ablate.store.record import NO_STUDY, StudyRecord
+from ablate.store.record import StudyRecord
 
 MOST = 3  # the most contrasts that are named for each verdict
 MOST_DOUBTS = 3
@@ -49,10 +49,9 @@ def answer(
 ) -> Answer:
     """The answer of a comparison. records: of its studies. notes: more than its own. explained: where the
     reader finds more on the doubts."""
-    record = records[0] if len(records) == 1 else NO_STUDY
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
     weak = doubts([*notes, *comparison.notes])
-    line, steps = health(weak, explained), next_steps(rows, record, comparison)
+    line, steps = health(weak, explained), next_steps(rows, records, comparison)
     if int(comparison.summary["n"].max()) < 2:
         why = NO_PAIR if rows["seed"].nunique() > 1 else ONE_SEED
         return Answer(weak, line, [why], why, next=steps)

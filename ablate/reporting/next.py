@@ -15,7 +15,7 @@ from ablate.config.rules import as_level, as_value
 from ablate.phrases import advised, counted, lines_if
 from ablate.reporting.words import contrast_in_words
 from ablate.store.columns import Status
-from ablate.store.record import StudyRecord
+from ablate.store.record import NO_STUDY, StudyRecord
 
 if TYPE_CHECKING:
     from ablate.analysis.compare import Comparison
@@ -36,14 +36,18 @@ class Next:
         return f"{self.reason}{f': `{self.command}`' if self.command else ''}."
 
 
-def next_steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") -> list[Next]:
-    """What matters first comes first. rows: those that count."""
-    return [*itertools.islice(_steps(rows, record, comparison), MOST)]
+def next_steps(rows: pd.DataFrame, records: Sequence[StudyRecord], comparison: "Comparison") -> list[Next]:
+    """What matters first comes first. rows: those that count. records: of their studies."""
+    return [*itertools.islice(_steps(rows, records, comparison), MOST)]
 
 
-def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") -> Iterator[Next]:
-    if done := comparison.arrays.unfinished.get(record.name):
-        yield Next(f"{done} have a result, and the same command goes on from there", advised(record.words))
+def _steps(rows: pd.DataFrame, records: Sequence[StudyRecord], comparison: "Comparison") -> Iterator[Next]:
+    record = records[0] if len(records) == 1 else NO_STUDY
+    for one in records:
+        if done := comparison.arrays.unfinished.get(one.name):
+            of = "" if one is record else f"{one.name}: "
+            why = f"{of}{done} have a result, and the same command goes on from there"
+            yield Next(why, advised(one.words))
     if len(comparison.variants) > 1 and (rate := shared_rate(rows)):
         why = f"All variants share one learning rate, {rate}, which was tuned for none"
         yield Next(why, as_study(record, comparison, "tuned", "tuned"))
@@ -54,7 +58,7 @@ def _steps(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison") ->
     undecided, open_ = [one for one in tested if one.is_undecided], list[Next]()
     if any((one.look or 0) < (one.last_look or 0) for one in undecided):
         yield Next("The study goes on with what is undecided", advised(record.words))
-    elif undecided and not done:
+    elif undecided and not comparison.arrays.unfinished:
         yield from (open_ := [*_to_decide(rows, record, comparison)])
     params = comparison.summary.set_index("variant")["params"].astype(float)
     pairs = [sorted([params[one.variant.name], params[one.baseline.name]]) for one in tested]

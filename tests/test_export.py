@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ import pytest
 
 from ablate.export import trackers
 from ablate.store.store import Store
+from tests.helpers import ROOT
 from tests.synthetic import small_study
 
 STUDY = "_wide.heads-2-report"
@@ -130,7 +132,7 @@ def test_a_tracker_has_every_value_of_the_store_once(store, command, monkeypatch
         code, out, err = command(*export)
         assert (code, out) == (2, "") and err.count("\n") == 1, err
         assert f"--to {target}: no space; 0 runs written, the same command goes on" in err
-    assert command(*export)[1] == f"{target}: {STUDY} in out: 4 new\n"
+    assert command(*export)[1].startswith(f"{target}: {STUDY} in out: 4 new; `")
     shown = READERS[target]()
     assert len(shown) == 4  # and nothing is left of the one that broke off
     for directory in store.directories(row["run_id"] for row in store.rows(STUDY)).values():
@@ -140,9 +142,9 @@ def test_a_tracker_has_every_value_of_the_store_once(store, command, monkeypatch
             assert settings[key] == value if target != "mlflow" else settings[key] == str(value), key
         for name in {name for _, values in run[1] for name in values}:
             written = [(step, values[name]) for step, values in run[1] if name in values]
-            assert np.allclose(curves[name][: len(written)], written, rtol=1e-6), name
+            assert len(curves[name]) == len(written) and np.allclose(curves[name], written, rtol=1e-6), name
         assert "final/val_loss" in curves and "ablate.run_id" in settings
-    assert command(*export)[1] == f"{target}: {STUDY} in out: 4 there already\n"
+    assert f"{target}: {STUDY} in out: 4 there already; " in command(*export)[1]
     assert len(READERS[target]()) == 4
 
 
@@ -157,13 +159,16 @@ LIVE += ("hydra/launcher=basic",)
 def test_a_run_that_is_logged_as_it_goes_is_what_an_export_writes(command, monkeypatch, target):
     monkeypatch.setattr(f"{__name__}.STUDY", "live")
     code, _, err = command(*LIVE, "--track", target)
+    place = f"runs/exports/{target}"
     assert code == 0 and "--track" not in err, err
-    assert command("export", "live", "--to", target)[1].endswith(": 2 there already\n")
+    (look,) = re.findall(rf"(?m)^{target}: live in {place}; (`.*`) shows it$", err)
+    assert look.replace("live", "STUDY") in (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    assert ": 2 there already; " in command("export", "live", "--to", target)[1]
     forget_trackio()
-    assert command("export", "live", "--to", target, "--out", "out")[1].endswith(": 2 new\n")
+    assert ": 2 new; " in command("export", "live", "--to", target, "--out", "out")[1]
     exported = READERS[target]()
     Path("out").rename("again")
-    Path(f"runs/exports/{target}").rename("out")
+    Path(place).rename("out")
     forget_trackio()
     monkeypatch.setenv("TRACKIO_DIR", str(Path("out").resolve()))
     live = READERS[target]()

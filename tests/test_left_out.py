@@ -24,13 +24,6 @@ def study_json(store: Store, study: str = "other") -> Path:
     return store.study_directory(study) / "study.json"
 
 
-def one_run(store: Store, study: str = "other") -> Path:
-    """The directory of its first run."""
-    record = store.read_study(study)
-    assert record
-    return store.root / "store" / f"run-{record.runs[0][:8]}"
-
-
 def listed(*command: str, cwd: Path) -> tuple[str, list[str]]:
     """What a command printed, and the lines on what it left out. It has to succeed."""
     done = call_cli(*command, cwd=cwd)

@@ -10,6 +10,7 @@ import io
 import logging
 import os
 import re
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
@@ -22,7 +23,7 @@ from ablate.config.rules import ConfigError, as_value, flatten, line_on
 from ablate.export import TRACK
 from ablate.files import owned
 from ablate.files.atomic import digest, locked
-from ablate.phrases import counted
+from ablate.phrases import counted, lines_if
 from ablate.store.columns import METRICS, Status
 from ablate.store.record import ONE_BY_ONE
 from ablate.store.rows import short_id
@@ -43,11 +44,16 @@ Log = Callable[[int, Mapping[str, float]], None]
 
 class Tracker(NamedTuple):
     """One study in a tracker. place: as printed. there: the names of runs that it has. open: one more, which
-    is logged in the block."""
+    is logged in the block. look: how to see the study; empty at a server."""
 
     place: str
     there: Collection[str]
     open: Callable[[str, Settings], contextlib.AbstractContextManager[Log]]
+    look: str = ""
+
+    def line(self, what: str) -> str:
+        """What is in the tracker, and how to see it."""
+        return "; ".join([what, *lines_if(self.look, self.look)])
 
 
 def export(target: str, to: str, out: str | None) -> str:
@@ -85,7 +91,7 @@ def export(target: str, to: str, out: str | None) -> str:
         raise ConfigError(f"--to {to}: {_reason(error)}; {written}") from error
     counts = ", ".join(f"{count} {what}" for what, count in became.items()) or "no run has ended"
     simulated = any(directory.name.startswith(f"{SIMULATED}-") for directory in directories)
-    return f"{f'{REHEARSAL}; ' * simulated}{to}: {study} in {tracker.place}: {counts}"
+    return tracker.line(f"{f'{REHEARSAL}; ' * simulated}{to}: {study} in {tracker.place}: {counts}")
 
 
 # --- as runs go -------------------------------------------------------------------------------------------
@@ -98,15 +104,17 @@ def track(to: str) -> str:
     except ConfigError as error:
         return f"{error}; {AFTERWARDS.format(to)}"
     os.environ[TRACK] = to
-    if to == "wandb" and _is_offline() and "WANDB_MODE" not in os.environ:
-        return f"wandb: offline, as there is no account; wandb sync {_place(to)}/wandb/offline-* uploads runs"
     return ""
 
 
 def begin(study: str, say: Callable[[str], object]) -> None:
-    """Before processes log the runs of a study: see that the tracker of this command takes them."""
+    """Before runs of a study are logged: see that the tracker of this command takes them, and say where."""
+    to = os.environ[TRACK]
     with _told(say):
-        _opened(os.environ[TRACK], study)
+        _opened(to, study)
+    if TRACK in os.environ:
+        tracker = _opened(to, study)
+        say(tracker.line(f"{to}: {study} in {tracker.place}"))
 
 
 def logged(name: str, listener: Listener) -> Listener:
@@ -228,7 +236,8 @@ def tensorboard(study: str, out: str) -> Tracker:
 
         def log(step: int, values: Mapping[str, float]) -> None:
             for key, value in values.items():
-                writer.add_scalar(key, value, step)
+                if not key.startswith("final/"):  # which add_hparams writes
+                    writer.add_scalar(key, value, step)
             writer.flush()
             points[:] = [(step, {**values})]
 
@@ -240,7 +249,8 @@ def tensorboard(study: str, out: str) -> Tracker:
                 writer.add_hparams(settings, final, run_name=".", global_step=step)
         owned.rename_onto_free(part, place / name)
 
-    return Tracker(out, os.listdir(place), opened)
+    look = f"`tensorboard --logdir {shlex.quote(str(place))}` shows it"
+    return Tracker(out, os.listdir(place), opened, look)
 
 
 def wandb(study: str, out: str) -> Tracker:
@@ -260,7 +270,8 @@ def wandb(study: str, out: str) -> Tracker:
             ends.callback(made.finish)
             yield lambda step, values: made.log(values, step=step)
 
-    return Tracker(out if is_offline else f"project {project}", (), opened)
+    look = f"offline: `wandb sync {shlex.quote(out)}/wandb/offline-*` uploads it" if is_offline else ""
+    return Tracker(out if is_offline else f"project {project}", (), opened, look)
 
 
 def _is_offline() -> bool:
@@ -294,7 +305,8 @@ def trackio(study: str, out: str) -> Tracker:
             raise OSError(f"{out}: what was logged is not all there; is the disk full?")
         storage.rename_run(study, PART + name, name)
 
-    return Tracker(out, storage.get_runs(study), opened)
+    look = f"`TRACKIO_DIR={shlex.quote(out)} trackio show --project {shlex.quote(study)}` shows it"
+    return Tracker(out, storage.get_runs(study), opened, look)
 
 
 def mlflow(study: str, out: str) -> Tracker:
@@ -306,6 +318,7 @@ def mlflow(study: str, out: str) -> Tracker:
         logging.getLogger(chatty).setLevel(logging.ERROR)
     is_server = "://" in out
     module.set_tracking_uri(out if is_server else f"sqlite:///{_made(out).absolute()}/mlflow.db")
+    ui = f"`mlflow ui --backend-store-uri {shlex.quote(f'sqlite:///{out}/mlflow.db')}` shows it"
     with contextlib.nullcontext() if is_server else locked(Path(out) / "lock"):  # who makes the database
         experiment, client = module.set_experiment(study).experiment_id, module.MlflowClient()
     runs = functools.partial(module.search_runs, [experiment], output_format="list")
@@ -324,7 +337,8 @@ def mlflow(study: str, out: str) -> Tracker:
         client.set_tag(run_id, "mlflow.runName", name)
         client.set_terminated(run_id)
 
-    return Tracker(UNSAID.sub("", out), {run.info.run_name for run in runs()}, opened)
+    names = {run.info.run_name for run in runs()}
+    return Tracker(UNSAID.sub("", out), names, opened, "" if is_server else ui)
 
 
 def _require(option: str, package: str) -> None:

@@ -230,11 +230,11 @@ class Loop:
             for line in [*self.study.left_out, *self._beforehand(todo, record)]:
                 say(line)
             self.study.left_out.clear()
-        self.is_training = True
-        if TRACK in os.environ:
-            from ablate.export.trackers import begin
+            if TRACK in os.environ:
+                from ablate.export.trackers import begin
 
-            begin(record.name, say)
+                begin(record.name, say)
+        self.is_training = True
         work = Work(
             record=record,
             threads=self._threads(record, runs),

@@ -76,7 +76,9 @@ def _require_plugins(directory: Path, row: Row) -> None:
         if not name.startswith(provenance.PLUGIN) or (now := provenance.part_digest(name)) == was:
             continue
         file = Path(name).name
-        copy = shlex.quote(str(directory / file if (directory / file).exists() else file))
+        here = (path for path in (Path(file), directory / file) if path.is_file())
+        same = (str(path) for path in here if provenance.hashed(path.read_bytes()) == was)
+        copy = shlex.quote(next(same, file))
         if now is None:
             raise ConfigError(
                 f"{directory.name}: was made with the plugin {file}; add --plugin {copy}, or make it anew"

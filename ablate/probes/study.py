@@ -19,7 +19,7 @@ from ablate.execution.trained import in_float64, load_model, require_weights, we
 from ablate.files.atomic import write_atomically
 from ablate.launch.processes import map_in_workers
 from ablate.model import scores
-from ablate.phrases import lines_if
+from ablate.phrases import counted, lines_if
 from ablate.probes.measure import Value, layer_names, measure
 from ablate.probes.patterns import patterns_of
 from ablate.store.frames import is_simulated, select, with_options
@@ -71,22 +71,27 @@ def probe_runs(directories: Mapping[str, Path], path: Path, *, report: Callable[
     intermediate weights, if it kept any, with the values of the untrained model beside them. `path` is
     written after each run, and keeps the values of other runs.
 
-    report: called with a line for each run, also for one that can't be probed: it is stale, kept no weights,
-    or has too little text. Raises ConfigError if none can.
+    report: called with a line for each run, and at the end for each reason why some can't be probed: they are
+    stale, kept no weights, lack a plugin or have too little text. Raises ConfigError if none can.
     """
-    parts = list[pd.DataFrame]()
+    parts, refused = list[pd.DataFrame](), dict[str, list[str]]()  # the errors of runs, by what they share
     probed = map_in_workers(_values_of_run, [*directories.values()], min(len(directories), available_cores()))
     for number, (run_id, table) in enumerate(zip(directories, probed, strict=True), 1):
-        progress = f"[{number}/{len(directories)}]"
+        directory = directories[run_id]
         if isinstance(table, ConfigError):
-            report(f"{progress} {table}")
+            refused.setdefault(str(table).replace(directory.name, ""), []).append(str(table))
             continue
         parts.append(table.assign(run_id=run_id)[[*COLUMNS]])
-        directory = directories[run_id]
-        report(f"{progress} {directory.name}{_abstaining(directory, table)}")
+        report(f"[{number}/{len(directories)}] {directory.name}{_abstaining(directory, table)}")
         _write(path, pd.concat(parts, ignore_index=True))
+    reasons = [
+        first + (f"; the same holds for {counted(len(others), 'other run')}" if others else "")
+        for first, *others in refused.values()
+    ]
+    for reason in reasons[: None if parts else -1]:
+        report(reason)
     if not parts:
-        raise ConfigError("none of the runs could be probed, for the reasons above")
+        raise ConfigError(reasons[-1])
     return pd.concat(parts, ignore_index=True)
 
 

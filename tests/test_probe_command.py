@@ -25,7 +25,7 @@ from ablate.probes.measure import measure
 from ablate.probes.patterns import look, patterns_of, real_at
 from ablate.probes.study import looks
 from ablate.reporting.page import gather
-from tests.helpers import SEEDS, call_cli, make_config
+from tests.helpers import SEEDS, call_cli, fork_cli, make_config
 from tests.synthetic import small_study, synthetic_probes
 
 QUICK = ("model.d_model=16", "heads=2", "model.context=16", "train.steps=10", "train.eval_every=10")
@@ -58,8 +58,7 @@ def test_summaries_are_over_seeds_and_sorted_heads():
     table = over_seeds(values, variant).set_index("variant")
     assert table.loc["a", "largest"] == pytest.approx(0.7) and table.loc["a", "smallest"] == 0
     assert table.loc["a", "median"] == pytest.approx(0.35) and table.loc["a", "n"] == 2
-    half = 12.7062 * 0.1 * 2**0.5 / 2**0.5
-    assert table.loc["a", "largest_high"] == pytest.approx(0.7 + half, abs=1e-3)
+    assert (table.at["a", "largest_low"], table.at["a", "largest_high"]) == (0.6, 0.8)
     assert table.loc["b", "untrained"] == 0.1
 
 
@@ -86,6 +85,9 @@ def test_a_study_is_probed_beside_its_results(two: Path):
     assert not of_largest[of_largest["probe"].isin(["write_rank", "loss_added"])]["exact"].any()
     one = ids(two, "sum")[0]
     assert call_cli("probe", one, cwd=two).returncode == 0
+    refused = fork_cli("probe", "two", "--where", "fusion=largest", cwd=two)  # which has loaded no plugin
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1, refused.stderr
+    assert "add --plugin largest.py" in refused.stderr and "for 1 other run" in refused.stderr
     brief = call_cli("probe", "two", "--where", "fusion=sum", cwd=two)
     header, line, *others = brief.stdout.splitlines()
     assert not others[1:] and {*header.split()} >= {"layer", "n", "kept", "loss_added", "distance"}

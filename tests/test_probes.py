@@ -239,6 +239,3 @@ def test_of_heads_that_do_not_add_up_the_change_without_each_counts(monkeypatch)
 
 def inputs(model: Model, some: Batch) -> list[torch.Tensor]:
     return [x for x, _, _ in inputs_of_attention(model, some.inputs)]
-
-
-# --- chance ----------------------------------------------------------------------------------

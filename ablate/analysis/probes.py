@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from ablate.analysis import stats
 from ablate.config.rules import ConfigError
 
 COLUMNS = ("run_id", "layer", "head", "probe", "value", "untrained", "null", "exact")
@@ -31,8 +30,8 @@ def read(path: Path) -> pd.DataFrame:
 
 def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
     """Summary over runs: variant, probe, layer, n, then for each of SORTED its mean over runs with _low
-    and _high, the 95 % t-interval; untrained, the mean of the largest untrained head; null, the mean by
-    chance. values: as from `read`. variant: its name by run_id; other runs are left out."""
+    and _high, the lowest and highest run; untrained, the mean of the largest untrained head; null, the mean
+    by chance. values: as from `read`. variant: its name by run_id; other runs are left out."""
     values = values.assign(variant=values["run_id"].map(variant)).dropna(subset="variant")
     keys = ["variant", "probe", "layer"]
     per_run = values.groupby([*keys, "run_id"], sort=False).agg(
@@ -42,11 +41,14 @@ def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
         untrained=("untrained", "max"),
         null=("null", "mean"),
     )
-    summary = []
-    for key, runs in per_run.groupby(level=keys, sort=False):
-        row = dict(zip(keys, key, strict=True)) | {"n": len(runs)}
-        for name in SORTED:
-            low, high = stats.t_interval(runs[name].to_numpy(float)[None])
-            row |= {name: runs[name].mean(), f"{name}_low": low[0], f"{name}_high": high[0]}
-        summary.append(row | {"untrained": runs["untrained"].mean(), "null": runs["null"].mean()})
-    return pd.DataFrame(summary)
+    ends = {"": "mean", "_low": "min", "_high": "max"}
+    return (
+        per_run.groupby(level=keys, sort=False)
+        .agg(
+            n=("largest", "size"),
+            **{f"{name}{end}": (name, of) for name in SORTED for end, of in ends.items()},
+            untrained=("untrained", "mean"),
+            null=("null", "mean"),
+        )
+        .reset_index()
+    )

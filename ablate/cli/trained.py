@@ -30,7 +30,9 @@ def probe(
     all: Annotated[
         bool,
         typer.Option(
-            "--all", help="Print every probe, with the largest, median and smallest head of a layer."
+            "--all",
+            help="Print every probe of the largest, median and smallest head of a layer: means over seeds, in"
+            " brackets the lowest and the highest seed.",
         ),
     ] = False,
     text: Annotated[
@@ -87,18 +89,19 @@ def _draw(directories: Mapping[str, Path], text: Path, into: Path) -> None:
 
 
 def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
-    """One row per variant, probe and layer, with means and intervals in one cell. table: as from
-    over_seeds."""
+    """One row per variant, probe and layer, with means and, of several seeds, their ends in one cell. table:
+    as from over_seeds."""
     from ablate.analysis.probes import SORTED
     from ablate.reporting.cells import short
-    from ablate.reporting.words import interval
 
     if table.empty:
         return table
     shown = table[["variant", "probe", "layer", "n"]].copy()
     for name in SORTED:
-        columns = table[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False, name=None)
-        shown[name] = [f"{short(mean)} {interval(low, high, '.3g')}".rstrip() for mean, low, high in columns]
+        columns = table[["n", name, f"{name}_low", f"{name}_high"]].itertuples(index=False, name=None)
+        shown[name] = [
+            short(mean) + f" ({short(low)} to {short(high)})" * (n > 1) for n, mean, low, high in columns
+        ]
     for name in ("untrained", "null"):
         shown[name] = [short(value) for value in table[name]]
     return shown

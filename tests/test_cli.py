@@ -130,6 +130,7 @@ def test_help_says_how_many_options_it_leaves_out_and_help_all_shows_them(path, 
     [
         ("rnus", ["rnus", "'runs'"]),
         ("comapre t.csv", ["no such command 'comapre'; did you mean 'compare'? see ablate --help"]),
+        ("corpus copy", ["'copy'; did you mean ablate corpus show copy? see ablate corpus --help"]),
         ("sample r --tokens 0", ["--tokens 0: out of range; give 1 or more; see ablate sample --help"]),
         ("sample r --temperature 1e4", ["--temperature 1e4: out of range; give 1,000 or less; see ablate"]),
         ("duel sum mean --seeds 5", ["--seeds 5: out of range; give 6 or more; see ablate duel --help"]),

@@ -184,14 +184,19 @@ def test_each_variant_meets_the_baseline_that_shares_its_other_factors():
         *variant([5.0 + seed for seed in SEEDS], **CONCAT, heads=4, out_proj=False, value_width=16),
         *variant([5.5 + seed for seed in SEEDS[:3]], **SUM, heads=4, out_proj=False, value_width=64),
         *variant([6.0 + seed for seed in SEEDS], **SUM, heads=2, out_proj=False, value_width=64),
+        *variant([6.5 + seed for seed in SEEDS], **SUM, heads=1, out_proj=False, layers=3),
     )
-    result = by_fusion(compared(rows), "variant")
+    comparison = compared(rows)
+    result = by_fusion(comparison, "variant")
     assert result["fusion=sum heads=8 out_proj=true"]["baseline"] == "fusion=concat heads=8 out_proj=true"
     unlike = result["fusion=sum heads=4 out_proj=false"]
     assert (unlike["baseline"], unlike["pairs"]) == ("fusion=concat heads=4 out_proj=false", 3)
     assert unlike["differs"] == "fusion value_width"
-    alone = result["fusion=sum heads=2 out_proj=false"]
-    assert (alone["verdict"], alone["why"], alone["baseline"]) == ("", "no baseline", None)
+    assert result["fusion=sum heads=2 out_proj=false"]["baseline"] == "fusion=sum heads=4 out_proj=false"
+    assert contrast_table(comparison).iloc[-1][["n", "verdict"]].tolist() == ["4", "no baseline"]
+    base = "concat heads=4 out_proj=true"
+    assert note(comparison, f"no baseline for sum heads=1 out_proj=false; --baseline '{base}' compares them")
+    assert compared(rows, baseline=base).table["why"].ne("no baseline").all()
 
 
 @pytest.mark.slow
@@ -207,10 +212,7 @@ def test_the_other_baselines_change_one_key_or_several():
     assert several["baseline"].notna().sum() == 5
     with pytest.raises(ConfigError, match=r"--baseline heads=2: no such variant; choices: heads=1, heads=8"):
         compared(rows, baseline={"heads": 2})
-    with pytest.raises(
-        ConfigError,
-        match=r"no such variant; choices: fusion=concat, fusion=mean, fusion=sum",
-    ):
+    with pytest.raises(ConfigError, match="no such variant; choices: fusion=concat, fusion=mean, fusion=sum"):
         compared(rows, baseline={"fusion": "cncat"})
     for name in ("concat heads=1", "fusion=concat heads=1 out_proj=true"):  # as tables print it
         assert compared(rows, baseline=name).table["baseline"].equals(several["baseline"])

@@ -289,7 +289,7 @@ def _tuned(subject: Results, column: str = "lr") -> Results:
     phase, role = (develops.map({True: of[0], False: of[1]}) for of in (("develop", "report"), ("", "tuned")))
     rows = rows.assign(phase=phase, role=role)
     other = {} if column == "lr" else {column: rows["lr"], "lr": 0.003}
-    rows = rows.assign(tuned=f"train.{column}", **other)
+    rows = rows.assign(tuned=f"train.{column}", layers=1, **other)
     record = replace(
         subject.record,
         kind="tuned",
@@ -312,6 +312,7 @@ def test_a_tuned_study_says_how_values_were_chosen(at_three_rates, column):
         f"own train.{column}, chosen on the validation split and on development seeds (0, 1)",
         "powers of two (0.002, 0.004, 0.008)",
         "0.004 for fusion=concat",
+        "; 1 layer, width 64",
         "We report test_loss",
     ):
         assert said in page.methods

@@ -2,10 +2,10 @@
 the result."""
 
 import contextlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from ablate.analysis import notes
 from ablate.analysis.contrasts import (
     Weighed,
     crossed,
-    pair_up,
+    pairs_by,
     planned,
     unplanned,
     usual_baselines,
@@ -25,9 +25,8 @@ from ablate.analysis.measures import settled
 from ablate.analysis.projection import project
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of
 from ablate.analysis.stats import Array, moments
-from ablate.analysis.variants import Variant, Variants, settings_of, varying
+from ablate.analysis.variants import Variant, Variants, as_pairs, settings_of, varying
 from ablate.config.rules import ConfigError
-from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Note, advised, counted, lines_if
 from ablate.store.columns import RESULTS, Status
 from ablate.store.frames import at_own_value, column_of, is_foreign, select, with_options
@@ -123,7 +122,8 @@ def compare(
     rows: pd.DataFrame, question: Question = NOTHING_ASKED, records: Sequence[StudyRecord] = ()
 ) -> Comparison:
     """Compare variants: as the studies declared, and each with the one that has the values of the baseline
-    (by default fusion=concat) and is otherwise equal. records: of the studies. Raises ConfigError."""
+    (by default fusion=concat, then defaults of what else varies) and is otherwise equal. records: of the
+    studies. Raises ConfigError."""
     for one in records if len(records) == 1 else ():
         has_results = (rows["status"].isin(RESULTS) & (rows["phase"] != "develop")).any()
         if not (has_results or one.is_one_by_one) and (command := advised(one.words)):
@@ -141,27 +141,30 @@ def compare(
     )
     if clash := [name for name in variants.shown if name in (*NUMBERS, "n", "mean", "sd", "baseline")]:
         raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
-    if asked := question.baseline:
-        question = replace(question, baseline=variants.levels_of(asked, "--baseline"))
-    several = not variants.is_foreign and {*variants.table["fusion"]} > {STANDARD_FUSION}
-    baseline = question.baseline or ({"fusion": STANDARD_FUSION} if several else None)
-    contrasts, missing = _contrasts(variants, question, baseline, records, chosen, every)
+    named = [variants.levels_of(of, "--baseline") for of in [question.baseline] if of]
+    found, missing = _planned(variants, records, chosen, every)
+    baselines = named or usual_baselines(variants, bool(found))
+    by_baseline = pairs_by(variants, baselines)
+    pairs = [*itertools.chain.from_iterable(by_baseline)]
+    if named:
+        found, missing = [one for one in found if (one.variant, one.baseline) in pairs], []
+    # Two studies may have declared the same: then each has its own.
+    contrasts = [*found, *unplanned(variants, pairs, found)]
+    others = [as_pairs(of) for of, made in zip(baselines, by_baseline, strict=True) if not made]
     taken_for_baseline = ""
-    if not (contrasts or baseline) and (usual := usual_baselines(variants)):
-        (first, *others), baseline = map("=".join, usual), dict(usual[:1])
-        contrasts = unplanned(variants, baseline, [])
-        if others:
-            choices = " or ".join(others)
-            taken_for_baseline = f"{first} is the baseline; --baseline {choices} compares otherwise"
+    if others and contrasts and "fusion" not in baselines[0]:
+        choices = f"--baseline {' or '.join(others)} compares otherwise"
+        taken_for_baseline = f"{as_pairs(baselines[0])} is the baseline; {choices}"
     if question.within:
         contrasts = crossed(variants, contrasts, column_of(question.within, variants.columns, "--within"))
     contrasts.sort(key=lambda one: one.record is None)  # those of studies first
     before = 0
-    if question.where and baseline and not variants.is_foreign:  # choosing rows makes no family smaller
+    if question.where and not variants.is_foreign:  # choosing rows makes no family smaller
         with contextlib.suppress(ConfigError):
-            before = len(pair_up(settings_of(every), baseline))
+            there = settings_of(every)
+            before = sum(map(len, pairs_by(there, named or usual_baselines(there, bool(found)))))
     findings = findings_of(variants, contrasts, records, before)
-    nothing = "" if contrasts else why_nothing(variants, baseline)
+    nothing = "" if contrasts else why_nothing(variants, next(iter(baselines), {}))
     each, summary = dict(zip(variants.names, variants.each, strict=True)), variants.best_first()
     if crossed_ones := [one for one in findings if one.variant.difference]:
         each = {} if question.within else each
@@ -181,7 +184,7 @@ def compare(
         *notes.of_studies(records, missing, variants.unfinished),
         *notes.mixed_marks(variants, sides),
         *variants.notes,
-        *notes.of_units(variants, findings, nothing, taken_for_baseline),
+        *notes.of_units(variants, contrasts, findings, nothing, taken_for_baseline),
         *notes.of_values(variants),
         *notes.of_rows(chosen, metric, variants.shown),
         *([] if any(record.looks for record in records) else notes.missing_units(variants)),
@@ -215,25 +218,16 @@ def _of_differences(findings: Sequence[Finding], like: pd.DataFrame) -> pd.DataF
 # --- which contrasts ----------------------------------------------------------------------------------------
 
 
-def _contrasts(
-    variants: Variants,
-    question: Question,
-    baseline: Mapping[str, Any] | None,
-    records: Sequence[StudyRecord],
-    chosen: pd.DataFrame,
-    every: pd.DataFrame,
+def _planned(
+    variants: Variants, records: Sequence[StudyRecord], chosen: pd.DataFrame, every: pd.DataFrame
 ) -> tuple[list[Weighed], list[str]]:
-    """The contrasts that are asked about, and the names of planned ones without results."""
+    """The contrasts of the studies, and the names of those without results."""
     found, missing = list[Weighed](), list[str]()
     kept, before = (rows["run_id"].dropna() for rows in (chosen, every))
     for record in records:
         of_study, lacking = planned(variants, record, kept, before)
         found, missing = found + of_study, missing + lacking
-    if asked := question.baseline:
-        pairs = pair_up(variants, asked)
-        found, missing = [one for one in found if (one.variant, one.baseline) in pairs], []
-    # Two studies may have declared the same: then each has its own.
-    return [*found, *unplanned(variants, baseline, found)], missing
+    return found, missing
 
 
 def _unfinished(every: pd.DataFrame, records: Sequence[StudyRecord], *ended: Status) -> dict[str, str]:

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.variants import Settings, Variants, as_pairs
+from ablate.analysis.variants import TEXT_COLUMNS, Settings, Variants, as_pairs
 from ablate.config.conditions import column_for
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, as_level, as_number, as_override
-from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import first_few, option
 from ablate.store.columns import WIDTHS, column_named, of_group
 from ablate.store.frames import column_of, matching
@@ -81,11 +80,8 @@ def planned(
     return [one if one.equal is None or at is None else replace(one, equal=at) for one, at in pairs], missing
 
 
-def unplanned(
-    variants: Variants, baseline: Mapping[str, Any] | None, others: Sequence[Weighed]
-) -> list[Weighed]:
-    """Each variant against its baseline, but for what the others compare already. Raises ConfigError."""
-    pairs = pair_up(variants, baseline) if baseline else []
+def unplanned(variants: Variants, pairs: Sequence[Pair], others: Sequence[Weighed]) -> list[Weighed]:
+    """Each variant against its baseline, but for what the others compare already."""
     known = {(one.variant, one.baseline) for one in others}
     pairs = [pair for pair in pairs if pair not in known]
     each = zip(pairs, equal_variants(variants, pairs), strict=True)
@@ -93,6 +89,16 @@ def unplanned(
 
 
 # --- pairs ------------------------------------------------------------------------------------------------
+
+
+def pairs_by(variants: Settings, baselines: Sequence[Mapping[str, Any]]) -> list[list[Pair]]:
+    """The pairs of the first baseline, and of each other those of variants that have been in none before.
+    Raises ConfigError."""
+    found, there = list[list[Pair]](), set[int]()
+    for baseline in baselines:
+        found.append([pair for pair in pair_up(variants, baseline) if pair[0] not in there])
+        there |= {c for pair in found[-1] for c in pair}
+    return found
 
 
 def pair_up(
@@ -148,37 +154,37 @@ def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
     return following
 
 
-def usual_baselines(variants: Variants) -> list[tuple[str, str]]:
-    """What may be the baseline where nobody names one: each key that varies, at its default, or a number that
-    varies alone, at its least level; sizes and training come last. None of another program."""
-    from ablate.compose.configs import sections  # what a study declares needs no defaults
+def usual_baselines(variants: Settings, is_planned: bool) -> list[dict[str, str]]:
+    """The baselines where nobody names one: each key that varies, at its default, or a number that varies
+    alone, at its least level; fusion comes first, sizes and training last, and a text only by itself.
+    is_planned: whether a study says what is compared besides fusions. None of another program."""
+    if variants.is_foreign:
+        return []
+    from ablate.compose.configs import sections
 
     names = [(key.name, key.default) for section in reversed(sections()) for key in section.keys]
     defaults = {column_for(name): as_level(default) for name, default in names}  # the first section counts
-    found = []
+    found = list[dict[str, str]]()
     settings = ("heads", *of_group("model", "train", "corpus"))
     levels = {column: {*variants.table[column]} for column in variants.columns if column not in variants.free}
     varying = [column for column, of in levels.items() if len(of) > 1 and column not in WIDTHS]
-    for column in () if variants.is_foreign else sorted(varying, key=lambda name: name in settings):
+    for column in ["fusion"] if is_planned else sorted(varying, key=lambda name: name in settings):
         usual, numbers = defaults.get(column), {level: as_number(level) for level in levels[column]}
         if len(varying) == 1 and usual not in numbers and None not in numbers.values():
             usual = min(numbers, key=lambda level: numbers[level] or 0.0)
         if usual in numbers and pair_up(variants, {column: str(usual)}):
-            found.append((column, str(usual)))
-    return found
+            found.append({column: str(usual)})
+    return [one for one in found if one.keys().isdisjoint(("corpus", *TEXT_COLUMNS))] or found
 
 
-def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
-    """Why nothing is compared with this baseline, and one to name: the first column that varies besides."""
-    given = {column_of(key, variants.columns, "--baseline"): value for key, value in (baseline or {}).items()}
-    none = f"there is no fusion to compare with {STANDARD_FUSION}"
-    why = "no baseline is named" if variants.is_foreign else none
-    why = f"no two variants differ only in {', '.join(given)}" if given else why
-    others = [column for column in variants.columns if column not in (*variants.free, *given)]
-    varying = [column for column in others if variants.table[column].nunique() > 1]
-    one = variants.table[_meeting(variants, variants.table, given)].iloc[0]
-    levels = {column: one[column] for column in (*given, *varying[:1])}
-    return why + (f"; name one: {option('--baseline', as_pairs(levels))}" if varying else "")
+def why_nothing(variants: Variants, baseline: Mapping[str, Any]) -> str:
+    """Why nothing is compared with this baseline, which may be empty, and a variant to name as one."""
+    given = {column_of(key, variants.columns, "--baseline"): value for key, value in baseline.items()}
+    if len(variants.table) == 1:
+        return "there is only one variant"
+    why = f"no two variants differ only in {', '.join(given)}" if given else "no baseline is named"
+    first = np.flatnonzero(_meeting(variants, variants.table, given))[0]
+    return f"{why}; name one: {option('--baseline', variants.titles[first])}"
 
 
 def crossed(variants: Variants, contrasts: Sequence[Weighed], column: str) -> list[Weighed]:

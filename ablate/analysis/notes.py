@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.contrasts import equal_forms
+from ablate.analysis.contrasts import Weighed, equal_forms
 from ablate.analysis.findings import Finding
 from ablate.analysis.variants import (
     COUNTING,
@@ -28,7 +28,7 @@ from ablate.config.conditions import Condition
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import as_text
 from ablate.data.matches import repeats
-from ablate.phrases import Note, counted, doubt, first_few, joined, lines_if
+from ablate.phrases import Note, counted, doubt, first_few, joined, lines_if, option
 from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, is_empty, of_role
 from ablate.store.frames import as_texts, is_foreign, row_in_words
 from ablate.store.record import StudyRecord
@@ -85,7 +85,7 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
     if worse := [at for at in bases if above[at] > 0]:
         names = first_few([variants.titles[at] for at in worse])
         text = (
-            f"worse than counting {figures['ngram_order'].max():.0f} tokens by up to"
+            f"worse than counting {counted(int(figures['ngram_order'].max()), 'token')} by up to"
             f" {above[worse].max():.3g} of {variants.metric}: {names}; a difference may be in what a table of"
             " n-grams fills in: --metric mix_loss says what remains; more train.steps or a larger model help"
         )
@@ -156,16 +156,19 @@ def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]]) -> Itera
             yield doubt(f"{differs}: a difference may be its doing", f"{column} differs, too")
 
 
-def of_units(variants: Variants, findings: Sequence[Finding], nothing: str, baseline: str) -> Iterator[Note]:
+def of_units(
+    variants: Variants, contrasts: Sequence[Weighed], findings: Sequence[Finding], nothing: str, baseline: str
+) -> Iterator[Note]:
     """What was taken for what: baselines, pairs, the unit, the direction of the metric. baseline: what is to
     be said of it."""
     metric, lines = variants.metric, lines_if(baseline, baseline)
     if nothing:
         yield Note(f"no verdicts: {nothing}")
-    compared = {side.name for one in findings for side in one.both if not side.difference}
-    alone = [name for name in variants.names if name not in compared]
-    no_baseline = f"compared with nothing, as no baseline is otherwise equal: {first_few(alone)}"
-    lines += lines_if(alone and compared and variants.is_foreign, no_baseline)
+    compared, bases = {c for one in contrasts for _, c in one.sides}, [one.baseline for one in contrasts]
+    alone = [name for c, name in enumerate(variants.titles) if c not in compared]
+    if alone and bases:
+        way_out = option("--baseline", variants.titles[max(bases, key=bases.count)])
+        lines.append(f"no baseline for {first_few(alone, 8)}; {way_out} compares them")
     if apart := [one.variant.name for one in findings if one.pairs is None]:
         why = "there is no seed and no --pair-by" if not variants.paired else "no two seeds are in both"
         lines.append(

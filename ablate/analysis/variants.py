@@ -114,7 +114,7 @@ def distinguishing(table: pd.DataFrame, columns: Sequence[str], asked: Collectio
 
 def as_pairs(levels: Mapping[Any, str]) -> str:
     """K=V,K=V as --baseline takes it."""
-    return ",".join(f"{_column(column)}={in_name(level)}" for column, level in levels.items())
+    return ",".join(f"{_column(column)}={in_name(level) or 'null'}" for column, level in levels.items())
 
 
 @functools.cache

@@ -5,6 +5,7 @@ import importlib
 import io
 import os
 import re
+import shlex
 import signal
 import sys
 import warnings
@@ -209,7 +210,7 @@ def _of_usage(error: Any) -> str:
     """Typer's message about wrong usage as one line that ends with where to look."""
     reason = error.format_message()
     called = error.ctx.command_path if error.ctx else "ablate"
-    unknown = re.search(r"No such command '(\w+)'|'(\w+)' is not one of", reason)
+    unknown = re.search(r"No such command '([^']+)'|'(\w+)' is not one of", reason)
     option = getattr(error, "option_name", "")
     word = unknown[1] or unknown[2] if unknown else ""
     for name in (f"{called} {word}", f"{called} {option}".removeprefix("ablate ")):
@@ -220,6 +221,9 @@ def _of_usage(error: Any) -> str:
         wrong = NUMBERS.get(first["type"], "").format(**first.get("ctx", {}))
         wrong = wrong or error.message.removeprefix("Value error, ")
         reason = f"{error.param.opts[0]} {first['input']}: {wrong}"
+    below = getattr(getattr(error.ctx, "command", None), "commands", {})
+    if unknown and "show" in below and "mean" not in reason:
+        reason = f"{reason.rstrip('.')}; did you mean {called} show {shlex.quote(word)}?"
     for other in getattr(getattr(error, "param", None), "secondary_opts", ()):
         reason = reason.rstrip(".") + f" or '{other}'"  # the other half of a flag, which Typer leaves out
     reason = " ".join(reason.split()).rstrip(".").replace(". Did you mean", "; did you mean")

@@ -86,7 +86,7 @@ def compare(
     elif format == "csv":
         print_table(result.table, format)
     elif why:
-        for line in answers.lines(result, records, results.notes):
+        for line in answers.lines(result, records, results.notes, "explained below"):
             remark(line)
         put()
         for family in result.families:

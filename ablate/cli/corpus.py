@@ -84,7 +84,7 @@ def show(
     row = {
         "corpus": visible(opened.config.called),
         "vocabulary": f"{vocabulary:,} tokens, ln {vocabulary:,} = {math.log(vocabulary):.4f}",
-        "epochs": f"{often}, {steps:,} steps of {run.tokens_a_step:,.0f} tokens",
+        "epochs": f"{often}, {counted(steps, 'step')} of {run.tokens_a_step:,.0f} tokens",
     }
     if opened.text and statistics:
         part = f", in {100 * statistics.counted:.1f} % of training" if statistics.counted < 1 else ""

@@ -24,7 +24,7 @@ OPTIONS = {
     ),
     "baseline": _option(
         str,
-        "What each variant is compared with; by default fusion=concat, else a default that varies.",
+        "What each variant is compared with; by default fusion=concat, then defaults of what else varies.",
         metavar=PAIRS,
     ),
     "where": WhereOption,

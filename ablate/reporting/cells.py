@@ -23,8 +23,8 @@ DIFFERENCE = "difference [low, high]"
 def contrast_table(comparison: Comparison, family: str = "", *, long: bool = False) -> pd.DataFrame:
     """The contrasts of a family, by default of the one that the answer is about: variant, n, mean, difference
     [low, high], verdict; each baseline once, above those that are compared with it. If nothing is compared:
-    variant, n, mean. long: also what is compared with nothing, and what is known of each variant."""
-    rows = contrast_rows(comparison, family, long=long)
+    variant, n, mean. long: also what is known of each variant."""
+    rows = contrast_rows(comparison, family)
     read, is_judged = readable(comparison, rows), bool(rows["diff"].notna().any())
     if long and len(right := _right_answers(comparison)):
         read.insert(3, right.name, right.reindex(rows["variant"]).tolist())
@@ -60,9 +60,9 @@ def _known(comparison: Comparison, rows: pd.DataFrame) -> dict[str, list[Any]]:
     return {name: column.tolist() for name, column in every.items() if column.notna().any()}
 
 
-def contrast_rows(comparison: Comparison, family: str = "", *, long: bool = False) -> pd.DataFrame:
+def contrast_rows(comparison: Comparison, family: str = "") -> pd.DataFrame:
     """The rows of `contrast_table` with all columns, and kinds. Of several baselines each stands above those
-    that are compared with it, and sums of arms below all. long: also what is compared with nothing."""
+    that are compared with it, then what is compared with nothing, and sums of arms below all."""
     is_planned = any(one.is_planned for one in comparison.tested[:1])
     family = family or (PLANNED if is_planned else comparison.families[-1])
     rows = comparison.table[comparison.table["family"] == family]
@@ -70,14 +70,12 @@ def contrast_rows(comparison: Comparison, family: str = "", *, long: bool = Fals
     sides = zip(rows["variant"], rows["baseline"], strict=True)
     rows = rows.assign(kinds=pd.Series([kinds.get(both, ()) for both in sides], rows.index, object))
     compared = rows[~rows["why"].isin((BASELINE, NO_BASELINE))]
-    if compared.empty:
-        return rows
     bases = rows[(rows["why"] == BASELINE) & rows["variant"].isin(compared["baseline"])]
     under = [(at, *compared.index[compared["baseline"] == of]) for at, of in bases["variant"].items()]
     sums = compared.index[compared["baseline"].isna()]
     paired: list[Any] = [at for of in under for at in of]
-    order = [*paired, *(rows.index.difference([*paired, *sums]) if long else []), *sums]
-    return rows.loc[order if len(bases) > 1 else sorted(order)]
+    paired = paired if len(bases) > 1 else sorted(paired)
+    return rows.loc[[*paired, *rows.index.difference([*paired, *sums]), *sums]]
 
 
 def caption(comparison: Comparison, family: str) -> str:
@@ -114,7 +112,7 @@ def names(comparison: Comparison, variants: pd.Series) -> list[str]:
 
 def called(comparison: Comparison) -> dict[str, str]:
     """What the long table of a comparison calls its variants, by their names and in its order."""
-    variants = contrast_rows(comparison, long=True)["variant"].drop_duplicates()
+    variants = contrast_rows(comparison)["variant"].drop_duplicates()
     return dict(zip(variants, names(comparison, variants), strict=True))
 
 

@@ -14,6 +14,7 @@ from ablate.store.record import StudyRecord
 
 MODEL = ("position", "norm", "mlp", "layers", "d_model", "context")
 TRAINING = ("steps", "batch", "corpus", "tokenizer", "beta1", "lr")
+COUNTED = {"layers": "layer", "steps": "step", "batch": "row"}
 
 
 def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataFrame) -> str:
@@ -30,10 +31,11 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     warmup = f"linear warm-up over {of['warmup']} of the steps, then " if warms_up else ""
     sentences = [f"We {'compare' if comparison.varying else 'train'} {what_differs(comparison, record)}."]
     if all(of[column] for column in (*MODEL, *TRAINING)):  # rows from elsewhere may lack them
+        of |= {column: f"{of[column]} {noun}{'s' * (of[column] != '1')}" for column, noun in COUNTED.items()}
         sentences += [
             f"Each is a transformer (pre-norm, {of['position']} positions, {of['norm']} norm, {of['mlp']},"
-            f" tied embeddings; {of['layers']} layers, width {of['d_model']}, context {of['context']}),"
-            f" trained for {of['steps']} steps of {of['batch']} rows on"
+            f" tied embeddings; {of['layers']}, width {of['d_model']}, context {of['context']}),"
+            f" trained for {of['steps']} of {of['batch']} on"
             f" {of['corpus']} ({of['tokenizer']} tokens,"
             f" vocabulary {of['vocab']}, fingerprint {of['corpus_sha256'][:12]}) by AdamW (β1 ="
             f" {of['beta1']}, β2 = {of['beta2']}, ε = {of['eps']}, weight decay {of['weight_decay']}) at a"

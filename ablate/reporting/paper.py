@@ -10,7 +10,7 @@ import pandas as pd
 
 from ablate import tables
 from ablate.analysis import stats
-from ablate.analysis.compare import BASELINE, NO_BASELINE, Comparison
+from ablate.analysis.compare import BASELINE, Comparison
 from ablate.config.rules import ConfigError
 from ablate.phrases import capital, counted_between, joined, lines_if, option
 from ablate.reporting.answers import place
@@ -134,7 +134,7 @@ def _variants(comparison: Comparison) -> pd.DataFrame:
 
 def _difference(row: Mapping[Any, Any]) -> str:
     if row["diff"] != row["diff"] or not row["verdict"]:
-        return "" if row["why"] in (BASELINE, NO_BASELINE) else row["why"].partition(":")[0]
+        return "" if row["why"] == BASELINE else row["why"].partition(":")[0]
     mark, ends = MARKS.get(row["verdict"], ""), interval(row["low"], row["high"], ".3f")
     size = f"{row['diff']:+.3f}{mark} {ends}".rstrip()
     return by_groups(row["kinds"], "{:+.3f}".format) + mark if row["kinds"] else size

@@ -23,7 +23,7 @@ from ablate.execution import plugins
 from ablate.execution.formulas import before_training
 from ablate.execution.run import Run, prepare
 from ablate.files.atomic import digest
-from ablate.phrases import first_few
+from ablate.phrases import counted, first_few
 from ablate.store.record import ONE_BY_ONE, StudyRecord
 from ablate.study.config import Design, Rows, StudyConfig
 from ablate.study.plan import Plan, contrasts_of
@@ -145,7 +145,7 @@ class Study:
         for why, names in reasons.items():
             variants = [name for name in dict.fromkeys(names) if name]
             which = f" ({first_few(variants)})" if variants else ""
-            self.left_out.append(f"{len(names)} of {len(proposed)} runs left out: {why}{which}")
+            self.left_out.append(f"{len(names)} of {counted(len(proposed), 'run')} left out: {why}{which}")
         return runs
 
     def run(self, overrides: Overrides) -> Run:

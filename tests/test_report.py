@@ -117,11 +117,11 @@ def test_the_same_charts_as_files(tmp_path):
     assert svg.get("width") == "237.6pt" and svg.get("viewBox", "").startswith("0 0 237.6 ")  # 3.3 inches
 
 
-def test_doubts_of_a_chart_are_one_short_line(tmp_path):
+def test_doubts_stand_whole_above_a_chart(tmp_path):
     figure = {"height": 20, "config": {}, "mark": "point", "data": {"values": [{}]}}
     write_charts({"one": figure}, tmp_path, ["a text that repeats itself"] * 9)
     said = ElementTree.parse(tmp_path / "one.svg").getroot().itertext()
-    assert "".join(said).strip() == "Doubts: a text that repeats itself, a text that repeats …"
+    assert "".join(said).count("itself") == 9
 
 
 def test_what_all_rows_share_stands_in_the_caption():

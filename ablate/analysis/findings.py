@@ -104,7 +104,8 @@ class Finding:
         nothing. terms: words for levels, unless they would call both the same."""
         if self.is_sum:
             return self.name, ""
-        one, other = (side.label(self.apart, terms=terms or {}) for side in (self.variant, self.baseline))
+        called = Variant.title if self.variant.difference else Variant.label
+        one, other = (called(side, self.apart, terms=terms or {}) for side in self.both)
         return (one, other) if one != other or not terms else self.sides()
 
     def otherwise(self) -> dict[str, bool]:
@@ -267,16 +268,9 @@ def _as_variants(variants: Variants, one: Weighed) -> tuple[Variant, Variant]:
     two differences."""
     if not one.is_crossed:
         return variants.each[one.variant], variants.each[one.baseline]
-    n = len(one.sides) // 2
-    first, second = one.sides[:n], [(-weight, c) for weight, c in one.sides[n:]]
-    return _difference(variants, Weighed("", first)), _difference(variants, Weighed("", second))
-
-
-def _difference(variants: Variants, one: Weighed) -> Variant:
-    v, b = variants.each[one.variant], variants.each[one.baseline]
-    apart = v.differing(b)
-    levels = {name: f"{v.levels[name]} - {b.levels[name]}" for name in apart}
-    return replace(v, levels={**v.levels, **levels}, arm="", difference=apart)
+    each, n = variants.each, len(one.sides) // 2
+    high, low = Weighed("", one.sides[:n]), Weighed("", [(-weight, c) for weight, c in one.sides[n:]])
+    return each[high.variant].minus(each[high.baseline]), each[low.variant].minus(each[low.baseline])
 
 
 def _verdict(

@@ -30,11 +30,13 @@ BY_ITSELF = ("fusion",)  # a level of these columns needs no column beside it
 @dataclass(frozen=True, eq=False)
 class Variant:
     """levels: of each column that tells variants apart, as text, in the order of a comparison. arm: its name
-    in a tuned study; empty if it has none. kind: what its names begin with, if no model was trained.
-    difference: of a difference that stands like a variant, the columns in which its two sides differ."""
+    in a tuned study; empty if it has none. place: the columns by whose levels arms of this name are told
+    apart. kind: what its names begin with, if no model was trained. difference: of a difference that stands
+    like a variant, the columns in which its two sides differ."""
 
     levels: Mapping[str, str]
     arm: str = ""
+    place: Sequence[str] = ()
     kind: str = ""
     difference: Collection[str] = ()
 
@@ -49,29 +51,42 @@ class Variant:
         columns: Collection[str] | None = None,
         *,
         terms: Mapping[str, str] = NO_TERMS,
-        pattern: str = "{}={}",
         between: str = " ",
         bare: Collection[str] = BY_ITSELF,
     ) -> str:
         """The levels of these columns, by default of all, as far as there are any: sum heads=4. terms: words
-        for its arm or for levels. pattern: of a column with its level. bare: columns whose levels stand by
-        themselves."""
-        if terms.get(self.arm):
+        for its arm or for levels. bare: columns whose levels stand by themselves."""
+        if terms.get(self.arm) and not self.place:
             return terms[self.arm]
         kept = [(c, level) for c, level in self.levels.items() if level and (columns is None or c in columns)]
         return between.join(
-            terms.get(level) or (in_name(level) if c in bare else pattern.format(c, in_name(level)))
+            terms.get(level) or (in_name(level) if c in bare else f"{c}={in_name(level)}")
             for c, level in kept
         )
 
     def title(self, columns: Collection[str], **how: Any) -> str:
-        """Its name in a row or a chart: that of its arm or, without one, the levels of these columns. how: as
-        of `label`."""
-        return self.arm or self.label(columns, **how)
+        """Its name in a row or a chart: that of its arm at its place or, without one, the levels of these
+        columns. how: as of `label`."""
+        return f"{self.arm} {self.label(self.place)}".rstrip() if self.arm else self.label(columns, **how)
 
     def differing(self, other: "Variant") -> list[str]:
         """The columns in which the two differ."""
         return [column for column, level in self.levels.items() if level != other.levels.get(column)]
+
+    def minus(self, other: "Variant") -> "Variant":
+        """The difference of the two, which stands like a variant."""
+        apart = self.differing(other)
+        levels = {name: f"{self.levels[name]} - {other.levels[name]}" for name in apart}
+        arm = f"{self.arm} - {other.arm}" if self.place and self.place == other.place else ""
+        return replace(self, levels={**self.levels, **levels}, arm=arm, difference=apart)
+
+    def called(self, arm: str) -> "Variant":
+        """The variant as this arm of a study: a name and, where arms of one name are at several places, the
+        keys and values that tell these apart, as `mine model=rung/r4`."""
+        name, *place = re.split(r" (?=[\w.]+=)", arm)
+        columns = [column_for(one.partition("=")[0]) for one in place]
+        is_known = "=" not in name and {*columns} <= self.levels.keys()
+        return replace(self, arm=name, place=columns) if is_known else replace(self, arm=arm)
 
 
 def variants_of(texts: pd.DataFrame, shown: Sequence[str]) -> list[Variant]:
@@ -270,7 +285,7 @@ class Variants(Settings):
     def each(self) -> list[Variant]:
         arms = ([*filter(None, map(self.arms.get, ids))][-1:] for ids in self.run_ids.tolist())
         each = zip(variants_of(self.table, self.shown), arms, strict=True)
-        return [replace(one, arm=arm[0]) if arm else one for one, arm in each]
+        return [one.called(arm[0]) if arm else one for one, arm in each]
 
     @cached_property
     def names(self) -> list[str]:
@@ -289,7 +304,8 @@ class Variants(Settings):
         text = " ".join(key if level is None else f"{key}={level}" for key, level in given.items())
         varied = varying(self.each)
         bare = varied if len(varied) == 1 else BY_ITSELF
-        called = [{one.arm, one.name, one.title(varied), one.title(varied, bare=bare)} for one in self.each]
+        called = [{one.name, one.title(varied), one.title(varied, bare=bare)} for one in self.each]
+        called = [of.union(map(self.arms.get, ids)) for of, ids in zip(called, self.run_ids, strict=True)]
         if not (at := [c for c, names in enumerate(called) if text in names]):
             if None not in given.values():
                 return {**given}

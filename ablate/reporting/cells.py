@@ -15,7 +15,6 @@ from ablate.config.conditions import column_for
 from ablate.phrases import counted
 from ablate.reporting.words import BETTER, by_groups, interval, unit
 
-MOST_TERMS = 4  # of a sum of arms, by which a table calls it
 DIGITS = ".4f"  # of metrics in tables
 DIFFERENCE = "difference [low, high]"
 
@@ -106,7 +105,7 @@ def names(comparison: Comparison, variants: pd.Series) -> list[str]:
     of = {name: comparison.variants[name] for name in variants if name in comparison.variants}
     apart = dict.fromkeys(column for one in of.values() for column in one.difference)
     columns = [*varying(of.values()), *apart] or comparison.shown[:1]
-    called = [of[name].title(columns) if name in of else _shortened(name) for name in variants]
+    called = [of[name].title(columns) if name in of else name for name in variants]
     return called if len({*called}) == variants.nunique() else [*variants]
 
 
@@ -114,12 +113,6 @@ def called(comparison: Comparison) -> dict[str, str]:
     """What the long table of a comparison calls its variants, by their names and in its order."""
     variants = contrast_rows(comparison)["variant"].drop_duplicates()
     return dict(zip(variants, names(comparison, variants), strict=True))
-
-
-def _shortened(name: str) -> str:
-    """The name of a sum of arms, of many of them the first two."""
-    terms = re.split(r" (?=[+-] )", name)
-    return name if len(terms) <= MOST_TERMS else f"{' '.join(terms[:2])} and {len(terms) - 2} more"
 
 
 def difference(row: Mapping[Any, Any]) -> str:

@@ -1,6 +1,7 @@
 """The charts of a comparison, each a function from the page to its figures, with its own numbers. A new chart
 is a function that is named in CHARTS."""
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,19 +14,11 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.findings import Finding
 from ablate.analysis.variants import USABLE, names
 from ablate.phrases import lines_if
-from ablate.reporting.cells import called
-from ablate.reporting.figures import (
-    COLORS,
-    GREY,
-    SPARSE,
-    TICKS,
-    Figure,
-    colours,
-    measured,
-    spec,
-)
+from ablate.reporting.cells import called, levels_in_words
+from ablate.reporting.figures import COLORS, GREY, MEASURED, SPARSE, TICKS, Figure, colours, spec
 from ablate.reporting.page import Page
 from ablate.reporting.words import BETTER
+from ablate.store.columns import column_named
 from ablate.store.run_files import read_metrics
 
 VERDICTS = {  # their colours and shapes
@@ -35,6 +28,7 @@ VERDICTS = {  # their colours and shapes
     stats.WORSE: ("#d64550", "cross"),
 }
 ROW, ROOM = 13, 21  # height of a line of labels, and of the room around all
+LETTERS = 28  # of a line of a label
 POINTS = 40  # the most of a curve
 
 
@@ -77,9 +71,10 @@ def _contrasts(comparison: Comparison) -> dict[str, Finding]:
     order = [*names]
     each = [(one.name if one.is_sum else one.variant.name, one) for one in comparison.tested]
     each.sort(key=lambda pair: order.index(pair[0]))
-    return {
-        names[of] + f"\n− {names[one.baseline.name]}" * (several and not one.is_sum): one for of, one in each
-    }
+    to = {one: f"− {names[one.baseline.name]}" for _, one in each if several and not one.is_sum}
+    sides = ([names[of], *lines_if(one in to, to.get(one, ""))] for of, one in each)
+    lines = ([line for side in of for line in textwrap.wrap(side, LETTERS)] for of in sides)
+    return {"\n".join(of): one for of, (_, one) in zip(lines, each, strict=True)}
 
 
 def _height(labels: Iterable[str]) -> int:
@@ -123,33 +118,34 @@ def _zero() -> alt.Chart:
 
 
 def _levels(page: Page) -> Iterator[Figure]:
-    """Each difference at the levels between which contrasts of contrasts compare it."""
+    """Each difference at the levels between which contrasts of contrasts compare it, with the interval that
+    the table has of it; where it has none, at the level of theirs."""
     crossed = [one for one in page.comparison.tested if one.variant.difference]
-    sides = {
-        side.name: (side, one.variant.differing(one.baseline))
-        for one in crossed
-        for side in reversed(one.both)
-    }
+    sides = {side.name: (side, one) for one in crossed for side in reversed(one.both)}
     if not sides:
         return
-    rows = page.comparison.summary.set_index("variant").loc[[*sides]].reset_index(drop=True)
     own = {column for one in crossed for column in one.variant.difference}
-    half = stats.half_width(rows["n"].to_numpy(float), rows["sd"].to_numpy(float))
-    data = pd.DataFrame(
-        {"mean": rows["mean"], "low": rows["mean"] - half, "high": rows["mean"] + half}
-    ).assign(
-        level=[one.label([c for c in apart if c not in own], between="\n") for one, apart in sides.values()],
-        difference=[one.label(one.difference) for one, _ in sides.values()],
-    )
-    title = f"difference in {page.comparison.metric}"
+    pairs = (one for one in page.comparison.findings if one.is_tested and not one.is_sum)
+    alone = {one.variant.minus(one.baseline).name: one for one in pairs}
+    points, means = list[tuple[Any, ...]](), page.comparison.summary.set_index("variant")[["n", "mean", "sd"]]
+    for name, (side, of) in sides.items():
+        n, mean, sd = means.loc[name].to_numpy(float)
+        half, one = stats.half_width(n, sd, of.level), alone.get(name)
+        ends = (one.diff, one.low, one.high) if one else (mean, mean - half, mean + half)
+        apart = side.place or [c for c in of.variant.differing(of.baseline) if c not in own]
+        points.append((*ends, side.label(apart, between="\n"), side.arm or side.label(side.difference)))
+    data = pd.DataFrame(points, columns=["mean", "low", "high", "level", "difference"])
+    at = levels_in_words([alone.get(name, of) for name, (_, of) in sides.items()])
+    title = [f"difference in {page.comparison.metric},", f"intervals at {at}"]
+    mean, low = (alt.Y(f"{end}:Q", title=title, scale=MEASURED) for end in ("mean", "low"))
     base = alt.Chart(data).encode(
         x=alt.X("level:N", sort=None, title=None, axis=alt.Axis(labelAngle=0, labelOverlap=False)),
         color=colours("difference", [*dict.fromkeys(data["difference"])]),
         xOffset="difference:N",
     )
-    points = base.mark_point(filled=True, size=30, opacity=1).encode(y=measured(alt.Y, "mean", title))
-    about = "Each difference at each level: mean over seeds, with a 95 % interval of its own."
-    lines = base.mark_rule(opacity=0.6).encode(y=measured(alt.Y, "low", title), y2="high:Q")
+    points = base.mark_point(filled=True, size=30, opacity=1).encode(y=mean)
+    about = f"Each difference at each level: mean over seeds, with its interval at {at}."
+    lines = base.mark_rule(opacity=0.6).encode(y=low, y2="high:Q")
     chart = spec(alt.layer(lines, points), 140)
     yield Figure("levels", "Is a difference the same?", about, chart, data)
 
@@ -168,7 +164,9 @@ def _curves(page: Page) -> Iterator[Figure]:
     table = losses.groupby(["variant", "step"], sort=False)["val_loss"]
     table = table.agg(mean="mean", low="min", high="max", n="count").reset_index()
     every = called(page.comparison)
-    chosen = [name for name in page.comparison.summary["variant"] if name in every][: len(COLORS)]
+    drawn = every.keys() & {*table["variant"]}
+    best = [name for name in page.comparison.summary["variant"] if name in drawn][: len(COLORS)]
+    chosen = [name for name in every if name in best]
     table = table[table["variant"].isin(chosen)].assign(label=table["variant"].map(every))
     complete = table[table["n"] == table.groupby("variant")["n"].transform("max")]
     if complete.empty:
@@ -184,12 +182,13 @@ def _curves(page: Page) -> Iterator[Figure]:
 def _lines(data: pd.DataFrame, labels: Sequence[str]) -> Any:
     """A chart of `mean` over `step`, one line per label, with a band from low to high."""
     drawn = data.round({"mean": 4, "low": 4, "high": 4}).sort_values(["step", "variant"], kind="stable")
-    x = measured(alt.X, "step", "step", axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
-    y, dots = measured(alt.Y, "mean", "val_loss"), alt.OverlayMarkDef(size=8)
+    x = alt.X("step:Q", scale=MEASURED, axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
+    y = alt.Y("mean:Q", title=column_named("val_loss").label, scale=MEASURED)
+    dots = alt.OverlayMarkDef(size=8)
     base = alt.Chart(drawn).encode(x=x, color=colours("label", labels))
     return alt.layer(
-        base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q"),
-        base.mark_line(strokeWidth=1.2, point=dots).encode(y=y),
+        base.mark_area(opacity=0.3 / max(len(labels), 2)).encode(y=alt.Y("low:Q"), y2="high:Q"),
+        base.mark_line(strokeWidth=1, point=dots).encode(y=y),
     )
 
 

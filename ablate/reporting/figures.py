@@ -17,12 +17,12 @@ import altair as alt
 import pandas as pd
 
 from ablate.files.atomic import write_atomically
-from ablate.store.columns import column_named
 
 COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
 GREY = "#888888"
 TICKS = alt.ExprRef("max(2, ceil(width / 70))")  # so few that none loses its label
 SPARSE = alt.Axis(tickCount=TICKS)
+MEASURED = alt.Scale(zero=False)  # of numbers that need not begin at 0
 POINTS_AN_INCH, DOTS_AN_INCH = 72, 300
 LETTERS = 60  # of 8 pt in a column
 COLUMN = 3.3 * POINTS_AN_INCH
@@ -35,7 +35,10 @@ CONFIG: dict[str, Any] = {
     "background": "transparent",
     "lineBreak": "\n",
     "view": {"stroke": None},
-    "axis": {"labelLimit": 130, "labelFontSize": 8, "titleFontSize": 8, "titleFontWeight": "normal"},
+    "axis": {
+        **{"labelLimit": 160, "labelFontSize": 8, "titleFontSize": 8, "titleFontWeight": "normal"},
+        **{"translate": 0, "tickRound": False},  # a tick stands where a mark at its value does
+    },
     "axisX": {"titleAnchor": "end", "labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 5},
     "title": {"anchor": "start", "frame": "bounds", "fontSize": 8, "fontWeight": "normal", "offset": 4},
     "legend": {
@@ -76,11 +79,6 @@ def spec(chart: Any, height: int) -> dict[str, Any]:
 # --- parts of charts -------------------------------------------------------------------------------------
 
 
-def measured(channel: Any, column: str, title: str, **more: Any) -> Any:
-    """An axis (alt.X or alt.Y) of measured numbers, which need not begin at 0. title: words, or a metric."""
-    return channel(f"{column}:Q", title=column_named(title).label, scale=alt.Scale(zero=False), **more)
-
-
 def colours(column: str, order: Sequence[str]) -> alt.Color:
     """A colour for each text, with a legend."""
     scale = alt.Scale(domain=[*order], range=list(COLORS))
@@ -100,7 +98,7 @@ def drawn(spec: Mapping[str, Any]) -> str:
 
 def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts: Sequence[str] = ()) -> None:
     """Write each chart, given by the stem of its file, as PNG, SVG and PDF, as wide as a column of a paper,
-    with labels of 8 pt. doubts: stand above each, in a line. Raises StoreError."""
+    with labels of 8 pt. doubts: stand above each, whole. Raises StoreError."""
     import vl_convert
 
     formats: dict[str, Callable[[str], str | bytes]] = {
@@ -108,9 +106,8 @@ def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts
         "svg": lambda spec: IN_PIXELS.sub(r'\1pt\2pt"', vl_convert.vegalite_to_svg(spec)),
         "pdf": vl_convert.vegalite_to_pdf,
     }
+    above = {"title": textwrap.wrap(f"Doubts: {', '.join(doubts)}", LETTERS)} if doubts else {}
     for stem, spec in specs.items():
-        line = textwrap.shorten(f"Doubts: {', '.join(doubts)}", LETTERS, placeholder=" …")
-        above = {"title": line} if doubts else {}
         for_paper = json.dumps({**spec, "background": "white", **above})
         for format, convert in formats.items():
             write_atomically(directory / f"{stem}.{format}", convert(for_paper))

@@ -67,12 +67,13 @@ def size_of(one: Finding) -> str:
 
 
 def setting_of(one: Finding, terms: Terms = None) -> list[str]:
-    """What the two variants of a contrast share, as K=V each; nothing of a sum of arms, or if both arms are
-    called by `terms`."""
-    if one.is_sum or (terms and all(terms.get(side.arm) for side in one.both)):
+    """What the two variants of a contrast share, as K=V each: the place of an arm or, without one, levels;
+    nothing of a sum of arms, or if both arms are called by `terms`."""
+    of, place = one.variant, one.variant.place
+    if one.is_sum or (terms and not place and all(terms.get(side.arm) for side in one.both)):
         return []
-    shared = [column for column, level in one.variant.levels.items() if level and column not in one.apart]
-    return [one.variant.label([column], bare=()) for column in shared]
+    shared = [column for column in place or of.levels if of.levels[column] and column not in one.apart]
+    return [of.label([column], bare=()) for column in shared]
 
 
 def setting_apart(one: Finding, among: Sequence[Finding], terms: Terms) -> str:

@@ -20,7 +20,7 @@ from ablate.model.layers import RMSNorm
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import GPT2, LLAMA, ModelSpec, standard
 from ablate.store.columns import Status
-from ablate.store.run_files import as_json
+from ablate.store.run_files import as_json, read_started
 from ablate.store.store import Store
 
 # What transformers calls a model, and the words in the names of our weights.
@@ -44,7 +44,13 @@ def export(target: str, out: str | None) -> str:
     target: a run, by a prefix of its id or name.
     """
     store = Store()
-    model = load_model(run := store.find(target), code=True)
+    run = store.find(target)
+    if own := [Path(name).name for name in read_started(run).get("part_files") or {}]:
+        raise ConfigError(
+            f"{run.name}: no GPT-2 and no Llama, with a method of {', '.join(own)};"
+            f" ablate.load_model({run.name!r}, plugins={own}) gives the model in Python"
+        )
+    model = load_model(run, code=True)
     row, spec = model.stored.row, resolve_spec(model.config, model.tokenizer.vocab_size)
     if row["status"] != Status.DONE:
         raise ConfigError(f"{run.name}: {row['status']} ({row.get('error')}); take a run that is done")

@@ -24,7 +24,7 @@ def duel(
         str | None,
         typer.Option(metavar="FILE", help="The text; by default corpus=study."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=FEWEST, help="The number of paired seeds.")] = 8,
+    seeds: Annotated[int, typer.Option(min=FEWEST, max=100_000, help="The number of paired seeds.")] = 8,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how long it takes and what it can show; train nothing.")
     ] = False,

@@ -22,7 +22,7 @@ def race(
     margin: Annotated[float, typer.Option(min=0, max=1e9, help="What does not matter, at most.")] = 0,
     name: Annotated[list[str] | None, typer.Option("-n", "--name", help="Their names; else A, B, C")] = None,
     source: Annotated[str, typer.Option("--from", "--pattern", help="FILE.csv|json in {out}, or REGEX")] = "",
-    seeds: Annotated[int, typer.Option(min=2, help="The most pairs.")] = SEEDS,
+    seeds: Annotated[int, typer.Option(min=2, max=100_000, help="The most pairs.")] = SEEDS,
     time: Annotated[str, typer.Option(help="As 2h: begin no later pair.")] = "",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at once.")] = 1,
     prepare: Annotated[str, typer.Option(help="A command before each run.")] = "",

@@ -64,7 +64,7 @@ def test_what_is_assumed_is_what_the_loss_has():
     assert base == pytest.approx(math.log(run_of().spec.vocab) / 2)
     assert last(still, "train.lr=0.02") - base == pytest.approx(0.02)
     assert last(still, "train.lr=0.04", "train.simulated.octave=0.03") - base == pytest.approx(0.12)
-    effects = "train.simulated.effects=['fusion=sum:0.05','heads>=4:-.01','fusion=sum,mean:1e-3']"
+    effects = "train.simulated.effects=['fusion=sum:0.05','heads>=4:-.01','layers=2 fusion=sum,mean:1e-3']"
     assert last(still, effects, "fusion=sum") - base == pytest.approx(0.041)
     assert last(still, effects, "fusion=mean") - base == pytest.approx(-0.009)
     assert last(effects, "heads=2", "seed=3") == last("heads=2", "seed=3")  # with the same scatter
@@ -135,7 +135,7 @@ BAD = {
     "train.simulated.sd=1e300": "must be at most 100",
     "train.simulated.effects=[fusion=sum:1e999]": "write a list of KEY=VALUE:NATS",
     "train.simulated.effects=[fusio=sum:0.05]": "fusio is no key; did you mean fusion?",
-    "train.simulated.effects=[fusion=mean:0.05]": "fusion=mean: no run meets it",
+    "train.simulated.effects=[fusion=concat layers=3:0.05]": "fusion=concat and layers=3: no run meets it",
     "train.simulated.effects=[fusion=sum]": "write a list of KEY=VALUE:NATS",
     "train.simulated.effects=[fusion:0.05]": "not a condition",
     "train.simulated.scatter=1": "did you mean train.simulated",

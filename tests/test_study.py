@@ -459,7 +459,7 @@ def test_a_study_of_ones_own_is_a_study_or_an_error(own, tmp_path):
         assert (done.returncode, done.stdout) == (2, "") and line in done.stderr, done.stderr
     (page,) = re.findall(r"(?s)```yaml\n(.*?)```", (ROOT / "docs" / "studies.md").read_text(encoding="utf-8"))
     modeless = (*own(text.replace("hydra: { mode: MULTIRUN }", "")), "seed=0")
-    for command, size in ((modeless, "4 runs"), (own(page, "deep"), "30 runs")):
+    for command, size in ((modeless, "4 runs"), (own(page, "deep"), "36 runs")):
         done = call_cli(*command, "--dry-run", cwd=tmp_path)
         assert done.returncode == 0 and size in done.stdout, done.stderr
 

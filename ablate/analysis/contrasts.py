@@ -138,7 +138,10 @@ def pair_up(
 
 
 def declared_pairs(variants: Settings, contrast: Contrast) -> list[Pair]:
-    """The pairs of a contrast that a YAML declares by the keys that vary. Raises ConfigError."""
+    """The pairs of a contrast that a YAML declares by the keys that vary, or the choice of a model or a text.
+    Raises ConfigError."""
+    asked = [name for name in ("model", "corpus") if name in {*contrast.baseline, *contrast.where}]
+    variants = replace(variants, columns=[*dict.fromkeys([*variants.columns, *asked])])
     table = variants.table[_meeting(variants, variants.table, contrast.where)]
     has_baseline = _meeting(variants, table, contrast.is_baseline).any()
     return pair_up(variants, contrast.baseline, [*table.index]) if has_baseline else []

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from ablate.analysis.foreign import LARGEST
-from ablate.config.conditions import Where, pairs, spelled
+from ablate.config.conditions import Where, pairs, single
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
 from ablate.store.columns import METRICS, column_named
@@ -62,12 +62,9 @@ class Asked(TypedDict, total=False):
 def ask(**asked: Unpack[Asked]) -> Question:
     """Raises ConfigError."""
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    where, conditions = given.get("where", ()), list[Where]()
-    for one in [where] if isinstance(where, str | Mapping) else where:
-        levels = one if isinstance(one, Mapping) else pairs(one) or {}  # of a name, heads=4 fusion=sum
-        is_one = isinstance(one, str) and len(levels) < 2
-        conditions += [one] if is_one else [{key: value} for key, value in levels.items()]
-    given["where"] = [*map(spelled, conditions)]
+    where = given.get("where", ())
+    each = [where] if isinstance(where, str | Mapping) else where
+    given["where"] = [text for one in each for text in single(one)]
     for name in {"by", "pair_by", "finished"} & {*given}:
         given[name] = listed(given[name])
     for name in {"baseline", "fixed"} & {*given}:

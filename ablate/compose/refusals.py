@@ -26,8 +26,8 @@ SAID = (ConfigError, HydraException, OmegaConfBaseException, yaml.YAMLError)
 OPTIONS = ("--dry-run", "--rehearse", "--track", "--plugin", "--format", "--runs")
 UNSWEPT = ("name", "force", "device", "study", "train.save", "train.checkpoint_every")
 LAUNCHER, KEY = "hydra/launcher", "hydra.launcher"  # the choice, and the settings
-# An element of a list that has a sign which Hydra reads in quotes alone, as [fusion=sum:0.05] has.
-_EQUATION = re.compile(r"""(?<=[\[,])\s*([\w.]+\s*[<>=!]=?[^\[\],{}'"]+)""")
+# What is in quotes; or an element of a list that has to be, by a sign in it, as [fusion=sum:0.05] has.
+_EQUATION = re.compile(r"""('[^']*'|"[^"]*")|(?<=[\[,])\s*([\w.]+\s*[<>=!]=?[^\[\],{}'"]+)""")
 
 
 # --- before Hydra sees them ---------------------------------------------------------------------
@@ -50,8 +50,9 @@ def parse(args: Sequence[str]) -> argparse.Namespace:
 
 def _with_equations(override: str) -> str:
     """The override with quotes around equations in a list."""
-    key, equals, value = override.partition("=")
-    return key + equals + _EQUATION.sub(r"'\1'", value) if value.startswith("[") else override
+    key, _, value = override.partition("=")
+    quoted = _EQUATION.sub(lambda found: found[1] or f"'{found[2]}'", value)
+    return f"{key}={quoted}" if value.startswith("[") else override
 
 
 class _Parser(argparse.ArgumentParser):

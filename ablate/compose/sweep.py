@@ -191,10 +191,8 @@ def _sweep(loader: Loader, parsed: argparse.Namespace, typed: Sequence[str]) -> 
     if is_single and (chosen or study):
         raise ConfigError(f"{f'study={chosen}' if chosen else f'-cn {name}'}: a study is a sweep, so add -m")
     if chosen and not (isinstance(study, Mapping) and "kind" in study):
-        raise ConfigError(
-            f"study={chosen}: its file declares no study; write '# @package _global_' as its first line, and"
-            " a block study: with a kind"
-        )
+        lines = "write '# @package _global_' as its first line, and a block study: with a kind"
+        raise ConfigError(f"study={chosen}: its file declares no study; {lines}")
     declaring = f"study/{chosen}" if chosen else name
     files = (folder / f"{declaring}.yaml" for folder in (configs_dir(), loader.own) if folder)
     path = next(filter(Path.is_file, files), None)

@@ -6,8 +6,8 @@ variants of a contrast.
     lr<=0.01                          and so <, > and >=, with a number
     {fusion: concat, heads: [4, 8]}   a mapping: each key has its value, or one of its values
 
-Several conditions are "and". Values are equal as text or as numbers: 4, 4.0 and "4"; 1e5 and 100000. But what
-a table has in just that spelling means that spelling alone. A name or value may stand in quotation marks.
+Several, as heads=4 fusion=sum, are "and". Values are equal as text or as numbers: 4, 4.0 and "4"; 1e5 and
+100000. But what a table has in just that spelling means that alone. A name or value may be in quotes.
 """
 
 import contextlib
@@ -90,7 +90,7 @@ class Condition:
 
     def __init__(self, where: Where, source: str) -> None:
         self.source, self.text = source, spelled(where)
-        self.tests = [self._read(text) for text in ([where] if isinstance(where, str) else _equations(where))]
+        self.tests = [*map(self._read, single(where))]
         self.names = [name for name, _, _ in self.tests]
 
     def _read(self, text: str) -> tuple[str, str, Readings]:
@@ -143,20 +143,22 @@ class Condition:
 
 def spelled(where: Where) -> str:
     """A condition as text."""
-    return where.strip() if isinstance(where, str) else " and ".join(_equations(where))
+    return " and ".join(single(where))
 
 
-def _equations(where: Mapping[str, Any]) -> list[str]:
-    listed = {str(key): value if isinstance(value, list) else [value] for key, value in where.items()}
-    return [
-        f"{_quoted(key, key, _NAME)}={','.join(_quoted(one, as_override(one), _PLAIN) for one in values)}"
-        for key, values in listed.items()
-    ]
+def single(where: Where) -> list[str]:
+    """The conditions on one key each, of which one is made, as text."""
+    if isinstance(where, str):
+        read = {} if _SECOND.search(re.sub(_QUOTED, "", where)) else pairs(where) or {}
+        each = [f"{_quoted(key, _NAME)}={value}" for key, value in read.items()]
+        return each if len(each) > 1 else [where.strip()]
+    listed = ((str(key), of if isinstance(of, list) else [of]) for key, of in where.items())
+    return [f"{_quoted(key, _NAME)}={','.join(_quoted(one, _PLAIN) for one in of)}" for key, of in listed]
 
 
-def _quoted(value: Any, text: str, pattern: str) -> str:
-    """A name or value as it is typed, its text: what would be read otherwise, as that lacks this pattern, as
-    JSON, which puts a text in quotation marks."""
+def _quoted(value: Any, pattern: str) -> str:
+    """A name or value as it is typed: as JSON, in quotes, if it lacks the pattern of what needs none."""
+    text = as_override(value)
     return text if re.fullmatch(pattern, text) else json.dumps(value, ensure_ascii=False)
 
 

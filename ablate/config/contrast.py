@@ -34,9 +34,8 @@ class Contrast:
 
     def __str__(self) -> str:
         where = f" where {spelled(self.where)}" if self.where else ""
-        return (self.arms or spelled(self.is_baseline) + where) + (
-            f" within {self.within}" * bool(self.within)
-        )
+        named = self.arms or spelled(self.is_baseline) + where
+        return f"{named} within {self.within}" if self.within else named
 
     @property
     def is_baseline(self) -> dict[str, list[Any]]:

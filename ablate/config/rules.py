@@ -41,9 +41,8 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 def line_on(name: str) -> str:
     """The line on a name that is gone, or .NAME of another program, for what refuses the name as unknown;
     empty for any other name."""
-    return next(
-        (f"{name.lstrip('.')} {why}; {of[name]}" for why, of in elsewhere().items() if name in of), ""
-    )
+    lines = (f"{name.lstrip('.')} {why}; {of[name]}" for why, of in elsewhere().items() if name in of)
+    return next(lines, "")
 
 
 @functools.cache

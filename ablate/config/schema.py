@@ -127,7 +127,7 @@ class SimulatedConfig:
     correlation: Ratio
     effects: Annotated[
         tuple[Annotated[str, Spelled(EFFECT, "write KEY=VALUE:NATS, as fusion=sum:0.05")], ...],
-        Rule(text="write a list of KEY=VALUE:NATS, as [fusion=sum:0.05]"),
+        Rule(text="write a list of KEY=VALUE:NATS, as [fusion=sum:0.05,fusion=sum heads=4:0.1]"),
     ]
     best_lr: Positive
     octave: Nats

@@ -85,7 +85,8 @@ def require_met(runs: Iterable[Run]) -> None:
     effects = [effect for run in runs for effect in _effects(run.config)]
     met = {text for text, _, holds in effects if holds}
     for text in (text for text, _, _ in effects if text not in met):
-        raise ConfigError(f"train.simulated.effects: {text}: no run meets it; name what some arm sets")
+        way_out = "name what some arm sets, or several such keys, as fusion=sum heads=4:0.05"
+        raise ConfigError(f"train.simulated.effects: {text}: no run meets it; {way_out}")
 
 
 def simulated(runs: Sequence[Run], starts: Sequence[Checkpoint | None]) -> Generator[Event, None, None]:

@@ -3,6 +3,7 @@ takes. A pure function of the rows so far says which of them are decided, by the
 too."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -12,8 +13,9 @@ import numpy as np
 from ablate.analysis.looks import Case, stand
 from ablate.analysis.stats import Array, Judged
 from ablate.compose.composer import Overrides
+from ablate.config.conditions import key_in
 from ablate.config.contrast import Contrast
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.rules import ConfigError, did_you_mean, line_on
 from ablate.store.columns import column_named
 from ablate.store.record import PlannedContrast, Side
 
@@ -120,7 +122,7 @@ def contrasts_of(
             raise ConfigError(f"study.primary: {error}") from error
         for v, b in pairs:
             of_one[f"{names[at[v]]} - {names[at[b]]}"] = [(1.0, at[v]), (-1.0, at[b])]
-        for name, sides in (_within(one.within, of_one) if one.within else of_one).items():
+        for name, sides in (_within(one, of_one, arms) if one.within else of_one).items():
             found.setdefault(name, (sides, str(one)))
     pairs = [(arms[sides[0][1]], arms[sides[-1][1]]) for sides, _ in found.values()]
     equal = equal_variants(variants, pairs)
@@ -130,8 +132,14 @@ def contrasts_of(
     ]
 
 
-def _within(key: str, contrasts: Mapping[str, Sides]) -> dict[str, Sides]:
-    """Of contrasts that differ in nothing but the level of this factor, the one between each two levels."""
+def _within(one: Contrast, contrasts: Mapping[str, Sides], arms: Iterable[Overrides]) -> dict[str, Sides]:
+    """Of contrasts that differ in nothing but the level of a factor, the one between each two levels. Raises
+    ConfigError if no arm sets it."""
+    levels = Counter(override.partition("=")[0] for override in {*itertools.chain(*arms)})
+    if not (key := key_in(one.within, levels)):
+        factors = [key for key, count in levels.items() if count > 1]
+        unknown = f"{one.within} is no factor{did_you_mean(one.within, factors)}"
+        raise ConfigError(line_on(one.within) or f"study.primary: {one}: {unknown}")
     alike = dict[object, list[tuple[str, Sides]]]()
     for name, sides in contrasts.items():
         level = [{of for of in arm if of.startswith(f"{key}=")} for _, arm in sides]

@@ -106,8 +106,8 @@ def test_power_is_that_of_statsmodels_and_seeds_those_of_the_table():
 
 def test_power_of_equivalence_as_simulated():
     rng = np.random.default_rng(5)
-    low, high = stats.t_interval(rng.normal(0.003, 0.01, (20_000, 30)), 0.95)
-    seen = ((low > -0.01) & (high < 0.01)).mean()
+    found = stats.judge(stats.paired(rng.normal(0.003, 0.01, (20_000, 30))), 0.95, 0.01)
+    seen = (found.verdict == stats.EQUIVALENT).mean()
     said = stats.power_equivalence(np.array(30), np.array(0.003), np.array(0.01), 0.05, 0.01)
     assert float(said) == pytest.approx(seen, abs=0.01)
     assert float(stats.power_equivalence(np.array(30), np.array(9.0), np.array(0.01), 0.05, 0.01)) == 0
@@ -124,11 +124,11 @@ def test_false_alarms_stay_in_the_family_and_intervals_cover():
     rng = np.random.default_rng(11)
     loss = 0.01 * (rng.normal(size=(4000, 1, 5)) + rng.normal(size=(4000, 4, 5)))
     difference = (loss[:, 1:] - loss[:, :1]).reshape(-1, 5)
-    low, high = stats.t_interval(difference, 1 - 0.05 / 3)
-    alarms = ((low > 0) | (high < 0)).reshape(-1, 3).any(1).mean()
+    found = stats.judge(stats.paired(difference), 1 - 0.05 / 3, np.nan)
+    alarms = (found.verdict != stats.UNDECIDED).reshape(-1, 3).any(1).mean()
     assert 0.02 < alarms < 0.05 + 2 * math.sqrt(0.05 * 0.95 / 4000)
-    low, high = stats.t_interval(difference)
-    assert ((low < 0) & (high > 0)).mean() == pytest.approx(0.95, abs=0.01)
+    found = stats.judge(stats.paired(difference), 0.95, np.nan)
+    assert ((found.low < 0) & (found.high > 0)).mean() == pytest.approx(0.95, abs=0.01)
 
 
 @pytest.mark.parametrize("n", [8, 24])

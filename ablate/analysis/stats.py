@@ -120,15 +120,8 @@ def moments(values_KS: Array) -> tuple[Array, Array, Array]:
     return n, mean, np.sqrt(squares / np.where(n > 1, n - 1, np.nan))
 
 
-def t_interval(values_KS: Array, level: float = 1 - ALPHA) -> tuple[Array, Array]:
-    """The t-interval of the mean of each row by itself; NaN for one value."""
-    n, mean, sd = moments(values_KS)
-    half = half_width(n, sd, level)
-    return mean - half, mean + half
-
-
 def half_width(n: Array, sd: Array, level: float = 1 - ALPHA) -> Array:
-    """Half of the t-interval of a mean."""
+    """Half of the t-interval of a mean; NaN for one value."""
     from scipy.special import stdtrit
 
     return -stdtrit(np.maximum(n - 1, 1), (1 - level) / 2) * sd / np.sqrt(np.maximum(n, 1))

@@ -68,11 +68,10 @@ def _contrasts(comparison: Comparison) -> dict[str, Finding]:
     """The contrasts as the table calls their variants, and in its order; with their baselines, if these
     differ in more than what they share with their variants."""
     names, several = called(comparison), not _baseline(comparison)
-    order = [*names]
     each = [(one.name if one.is_sum else one.variant.name, one) for one in comparison.tested]
-    each.sort(key=lambda pair: order.index(pair[0]))
-    to = {one: f"− {names[one.baseline.name]}" for _, one in each if several and not one.is_sum}
-    sides = ([names[of], *lines_if(one in to, to.get(one, ""))] for of, one in each)
+    each.sort(key=lambda pair: [*names].index(pair[0]))
+    minus = {one: [f"− {names[one.baseline.name]}"] for _, one in each if several and not one.is_sum}
+    sides = ([names[of], *minus.get(one, [])] for of, one in each)
     lines = ([line for side in of for line in textwrap.wrap(side, LETTERS)] for of in sides)
     return {"\n".join(of): one for of, (_, one) in zip(lines, each, strict=True)}
 
@@ -151,7 +150,7 @@ def _levels(page: Page) -> Iterator[Figure]:
 
 
 def _curves(page: Page) -> Iterator[Figure]:
-    """The validation loss by step, of the best variants of the table."""
+    """The validation loss by step, of the first variants of the table."""
     rows = page.comparison.rows[page.comparison.rows["status"].isin(USABLE)]
     variant = names(rows, page.comparison.shown)
     points = [
@@ -163,10 +162,8 @@ def _curves(page: Page) -> Iterator[Figure]:
     losses = pd.DataFrame(points, columns=["variant", "step", "val_loss"])
     table = losses.groupby(["variant", "step"], sort=False)["val_loss"]
     table = table.agg(mean="mean", low="min", high="max", n="count").reset_index()
-    every = called(page.comparison)
-    drawn = every.keys() & {*table["variant"]}
-    best = [name for name in page.comparison.summary["variant"] if name in drawn][: len(COLORS)]
-    chosen = [name for name in every if name in best]
+    every, drawn = called(page.comparison), {*table["variant"]}
+    chosen = [name for name in every if name in drawn][: len(COLORS)]
     table = table[table["variant"].isin(chosen)].assign(label=table["variant"].map(every))
     complete = table[table["n"] == table.groupby("variant")["n"].transform("max")]
     if complete.empty:

@@ -140,7 +140,7 @@ def compare(rows: pd.DataFrame | str | Path, **asked: Unpack[Asked]) -> ShownCom
     result = compare_rows(results.rows, question, results.records)
     parts = {field.name: getattr(result, field.name) for field in fields(result)}
     parts["notes"] = [*results.notes, *result.notes]
-    answer = lines(result, results.records, results.notes)
+    answer = lines(result, results.records, results.notes, "explained below")
     return ShownComparison(**parts, answer=answer, records=results.records)
 
 

@@ -98,8 +98,7 @@ class Comparison:
         alone = [name for name in self.variants if name not in compared and family == self.families[-1]]
         without = {one.baseline.name: BASELINE for one in findings}
         without |= dict.fromkeys(alone, NO_BASELINE)
-        nothing = {"baseline": None, "verdict": "", "differs": "", "same_class": False}
-        nothing |= dict.fromkeys(WHOLE)
+        nothing = dict.fromkeys(("baseline", *WHOLE)) | {"verdict": "", "differs": "", "same_class": False}
         rows = [nothing | {"variant": name, "why": why} for name, why in without.items()]
         for one in findings:
             cells = {name: getattr(one, "sd" if name == "sd_diff" else name) for name in NUMBERS}

@@ -92,8 +92,7 @@ def unplanned(variants: Variants, pairs: Sequence[Pair], others: Sequence[Weighe
 
 
 def pairs_by(variants: Settings, baselines: Sequence[Mapping[str, Any]]) -> list[list[Pair]]:
-    """The pairs of the first baseline, and of each other those of variants that have been in none before.
-    Raises ConfigError."""
+    """The pairs by each baseline, of variants that are in none by one before. Raises ConfigError."""
     found, there = list[list[Pair]](), set[int]()
     for baseline in baselines:
         found.append([pair for pair in pair_up(variants, baseline) if pair[0] not in there])

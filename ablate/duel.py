@@ -1,10 +1,12 @@
 """A duel: a tuned study of two methods at equal parameters on one text."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ablate.analysis.contrasts import equal_forms
+from ablate.compose.configs import sections
 from ablate.compose.sweep import Sweep
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError, did_you_mean
@@ -70,4 +72,12 @@ def side(given: str) -> Method:
     for method in known:
         if method.name == given:
             return method
-    raise ConfigError(f"{given}: no such method{did_you_mean(given, [one.name for one in known])}")
+    key, _, level = given.partition("=")
+    usual = {one.name: one.default for section in reversed(sections()) for one in section.keys}.get(key)
+    if usual and key not in TAKEN:
+        levels = f"{usual},{level if level != usual else 'ANOTHER'}"
+        primary = shlex.quote(f"study.primary=[{{vary:{key},baseline:{usual}}}]")
+        words = f"ablate run study=tuned fusion={STANDARD_FUSION} {key}={levels} {primary}"
+        raise ConfigError(f"{given}: a key is no method; `{words}` compares levels, each at its own rate")
+    near = did_you_mean(given.rpartition("=")[2], [one.name for one in known])
+    raise ConfigError(f"{given}: no such method{near}")

@@ -47,6 +47,10 @@ def test_a_side_is_a_method_of_either_kind_by_name():
     assert side("sum") == Method("fusion", "sum") and side("talking") == Method("scores", "talking")
     with pytest.raises(ConfigError, match=r"smu: no such method; did you mean sum\?"):
         side("smu")
+    with pytest.raises(
+        ConfigError, match=r"scale=both: .* study=tuned fusion=concat scale=inside,both 'study\.primary"
+    ):
+        side("scale=both")
 
 
 def test_an_arm_has_the_standard_part_of_the_other_kind_and_equal_parameters():

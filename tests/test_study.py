@@ -25,6 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ablate.analysis import stats
 from ablate.analysis.load import read
+from ablate.cli.train import show_estimate
 from ablate.compose.composer import Composer, keys_of_a_run, to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.compose.loading import Loader
@@ -301,7 +302,7 @@ NULL = object()  # a key that is there and empty; None: one that is not
         ({"primary": ["fusion"]}, "study.primary: fusion: write an entry as {vary"),
         ({"metric": "valloss"}, "study.metric=valloss: no column of results; did you mean val_loss"),
         ({"arms": {"a": "sum"}}, "study.arms.a=sum: write what the arm sets, as {fusion: sum}"),
-        ({"arms": {"a": {"heads": 1}}}, "study.arms.a.heads: it makes no arm"),
+        ({"arms": {"a": {"heads": 1}}}, r"study.arms.a.heads: .* add the level to the factor: heads=.*,1"),
         ({"arms": {"a": {"scale": "both"}, "b": {"scale": "both"}}}, "a and b set the same"),
     ],
 )
@@ -328,8 +329,10 @@ def test_levels_come_back_as_they_were_declared():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES)
-def test_every_study_can_show_what_it_decided_on(planned, study):
+def test_every_study_can_show_what_it_decided_on(planned, study, capsys):
     outcome = planned(f"study={study}")
+    show_estimate(outcome.estimate, [])
+    assert ("between two levels of model one of 0.0" in capsys.readouterr().out) is (study == "sizes")
     assert not [line for line in outcome.remarks if line.startswith("study.primary")]
     record = outcome.estimate.record
     if study not in ("questions", "votes"):  # which show more arms than they decide about

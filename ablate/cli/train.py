@@ -287,6 +287,9 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
         put(f"{about(estimate.seconds)} here{of}, from timing a few steps as it is now")
     if estimate.difference is not None:
         shows = f"{estimate.seeds} seeds show a difference of {estimate.difference:.3f} nats (80 % power)"
+        for key in dict.fromkeys(one.within for one in estimate.record.primary if one.within):
+            crossed = math.sqrt(2) * estimate.difference  # both differences scatter
+            shows += f", or between two levels of {key} one of {crossed:.3f}"
         put(f"{shows}, if they scatter as after 2,000 steps of study=fusion (docs/noise.csv)")
     elif estimate.seeds >= FEWEST:
         put("What these seeds can show is not known beforehand; ablate plan says it once some have run")

@@ -246,12 +246,14 @@ class StudyConfig:
             raise ConfigError(f"study.metric={self.metric}: no column of results{near}")
         if self.margin is None and column_named(self.metric).unit == "nats":
             object.__setattr__(self, "margin", MARGIN)
-        of_none = {"seed", "name", "force", "study"}
-        arms = ((f"arms.{name}", arm, of_none | {*self.factors}) for name, arm in self.arms.items())
-        for where, keys, taken in (("factors", self.factors, of_none), *arms):
-            for key in taken & {*keys}:
-                why = "it makes no arm, as seeds and what the factors set make none"
-                raise ConfigError(f"study.{where}.{key}: {why}; leave it out")
+        arms = {f"arms.{name}": arm for name, arm in self.arms.items()}
+        for where, keys in {"factors": self.factors, **arms}.items():
+            for key in {"seed", "name", "force", "study"} & {*keys}:
+                raise ConfigError(f"study.{where}.{key}: it makes no arm, as seeds make none; leave it out")
+        for where, key in ((where, key) for where, arm in arms.items() for key in arm if key in self.factors):
+            levels = ",".join(dict.fromkeys([*self.factors[key], arms[where][key]]))
+            way_out = f"leave it out, and add the level to the factor: {key}={levels}"
+            raise ConfigError(f"study.{where}.{key}: every arm meets all levels of this factor; {way_out}")
         for one, other in itertools.combinations(self.arms, 2):
             if self.arms[one] == self.arms[other]:
                 raise ConfigError(f"study.arms: {one} and {other} set the same; leave one of them out")

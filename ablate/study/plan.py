@@ -141,7 +141,7 @@ def _within(one: Contrast, contrasts: Mapping[str, Sides], arms: Iterable[Overri
         unknown = f"{one.within} is no factor{did_you_mean(one.within, factors)}"
         raise ConfigError(line_on(one.within) or f"study.primary: {one}: {unknown}")
     alike = dict[object, list[tuple[str, Sides]]]()
-    for name, sides in of_one.items():
+    for name, sides in contrasts.items():
         level = [{of for of in arm if of.startswith(f"{key}=")} for _, arm in sides]
         if level[0] and all(of == level[0] for of in level):
             alike.setdefault(name.replace(min(level[0]), ""), []).append((name, sides))

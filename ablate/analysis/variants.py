@@ -77,15 +77,15 @@ class Variant:
         """The difference of the two, which stands like a variant."""
         apart = self.differing(other)
         levels = {name: f"{self.levels[name]} - {other.levels[name]}" for name in apart}
-        arm = f"{self.arm} - {other.arm}" if self.place and self.place == other.place else ""
+        arm = f"{self.arm} - {other.arm}" if self.arm and self.place and self.place == other.place else ""
         return replace(self, levels={**self.levels, **levels}, arm=arm, difference=apart)
 
     def called(self, arm: str) -> "Variant":
-        """The variant as this arm of a study: a name and, where arms of one name are at several places, the
-        keys and values that tell these apart, as `mine model=rung/r4`."""
-        name, *place = re.split(r" (?=[\w.]+=)", arm)
+        """The variant as this arm of a study: a name, if it has one, and where there are several arms of that
+        name, the keys and values that tell these apart, as `mine model=rung/r4`."""
+        name, *place = re.split(r"(?:^| )(?=[\w.]+=)", arm)
         columns = [column_for(one.partition("=")[0]) for one in place]
-        is_known = "=" not in name and {*columns} <= self.levels.keys()
+        is_known = {*columns} <= self.levels.keys()
         return replace(self, arm=name, place=columns) if is_known else replace(self, arm=arm)
 
 

@@ -2,7 +2,7 @@
 is a function that is named in CHARTS."""
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import altair as alt
@@ -76,8 +76,8 @@ def _contrasts(comparison: Comparison) -> dict[str, Finding]:
     return {"\n".join(of): one for of, (_, one) in zip(lines, each, strict=True)}
 
 
-def _height(labels: Iterable[str]) -> int:
-    return ROOM + ROW * len("\n".join(labels).splitlines())
+def _height(labels: Collection[str]) -> int:
+    return ROOM + ROW * len(labels) * max(1 + label.count("\n") for label in labels)
 
 
 def _baseline(comparison: Comparison) -> str:
@@ -131,7 +131,7 @@ def _levels(page: Page) -> Iterator[Figure]:
         n, mean, sd = means.loc[name].to_numpy(float)
         half, one = stats.half_width(n, sd, of.level), alone.get(name)
         ends = (one.diff, one.low, one.high) if one else (mean, mean - half, mean + half)
-        apart = side.place or [c for c in of.variant.differing(of.baseline) if c not in own]
+        apart = [c for c in side.place or of.variant.differing(of.baseline) if c not in own]
         points.append((*ends, side.label(apart, between="\n"), side.arm or side.label(side.difference)))
     data = pd.DataFrame(points, columns=["mean", "low", "high", "level", "difference"])
     at = levels_in_words([alone.get(name, of) for name, (_, of) in sides.items()])

@@ -115,7 +115,6 @@ def test_the_contrast_of_two_arms_is_one_at_each_size():
     assert bases == [str(heads) for heads in HEADS.values()]
 
 
-@pytest.mark.slow
 def test_an_arm_that_is_null_is_left_out():
     study = sizes("study.arms={sum: null, mean: {fusion: mean}}", "study.primary=[mean - concat]")
     assert study.config and {*study.config.arms} == {"concat", "one_head", "mean"}
@@ -123,6 +122,7 @@ def test_an_arm_that_is_null_is_left_out():
         sizes("study.arms.sum=null")
 
 
+@pytest.mark.slow
 def test_differences_are_of_each_size_and_never_pooled_over_sizes():
     comparison = of_study(sizes("study.looks=[]", "seed=range(100,108)"))
     every = comparison.table_of("planned").dropna(subset=["baseline"])

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from ablate.analysis.contrasts import equal_forms
 from ablate.compose.configs import sections
+from ablate.compose.refusals import makes_variants
 from ablate.compose.sweep import Sweep
+from ablate.config.conditions import key_in
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
@@ -72,12 +74,16 @@ def side(given: str) -> Method:
     for method in known:
         if method.name == given:
             return method
-    key, _, level = given.partition("=")
-    usual = {one.name: one.default for section in reversed(sections()) for one in section.keys}.get(key)
-    if usual and key not in TAKEN:
-        levels = f"{usual},{level if level != usual else 'ANOTHER'}"
-        primary = shlex.quote(f"study.primary=[{{vary:{key},baseline:{usual}}}]")
-        words = f"ablate run study=tuned fusion={STANDARD_FUSION} {key}={levels} {primary}"
-        raise ConfigError(f"{given}: a key is no method; `{words}` compares levels, each at its own rate")
+    name, _, level = given.partition("=")
+    defaults = {one.name: one.default for section in reversed(sections()) for one in section.keys}
+    key = key_in(name, defaults)
+    if key and (usual := defaults[key]) and key not in TAKEN and makes_variants(key):
+        quote = "`" * (level not in ("", usual))  # what can be pasted as it is
+        levels = f"{key}={usual},{level if quote else 'ANOTHER'}"
+        primary = f"study.primary=[{{vary:{key},baseline:{usual}}}]"
+        words = shlex.join(["ablate", "run", "study=tuned", f"fusion={STANDARD_FUSION}", levels, primary])
+        raise ConfigError(
+            f"{given}: a key is no method; {quote}{words}{quote} compares levels, each at its own rate"
+        )
     near = did_you_mean(given.rpartition("=")[2], [one.name for one in known])
     raise ConfigError(f"{given}: no such method{near}")

@@ -45,12 +45,15 @@ def test_a_dry_run_says_what_it_takes_and_an_interruption_is_said_too(tmp_path, 
 
 def test_a_side_is_a_method_of_either_kind_by_name():
     assert side("sum") == Method("fusion", "sum") and side("talking") == Method("scores", "talking")
-    with pytest.raises(ConfigError, match=r"smu: no such method; did you mean sum\?"):
-        side("smu")
-    with pytest.raises(
-        ConfigError, match=r"scale=both: .* study=tuned fusion=concat scale=inside,both 'study\.primary"
+    for given, why in (
+        ("smu", r"no such method; did you mean sum\?"),
+        ("scale=both", r".* `ablate .*fusion=concat scale=inside,both 'study\.primary.*'` compares"),
+        ("layers=3", r".* model\.layers=2,3 'study\.primary=.*vary:model\.layers,baseline:2.*'` "),
+        ("heads", ".* method; ablate run .* heads=4,ANOTHER '"),
+        ("device=cpu", "no such method; choices"),
     ):
-        side("scale=both")
+        with pytest.raises(ConfigError, match=f"{given}: {why}"):
+            side(given)
 
 
 def test_an_arm_has_the_standard_part_of_the_other_kind_and_equal_parameters():

@@ -227,8 +227,13 @@ def test_a_study_names_contrasts_of_contrasts():
     assert plan and [weight for weight, _ in plan.contrasts[0].sides] == [1, -1, -1, 1] and plan.family == 1
     with pytest.raises(ConfigError, match="write an entry as"):
         study({"within": "heads"}, arms=arms, **keys)
-    with pytest.raises(ConfigError, match="layrs: layrs is no factor; did you mean"):
-        study({"arms": "sum - concat", "within": "layrs"}, arms=arms, **keys)
+    known = r"is no factor that both sides share; (did you mean|choices:) model\.layers"
+    for within, of, why in (("layrs", keys, known), ("fusion", keys, known), ("out_rank", {}, "; add one ")):
+        with pytest.raises(ConfigError, match=f"within {within}: {within} .*{why}"):
+            study({"arms": "sum - concat", "within": within}, arms=arms, **of)
+    alone = study({"arms": "sum - concat", "within": "layers"}, arms=arms, factors={"model.layers": [2]})
+    with pytest.raises(ConfigError, match="no two runs of this study differ so"):
+        alone.check_primary()
 
 
 def test_a_sum_of_arms_takes_no_row_from_its_arms_and_two_studies_may_share_one():

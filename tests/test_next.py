@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -117,6 +118,8 @@ def test_an_unfinished_study_is_finished_first(declared, status, missing, done):
     two = [record, make_record(name="t", typed=TYPED, **of)]
     steps = [*map(str, next_steps(rows, two, compared(rows, records=two)))]
     assert steps == [f"s: {again}", f"t: {again}"]  # each with its command
+    copied = next_steps(rows, [replace(record, is_copy=True)], compared(rows, records=[record]))
+    assert str(copied[0]) == f"{done} runs have a result."  # none goes on from there
     one = compared(rows[:1], records=[record])
     assert any(goes_on in line for line in lines(one, [record])) and "a verdict takes" not in str(one.notes)
 

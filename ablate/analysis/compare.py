@@ -125,7 +125,7 @@ def compare(
     studies. Raises ConfigError."""
     for one in records if len(records) == 1 else ():
         has_results = (rows["status"].isin(RESULTS) & (rows["phase"] != "develop")).any()
-        if not (has_results or one.is_one_by_one) and (command := advised(one.words)):
+        if not (has_results or one.is_copy or one.is_one_by_one) and (command := advised(one.words)):
             raise ConfigError(f"{one.name}: no run that reports has a result yet; `{command}` goes on")
     every, left_out = reported(rows)
     chosen = select(every, question.where)

@@ -59,9 +59,9 @@ def race(
         if is_wrong:
             raise ConfigError(why)
     try:
-        re.compile(source)
+        re.compile("" if source.endswith((".csv", ".json")) else source)  # else it is a file
     except re.error as error:
-        raise ConfigError(f"--pattern {source}: no regular expression ({error})") from error
+        raise ConfigError(f"--from/--pattern {source}: no regular expression ({error})") from error
     limit_s = float(time[:-1] or "inf") * {"m": 60, "h": 3600, "d": 86400}.get(time[-1:], 1)
     directory = Store().root.absolute() / "races" / "-".join(names)
     files = {*map(Path, re.findall(r"[\w./-]+\.(?:py|sh)\b", " ".join(commands)))}

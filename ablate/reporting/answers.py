@@ -1,6 +1,5 @@
-"""The answer of a comparison in plain sentences, for a report, a terminal, a notebook: what is wrong with the
-rows comes first, then the verdicts, then whether they stand by other means, then what to do next. Prints
-nothing."""
+"""The answer of a comparison in plain sentences, for a report, a terminal, a notebook: first what is wrong
+with the rows, then the verdicts, then whether they stand by other means, then what to do next."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

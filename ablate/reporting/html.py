@@ -121,8 +121,7 @@ def coded(text: str) -> Markup:
 
 @dataclass(frozen=True)
 class ShownComparison(Comparison):
-    """A comparison that displays its answer, its tables and its notes. answer: as lines. records: of its
-    studies."""
+    """A comparison that displays its answer, tables and notes. answer: as lines. records: of its studies."""
 
     answer: list[str]
     records: Sequence[StudyRecord]

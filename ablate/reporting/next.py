@@ -45,9 +45,9 @@ def _steps(rows: pd.DataFrame, records: Sequence[StudyRecord], comparison: "Comp
     record = records[0] if len(records) == 1 else NO_STUDY
     for one in records:
         if done := comparison.arrays.unfinished.get(one.name):
-            of = "" if one is record else f"{one.name}: "
-            why = f"{of}{done} have a result, and the same command goes on from there"
-            yield Next(why, advised(one.words))
+            command = "" if one.is_copy else advised(one.words)  # which lacks the runs that were cut off
+            on = ", and the same command goes on from there" if command else ""
+            yield Next(f"{'' if one is record else f'{one.name}: '}{done} have a result{on}", command)
     if len(comparison.variants) > 1 and (rate := shared_rate(rows)):
         why = f"All variants share one learning rate, {rate}, which was tuned for none"
         yield Next(why, as_study(record, comparison, "tuned", "tuned"))
@@ -57,7 +57,8 @@ def _steps(rows: pd.DataFrame, records: Sequence[StudyRecord], comparison: "Comp
     tested = comparison.tested
     undecided, open_ = [one for one in tested if one.is_undecided], list[Next]()
     if any((one.look or 0) < (one.last_look or 0) for one in undecided):
-        yield Next("The study goes on with what is undecided", advised(record.words))
+        command = "" if record.is_copy else advised(record.words)
+        yield Next("The study goes on with what is undecided", command)
     elif undecided and not comparison.arrays.unfinished:
         yield from (open_ := [*_to_decide(rows, record, comparison)])
     params = comparison.summary.set_index("variant")["params"].astype(float)

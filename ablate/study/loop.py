@@ -98,8 +98,7 @@ class Loop:
         return Outcome(record.name, remarks=[*self.study.left_out, *remarks], estimate=expected)
 
     def _next(self) -> dict[Overrides, Run]:
-        """The next runs, ready to begin; none at the end. Raises ConfigError if the study has no runs at
-        all."""
+        """The next runs, ready to begin; none at the end. Raises ConfigError if there are none at all."""
         is_first = not self.ids
         while proposed := self.study.design.propose(self.rows):
             # A run may replace the result that it has now; any other is made by another command.

@@ -1,6 +1,5 @@
 """What a study will judge, and when: its contrasts as weighted sums of arms, each with the seeds that it
-takes. A pure function of the rows so far says which of them are decided, by the judge that a comparison has,
-too."""
+takes. A pure function of the rows so far says which of them are decided, by the judge of a comparison."""
 
 import itertools
 from collections import Counter
@@ -97,8 +96,7 @@ def contrasts_of(
     """The contrasts that a study declares, of arms that can be built.
 
     variants: by what the arms set; arms: the place of each among them. named: by the end of a clause that
-    says where, the arms by name. names: of all arms. Raises ConfigError for a contrast that can't
-    be.
+    says where, the arms by name. names: of all arms. Raises ConfigError for one that can't be.
     """
     from ablate.analysis.contrasts import declared_pairs, equal_variants
 
@@ -122,7 +120,7 @@ def contrasts_of(
             raise ConfigError(f"study.primary: {error}") from error
         for v, b in pairs:
             of_one[f"{names[at[v]]} - {names[at[b]]}"] = [(1.0, at[v]), (-1.0, at[b])]
-        for name, sides in (_within(one, of_one, arms) if one.within else of_one).items():
+        for name, sides in (_within(one, of_one) if one.within else of_one).items():
             found.setdefault(name, (sides, str(one)))
     pairs = [(arms[sides[0][1]], arms[sides[-1][1]]) for sides, _ in found.values()]
     equal = equal_variants(variants, pairs)
@@ -132,13 +130,15 @@ def contrasts_of(
     ]
 
 
-def _within(one: Contrast, contrasts: Mapping[str, Sides], arms: Iterable[Overrides]) -> dict[str, Sides]:
+def _within(one: Contrast, contrasts: Mapping[str, Sides]) -> dict[str, Sides]:
     """Of contrasts that differ in nothing but the level of a factor, the one between each two levels. Raises
-    ConfigError if no arm sets it."""
-    levels = Counter(override.partition("=")[0] for override in {*itertools.chain(*arms)})
-    if not (key := key_in(one.within, levels)):
+    ConfigError if it is no factor, or one in which their sides differ."""
+    shared = {of for sides in contrasts.values() for of in set.intersection(*({*arm} for _, arm in sides))}
+    levels = Counter(override.partition("=")[0] for override in shared)
+    if not (key := key_in(one.within, levels)) and contrasts:
         factors = [key for key, count in levels.items() if count > 1]
-        unknown = f"{one.within} is no factor{did_you_mean(one.within, factors)}"
+        near = did_you_mean(one.within, factors) if factors else "; add one with two levels to study.factors"
+        unknown = f"{one.within} is no factor that both sides share{near}"
         raise ConfigError(line_on(one.within) or f"study.primary: {one}: {unknown}")
     alike = dict[object, list[tuple[str, Sides]]]()
     for name, sides in contrasts.items():

@@ -245,8 +245,7 @@ class Study:
 
 
 def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:
-    """One run of each variant, with how many there are; runs that differ only in seeds share their spec
-    object."""
+    """One run of each variant, with how many there are; runs that differ only in seeds share a spec."""
     variants: dict[int, R] = {}
     counts = Counter[int]()
     for run in runs:

@@ -138,8 +138,7 @@ def _with_halves(search: Search, points: list[str], curve: Sequence[float]) -> l
 
 
 def _best(curve: Sequence[float]) -> int:
-    """The place of the lowest loss: of several equal ones the nearest to the middle, the first if all are
-    infinite."""
+    """The place of the lowest loss: of equal ones the nearest to the middle; the first if none is finite."""
     known = np.where(np.isnan(curve), np.inf, curve)
     lowest, middle = np.flatnonzero(known == known.min()), (len(known) - 1) / 2
     return int(min(lowest, key=lambda place: abs(place - middle)) if np.isfinite(known.min()) else lowest[0])

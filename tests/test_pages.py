@@ -10,11 +10,13 @@ from types import FrameType
 from typing import Any
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 
 from ablate.cli.app import main
 from ablate.execution.plugins import KINDS
 from ablate.model.fusion.sum import Sum
+from ablate.probes.study import _abstaining
 from ablate.store.columns import COLUMNS
 from ablate.store.provenance import PACKAGE
 from scripts.columns_table import PATH, table
@@ -174,7 +176,11 @@ def test_probes_abstain_where_patterns_do_not_say_all(tmp_path):
     probed = call_cli("probe", "m", "--plugin", "mine.py", cwd=tmp_path)
     assert probed.returncode == 0, probed.stderr
     assert "scores=mine reads more than its patterns, so probes of these abstain" in probed.stderr
-    values = (tmp_path / "runs/studies/m/probes.csv").read_text()
+    values = (path := tmp_path / "runs/studies/m/probes.csv").read_text()
+    table, (file,) = pd.read_csv(path), (tmp_path / "runs/store").glob("*/result.json")
+    some = table[(table["probe"] != "write_rank") | (table["layer"] != 2)]  # a head of layer 2 had no number
+    assert "at 0, so probes of what heads write abstain (layer 2)" in _abstaining(file.parent, some)
+    assert "at 0" not in _abstaining(file.parent, table) + probed.stderr
     assert "loss_added" in values and not re.search("entropy|distance|previous|jsd|induction", values)
 
 

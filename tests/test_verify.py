@@ -103,7 +103,8 @@ def test_a_method_that_returns_nonsense_fails_and_does_not_crash(monkeypatch):
 def test_only_some():
     assert [verdict.name for verdict in verify(["6", "alt"])] == ["6", "6 not", "alt"]
     assert {verdict.question for verdict in verify(["Q1"])} == {"Q1"}
-    for wrong, way_out in (("18not", "did you mean 18 not?"), ("?", "choices: 1, 10, 10 not, 11, 18, 18 b")):
+    numbers, questions = "choices: 1, 2, 2 mean, 3", "did you mean Q4? choices: Q0, Q1, Q2, Q3, Q4"
+    for wrong, way_out in (("18not", "did you mean 18 not?"), ("?", numbers), ("Q9", questions)):
         with pytest.raises(ConfigError, match=re.escape(f"--only {wrong}: no such identity; {way_out}")):
             verify([wrong])
 

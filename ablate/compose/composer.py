@@ -47,8 +47,7 @@ def _is_open(values: Any) -> bool:
 
 
 class Mistake(ConfigError):
-    """What no run accepts or Hydra can't compose, whatever the other keys are, so that no combination can
-    succeed."""
+    """What no run accepts or Hydra can't compose, whatever the other keys are: no combination can succeed."""
 
 
 class Composer:

@@ -122,8 +122,7 @@ def _do(job: Callable[[RunConfig], Any], config: DictConfig) -> Any:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a command line means: a study, a grid (-m), or a single run, which is a sweep of one. No corpus is
-    open yet.
+    """What a command line means: a study, a grid (-m), or a single run, a sweep of one. No corpus is open.
 
     configs: maps the overrides of a run to its RunConfig. name: the value of `name`, from the command or a
     config. config_dir: the value of -cd. typed: the arguments, as one would type them to repeat the command.

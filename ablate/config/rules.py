@@ -19,6 +19,7 @@ OTHER_TYPES = r"(?i:true|false|[+-]?(?:nan|inf|[\d._]+(?:e[+-]?[\d_]+)?))"
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]\d+)?")
 _TYPED = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)e[+-]?\d{1,3}", re.IGNORECASE)
 _LONGEST = 400  # digits; no float has more
+_WHOLE = re.compile(r"(?<![.\d])\d+")  # numbers by which choices are sorted
 MANY = 20  # choices, of which a message names only the one that is meant
 
 
@@ -32,7 +33,8 @@ class ConfigError(ValueError):
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """The rest of a message about an unknown word: a suggestion, its last part or what is close, if any is,
     and the choices, unless they are many."""
-    names, last = sorted({*choices}), word.rpartition(".")[2]
+    names = sorted({*choices}, key=lambda name: _WHOLE.sub(lambda of: of[0].zfill(20), name))
+    last = word.rpartition(".")[2]
     near = [last] if last in names else difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else ";"
     return hint if near and (len(names) > MANY or names == near) else f"{hint} choices: {', '.join(names)}"
@@ -54,8 +56,7 @@ def elsewhere() -> dict[str, dict[str, str]]:
 
 
 def as_override(value: Any, of_text: Callable[[str], str] = str) -> str:
-    """The value as one would type it on the command line. of_text: how a text is typed; as it is in
-    messages."""
+    """The value as one would type it on the command line. of_text: how a text is typed."""
     if isinstance(value, list | tuple):
         return f"[{','.join(as_override(item, of_text) for item in value)}]"
     if isinstance(value, Mapping):

@@ -141,9 +141,11 @@ def _abstaining(directory: Path, table: pd.DataFrame) -> str:
     row = read_started(directory)
     method = scores.methods().get(row["scores"])
     more = f"; scores={row['scores']} reads more than its patterns, so probes of these abstain"
+    kept, written = ({*table.loc[table["probe"] == name, "layer"]} for name in ("kept", "write_rank"))
+    layers = ", ".join(sorted(map(str, kept - written)))
     at_zero = f"; fusion={row['fusion']} has no value for a head at 0, so probes of what heads write abstain"
     reads_more = method is not None and method.reads_more
-    return "".join([*lines_if(reads_more, more), *lines_if("write_rank" not in {*table["probe"]}, at_zero)])
+    return "".join([*lines_if(reads_more, more), *lines_if(layers, f"{at_zero} (layer {layers})")])
 
 
 def _table(values: Iterable[Value]) -> pd.DataFrame:

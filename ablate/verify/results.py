@@ -35,7 +35,8 @@ def verify(only: Sequence[str] = (), bench: Bench | None = None) -> list[Identit
     names = {name for identity in ordered for name in _called(identity)}
     for wanted in only:
         if wanted not in names:
-            raise ConfigError(f"--only {wanted}: no such identity{did_you_mean(wanted, names)}")
+            of = {identity.question for identity in ordered} if wanted[:1] in ("Q", "q") else names
+            raise ConfigError(f"--only {wanted}: no such identity{did_you_mean(wanted, of)}")
     bench, chosen = bench or Bench(), [i for i in ordered if not only or {*_called(i)} & {*only}]
     return [_judged(identity, bench) for identity in chosen]
 

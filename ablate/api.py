@@ -124,12 +124,12 @@ def compare(rows: pd.DataFrame | str | Path, **asked: Unpack[Asked]) -> ShownCom
 
     rows: what load or run returned, or a path that load accepts; all keep the comparisons that their study
     declared in advance. Or a frame of any origin, with a column that was varied (by), a metric, and a seed or
-    other columns by which runs pair (pair_by). baseline: {"heads": 1} or "heads=1"; by default fusion=concat.
-    where: a condition on the rows, as "heads=4", "heads<=4" or {"heads": [1, 4]}, or several.
-    margin: the largest difference that does not matter, in the metric's unit. within: a column between whose
-    levels differences are compared. higher_is_better: of a metric that ablate does not know. fixed: the
-    variant whose one value is known, without scatter. finished: words for the status of runs that count,
-    besides finished and its like. Raises ConfigError.
+    other columns by which runs pair (pair_by). baseline: {"heads": 1} or "heads=1"; by default fusion=concat,
+    then defaults of what else varies. where: a condition on the rows, as "heads=4", "heads<=4" or
+    {"heads": [1, 4]}, or several. margin: the largest difference that does not matter, in the metric's unit.
+    within: a column between whose levels differences are compared. higher_is_better: of a metric that ablate
+    does not know. fixed: the variant whose one value is known, without scatter. finished: words for the
+    status of runs that count, besides finished and its like. Raises ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
     from ablate.analysis.load import read

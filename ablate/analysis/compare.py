@@ -12,7 +12,6 @@ import pandas as pd
 
 from ablate.analysis import notes
 from ablate.analysis.contrasts import (
-    Weighed,
     crossed,
     pairs_by,
     planned,
@@ -141,8 +140,11 @@ def compare(
     if clash := [name for name in variants.shown if name in (*NUMBERS, "n", "mean", "sd", "baseline")]:
         raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
     named = [variants.levels_of(of, "--baseline") for of in [question.baseline] if of]
-    found, missing = _planned(variants, records, chosen, every)
-    baselines = named or usual_baselines(variants, bool(found))
+    of_studies = [planned(variants, record, chosen["run_id"], every["run_id"]) for record in records]
+    found = [one for contrasts, _ in of_studies for one in contrasts]
+    missing = [name for _, lacking in of_studies for name in lacking]
+    within = column_of(question.within, variants.columns, "--within") if question.within else ""
+    baselines = named or [of for of in usual_baselines(variants, bool(found)) if within not in of]
     by_baseline = pairs_by(variants, baselines)
     pairs = [*itertools.chain.from_iterable(by_baseline)]
     if named:
@@ -154,8 +156,8 @@ def compare(
     if others and contrasts and "fusion" not in baselines[0]:
         choices = f"--baseline {' or '.join(others)} compares otherwise"
         taken_for_baseline = f"{as_pairs(baselines[0])} is the baseline; {choices}"
-    if question.within:
-        contrasts = crossed(variants, contrasts, column_of(question.within, variants.columns, "--within"))
+    if within:
+        contrasts = crossed(variants, contrasts, within)
     contrasts.sort(key=lambda one: one.record is None)  # those of studies first
     before = 0
     if question.where and not variants.is_foreign:  # choosing rows makes no family smaller
@@ -208,25 +210,13 @@ def _of_differences(findings: Sequence[Finding], like: pd.DataFrame) -> pd.DataF
         parts_PS, half = one.case.weights[:, None] * one.case.values, len(one.case.weights) // 2
         for side, of in ((one.variant, parts_PS[:half].sum(0)), (one.baseline, -parts_PS[half:].sum(0))):
             values[side.name] = np.where(np.isfinite(one.differences), of, np.nan)
-    n, mean, sd = moments(np.array([*values.values()]))
+    n, mean, sd = moments(pd.DataFrame([*values.values()]).to_numpy())  # some looks end at fewer
     levels = {side.name: side.levels for one in findings for side in one.both}
     table = pd.DataFrame([*levels.values()]).assign(variant=[*values], n=n, diverged=0, mean=mean, sd=sd)
     return table.reindex(columns=like.columns)
 
 
-# --- which contrasts ----------------------------------------------------------------------------------------
-
-
-def _planned(
-    variants: Variants, records: Sequence[StudyRecord], chosen: pd.DataFrame, every: pd.DataFrame
-) -> tuple[list[Weighed], list[str]]:
-    """The contrasts of the studies, and the names of those without results."""
-    found, missing = list[Weighed](), list[str]()
-    kept, before = (rows["run_id"].dropna() for rows in (chosen, every))
-    for record in records:
-        of_study, lacking = planned(variants, record, kept, before)
-        found, missing = found + of_study, missing + lacking
-    return found, missing
+# --- which rows ---------------------------------------------------------------------------------------------
 
 
 def _unfinished(every: pd.DataFrame, records: Sequence[StudyRecord], *ended: Status) -> dict[str, str]:

@@ -158,8 +158,8 @@ def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
 
 def usual_baselines(variants: Settings, is_planned: bool) -> list[dict[str, str]]:
     """The baselines where nobody names one: each key that varies, at its default, or a number that varies
-    alone, at its least level; fusion comes first, sizes and training last, and a text only by itself.
-    is_planned: whether a study says what is compared besides fusions. None of another program."""
+    alone, at its least level; fusion comes first, sizes and training last, texts never: their losses don't
+    compare. is_planned: whether a study says what is compared besides fusions. None of another program."""
     if variants.is_foreign:
         return []
     from ablate.compose.configs import sections
@@ -176,7 +176,7 @@ def usual_baselines(variants: Settings, is_planned: bool) -> list[dict[str, str]
             usual = min(numbers, key=lambda level: numbers[level] or 0.0)
         if usual in numbers and pair_up(variants, {column: str(usual)}):
             found.append({column: str(usual)})
-    return [one for one in found if one.keys().isdisjoint(("corpus", *TEXT_COLUMNS))] or found
+    return [one for one in found if one.keys().isdisjoint(("corpus", *TEXT_COLUMNS))]
 
 
 def why_nothing(variants: Variants, baseline: Mapping[str, Any]) -> str:

@@ -97,14 +97,16 @@ def copies(columns: Sequence[Array]) -> tuple[Array, Array]:
     """(C, S) which values are copies of another of their variant, as chance can't explain how many agree; and
     (C, S) which agree with another, but may do so by chance. The first of the columns (C, S) is the metric;
     copies agree in all of them. Constant variants have none."""
+    from scipy.special import pdtrc
+
     values_CS = columns[0]
     varies_C = ~constant(values_CS)
     first_CS = equal(columns)
     again_CS = (first_CS != np.arange(first_CS.shape[1])) & varies_C[:, None]
     n_C = np.isfinite(values_CS).sum(1) * varies_C
     p_C = np.min([_agreeing(of) for of in columns], 0)
-    # Twice the number that normal values come to, which a few seeds show too little of.
-    chance = _at_least(int(again_CS.sum()), float((n_C * (n_C - 1) * p_C).sum()))
+    # Twice the number that normal values come to, which a few seeds show too little of (Poisson).
+    chance = pdtrc(again_CS.sum() - 1, (n_C * (n_C - 1) * p_C).sum()) if again_CS.any() else 1.0
     return again_CS & (chance < SURE), again_CS & (SURE <= chance < PERHAPS)
 
 
@@ -154,10 +156,3 @@ def _step(values_CS: Array) -> float:
 
 def _whole(values: Array) -> bool:
     return bool((np.abs(values - np.round(values)) <= NEAR * np.maximum(np.abs(values), 1)).all())
-
-
-def _at_least(count: int, mean: float) -> float:
-    """The probability of so many or more, of a Poisson distribution."""
-    from scipy.special import pdtrc
-
-    return float(pdtrc(count - 1, mean)) if count else 1.0

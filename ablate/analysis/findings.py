@@ -104,8 +104,11 @@ class Finding:
         nothing. terms: words for levels, unless they would call both the same."""
         if self.is_sum:
             return self.name, ""
-        called = Variant.title if self.variant.difference else Variant.label
-        one, other = (called(side, self.apart, terms=terms or {}) for side in self.both)
+        sides, called = self.both, Variant.label
+        if self.variant.difference:  # where else they are is told as their setting
+            place = [column for column in self.variant.place if column in self.apart]
+            sides, called = [replace(side, place=place) for side in self.both], Variant.title
+        one, other = (called(side, self.apart, terms=terms or {}) for side in sides)
         return (one, other) if one != other or not terms else self.sides()
 
     def otherwise(self) -> dict[str, bool]:

@@ -164,7 +164,8 @@ def of_units(
     metric, lines = variants.metric, lines_if(baseline, baseline)
     if nothing:
         yield Note(f"no verdicts: {nothing}")
-    compared, bases = {c for one in contrasts for _, c in one.sides}, [one.baseline for one in contrasts]
+    compared = {c for one in contrasts for _, c in one.sides}
+    bases = [one.baseline for one in contrasts if not one.is_crossed]
     alone = [name for c, name in enumerate(variants.titles) if c not in compared]
     if alone and bases:
         way_out = option("--baseline", variants.titles[max(bases, key=bases.count)])

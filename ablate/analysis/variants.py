@@ -24,6 +24,7 @@ from ablate.store.frames import SIMULATED, as_texts, is_foreign, option_names, s
 NO_TERMS: Mapping[str, str] = {}
 # The columns that readers look for first: always shown, and the last to be dropped in a narrow terminal.
 FACTORS = ("fusion", "heads", "out_proj")
+_PLACE = re.compile(r"(?:^| )(?=[\w.]+=)")  # what begins each key and value of an arm's place
 BY_ITSELF = ("fusion",)  # a level of these columns needs no column beside it
 
 
@@ -54,11 +55,12 @@ class Variant:
         between: str = " ",
         bare: Collection[str] = BY_ITSELF,
     ) -> str:
-        """The levels of these columns, by default of all, as far as there are any: sum heads=4. terms: words
-        for its arm or for levels. bare: columns whose levels stand by themselves."""
+        """The levels of these columns, by default of all, as far as there are any, else as null: sum heads=4.
+        terms: words for its arm or for levels. bare: columns whose levels stand by themselves."""
         if terms.get(self.arm) and not self.place:
             return terms[self.arm]
-        kept = [(c, level) for c, level in self.levels.items() if level and (columns is None or c in columns)]
+        asked = [(c, level) for c, level in self.levels.items() if columns is None or c in columns]
+        kept = [(c, level) for c, level in asked if level] or [(c, "null") for c, _ in asked]
         return between.join(
             terms.get(level) or (in_name(level) if c in bare else f"{c}={in_name(level)}")
             for c, level in kept
@@ -80,12 +82,13 @@ class Variant:
         arm = f"{self.arm} - {other.arm}" if self.arm and self.place and self.place == other.place else ""
         return replace(self, levels={**self.levels, **levels}, arm=arm, difference=apart)
 
-    def called(self, arm: str) -> "Variant":
+    def called(self, arm: str, shared: Collection[str]) -> "Variant":
         """The variant as this arm of a study: a name, if it has one, and where there are several arms of that
-        name, the keys and values that tell these apart, as `mine model=rung/r4`."""
-        name, *place = re.split(r"(?:^| )(?=[\w.]+=)", arm)
-        columns = [column_for(one.partition("=")[0]) for one in place]
-        is_known = {*columns} <= self.levels.keys()
+        name, the keys and values that tell these apart, as `mine model=rung/r4`, but for those `shared`."""
+        name, *place = _PLACE.split(arm)
+        is_shared = {column_for(one.partition("=")[0]): one in shared for one in place}
+        columns = [column for column, of in is_shared.items() if not of or column not in self.levels]
+        is_known = all(of or column in self.levels for column, of in is_shared.items())
         return replace(self, arm=name, place=columns) if is_known else replace(self, arm=arm)
 
 
@@ -283,9 +286,12 @@ class Variants(Settings):
 
     @cached_property
     def each(self) -> list[Variant]:
-        arms = ([*filter(None, map(self.arms.get, ids))][-1:] for ids in self.run_ids.tolist())
-        each = zip(variants_of(self.table, self.shown), arms, strict=True)
-        return [one.called(arm[0]) if arm else one for one, arm in each]
+        arms = [[*filter(None, map(self.arms.get, ids))][-1:] for ids in self.run_ids.tolist()]
+        each = variants_of(self.table, self.shown)
+        places, apart = [{*_PLACE.split(arm)[1:]} for of in arms for arm in of], varying(each)
+        everywhere = set[str]().union(*places).intersection(*places)
+        shared = [one for one in everywhere if column_for(one.partition("=")[0]) not in apart]
+        return [one.called(arm[0], shared) if arm else one for one, arm in zip(each, arms, strict=True)]
 
     @cached_property
     def names(self) -> list[str]:

@@ -25,6 +25,11 @@ def contrast_table(comparison: Comparison, family: str = "", *, long: bool = Fal
     variant, n, mean. long: also what is known of each variant."""
     rows = contrast_rows(comparison, family)
     read, is_judged = readable(comparison, rows), bool(rows["diff"].notna().any())
+    if not long:  # of a sum of many arms the first two
+        terms = [re.split(r" (?=[+-] )", name) for name in read["variant"]]
+        read["variant"] = [
+            " ".join(of) if len(of) < 5 else f"{' '.join(of[:2])} and {len(of) - 2} more" for of in terms
+        ]
     if long and len(right := _right_answers(comparison)):
         read.insert(3, right.name, right.reindex(rows["variant"]).tolist())
     if long and rows["sd"].notna().any():

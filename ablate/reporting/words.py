@@ -72,7 +72,7 @@ def setting_of(one: Finding, terms: Terms = None) -> list[str]:
     of, place = one.variant, one.variant.place
     if one.is_sum or (terms and not place and all(terms.get(side.arm) for side in one.both)):
         return []
-    shared = [column for column in place or of.levels if of.levels[column] and column not in one.apart]
+    shared = [column for column in place or of.levels if of.levels.get(column) and column not in one.apart]
     return [of.label([column], bare=()) for column in shared]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ablate.analysis.variants import Variant
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.reporting import answers
@@ -174,10 +175,16 @@ BOTH = [{"fusion": fusion, "layers": layers} for fusion in ("concat", "sum") for
 
 
 def test_a_difference_is_compared_between_each_two_levels():
-    (one,) = compared(losses(*BOTH), within="model.layers").findings
-    names = [side.label(["fusion", "layers"]) for side in one.both]
-    assert names == ["sum - concat layers=10", "sum - concat layers=2"]
+    found = compared(losses(*BOTH, {"fusion": "mean", "layers": 3}), within="model.layers")
+    (one,) = found.findings
+    assert not [note for note in found.notes if "no baseline" in note.text]
+    assert one.sides() == ("sum - concat layers=10", "sum - concat layers=2")
     assert one.pairs == 6 and one.diff == pytest.approx((0.9 - 0.1) - (0.4 - 0.0))
+    grid = [{"heads": heads, "layers": layers} for heads in (2, 4) for layers in (1, 2)]
+    (one,) = compared(losses(*grid), within="heads").findings
+    assert one.sides() == ("heads=4 layers=1 - 2", "heads=2 layers=1 - 2")
+    assert compared(losses({"corpus": "docs"}, {"corpus": "copy"})).nothing.startswith("no baseline is named")
+    assert Variant({"out_rank": ""}).title(["out_rank"]) == "out_rank=null"
 
 
 @pytest.mark.parametrize(
@@ -185,11 +192,7 @@ def test_a_difference_is_compared_between_each_two_levels():
     [
         (losses(*BOTH), "lr", "--within lr: every row has none; name a column that varies"),
         (losses(*BOTH), "nothing", "--within: no column nothing"),
-        (
-            losses(BOTH[0], BOTH[3]),
-            "layers",
-            "--within layers: no difference is there at two of its levels (10, 2)",
-        ),
+        (losses(BOTH[0], BOTH[3]), "layers", "no difference is there at two of its levels (10, 2)"),
     ],
 )
 def test_what_has_no_two_levels_is_refused(rows, within, line):

@@ -23,7 +23,7 @@ from ablate.analysis.findings import Finding, findings_of
 from ablate.analysis.measures import settled
 from ablate.analysis.projection import project
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of
-from ablate.analysis.stats import Array, moments
+from ablate.analysis.stats import moments
 from ablate.analysis.variants import Variant, Variants, as_pairs, settings_of, varying
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, advised, counted, lines_if
@@ -205,12 +205,12 @@ def compare(
 
 def _of_differences(findings: Sequence[Finding], like: pd.DataFrame) -> pd.DataFrame:
     """The rows of the differences that stand like variants, in a summary with the columns of another."""
-    values = dict[str, Array]()
+    values = dict[str, pd.Series]()  # looks may have ended at fewer seeds
     for one in findings:
         parts_PS, half = one.case.weights[:, None] * one.case.values, len(one.case.weights) // 2
         for side, of in ((one.variant, parts_PS[:half].sum(0)), (one.baseline, -parts_PS[half:].sum(0))):
-            values[side.name] = np.where(np.isfinite(one.differences), of, np.nan)
-    n, mean, sd = moments(pd.DataFrame([*values.values()]).to_numpy())  # some looks end at fewer
+            values[side.name] = pd.Series(np.where(np.isfinite(one.differences), of, np.nan))
+    n, mean, sd = moments(pd.DataFrame(values).to_numpy().T)
     levels = {side.name: side.levels for one in findings for side in one.both}
     table = pd.DataFrame([*levels.values()]).assign(variant=[*values], n=n, diverged=0, mean=mean, sd=sd)
     return table.reindex(columns=like.columns)

@@ -103,8 +103,7 @@ def placed(
 def _units(
     keyed: pd.DataFrame, seeds: Sequence[str], pair_by: Sequence[str], variant: pd.Series
 ) -> tuple[list[str], list[str], str]:
-    """The columns by which a unit is known, those of its items, and what was sampled in place of
-    trainings."""
+    """The columns by which a unit is known, those of its items, and what is sampled for trainings."""
     of_one = {c for c in pair_by if variant.nunique() > 1 and variant.groupby(keyed[c]).nunique().max() == 1}
     named = [column for column in pair_by if REPLICATE.fullmatch(column) or column in of_one]
     others = [column for column in pair_by if column not in named]

@@ -49,10 +49,8 @@ class Loader(ConfigLoaderImpl):
             usual = _usual(*(word for word in overrides if word.lstrip("+").startswith("hydra")))
             for key, value in _of_hydra(config).items():
                 if not FREE.fullmatch(key) and value != usual.get(key, ...):
-                    raise ConfigError(
-                        f"hydra.{key}={as_override(value)}: a config may not set it; leave it out, or type"
-                        " hydra/launcher=NAME, and its settings"
-                    )
+                    instead = "leave it out, or type hydra/launcher=NAME, and its settings"
+                    raise ConfigError(f"hydra.{key}={as_override(value)}: a config may not set it; {instead}")
         return config
 
 

@@ -28,7 +28,7 @@ from ablate.compose.loading import Loader, without
 from ablate.compose.private import Callbacks
 from ablate.compose.refusals import KEY, LAUNCHER, check_overrides, explained, parse
 from ablate.config.read import read, require_text
-from ablate.config.rules import AtLeast, AtMost, ConfigError, Rule
+from ablate.config.rules import AtLeast, AtMost, ConfigError, Rule, did_you_mean
 from ablate.config.schema import RunConfig
 from ablate.printing import put
 
@@ -192,6 +192,13 @@ def _sweep(loader: Loader, parsed: argparse.Namespace, typed: Sequence[str]) -> 
     if chosen and not (isinstance(study, Mapping) and "kind" in study):
         lines = "write '# @package _global_' as its first line, and a block study: with a kind"
         raise ConfigError(f"study={chosen}: its file declares no study; {lines}")
+    arms = study.get("arms") if isinstance(study, Mapping) else None
+    if gone := [arm for arm, of in arms.items() if of is None] if isinstance(arms, Mapping) else []:
+        others = [word for word in base if not word.lstrip("+").startswith("study.arms")]
+        own = loader.load_configuration(name, others, run_mode=RunMode.RUN).study.get("arms") or {}
+        for arm in (arm for arm in gone if arm not in own):
+            near = did_you_mean(str(arm), own) if own else ", which names none; leave it out"
+            raise ConfigError(f"study.arms.{arm}=null: no arm of this study{near}")
     declaring = f"study/{chosen}" if chosen else name
     files = (folder / f"{declaring}.yaml" for folder in (configs_dir(), loader.own) if folder)
     path = next(filter(Path.is_file, files), None)

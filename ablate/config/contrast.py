@@ -68,10 +68,8 @@ def as_a_contrast(value: Any, path: str) -> dict[str, Any]:
         return own | {"arms": " ".join(arms.split())}
     vary, baseline = own.pop("vary", None), own.get("baseline", {})
     if baseline == {} or not (isinstance(vary, str) or isinstance(baseline, Mapping)):
-        raise ConfigError(
-            f"{path}: {value}: write an entry as {EXAMPLE}, if need be with where: {{KEY: VALUE}}, or by"
-            f" the names of two arms, as {BY_NAMES}"
-        )
+        how = f"{EXAMPLE}, if need be with where: {{KEY: VALUE}}, or by the names of two arms, as {BY_NAMES}"
+        raise ConfigError(f"{path}: {value}: write an entry as {how}")
     return own | {"baseline": baseline if isinstance(baseline, Mapping) else {vary: baseline}}
 
 

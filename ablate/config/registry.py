@@ -35,9 +35,8 @@ class Registry(Generic[Kind]):
                 raise ConfigError(TAKEN.format(self.kind, name, self.noun))
             given, base = cast(Any, part), self.of.__name__
             if not isinstance(part, type) or self.of not in given.__mro__:
-                raise ConfigError(
-                    f"{self.kind}={name}: not a class built on {base}; write class NAME({base})"
-                )
+                way_out = f"write class NAME({base})"
+                raise ConfigError(f"{self.kind}={name}: not a class built on {base}; {way_out}")
             given.name = name
             self._methods[name] = part
             return part

@@ -272,4 +272,9 @@ def read_declared(study: Any) -> StudyConfig:
     if isinstance(arms := keys.get("arms"), Mapping):  # null leaves out one of the file's
         keys["arms"] = {name: arm for name, arm in arms.items() if arm is not None}
     example = f"study={KINDS[kind].example} --cfg job shows a whole one"
-    return read(KINDS[kind], keys, "study", missing=example)
+    config, given = read(KINDS[kind], keys, "study", missing=example), study.get("arms") or {}
+    for contrast in config.primary:
+        if gone := [name for _, name in contrast.terms if name in given and name not in config.arms]:
+            without = f"study.arms.{gone[0]}=null; give study.primary too, without it"
+            raise ConfigError(f"study.primary: {contrast}: {without}")
+    return config

@@ -58,12 +58,7 @@ def _seeded():
 @pytest.fixture
 def two_seeds_decide(monkeypatch):
     """Verdicts on as few seeds as a test reckons with by hand."""
-    for module in (
-        "analysis.findings",
-        "analysis.looks",
-        "analysis.power",
-        "reporting.next",
-    ):
+    for module in ("analysis.findings", "analysis.looks", "analysis.power", "reporting.next"):
         monkeypatch.setattr(f"ablate.{module}.FEWEST", 2)
 
 

@@ -288,11 +288,7 @@ def completed(*words: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "words, offered",
-    [
-        ("samp", "sample"),
-        ("runs --format j", "json"),
-        ("compare --whe", "--where"),
-    ],
+    [("samp", "sample"), ("runs --format j", "json"), ("compare --whe", "--where")],
 )
 def test_the_shell_is_offered_what_goes_on(words, offered):
     assert completed(*words.split(" ")) == offered.split()

@@ -487,10 +487,7 @@ def test_what_is_of_one_class_is_tested_and_called_parametrization():
         assert sentence.endswith(ending) is is_same
 
 
-@pytest.mark.parametrize(
-    "columns, same",
-    [({}, True), ({"lr": 0.5}, True), ({"d_model": 9}, False)],
-)
+@pytest.mark.parametrize("columns, same", [({}, True), ({"lr": 0.5}, True), ({"d_model": 9}, False)])
 def test_one_class_needs_all_else_that_a_model_can_be(columns, same):
     first = {"lr": 0.1, "mlp_hidden": 8, "d_model": 8, "bias": False}
     rows = table(*noisy("concat", **first), *noisy("gated", **{**first, **columns}))

@@ -99,10 +99,7 @@ def doubts(rows: pd.DataFrame, **columns: float) -> list[str]:
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        (
-            {"ngram_val_loss": 1.0},
-            "worse than counting 5 tokens by .*concat.*; .*mix_loss",
-        ),
+        ({"ngram_val_loss": 1.0}, "worse than counting 5 tokens by .*concat.*; .*mix_loss"),
         (
             {"overlap": 0.08},
             "a text that repeats itself: 8.0 % of a held-out split .*corpus.unique=paragraph",

@@ -1,10 +1,9 @@
-"""What rows are called: the level that is asked about, then what else differs; arms."""
+"""What rows are called: the level that is asked about, then what else differs."""
 
 import pandas as pd
 
-from ablate.reporting import cells, paper
-from ablate.store.record import Role
-from tests.helpers import compared, make_record
+from ablate.reporting import cells
+from tests.helpers import compared
 from tests.test_compare import of_cells
 
 SEEDS = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
@@ -30,19 +29,3 @@ def test_each_row_says_what_is_asked_about_and_each_baseline_is_a_row():
     assert len({*names}) == len(names) == 24
     assert all(name.startswith(("sum heads=", "concat heads=")) for name in names)
     assert [name.startswith("concat") for name in names] == [verdict == "baseline" for verdict in verdicts]
-
-
-def test_arms_are_called_by_their_names():
-    rows = crossed().query("lr == 0.01 and heads == 1")
-    rows = rows[(rows["fusion"] == "sum") != rows["out_proj"]]
-    arms = {True: "plain", False: "bare_sum"}
-    roles = {
-        run: Role(phase="report", role="variant", tuned="tuned", values={"tuned": [arms[projection]]})
-        for run, projection in zip(rows["run_id"], rows["out_proj"], strict=True)
-    }
-    record = make_record(runs=[*rows["run_id"]], roles=roles, primary=["bare_sum - plain"], arms={})
-    found = compared(rows, records=[record], baseline={"fusion": "concat", "out_proj": "true"})
-    assert [one.arm for one in found.variants.values()] == ["plain", "bare_sum"]
-    assert cells.contrast_table(found)["variant"].tolist() == ["plain", "bare_sum"]
-    table = paper.differences(found)
-    assert table.stub == 1 and table.frame["variant"].tolist() == ["plain", "bare_sum"]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ablate.data.splits import Batch
 from ablate.model.models import Model, Site
-from ablate.probes.patterns import contributions, real_at
+from ablate.probes.patterns import contribution, real_at
 
 
 @torch.no_grad()
@@ -36,7 +36,7 @@ def without(site: Site, head: int, batch: Batch) -> Iterator[None]:
     over all tokens but padding."""
 
     def hook(fusion, given: tuple[Tensor, Tensor], fused_BTF: Tensor) -> Tensor:
-        head_BTF = contributions(fusion, *given)[..., head, :]
+        head_BTF = contribution(fusion, fused_BTF, head, *given)
         return fused_BTF - head_BTF + head_BTF[real_at(site, batch)].mean(0)
 
     handle = site.attention.fusion.register_forward_hook(hook)

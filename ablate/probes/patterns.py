@@ -31,7 +31,7 @@ class Heads:
     """The heads of one attention, in float64.
 
     site: which attention it is. read: their outputs before fusion, z_BTHV. written: what each head adds to
-    the residual stream, (B, T, H, C), through out_proj without its bias (`contributions`). fused: what all
+    the residual stream, (B, T, H, C), through out_proj without its bias (`contribution`). fused: what all
     heads together add, (B, T, C). fuse: computes `fused` from other heads, z_BTHV -> (B, T, C). real: (B, T),
     true where a position is no padding.
     """
@@ -58,13 +58,13 @@ def look(model: Model, batch: Batch) -> list[Heads]:
     for site, (x_BTC, source_BSC, padding_mask_BS) in zip(model.sites(), inputs, strict=True):
         attention = site.attention
         look = attention.look(x_BTC, source_BSC, padding_mask_BS)
+        given, H = (look.heads_BTHV, *look.inputs), look.heads_BTHV.shape[-2]
+        each = [contribution(attention.fusion, look.fused_BTF, head, *given) for head in range(H)]
         seen.append(
             Heads(
                 site=site,
                 read=look.heads_BTHV,
-                written=without_bias(
-                    attention.out_proj, contributions(attention.fusion, look.heads_BTHV, *look.inputs)
-                ),
+                written=without_bias(attention.out_proj, torch.stack(each, -2)),
                 fused=without_bias(attention.out_proj, look.fused_BTF),
                 fuse=functools.partial(_fused, attention, look.inputs),
                 real=real_at(site, batch),
@@ -73,12 +73,12 @@ def look(model: Model, batch: Batch) -> list[Heads]:
     return seen
 
 
-def contributions(fusion: Fusion, z_BTHV: Tensor, *others: Tensor) -> Tensor:
-    """What the fused vector lacks without each head, (B, T, H, F): what it is, less what it is with that head
-    at 0. Where heads are added up, this is the head's own term. others: what else the fusion is given."""
+def contribution(fusion: Fusion, fused_BTF: Tensor, head: int, z_BTHV: Tensor, *others: Tensor) -> Tensor:
+    """What the fused vector lacks without a head, (B, T, F): what it is, less what it is with that head at 0.
+    Where heads are added up, this is the head's own term. others: what else the fusion is given."""
     fuse: Callable[..., Tensor] = fusion.forward  # without hooks, one of which may have called this
-    fused_BTF, each_HH1 = fuse(z_BTHV, *others), torch.eye(z_BTHV.shape[-2], dtype=torch.bool)[..., None]
-    return torch.stack([fused_BTF - fuse(z_BTHV * ~this, *others) for this in each_HH1], -2)
+    is_other_H1 = (torch.arange(z_BTHV.shape[-2]) != head)[:, None]
+    return fused_BTF - fuse(z_BTHV * is_other_H1, *others)
 
 
 @torch.no_grad()

@@ -216,7 +216,10 @@ def test_the_other_baselines_change_one_key_or_several():
         compared(rows, baseline={"fusion": "cncat"})
     for name in ("concat heads=1", "fusion=concat heads=1 out_proj=true"):  # as tables print it
         assert compared(rows, baseline=name).table["baseline"].equals(several["baseline"])
-    with pytest.raises(ConfigError, match=r"neither K=V\[,K=V\] nor a variant; choices: concat heads=1"):
+    with pytest.raises(
+        ConfigError,
+        match=r"neither K=V\[,K=V\] nor a variant; did you mean sum heads=8\? choices: concat heads=1",
+    ):
         compared(rows, baseline="heads")
 
 
@@ -481,7 +484,7 @@ def test_what_is_of_one_class_is_tested_and_called_parametrization():
     found = result.table.set_index("fusion")
     assert found["same_class"].to_dict() == {"concat": False, "gated": True, "exclusive": False}
     assert found.loc["gated", "verdict"] == "worse" and found["p"].notna().sum() == 2
-    ending = "; both represent the same functions, so what differs is training."
+    ending = "; both sides represent the same functions, so what differs is training."
     for fusion, is_same in (("gated", True), ("exclusive", False)):
         sentence, *_ = sentences(compared(rows[rows["fusion"].isin(["concat", fusion])]))
         assert sentence.endswith(ending) is is_same

@@ -119,10 +119,20 @@ def test_whether_a_verdict_stands_is_one_line(command):
     rows.loc[rows["fusion"] != "concat", "val_loss"] -= 1.0
     rows.to_csv("rows.csv", index=False)
     _, out, _ = command("compare", "rows.csv", "--metric", "test_loss", "--margin", "0.0001")
-    assert "The same without the farthest seed and by sign flips; not on validation (method_0).\n" in out
+    assert "The same without the farthest seed and by sign flips; not on validation: method_0.\n" in out
     asked = ("rows.csv", "--metric", "test_loss", "--margin", "0.0001", "--format", "latex")
     _, latex, _ = command("compare", *asked)
-    assert r"by sign flips; not on validation (method\_0)." in latex.partition(r"\label")[0]
+    assert r"by sign flips; not on validation: method\_0." in latex.partition(r"\label")[0]
+
+
+@pytest.mark.slow
+def test_one_seed_that_keeps_a_difference_undecided_is_told(command):
+    rows, is_other = study(*fusions(1), n=6), [False] * 6 + [True] * 6
+    apart = [-0.43, -0.27, -0.32, -0.30, -0.28, 0.29]
+    rows.loc[is_other, "val_loss"] = rows["val_loss"][:6].to_numpy() + apart
+    rows.to_csv("rows.csv", index=False)
+    _, out, _ = command("compare", "rows.csv")
+    assert "\nNot without the farthest seed: method_0 (then better).\n" in out
 
 
 @pytest.mark.slow

@@ -15,9 +15,9 @@ import pandas as pd
 from ablate.analysis.foreign import FOLDS, STEPS
 from ablate.analysis.stats import Array, bimodal, moments
 from ablate.config.conditions import column_for
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS
-from ablate.phrases import SEEN, Note, first_few, lines_if, visible
+from ablate.phrases import SEEN, Note, lines_if, visible
 from ablate.store.columns import CONFIG_COLUMNS, WIDTHS, Status, column_named, of_group
 from ablate.store.frames import SIMULATED, as_texts, is_foreign, option_names, spellings, with_options
 
@@ -315,8 +315,8 @@ class Variants(Settings):
         if not (at := [c for c, names in enumerate(called) if text in names]):
             if None not in given.values():
                 return {**given}
-            there = first_few([one.title(varied, bare=bare) for one in self.each], 8)
-            raise ConfigError(f"{option} {text}: neither K=V[,K=V] nor a variant; choices: {there}")
+            there = [one.title(varied, bare=bare) for one in self.each]
+            raise ConfigError(f"{option} {text}: neither K=V[,K=V] nor a variant{did_you_mean(text, there)}")
         named = self.table.iloc[at]
         kept = [c for c in self.columns if c not in self.free and self.table[c].nunique() > 1]
         return {column: named[column].iloc[0] for column in kept if named[column].nunique() == 1}

@@ -82,7 +82,8 @@ def _draw(directories: Mapping[str, Path], text: Path, into: Path) -> None:
     try:
         content = text.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--text {text}: {error}; give a file of text in UTF-8") from error
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"--text {text}: {why}; give a file of text in UTF-8") from error
     for variant, directory in directories.items():
         write_charts({directory.name: on_text(looks(directory, content), f"{variant}: {text.name}")}, into)
         put(into / f"{directory.name}.png")

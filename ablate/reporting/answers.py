@@ -139,14 +139,18 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
 
 
 def _robust(tested: Sequence[Finding], terms: Terms) -> str:
-    """Whether the verdicts stand by other means, and which do not."""
+    """Whether the verdicts stand by other means, and which do not; of what is undecided, only what another
+    way decides."""
     by: dict[str, list[str]] = {}
     for one in tested:
-        for how, same in one.otherwise().items():
-            by.setdefault(how, []).extend(lines_if(not same, one.sides(terms)[0]))
+        for how, verdict in one.otherwise().items():
+            if verdict != one.verdict or not one.is_undecided:
+                then = f"then {verdict}" * one.is_undecided
+                name = contrast_in_words(one, tested, terms, then, against=False)
+                by.setdefault(how, []).extend(lines_if(verdict != one.verdict, name))
     same = [how for how, of in by.items() if not of]
-    other = [f"{how} ({joined(of[:MOST])})" for how, of in by.items() if of]
-    parts = [*lines_if(same, f"the same {joined(same)}"), *lines_if(other, f"not {joined(other)}")]
+    other = [f"{how}: {joined(of[:MOST])}" for how, of in by.items() if of]
+    parts = [*lines_if(same, f"the same {joined(same)}"), *lines_if(other, f"not {', nor '.join(other)}")]
     return f"{capital('; '.join(parts))}." if parts else ""
 
 

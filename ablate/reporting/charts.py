@@ -17,7 +17,7 @@ from ablate.phrases import lines_if
 from ablate.reporting.cells import called, levels_in_words
 from ablate.reporting.figures import COLORS, GREY, MEASURED, SPARSE, TICKS, Figure, colours, spec
 from ablate.reporting.page import Page
-from ablate.reporting.words import BETTER
+from ablate.reporting.words import in_words
 from ablate.store.columns import column_named
 from ablate.store.run_files import read_metrics
 
@@ -90,8 +90,8 @@ def _baseline(comparison: Comparison) -> str:
 
 def _title(comparison: Comparison, of: str) -> list[str]:
     """The title of an axis of differences, in lines."""
-    better = BETTER[comparison.arrays.higher_is_better]
-    return [f"difference in {comparison.metric} {of}", *lines_if(better, f"({better})")]
+    words, _, more = in_words(comparison.metric, comparison.arrays.higher_is_better).partition(" (")
+    return [f"{words}: difference {of}", *lines_if(more, f"({more}")]
 
 
 def _seeds(page: Page) -> Iterator[Figure]:
@@ -135,7 +135,7 @@ def _levels(page: Page) -> Iterator[Figure]:
         points.append((*ends, side.label(apart, between="\n"), side.arm or side.label(side.difference)))
     data = pd.DataFrame(points, columns=["mean", "low", "high", "level", "difference"])
     at = levels_in_words([alone.get(name, of) for name, (_, of) in sides.items()])
-    title = [f"difference in {page.comparison.metric},", f"intervals at {at}"]
+    title = [column_named(page.comparison.metric).label, f"difference, intervals at {at}"]
     mean, low = (alt.Y(f"{end}:Q", title=title, scale=MEASURED) for end in ("mean", "low"))
     base = alt.Chart(data).encode(
         x=alt.X("level:N", sort=None, title=None, axis=alt.Axis(labelAngle=0, labelOverlap=False)),
@@ -150,7 +150,7 @@ def _levels(page: Page) -> Iterator[Figure]:
 
 
 def _curves(page: Page) -> Iterator[Figure]:
-    """The validation loss by step, of the first variants of the table."""
+    """The validation loss in the second half of the training, of the first variants of the table."""
     rows = page.comparison.rows[page.comparison.rows["status"].isin(USABLE)]
     variant = names(rows, page.comparison.shown)
     points = [
@@ -168,12 +168,14 @@ def _curves(page: Page) -> Iterator[Figure]:
     complete = table[table["n"] == table.groupby("variant")["n"].transform("max")]
     if complete.empty:
         return
+    late = complete[complete["step"] >= complete["step"].max() / 2]  # before, curves fall too far to differ
+    complete = late if late["step"].nunique() > 1 else complete
     curves = [curve.sort_values("step") for _, curve in complete.groupby("variant", sort=False)]
     places = (np.unique(np.linspace(0, len(one) - 1, POINTS).round().astype(int)) for one in curves)
     data = pd.concat([one.iloc[at] for one, at in zip(curves, places, strict=True)], ignore_index=True)
     about = "Validation loss at each evaluation: mean over seeds, band from the lowest to the highest."
     chart = spec(_lines(data, [every[name] for name in chosen]), 210)
-    yield Figure("curves", "Loss over the training", about, chart, data)
+    yield Figure("curves", "Loss late in the training", about, chart, data)
 
 
 def _lines(data: pd.DataFrame, labels: Sequence[str]) -> Any:

@@ -76,16 +76,10 @@ def spec(chart: Any, height: int) -> dict[str, Any]:
     return {**json.loads(text), "config": CONFIG}
 
 
-# --- parts of charts -------------------------------------------------------------------------------------
-
-
 def colours(column: str, order: Sequence[str]) -> alt.Color:
     """A colour for each text, with a legend."""
     scale = alt.Scale(domain=[*order], range=list(COLORS))
     return alt.Color(f"{column}:N", scale=scale, sort=None)
-
-
-# --- files for papers ------------------------------------------------------------------------------------
 
 
 def drawn(spec: Mapping[str, Any]) -> str:
@@ -98,7 +92,7 @@ def drawn(spec: Mapping[str, Any]) -> str:
 
 def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts: Sequence[str] = ()) -> None:
     """Write each chart, given by the stem of its file, as PNG, SVG and PDF, as wide as a column of a paper,
-    with labels of 8 pt. doubts: stand above each, whole. Raises StoreError."""
+    with labels of 8 pt. doubts: stand below each, whole. Raises StoreError."""
     import vl_convert
 
     formats: dict[str, Callable[[str], str | bytes]] = {
@@ -106,9 +100,10 @@ def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts
         "svg": lambda spec: IN_PIXELS.sub(r'\1pt\2pt"', vl_convert.vegalite_to_svg(spec)),
         "pdf": vl_convert.vegalite_to_pdf,
     }
-    above = {"title": textwrap.wrap(f"Doubts: {', '.join(doubts)}", LETTERS)} if doubts else {}
+    lines = textwrap.wrap(f"Doubts: {', '.join(doubts)}", LETTERS)
+    below = {"title": {"text": lines, "orient": "bottom", "color": GREY}} if doubts else {}
     for stem, spec in specs.items():
-        for_paper = json.dumps({**spec, "background": "white", **above})
+        for_paper = json.dumps({**spec, "background": "white", **below})
         for format, convert in formats.items():
             write_atomically(directory / f"{stem}.{format}", convert(for_paper))
 

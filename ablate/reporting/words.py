@@ -32,7 +32,7 @@ def sentence(one: Finding, terms: Terms = None, among: Sequence[Finding] = (), *
     if long and one.look is not None:
         when = "so far" if one.is_undecided else "decided at"
         look = f"; {when} {one.look} of at most {one.last_look} seeds"
-    training = TRAINING.format("both" if second else "all") if long and one.same_class else ""
+    training = TRAINING.format("both sides" if second else "all arms") if long and one.same_class else ""
     if one.kinds:
         sign = 1 if one.kinds[0][1] > 0 else -1
         verb = better if (sign > 0) != (one.higher_is_better is False) else worse

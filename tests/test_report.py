@@ -167,7 +167,7 @@ def test_charts_call_variants_as_the_table_does_and_in_its_order(tmp_path):
     below = contrast_table(page.comparison).query("verdict != 'baseline'")["variant"].tolist()
     assert differences.data["label"].tolist() == seeds.data["label"].unique().tolist() == below
     assert {*below} == {"sum heads=2", "sum heads=4", "sum heads=8"}  # one baseline, but for what they share
-    title = '"Validation loss: difference to concat", "(nats per token; lower is better)"'
+    title = '"Validation loss: difference to concat at equal heads", "(nats per token; lower is better)"'
     assert title in json.dumps(differences.spec)
     study = gather(small(tmp_path, seeds=3))
     assert {*data_of(study, "curves")["label"]} == {*contrast_table(study.comparison)["variant"]}

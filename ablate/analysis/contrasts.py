@@ -88,9 +88,6 @@ def unplanned(variants: Variants, pairs: Sequence[Pair], others: Sequence[Weighe
     return [Weighed("", [(1.0, one), (-1.0, base)], equal=same) for (one, base), same in each]
 
 
-# --- pairs ------------------------------------------------------------------------------------------------
-
-
 def pairs_by(variants: Settings, baselines: Sequence[Mapping[str, Any]]) -> list[list[Pair]]:
     """The pairs by each baseline, of variants that are in none by one before. Raises ConfigError."""
     found, there = list[list[Pair]](), set[int]()

@@ -74,9 +74,6 @@ def as_results(
     return pd.DataFrame(filled | {str(key): rows[key] for key in rows}).reset_index(drop=True), lines
 
 
-# --- rows of others --------------------------------------------------------------------------------------
-
-
 def _of_others(table: pd.DataFrame, name: str, finished: Sequence[str]) -> tuple[pd.DataFrame, list[Note]]:
     """Each cell as it is spelt, but for a status of ours, and seeds, of which 1.0 and 1 are one."""
     rows, lines = {str(key): _plain(table[key]) for key in table}, list[Note]()

@@ -143,9 +143,6 @@ def others(keyed: pd.DataFrame, placed: set[str]) -> list[Array]:
     return [as_numbers(keyed, key).to_numpy(float) for key in names]
 
 
-# --- results ---------------------------------------------------------------------------------------------
-
-
 def with_results(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The rows that may have a result in this metric, with its value_, NaN without one; whether it counts
     (usable_); and whether the run diverged (lost_): by its status, as a stale one without a result but with a
@@ -192,9 +189,6 @@ def _no_result(rows: pd.DataFrame, metric: str) -> str:
 def _others(rows: pd.DataFrame, metric: str = "") -> str:
     others = sorted({*metrics_of(rows)} - {metric})
     return f"; --metric takes another column: {joined(others, 'or')}" if others else ""
-
-
-# --- numbers from text -----------------------------------------------------------------------------------
 
 
 def as_numbers(rows: pd.DataFrame, column: str, named: Sequence[str] = ()) -> pd.Series:

@@ -167,6 +167,14 @@ def of_units(
     compared = {c for one in contrasts for _, c in one.sides}
     bases = [one.baseline for one in contrasts if not one.is_crossed]
     alone = [name for c, name in enumerate(variants.titles) if c not in compared]
+    if "corpus_sha256" in variants.table:
+        texts_C = variants.table["corpus_sha256"]
+        several = [texts_C.iloc[[c for _, c in one.sides]].nunique() > 1 for one in contrasts]
+        if any(several) and not all(one.is_crossed for one in contrasts):
+            line = (
+                f"{counted(sum(several), 'contrast')} of runs on different texts, whose losses say nothing of"
+            )
+            yield doubt(f"{line} each other: --where corpus=NAME takes those on one", "different texts")
     if alone and bases:
         way_out = option("--baseline", variants.titles[max(bases, key=bases.count)])
         lines.append(f"no baseline for {first_few(alone, 8)}; {way_out} compares them")

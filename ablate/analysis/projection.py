@@ -99,9 +99,6 @@ def project(
     return variants if exempt else checked(variants, question.fixed)
 
 
-# --- where a row belongs -----------------------------------------------------------------------------------
-
-
 def _columns(
     rows: pd.DataFrame, metric: str, question: Question
 ) -> tuple[list[str], list[str], list[str], list[str]]:

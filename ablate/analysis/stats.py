@@ -127,9 +127,6 @@ def half_width(n: Array, sd: Array, level: float = 1 - ALPHA) -> Array:
     return -stdtrit(np.maximum(n - 1, 1), (1 - level) / 2) * sd / np.sqrt(np.maximum(n, 1))
 
 
-# --- the same verdict by other means ------------------------------------------------------------------
-
-
 def without_farthest(differences_KS: Array) -> Array:
     """The differences without the one of each row that lies farthest from the mean of its row."""
     n, mean, _ = moments(differences_KS)

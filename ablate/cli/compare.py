@@ -71,7 +71,7 @@ def compare(
             doubts = lines_if(found.doubts, f"Doubts: {', '.join(found.doubts)}.")
             others = f"Verdicts by other means: {found.robust[:1].lower()}{found.robust[1:]}"
             robust = lines_if(found.robust and pivot is None, others)
-            name = "-".join(filter(None, (results.name, pivot, question.within)))
+            name = "-".join(filter(None, (results.name, pivot, question.within, question.metric)))
             put(paper.latex(grid, name, [*doubts, *robust]), end="")
         else:
             if format == "table":

@@ -81,8 +81,8 @@ def _require_plugins(directory: Path, row: Row) -> None:
         copy = shlex.quote(next(same, file))
         if now is None:
             raise ConfigError(
-                f"{directory.name}: was made with the plugin {file}; add --plugin {copy}, or make it anew"
-                " with force=stale"
+                f"{directory.name}: was made with the plugin {file}; add --plugin {copy}; ablate run also"
+                " takes force=stale, which makes it anew"
             )
         raise ConfigError(
             f"--plugin {file}: not the file that {directory.name} was made with: its code was {was[:8]} and"

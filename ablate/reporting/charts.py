@@ -13,11 +13,11 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.findings import Finding
 from ablate.analysis.variants import USABLE, names
-from ablate.phrases import lines_if
+from ablate.phrases import joined, lines_if
 from ablate.reporting.cells import called, levels_in_words
 from ablate.reporting.figures import COLORS, GREY, MEASURED, SPARSE, TICKS, Figure, colours, spec
 from ablate.reporting.page import Page
-from ablate.reporting.words import in_words
+from ablate.reporting.words import in_words, setting_apart
 from ablate.store.columns import column_named
 from ablate.store.run_files import read_metrics
 
@@ -29,7 +29,7 @@ VERDICTS = {  # their colours and shapes
 }
 ROW, ROOM = 13, 21  # height of a line of labels, and of the room around all
 LETTERS = 28  # of a line of a label
-POINTS = 40  # the most of a curve
+POINTS, FEW = 40, 2  # the most of a curve; curves whose bands can be told apart
 
 
 def _intervals(page: Page) -> Iterator[Figure]:
@@ -45,11 +45,12 @@ def _intervals(page: Page) -> Iterator[Figure]:
     colors, shapes = (
         alt.Scale(domain=verdicts, range=[VERDICTS[verdict][at] for verdict in verdicts]) for at in (0, 1)
     )
-    y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(grid=False))
+    y = alt.Y("label:N", sort=[*tested], title=None, axis=alt.Axis(grid=False))
     base = alt.Chart(data).encode(y=y, color=alt.Color("verdict:N", scale=colors))
     points, shape = base.mark_point(filled=True, size=30, opacity=1), alt.Shape("verdict:N", scale=shapes)
     to = f"to {_baseline(comparison) or 'the baseline'}"
-    x = alt.X("low:Q", title=_title(comparison, to), axis=SPARSE)
+    said = lines_if(margin > 0, f"grey: ±{margin:g}, too small to matter")
+    x = alt.X("low:Q", title=[*_title(comparison, to), *said], axis=SPARSE)
     band = pd.DataFrame([{"from": -margin, "to": margin}] if margin > 0 else [], columns=["from", "to"])
     grey = f"; grey band: the margin of ±{margin:g}, too small to matter" if margin > 0 else ""
     chart = alt.layer(
@@ -71,7 +72,8 @@ def _contrasts(comparison: Comparison) -> dict[str, Finding]:
     each = [(one.name if one.is_sum else one.variant.name, one) for one in comparison.tested]
     each.sort(key=lambda pair: [*names].index(pair[0]))
     minus = {one: [f"− {names[one.baseline.name]}"] for _, one in each if several and not one.is_sum}
-    sides = ([names[of], *minus.get(one, [])] for of, one in each)
+    groups = "(two groups of seeds)"  # so that a point without an interval is no mystery
+    sides = ([names[of], *minus.get(one, []), *lines_if(one.kinds, groups)] for of, one in each)
     lines = ([line for side in of for line in textwrap.wrap(side, LETTERS)] for of in sides)
     return {"\n".join(of): one for of, (_, one) in zip(lines, each, strict=True)}
 
@@ -82,10 +84,13 @@ def _height(labels: Collection[str]) -> int:
 
 def _baseline(comparison: Comparison) -> str:
     """The baseline of all contrasts or, of several, the arm that all are or what tells each from its
-    variants; empty if that differs, too."""
+    variants, and what it shares with them; empty if that differs, too."""
     pairs = [one for one in comparison.tested if not one.is_sum]
     bases, apart = {one.baseline.name for one in pairs}, {one.baseline.arm or one.sides()[1] for one in pairs}
-    return called(comparison)[bases.pop()] if len(bases) == 1 else apart.pop() if len(apart) == 1 else ""
+    if len(bases) == 1 or len(apart) != 1:
+        return called(comparison)[bases.pop()] if len(bases) == 1 else ""
+    equal = {of.partition("=")[0] for one in pairs for of in setting_apart(one, pairs, None).split(", ")}
+    return apart.pop() + f" at equal {joined(sorted(equal - {''}))}" * any(equal)
 
 
 def _title(comparison: Comparison, of: str) -> list[str]:
@@ -106,7 +111,7 @@ def _seeds(page: Page) -> Iterator[Figure]:
     points = alt.Chart(data).mark_point(filled=True, size=15, opacity=0.6, color=COLORS[0])
     title, room = _title(page.comparison, "of each pair"), alt.Scale(padding=6)
     x = alt.X("difference:Q", title=title, axis=SPARSE, scale=room)
-    points = points.encode(y=alt.Y("label:N", sort=None, title=None), x=x)
+    points = points.encode(y=alt.Y("label:N", sort=[*tested], title=None), x=x)
     about = "A point for each pair of runs of one seed: how far differences scatter."
     chart = spec(alt.layer(_zero(), points), _height(tested))
     yield Figure("seeds", "Differences of pairs", about, chart, data)
@@ -169,25 +174,29 @@ def _curves(page: Page) -> Iterator[Figure]:
     if complete.empty:
         return
     late = complete[complete["step"] >= complete["step"].max() / 2]  # before, curves fall too far to differ
-    complete = late if late["step"].nunique() > 1 else complete
+    complete, half = (late, ", second half of the training") if late["step"].nunique() > 1 else (complete, "")
     curves = [curve.sort_values("step") for _, curve in complete.groupby("variant", sort=False)]
     places = (np.unique(np.linspace(0, len(one) - 1, POINTS).round().astype(int)) for one in curves)
     data = pd.concat([one.iloc[at] for one, at in zip(curves, places, strict=True)], ignore_index=True)
-    about = "Validation loss at each evaluation: mean over seeds, band from the lowest to the highest."
-    chart = spec(_lines(data, [every[name] for name in chosen]), 210)
-    yield Figure("curves", "Loss late in the training", about, chart, data)
+    band = ", band from the lowest to the highest" * (len(chosen) <= FEW)
+    about = f"Validation loss at each evaluation{half}: mean over seeds{band}."
+    chart = spec(
+        _lines(data, [every[name] for name in chosen], [f"step{half}", *lines_if(band, band[2:])]), 210
+    )
+    yield Figure("curves", "Loss over the training", about, chart, data)
 
 
-def _lines(data: pd.DataFrame, labels: Sequence[str]) -> Any:
-    """A chart of `mean` over `step`, one line per label, with a band from low to high."""
+def _lines(data: pd.DataFrame, labels: Sequence[str], title: list[str]) -> Any:
+    """A chart of `mean` over `step`, one line per label, of few with a band from low to high."""
     drawn = data.round({"mean": 4, "low": 4, "high": 4}).sort_values(["step", "variant"], kind="stable")
-    x = alt.X("step:Q", scale=MEASURED, axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
-    y = alt.Y("mean:Q", title=column_named("val_loss").label, scale=MEASURED)
+    x = alt.X("step:Q", title=title, scale=MEASURED, axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
+    label = column_named("val_loss").label
+    y = alt.Y("mean:Q", title=label, scale=MEASURED)
     dots = alt.OverlayMarkDef(size=8)
     base = alt.Chart(drawn).encode(x=x, color=colours("label", labels))
+    bands = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=label), y2="high:Q")
     return alt.layer(
-        base.mark_area(opacity=0.3 / max(len(labels), 2)).encode(y=alt.Y("low:Q"), y2="high:Q"),
-        base.mark_line(strokeWidth=1, point=dots).encode(y=y),
+        *lines_if(len(labels) <= FEW, bands), base.mark_line(strokeWidth=1, point=dots).encode(y=y)
     )
 
 

@@ -12,9 +12,9 @@ from ablate.store.columns import on_validation, split_of
 from ablate.store.frames import as_texts, is_foreign
 from ablate.store.record import StudyRecord
 
-MODEL = ("position", "norm", "mlp", "layers", "d_model", "context")
+MODEL = ("position", "norm", "mlp", "layers", "d_model", "heads", "context")
 TRAINING = ("steps", "batch", "corpus", "tokenizer", "beta1", "lr")
-COUNTED = {"layers": "layer", "steps": "step", "batch": "row"}
+COUNTED = {"layers": "layer", "heads": "head", "steps": "step", "batch": "row"}
 
 
 def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataFrame) -> str:
@@ -32,9 +32,12 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     sentences = [f"We {'compare' if comparison.varying else 'train'} {what_differs(comparison, record)}."]
     if all(of[column] for column in (*MODEL, *TRAINING)):  # rows from elsewhere may lack them
         of |= {column: f"{of[column]} {noun}{'s' * (of[column] != '1')}" for column, noun in COUNTED.items()}
+        widths = f" with keys of {of['key_width']} and values of {of['value_width']}"
+        widths *= "," not in widths  # several follow from the number of heads
         sentences += [
             f"Each is a transformer (pre-norm, {of['position']} positions, {of['norm']} norm, {of['mlp']},"
-            f" tied embeddings; {of['layers']}, width {of['d_model']}, context {of['context']}),"
+            f" tied embeddings; {of['layers']}, width {of['d_model']}, {of['heads']}{widths},"
+            f" context {of['context']}),"
             f" trained for {of['steps']} of {of['batch']} on"
             f" {of['corpus']} ({of['tokenizer']} tokens,"
             f" vocabulary {of['vocab']}, fingerprint {of['corpus_sha256'][:12]}) by AdamW (β1 ="

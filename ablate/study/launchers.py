@@ -107,9 +107,6 @@ def _train_in_this_process(run: Run, threads: int, lines: Lines) -> None:
     train_or_wait(run, tracked(run.name, lines.listener(run.name)))
 
 
-# --- by Hydra's launchers ---------------------------------------------------------------------------
-
-
 class ByHydra(Launcher):
     """Trains by a launcher of Hydra's, each of whose processes composes a run again from its overrides."""
 

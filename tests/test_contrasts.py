@@ -159,6 +159,9 @@ def test_a_study_of_several_texts_compares_within_each():
     assert apart.keys() == {"stdlib", "grammar"} and apart["stdlib"].diff > 0 > apart["grammar"].diff
     assert all(one.variant.differing(one.baseline) == ["fusion"] for one in found.tested)
     assert "corpus=grammar" in " ".join(answers.answer(found, []).findings)
+    across = {"corpus": "stdlib", "fusion": "concat"}  # losses of two texts
+    doubts = [answers.doubts(of.notes) for of in (found, compared(rows, baseline=across))]
+    assert "different texts" not in doubts[0] and "different texts" in doubts[1], doubts
 
 
 # --- a difference at two levels, and what is found by itself ------------------------------------------
@@ -192,6 +195,7 @@ def test_a_difference_is_compared_between_each_two_levels():
     [
         (losses(*BOTH), "lr", "--within lr: every row has none; name a column that varies"),
         (losses(*BOTH), "nothing", "--within: no column nothing"),
+        (losses(*BOTH), "seed", "--within seed: a difference is a mean over seeds"),
         (losses(BOTH[0], BOTH[3]), "layers", "no difference is there at two of its levels (10, 2)"),
     ],
 )

@@ -96,7 +96,7 @@ def test_the_command(tmp_path):
     assert latex.returncode == 0 and latex.stdout.startswith("% needs \\usepackage{booktabs,tabularx}")
     assert r"\label{tab:mine-fusion-heads}" in latex.stdout and "Verdicts" not in latex.stdout
     asked = ("compare", "mine.csv", "--within", "heads", "--format", "latex")
-    assert r"\label{tab:mine-heads}" in call_cli(*asked, cwd=tmp_path).stdout
+    assert r"\label{tab:mine-heads-val-loss}" in call_cli(*asked, "--metric", "val_loss", cwd=tmp_path).stdout
     text = pivot().stdout
     assert "heads=16" in text and "2.440 ± 0.184" in text
     rows = json.loads(pivot("--format", "json").stdout)["rows"]

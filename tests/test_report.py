@@ -145,6 +145,7 @@ def test_a_difference_of_two_groups_has_no_interval_anywhere():
     page = gather(read(ROOT / "docs" / "results" / "votes"))
     (figure,), table = charts._intervals(page), paper.differences(page.comparison)
     assert figure.data.set_index("label")["low"].isna().tolist() == [True, False]
+    assert figure.data["label"].str.endswith("\n(two groups of seeds)").tolist() == [True, False]
     assert "; none where seeds are in two groups" in figure.about
     cells = table.frame.set_index("variant")["difference"]
     assert cells["four"] == "-0.819 in 5 of 6, -0.675 in 1†" and cells["eight_of_8"].startswith("-1.096† [")

@@ -161,7 +161,7 @@ OWN_CODE = "parts"  # the column with the versions of its methods
 MARKS = (*PROGRAM, OWN_CODE)
 CARRIED = (
     *("fusion", "heads"),
-    *("form", "function_class", "params", "tuned", "run_id", "processor"),
+    *("form", "function_class", "params", "tuned", "run_id", "processor", "corpus_sha256"),
     *("epochs", "overlap", "ngram_order", "ngram_val_loss", "ngram_loss"),
 )
 

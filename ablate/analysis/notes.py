@@ -166,18 +166,16 @@ def of_units(
         yield Note(f"no verdicts: {nothing}")
     compared = {c for one in contrasts for _, c in one.sides}
     bases = [one.baseline for one in contrasts if not one.is_crossed]
-    alone = [name for c, name in enumerate(variants.titles) if c not in compared]
-    if "corpus_sha256" in variants.table:
-        texts_C = variants.table["corpus_sha256"]
-        several = [texts_C.iloc[[c for _, c in one.sides]].nunique() > 1 for one in contrasts]
-        if any(several) and not all(one.is_crossed for one in contrasts):
-            line = (
-                f"{counted(sum(several), 'contrast')} of runs on different texts, whose losses say nothing of"
-            )
-            yield doubt(f"{line} each other: --where corpus=NAME takes those on one", "different texts")
-    if alone and bases:
-        way_out = option("--baseline", variants.titles[max(bases, key=bases.count)])
-        lines.append(f"no baseline for {first_few(alone, 8)}; {way_out} compares them")
+    texts_C, every = variants.table["corpus_sha256"].astype(str).tolist(), range(len(variants.titles))
+    several = [len({texts_C[c] for _, c in one.sides}) > 1 for one in contrasts if not one.is_crossed]
+    if any(several):
+        line = f"{counted(sum(several), 'contrast')} of runs on different texts, whose losses do not compare"
+        yield doubt(f"{line}: --where corpus=NAME takes those on one", "different texts")
+    if bases and (alone := [c for c in every if c not in compared]):
+        near = [c for c in bases if texts_C[c] in {texts_C[other] for other in alone}] or alone
+        way_out = option("--baseline", variants.titles[max(near, key=near.count)])
+        names = first_few([variants.titles[c] for c in alone], 8)
+        lines.append(f"no baseline for {names}; {way_out} compares them")
     if apart := [one.variant.name for one in findings if one.pairs is None]:
         why = "there is no seed and no --pair-by" if not variants.paired else "no two seeds are in both"
         lines.append(

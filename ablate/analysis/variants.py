@@ -113,18 +113,18 @@ def varying(variants: Iterable[Variant]) -> list[str]:
 
 
 def distinguishing(table: pd.DataFrame, columns: Sequence[str], asked: Collection[str] = ()) -> list[str]:
-    """The columns needed to tell the variants apart: always FACTORS and `asked`, if known, and no column that
-    follows from the others, such as key_width from heads. Widths are dropped first, since they usually
-    follow. A tuned value differs from arm to arm, so it tells no arms apart, only variants of one arm."""
+    """The columns needed to tell the variants apart: always FACTORS and `asked`, if known, and the name of a
+    text; no column that follows from the others, such as key_width from heads. Widths and fingerprints are
+    dropped first, since they usually follow. A tuned value tells no arms apart, only variants of one arm."""
     factors = [one for one in columns if one in (*FACTORS, *asked) and table[one].ne("").any()]
     kept = [column for column in columns if column in factors or table[column].nunique(dropna=False) > 1]
     of_tuned = {column_for(str(key)) for key in table["tuned"]} if "tuned" in table else set()
     tuned = [column for column in kept if column in of_tuned]
     settings = [column for column in kept if column not in tuned]
     arms = table.drop_duplicates(settings)
-    for column in sorted(reversed(settings), key=lambda column: column not in WIDTHS):
+    for column in sorted(reversed(settings), key=lambda column: column not in (*WIDTHS, "corpus_sha256")):
         rest = [other for other in settings if other != column]
-        if column not in factors and rest and not arms.duplicated(rest).any():
+        if column not in (*factors, "corpus") and rest and not arms.duplicated(rest).any():
             settings = rest
     needed = {*settings, *(tuned if table.duplicated(settings).any() else [])}
     return [column for column in kept if column in needed]
@@ -351,6 +351,7 @@ def setting_columns(rows: pd.DataFrame) -> list[str]:
     config = (options.get(column, [column]) for column in CONFIG_COLUMNS)
     columns = [*dict.fromkeys(itertools.chain.from_iterable(config))]
     texts = rows[["corpus", *TEXT_COLUMNS]].drop_duplicates().astype(str).drop_duplicates()
-    if len(texts) > 1 and texts["corpus"].is_unique:
-        columns = [*(column for column in columns if column not in TEXT_COLUMNS), "corpus"]
+    if len(texts) > 1:
+        more = [] if texts["corpus"].is_unique else TEXT_COLUMNS
+        columns = [*(one for one in columns if one in more or one not in TEXT_COLUMNS), "corpus"]
     return columns

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -142,14 +143,21 @@ def test_a_table_of_a_task_has_right_answers_and_that_of_arms_what_they_set():
 
 
 def test_a_difference_of_two_groups_has_no_interval_anywhere():
-    page = gather(read(ROOT / "docs" / "results" / "votes"))
+    base, apart = [3.0, 3.01, 3.03, 3.02, 3.0, 3.04], [0.5, 0.51, 0.49, 0.5, 0.1, 0.102]
+    losses = {
+        "concat": base,
+        "sum": np.add(base, apart),
+        "mean": np.add(base, [0.5, 0.51, 0.49, 0.5, 0.52, 0.1]),
+    }
+    page: Any = SimpleNamespace(
+        comparison=compared(of_cells(({"fusion": one}, losses[one]) for one in losses))
+    )
     (figure,), table = charts._intervals(page), paper.differences(page.comparison)
-    assert figure.data.set_index("label")["low"].isna().tolist() == [True, False]
-    assert figure.data["label"].str.endswith("\n(two groups of seeds)").tolist() == [True, False]
-    assert "; none where seeds are in two groups" in figure.about
+    points = figure.data.set_index("label")["low"]
+    assert points.isna().to_dict() == {"sum\n(two groups of seeds)": True, "mean": False} and len(points) == 3
     cells = table.frame.set_index("variant")["difference"]
-    assert cells["four"] == "-0.819 in 5 of 6, -0.675 in 1†" and cells["eight_of_8"].startswith("-1.096† [")
-    assert GROUPED in table.caption and GROUPED in page.methods
+    assert cells["sum"] == "+0.500 in 4 of 6, +0.101 in 2†" and cells["mean"].startswith("+0.437† [")
+    assert GROUPED in table.caption and "; a point each where seeds are in two groups" in figure.about
 
 
 GRID = of_cells(

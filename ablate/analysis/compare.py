@@ -218,9 +218,6 @@ def _of_differences(findings: Sequence[Finding], like: pd.DataFrame) -> pd.DataF
     return table.reindex(columns=like.columns)
 
 
-# --- which rows ---------------------------------------------------------------------------------------------
-
-
 def _unfinished(every: pd.DataFrame, records: Sequence[StudyRecord], *ended: Status) -> dict[str, str]:
     """Of each study with a fixed number of seeds some of whose runs have not `ended`: how many have."""
     there = {*every.loc[every["status"].isin(ended), "run_id"]}

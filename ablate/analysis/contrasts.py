@@ -218,9 +218,6 @@ def crossed(variants: Variants, contrasts: Sequence[Weighed], column: str) -> li
     return [*planned, *(one for one in new if frozenset(one.sides) not in known)]
 
 
-# --- what two variants have in common ------------------------------------------------------------------
-
-
 def differing(variants: Settings, pairs: Sequence[Pair]) -> list[str]:
     """For each pair, the columns in which its variants differ, separated by spaces."""
     varying = [column for column in variants.columns if variants.table[column].nunique() > 1]

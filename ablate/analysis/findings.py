@@ -255,8 +255,8 @@ def _finding(
 
 
 def _kinds(variants: Variants, one: Case, contrasts: int) -> Kinds:
-    """As a Finding has them, among so many contrasts; none of sums. Values that do not pair stand against the
-    mean of the other side, and one side alone may be in two groups."""
+    """As a Finding has them, among so many contrasts; none of sums, nor of one seed apart. Values that do not
+    pair stand against the mean of the other side, and one side alone may be in two groups."""
     means, rows = one.weights * stats.moments(one.values)[1], one.difference[None]
     if one.is_grouped:
         rows = one.weights[:, None] * one.values + means[::-1, None]
@@ -264,6 +264,8 @@ def _kinds(variants: Variants, one: Case, contrasts: int) -> Kinds:
     if minor.any(1).sum() != 1 or len(means) > 2:
         return ()
     row, few = rows[minor.any(1)][0], minor.any(0)
+    if few.sum() == 1:  # with it an interval is too wide rather than too narrow
+        return ()
     return tuple((len(of), float(of.mean())) for of in (row[np.isfinite(row) & ~few], row[few]))
 
 

@@ -160,9 +160,6 @@ def _flips(n: int) -> Array:
     return flips
 
 
-# --- power ------------------------------------------------------------------------------------------
-
-
 def power_difference(n: Array, difference: Array, sd: Array, alpha: float | Array) -> Array:
     """The probability that the two-sided paired t-test at α detects a true difference with n seeds.
 

@@ -277,12 +277,15 @@ class Variants(Settings):
 
     @cached_property
     def untrained(self) -> Array:
-        """(C,) which are nearer to guessing than to counting; none by a metric that counting has not."""
-        if self.is_foreign or self.metric not in COUNTING:
+        """(C,) which are nearer to guessing than to counting; none by a metric that counting has not. What is
+        mixed with counting is judged by itself, on validation."""
+        is_mixed = self.metric == "mix_loss" and self.twin is not None
+        loss, of = (self.twin, "val_loss") if is_mixed else (self.values, self.metric)
+        if self.is_foreign or of not in COUNTING:
             return np.zeros(len(self.table), bool)
-        figures = self.table.reindex(columns=[COUNTING[self.metric], "vocab"])
+        figures = self.table.reindex(columns=[COUNTING[of], "vocab"])
         counting, vocabulary = (pd.to_numeric(figures[of], errors="coerce").astype(float) for of in figures)
-        return np.asarray(self.mean > (counting + np.log(vocabulary)) / 2)
+        return np.asarray(moments(loss)[1] > (counting + np.log(vocabulary)) / 2)
 
     @cached_property
     def each(self) -> list[Variant]:

@@ -102,14 +102,14 @@ def around(
 
 def doubts(notes: Sequence[Note]) -> list[str]:
     """The doubts among these notes, in a few words each."""
-    briefs = [*dict.fromkeys(note.brief or note.text for note in notes if note.is_doubt)]
-    more = len(briefs) - MOST_DOUBTS
-    return [*briefs[:MOST_DOUBTS], *lines_if(more > 0, f"{more} more")]
+    return [*dict.fromkeys(note.brief or note.text for note in notes if note.is_doubt)]
 
 
 def health(doubts: Sequence[str], explained: str = WHY) -> str:
-    """A line on them, with where they are explained; empty without any."""
-    return f"Doubts: {', '.join(doubts)}; {explained}." if doubts else ""
+    """A line on the first of them, with where they are explained; empty without any."""
+    more = len(doubts) - MOST_DOUBTS
+    shown = [*doubts[:MOST_DOUBTS], *lines_if(more > 0, f"{more} more")]
+    return f"Doubts: {', '.join(shown)}; {explained}." if doubts else ""
 
 
 def _short(tested: Sequence[Finding], terms: Terms) -> str:

@@ -39,7 +39,11 @@ def _intervals(page: Page) -> Iterator[Figure]:
     tested = _contrasts(comparison)
     if not tested:
         return
-    numbers = [(of, one.diff, one.low, one.high, one.verdict) for of, one in tested.items()]
+    numbers = [
+        (of, diff, one.low, one.high, one.verdict)
+        for of, one in tested.items()
+        for _, diff in one.kinds or [(0, one.diff)]
+    ]
     data = pd.DataFrame(numbers, columns=["label", "diff", "low", "high", "verdict"])
     verdicts = [verdict for verdict in VERDICTS if verdict in {*data["verdict"]}]
     colors, shapes = (
@@ -60,7 +64,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
         points.encode(x="diff:Q", shape=shape),
     )
     key = f"intervals-{'planned' if comparison.tested[0].is_planned else 'exploratory'}"
-    none = "; none where seeds are in two groups" * int(data["low"].isna().any())
+    none = "; a point each where seeds are in two groups" * int(data["low"].isna().any())
     about = f"Points: differences {to}; lines: their intervals, which hold together{none}{grey}."
     yield Figure(key, "Differences to the baseline", about, spec(chart, _height(tested)), data)
 
@@ -180,17 +184,17 @@ def _curves(page: Page) -> Iterator[Figure]:
     data = pd.concat([one.iloc[at] for one, at in zip(curves, places, strict=True)], ignore_index=True)
     band = ", band from the lowest to the highest" * (len(chosen) <= FEW)
     about = f"Validation loss at each evaluation{half}: mean over seeds{band}."
-    chart = spec(
-        _lines(data, [every[name] for name in chosen], [f"step{half}", *lines_if(band, band[2:])]), 210
-    )
+    most = rows["eval_tokens"].max()  # which curves are of, and the table is not
+    label = [column_named("val_loss").label, *lines_if(pd.notna(most), f"on at most {most:,.0f} tokens")]
+    x = [f"step{half}", *lines_if(band, band[2:])]
+    chart = spec(_lines(data, [every[name] for name in chosen], x, label), 210)
     yield Figure("curves", "Loss over the training", about, chart, data)
 
 
-def _lines(data: pd.DataFrame, labels: Sequence[str], title: list[str]) -> Any:
+def _lines(data: pd.DataFrame, labels: Sequence[str], title: list[str], label: list[str]) -> Any:
     """A chart of `mean` over `step`, one line per label, of few with a band from low to high."""
     drawn = data.round({"mean": 4, "low": 4, "high": 4}).sort_values(["step", "variant"], kind="stable")
     x = alt.X("step:Q", title=title, scale=MEASURED, axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
-    label = column_named("val_loss").label
     y = alt.Y("mean:Q", title=label, scale=MEASURED)
     dots = alt.OverlayMarkDef(size=8)
     base = alt.Chart(drawn).encode(x=x, color=colours("label", labels))

@@ -87,13 +87,14 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
     if not tested:
         return [f"Differences {to}, of which nothing was tested."]
     over = f" over {paired}" if (paired := paired_in_words(tested)) else ""
+    whys = dict.fromkeys(one.why.partition(",")[0] for one in tested if one.is_undecided)
     sign, together = SIGN[tested[0].higher_is_better], " each, 95 % together" * (len(tested) > 1)
     return [
         f"Differences {to}{sign}{over}, with t-intervals at {levels_in_words(tested)}{together}.",
         *lines_if(any(one.kinds for one in tested), GROUPED),
         *lines_if("†" in marks, "†: better or worse."),
         *lines_if("‡" in marks, f"‡: equivalent, within ±{comparison.margin:g}."),
-        *lines_if(None in marks, "Without a mark: undecided."),
+        *lines_if(whys, f"Without a mark: undecided ({joined([*whys])})."),
     ]
 
 

@@ -22,6 +22,12 @@ RESULTS = ROOT / "docs" / "results"
 PAGE = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
 WHOLE = " ".join(PAGE.split())
 PROSE = WHOLE.split("## All differences")[0]
+BACKBONE = pd.read_csv(RESULTS / "backbone.csv").pivot(
+    index=["lr", "seed"], columns="arm", values="test_loss"
+)
+COST, APART = (
+    BACKBONE[one] - BACKBONE[other] for one, other in (("one", "one_bare"), ("one_bare", "concat_bare"))
+)
 ONE_MAP = {
     "wide_projected - wide": "**Q2** wide sum: W_O − none =",
     "factors - concat": "four heads: W_O of two factors − of one =",
@@ -31,17 +37,9 @@ ONE_MAP = {
 }
 MEAN = "mean"
 # Contrasts of gpt2.csv, by the row that they stand in.
-GPT2 = {
-    "sum_equal - concat": "sum_equal - concat",
-    "both - concat": "both - concat",
-    "concat_bare - concat": "concat_bare - concat",
-    "one - one_bare": "one - one_bare",
-    "one_bare - concat_bare": "one_bare - concat_bare",
-    "one - concat": "one - concat",
-    "one_narrow - concat": "one_narrow_equal - concat",
-    "mixed - concat": "mixed - concat",
-    "local - mixed": "local - mixed",
-}
+_TO_CONCAT = [f"{arm} - concat" for arm in ("sum_equal", "both", "concat_bare", "one", "mixed")]
+_OTHERS = ["one - one_bare", "one_bare - concat_bare", "local - mixed"]
+GPT2 = {name: name for name in (*_TO_CONCAT, *_OTHERS)} | {"one_narrow - concat": "one_narrow_equal - concat"}
 # Rows of GPT-2's backbone alone, by the row that they follow.
 ONLY_ON_GPT2 = {
     "sum_equal - concat": {
@@ -211,7 +209,7 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     said = {
         "0.005",
         f"{counting:.3f}",
-        f"{concat:.3f}",
+        *(f"{value:.3f}" for value in (concat, COST.min(), COST.max(), -APART.min())),
         *re.findall(r"3\.\d{3}", PAGE[PAGE.index("| W_O |") :]),
     }
     found = {*re.findall(r"\d\.\d{3,}", PROSE)}
@@ -232,6 +230,8 @@ def test_what_gpt2_s_backbone_says_besides():
     means = of_gpt2(2500).mean()
     lost = [number(means[arm] - means["concat"])[1:] for arm in ("mean", "weighted_sum", "sum_equal")]
     assert f"on GPT-2's backbone all three lose, {min(lost)} to {max(lost)}." in PROSE
+    assert len(BACKBONE) == 6 and f"it costs {COST.min():.3f} to {COST.max():.3f} (exploratory" in PROSE
+    assert f"ends {-APART.min():.3f} below to {APART.max():.3f} above four without" in PROSE
 
 
 def test_pairs_of_the_same_functions_are_marked():

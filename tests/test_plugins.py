@@ -123,7 +123,7 @@ def test_what_is_made_of_its_runs_needs_the_file_and_says_so(tmp_path):
     assert "mine" in page.partition("<body>")[2]
     refused = fork_cli("sample", "mine-", cwd=tmp_path)  # which has loaded no plugin
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "was made with the plugin mine.py; add --plugin mine.py," in refused.stderr
+    assert "was made with the plugin mine.py; add --plugin mine.py;" in refused.stderr
     exported = fork_cli("export", "mine-", "--to", "hf", cwd=tmp_path)  # which takes none
     assert_refused(exported, "with a method of mine.py; ablate.load_model('mine-")
     assert "no such fusion" in fork_cli("run", "fusion=mine", *QUICK, cwd=tmp_path).stderr

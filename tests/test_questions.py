@@ -230,8 +230,9 @@ def test_what_gpt2_s_backbone_says_besides():
     means = of_gpt2(2500).mean()
     lost = [number(means[arm] - means["concat"])[1:] for arm in ("mean", "weighted_sum", "sum_equal")]
     assert f"on GPT-2's backbone all three lose, {min(lost)} to {max(lost)}." in PROSE
-    assert len(BACKBONE) == 6 and f"it costs {COST.min():.3f} to {COST.max():.3f} (exploratory" in PROSE
-    assert f"ends {-APART.min():.3f} below to {APART.max():.3f} above four without" in PROSE
+    ranges = [f"{of.min():.3f} to {of.max():.3f}".replace("-", "−") for of in (COST, APART)]
+    said = f"say the same: {ranges[0]}; and one head − four, both without it: {ranges[1]}."
+    assert len(BACKBONE) == 6 and said in PROSE
 
 
 def test_pairs_of_the_same_functions_are_marked():

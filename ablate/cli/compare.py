@@ -106,7 +106,7 @@ def compare(
         say(line)
 
 
-@asks(*(name for name in OPTIONS if name != "within"))
+@asks(*OPTIONS)
 def report(
     targets: Annotated[
         list[str], typer.Argument(help="A study by name or directory, or a CSV file of results.")

@@ -20,6 +20,13 @@ from ablate.printing import put, say
 if TYPE_CHECKING:
     import pandas as pd
 
+LEGEND = (
+    "The largest head of a layer (untrained). kept: what can be computed back from the fused vector, of 1;"
+    " distance: how far back, 1 for even weights; previous, induction: weight on the token before, and on"
+    " what followed it last time; jsd: how far patterns are apart, of 0.69; loss_added: nats without it."
+    " docs/probes.md says more"
+)
+
 
 def probe(
     target: Annotated[
@@ -68,7 +75,12 @@ def probe(
     if format == "table":
         table = by_layer(table) if is_brief else _for_reading(table)
     print_table(table, format)
+    if is_brief:
+        say(LEGEND)
     put(path) if format == "table" else say(str(path))
+    if values.attrs["refused"]:
+        say("some runs are left out, for the reasons above")
+        raise typer.Exit(1)
 
 
 def _draw(directories: Mapping[str, Path], text: Path, into: Path) -> None:

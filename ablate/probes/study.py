@@ -72,7 +72,8 @@ def probe_runs(directories: Mapping[str, Path], path: Path, *, report: Callable[
     written after each run, and keeps the values of other runs.
 
     report: called with a line for each run, and at the end for each reason why some can't be probed: they are
-    stale, kept no weights, lack a plugin or have too little text. Raises ConfigError if none can.
+    stale, kept no weights, lack a plugin or have too little text, which `attrs["refused"]` counts. Raises
+    ConfigError if none can.
     """
     parts, refused = list[pd.DataFrame](), dict[str, list[str]]()  # the errors of runs, by what they share
     probed = map_in_workers(_values_of_run, [*directories.values()], min(len(directories), available_cores()))
@@ -92,7 +93,9 @@ def probe_runs(directories: Mapping[str, Path], path: Path, *, report: Callable[
         report(reason)
     if not parts:
         raise ConfigError(reasons[-1])
-    return pd.concat(parts, ignore_index=True)
+    values = pd.concat(parts, ignore_index=True)
+    values.attrs["refused"] = len(reasons)
+    return values
 
 
 def looks(directory: Path, text: str) -> pd.DataFrame:

@@ -196,12 +196,17 @@ def _lines(data: pd.DataFrame, labels: Sequence[str], title: list[str], label: l
     drawn = data.round({"mean": 4, "low": 4, "high": 4}).sort_values(["step", "variant"], kind="stable")
     x = alt.X("step:Q", title=title, scale=MEASURED, axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
     y = alt.Y("mean:Q", title=label, scale=MEASURED)
-    dots = alt.OverlayMarkDef(size=8)
-    base = alt.Chart(drawn).encode(x=x, color=colours("label", labels))
+    drawn[["first", "rest"]] = drawn["label"].str.extract(r"(\S+) ?(.*)")
+    first, rest = (drawn[part].unique().tolist() for part in ("first", "rest"))
+    is_grid = 1 < len(rest) < len(labels) == len(first) * len(rest)  # as of methods by numbers of heads
+    base = alt.Chart(drawn).encode(x, colours("first", first) if is_grid else colours("label", labels))
     bands = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=label), y2="high:Q")
-    return alt.layer(
-        *lines_if(len(labels) <= FEW, bands), base.mark_line(strokeWidth=1, point=dots).encode(y=y)
-    )
+    lines = base.mark_line(strokeWidth=1).encode(y=y)
+    points = base.mark_point(filled=True, size=14, opacity=1).encode(y=y)
+    if is_grid:
+        lines = lines.encode(strokeDash=alt.StrokeDash("rest:N", sort=None, legend=None))
+        points = points.encode(shape=alt.Shape("rest:N", sort=None))
+    return alt.layer(*lines_if(len(labels) <= FEW, bands), lines, points)
 
 
 CHARTS = (_intervals, _levels, _curves, _seeds)  # in reading order

@@ -24,7 +24,7 @@ TICKS = alt.ExprRef("max(2, ceil(width / 70))")  # so few that none loses its la
 SPARSE = alt.Axis(tickCount=TICKS)
 MEASURED = alt.Scale(zero=False)  # of numbers that need not begin at 0
 POINTS_AN_INCH, DOTS_AN_INCH = 72, 300
-LETTERS = 60  # of 8 pt in a column
+LETTERS = 80  # of 6 pt in a column
 COLUMN = 3.3 * POINTS_AN_INCH
 # In a page, whose style sheet and captions say as much, and decimals of places.
 NEEDLESS = re.compile(r' ((aria-[a-z]+|role|font-family)="[^"]*"|fill="#000")|(?<=\.\d\d)\d+(?=[^<>]*>)')
@@ -43,9 +43,9 @@ CONFIG: dict[str, Any] = {
     "title": {"anchor": "start", "frame": "bounds", "fontSize": 8, "fontWeight": "normal", "offset": 4},
     "legend": {
         "orient": "bottom",
-        "columns": 1,
+        "columns": 2,
         "offset": 6,
-        "labelLimit": 190,
+        "labelLimit": 110,
         "title": None,
         "labelFontSize": 8,
         "symbolSize": 40,
@@ -101,7 +101,7 @@ def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts
         "pdf": vl_convert.vegalite_to_pdf,
     }
     lines = textwrap.wrap(f"Doubts: {', '.join(doubts)}", LETTERS)
-    below = {"title": {"text": lines, "orient": "bottom", "color": GREY}} if doubts else {}
+    below = {"title": {"text": lines, "orient": "bottom", "color": GREY, "fontSize": 6}} if doubts else {}
     for stem, spec in specs.items():
         for_paper = json.dumps({**spec, "background": "white", **below})
         for format, convert in formats.items():

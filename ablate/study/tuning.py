@@ -144,9 +144,6 @@ def _best(curve: Sequence[float]) -> int:
     return int(min(lowest, key=lambda place: abs(place - middle)) if np.isfinite(known.min()) else lowest[0])
 
 
-# --- a curve: a loss at points of a key, in octaves of it ---------------------------------------------
-
-
 def minimum(log2_values: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
     """The place of the minimum, and a reason for doubt, empty if there is none.
 

@@ -223,8 +223,6 @@ def least_difference(n: ArrayLike, sd: ArrayLike, alpha: float | Array, *, power
     return np.where(n >= 2, high, np.inf)
 
 
-# --- bimodal seeds: results of one variant in two groups, for which no interval is valid ---------
-
 # A small model learns to look back at some point of its training. Seeds in which that happens late, or never,
 # are of a different kind.
 FEWEST = 6  # seeds needed; with fewer, nearly any set of numbers has a gap

@@ -231,7 +231,7 @@ def test_what_gpt2_s_backbone_says_besides():
     lost = [number(means[arm] - means["concat"])[1:] for arm in ("mean", "weighted_sum", "sum_equal")]
     assert f"on GPT-2's backbone all three lose, {min(lost)} to {max(lost)}." in PROSE
     ranges = [f"{of.min():.3f} to {of.max():.3f}".replace("-", "−") for of in (COST, APART)]
-    said = f"say the same: {ranges[0]}; and one head − four, both without it: {ranges[1]}."
+    said = f"{ranges[0]}, while one head − four, both without it, is unclear: {ranges[1]}."
     assert len(BACKBONE) == 6 and said in PROSE
 
 

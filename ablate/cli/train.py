@@ -221,8 +221,8 @@ def _show_one(row: "Row", typed: Sequence[str]) -> list[str]:
     guessing = math.log(row.get("vocab", 1))
     if loss is not None and counting is not None:
         lines.append(
-            f"beside val_loss {loss:.4g}: counting {counted(row['ngram_order'], 'token')}: {counting:.4g};"
-            f" guessing, ln(vocabulary): {guessing:.4g}"
+            f"beside val_loss {loss:.4g}: an n-gram table of {counted(row['ngram_order'], 'token')} has"
+            f" {counting:.4g}, guessing (ln vocabulary) {guessing:.4g}"
         )
     if row["status"] != Status.DONE or loss is None or loss > guessing:
         from ablate.analysis.notes import of_rows

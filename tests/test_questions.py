@@ -231,7 +231,7 @@ def test_what_gpt2_s_backbone_says_besides():
     lost = [number(means[arm] - means["concat"])[1:] for arm in ("mean", "weighted_sum", "sum_equal")]
     assert f"on GPT-2's backbone all three lose, {min(lost)} to {max(lost)}." in PROSE
     ranges = [f"{of.min():.3f} to {of.max():.3f}".replace("-", "−") for of in (COST, APART)]
-    said = f"{ranges[0]}, while one head − four, both without it, is unclear: {ranges[1]}."
+    said = f"{ranges[0]}, by training alone; one head − four, both without it, is unclear: {ranges[1]}."
     assert len(BACKBONE) == 6 and said in PROSE
 
 
@@ -333,7 +333,7 @@ def test_in_five_of_six_seeds_each_of_four_heads_follows_one_voter():
 def test_how_far_patterns_lie_apart():
     look = pd.read_csv(RESULTS / "look.csv")
     first, second = look.groupby(["layer", "run_id"])["value"].mean().groupby("layer").mean()
-    assert f"on text patterns diverge by {first:.2f} and {second:.2f} of 0.69" in PROSE
+    assert f"on text patterns diverge by {first:.2f} and {second:.2f} (same: 0; disjoint: 0.69)" in PROSE
     assert look["run_id"].nunique() == 6 and "six runs after 5,000 steps" in PROSE
     assert f"{look['untrained'].max():.2f}" == "0.00"
 

@@ -113,9 +113,8 @@ class Finding:
         return (one, other) if one != other or not terms else self.sides()
 
     def otherwise(self) -> dict[str, str]:
-        """The verdicts of other ways to judge it: another split, one seed less, a test that takes no
-        distribution for granted. Without those that can't tell: sign flips of a few seeds. Of what is noise,
-        one seed less."""
+        """The verdicts of other ways to judge it, as far as they can tell: another split, one seed less, a
+        test that takes no distribution for granted; of what is noise, one seed less."""
         if self.pairs is None or not self.is_tested or self.why.partition(",")[0] not in ("", NOISE):
             return {}
         others = {f"without the farthest {self.unit}": stats.without_farthest(self.differences[None])}

@@ -116,7 +116,8 @@ def report(
         str | None, typer.Option(metavar="FILE", help="Where to write it; else beside the results.")
     ] = None,
     charts: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Also write the charts to DIR, as PNG, SVG and PDF.")
+        str | None,
+        typer.Option(metavar="DIR", help="Also write the charts to DIR: PNG, PDF; SVG without doubts."),
     ] = None,
     question: "Question",
     runs_dir: RunsOption = None,

@@ -204,8 +204,8 @@ def _show_results(outcome: "Outcome", typed: Sequence[str]) -> int:
     for line in lines:
         say(line)
     total = len(store.rows(outcome.study))
-    part = f"{len(rows):,} of " if len(rows) < total else ""
-    put(f"\n{part}{counted(total, 'run')} in {store.results_path(outcome.study)}")
+    part = f", {len(rows):,} of them of this command" if len(rows) < total else ""
+    put(f"\n{counted(total, 'run')} in {store.results_path(outcome.study)}{part}")
     return missing + sum(row["status"] not in RESULTS for row in rows)
 
 

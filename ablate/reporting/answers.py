@@ -139,8 +139,7 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
 
 
 def _robust(tested: Sequence[Finding], terms: Terms) -> str:
-    """Whether the verdicts stand by other means, and which do not; of what is undecided, only what another
-    way decides."""
+    """Whether verdicts stand by other means, and which do not; of what is undecided, what decides it."""
     by: dict[str, list[str]] = {}
     for one in tested:
         for how, verdict in one.otherwise().items():

@@ -25,11 +25,8 @@ def contrast_table(comparison: Comparison, family: str = "", *, long: bool = Fal
     variant, n, mean. long: also what is known of each variant."""
     rows = contrast_rows(comparison, family)
     read, is_judged = readable(comparison, rows), bool(rows["diff"].notna().any())
-    if not long:  # of a sum of many arms the first two
-        terms = [re.split(r" (?=[+-] )", name) for name in read["variant"]]
-        read["variant"] = [
-            " ".join(of) if len(of) < 5 else f"{' '.join(of[:2])} and {len(of) - 2} more" for of in terms
-        ]
+    if not long:
+        read["variant"] = [*map(brief, read["variant"])]
     if long and len(right := _right_answers(comparison)):
         read.insert(3, right.name, right.reindex(rows["variant"]).tolist())
     if long and rows["sd"].notna().any():
@@ -40,6 +37,12 @@ def contrast_table(comparison: Comparison, family: str = "", *, long: bool = Fal
         verdicts = rows["verdict"].where(~average, rows["verdict"] + " on average")
         read["verdict"] = [": ".join(filter(None, pair)) for pair in zip(verdicts, whys, strict=True)]
     return read.assign(**_known(comparison, rows)) if long else read
+
+
+def brief(name: str) -> str:
+    """The name; of a sum of many arms the first two."""
+    of = re.split(r" (?=[+-] )", name)
+    return name if len(of) < 5 else f"{' '.join(of[:2])} and {len(of) - 2} more"
 
 
 def _right_answers(comparison: Comparison) -> pd.Series:

@@ -3,6 +3,7 @@ is a function that is named in CHARTS."""
 
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -14,7 +15,7 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.findings import Finding
 from ablate.analysis.variants import USABLE, names
 from ablate.phrases import joined, lines_if
-from ablate.reporting.cells import called, levels_in_words
+from ablate.reporting.cells import brief, called, levels_in_words
 from ablate.reporting.figures import COLORS, GREY, MEASURED, SPARSE, TICKS, Figure, colours, spec
 from ablate.reporting.page import Page
 from ablate.reporting.words import in_words, setting_apart
@@ -76,8 +77,10 @@ def _contrasts(comparison: Comparison) -> dict[str, Finding]:
     each = [(one.name if one.is_sum else one.variant.name, one) for one in comparison.tested]
     each.sort(key=lambda pair: [*names].index(pair[0]))
     minus = {one: [f"− {names[one.baseline.name]}"] for _, one in each if several and not one.is_sum}
-    groups = "(two groups of seeds)"  # so that a point without an interval is no mystery
-    sides = ([names[of], *minus.get(one, []), *lines_if(one.kinds, groups)] for of, one in each)
+    sides = (
+        [brief(names[of]), *minus.get(one, []), *lines_if(one.kinds, "(two groups of seeds)")]
+        for of, one in each
+    )
     lines = ([line for side in of for line in textwrap.wrap(side, LETTERS)] for of in sides)
     return {"\n".join(of): one for of, (_, one) in zip(lines, each, strict=True)}
 
@@ -121,30 +124,32 @@ def _seeds(page: Page) -> Iterator[Figure]:
     yield Figure("seeds", "Differences of pairs", about, chart, data)
 
 
-def _zero() -> alt.Chart:
-    return alt.Chart(pd.DataFrame([{"zero": 0}])).mark_rule(color=GREY, strokeDash=[3, 3]).encode(x="zero:Q")
+def _zero(axis: str = "x") -> alt.Chart:
+    rule = alt.Chart(pd.DataFrame([{"zero": 0}])).mark_rule(color=GREY, strokeDash=[3, 3])
+    return rule.encode(**{axis: "zero:Q"})
 
 
 def _levels(page: Page) -> Iterator[Figure]:
     """Each difference at the levels between which contrasts of contrasts compare it, with the interval that
-    the table has of it; where it has none, at the level of theirs."""
+    the table has of it; where it has none, of all of these together."""
     crossed = [one for one in page.comparison.tested if one.variant.difference]
     sides = {side.name: (side, one) for one in crossed for side in reversed(one.both)}
     if not sides:
         return
+    level = 1 - stats.ALPHA / len(sides)
     own = {column for one in crossed for column in one.variant.difference}
     pairs = (one for one in page.comparison.findings if one.is_tested and not one.is_sum)
     alone = {one.variant.minus(one.baseline).name: one for one in pairs}
     points, means = list[tuple[Any, ...]](), page.comparison.summary.set_index("variant")[["n", "mean", "sd"]]
     for name, (side, of) in sides.items():
         n, mean, sd = means.loc[name].to_numpy(float)
-        half, one = stats.half_width(n, sd, of.level), alone.get(name)
+        half, one = stats.half_width(n, sd, level), alone.get(name)
         ends = (one.diff, one.low, one.high) if one else (mean, mean - half, mean + half)
         apart = [c for c in side.place or of.variant.differing(of.baseline) if c not in own]
         points.append((*ends, side.label(apart, between="\n"), side.arm or side.label(side.difference)))
     data = pd.DataFrame(points, columns=["mean", "low", "high", "level", "difference"])
-    at = levels_in_words([alone.get(name, of) for name, (_, of) in sides.items()])
-    title = [column_named(page.comparison.metric).label, f"difference, intervals at {at}"]
+    at = levels_in_words([alone.get(name, replace(of, level=level)) for name, (_, of) in sides.items()])
+    title = [column_named(page.comparison.metric).label, f"difference, intervals at {at} each"]
     mean, low = (alt.Y(f"{end}:Q", title=title, scale=MEASURED) for end in ("mean", "low"))
     base = alt.Chart(data).encode(
         x=alt.X("level:N", sort=None, title=None, axis=alt.Axis(labelAngle=0, labelOverlap=False)),
@@ -154,7 +159,7 @@ def _levels(page: Page) -> Iterator[Figure]:
     points = base.mark_point(filled=True, size=30, opacity=1).encode(y=mean)
     about = f"Each difference at each level: mean over seeds, with its interval at {at}."
     lines = base.mark_rule(opacity=0.6).encode(y=low, y2="high:Q")
-    chart = spec(alt.layer(lines, points), 140)
+    chart = spec(alt.layer(_zero("y"), lines, points), 140)
     yield Figure("levels", "Is a difference the same?", about, chart, data)
 
 

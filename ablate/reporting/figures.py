@@ -92,7 +92,7 @@ def drawn(spec: Mapping[str, Any]) -> str:
 
 def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts: Sequence[str] = ()) -> None:
     """Write each chart, given by the stem of its file, as PNG, SVG and PDF, as wide as a column of a paper,
-    with labels of 8 pt. doubts: stand below each, whole. Raises StoreError."""
+    with labels of 8 pt. doubts: stand below a PNG and a PDF, whole. Raises StoreError."""
     import vl_convert
 
     formats: dict[str, Callable[[str], str | bytes]] = {
@@ -103,9 +103,9 @@ def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts
     lines = textwrap.wrap(f"Doubts: {', '.join(doubts)}", LETTERS)
     below = {"title": {"text": lines, "orient": "bottom", "color": GREY, "fontSize": 6}} if doubts else {}
     for stem, spec in specs.items():
-        for_paper = json.dumps({**spec, "background": "white", **below})
         for format, convert in formats.items():
-            write_atomically(directory / f"{stem}.{format}", convert(for_paper))
+            for_paper = {**spec, "background": "white", **({} if format == "svg" else below)}
+            write_atomically(directory / f"{stem}.{format}", convert(json.dumps(for_paper)))
 
 
 def on_text(weights: pd.DataFrame, title: str) -> dict[str, Any]:

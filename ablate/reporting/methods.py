@@ -4,7 +4,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
-from ablate.analysis.variants import USABLE
+from ablate.analysis.variants import USABLE, varying
 from ablate.config.contrast import FEWEST
 from ablate.phrases import counted, joined, lines_if
 from ablate.reporting.words import GROUPED
@@ -33,13 +33,11 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     if all(of[column] for column in (*MODEL, *TRAINING)):  # rows from elsewhere may lack them
         of |= {column: f"{of[column]} {noun}{'s' * (of[column] != '1')}" for column, noun in COUNTED.items()}
         widths = f" with keys of {of['key_width']} and values of {of['value_width']}"
-        widths *= "," not in widths  # several follow from the number of heads
+        heads = of["heads"].replace(", ", " or ") + widths * ("," not in widths)  # else they follow
         sentences += [
             f"Each is a transformer (pre-norm, {of['position']} positions, {of['norm']} norm, {of['mlp']},"
-            f" tied embeddings; {of['layers']}, width {of['d_model']}, {of['heads']}{widths},"
-            f" context {of['context']}),"
-            f" trained for {of['steps']} of {of['batch']} on"
-            f" {of['corpus']} ({of['tokenizer']} tokens,"
+            f" tied embeddings; {of['layers']}, width {of['d_model']}, {heads}, context {of['context']}),"
+            f" trained for {of['steps']} of {of['batch']} on {of['corpus']} ({of['tokenizer']} tokens,"
             f" vocabulary {of['vocab']}, fingerprint {of['corpus_sha256'][:12]}) by AdamW (β1 ="
             f" {of['beta1']}, β2 = {of['beta2']}, ε = {of['eps']}, weight decay {of['weight_decay']}) at a"
             f" peak learning rate of {of['lr']}: {warmup}a cosine down to {of['min_lr_ratio']} of the"
@@ -81,10 +79,10 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
 
 def what_differs(comparison: Comparison, record: StudyRecord) -> str:
     """How many variants there are, and in what several differ; each has its own value of what is tuned."""
-    factors = [column for column in comparison.shown if column != record.tuned_column]
-    varying = [column for column in factors if column in comparison.varying]
-    count = len(comparison.summary.drop_duplicates(factors))
-    return counted(count, "variant") + f" that differ in {joined(varying)}" * bool(varying)
+    each = comparison.arrays.each
+    factors = [column for column in varying(each) if column != record.tuned_column]
+    count = len({one.label(factors) for one in each})
+    return counted(count, "variant") + f" that differ in {joined(factors)}" * bool(factors)
 
 
 def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list[str]:

@@ -101,9 +101,6 @@ def _to_decide(rows: pd.DataFrame, record: StudyRecord, comparison: "Comparison"
         yield Next(f"About {count} would decide {which}, if it is as large as it looks{how}", command)
 
 
-# --- commands: each is empty if the study did not come from one ------------------------------------------
-
-
 def repeated(record: StudyRecord) -> str:
     """The command of a study, with all levels and seeds that it has grown to; empty if that is not known."""
     if record.command:

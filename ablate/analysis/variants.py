@@ -277,10 +277,10 @@ class Variants(Settings):
 
     @cached_property
     def untrained(self) -> Array:
-        """(C,) which are nearer to guessing than to counting; none by a metric that counting has not. What is
-        mixed with counting is judged by itself, on validation."""
-        is_mixed = self.metric == "mix_loss" and self.twin is not None
-        loss, of = (self.twin, "val_loss") if is_mixed else (self.values, self.metric)
+        """(C,) which, unmixed, are nearer to guessing than to counting; none by a metric without counting."""
+        loss, of = self.values, self.metric
+        if of == "mix_loss" and self.twin is not None:
+            loss, of = self.twin, "val_loss"
         if self.is_foreign or of not in COUNTING:
             return np.zeros(len(self.table), bool)
         figures = self.table.reindex(columns=[COUNTING[of], "vocab"])

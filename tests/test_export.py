@@ -188,7 +188,7 @@ def test_a_tracker_that_does_not_take_a_run_is_told_of_once_and_the_runs_go_on(c
     assert "runs go on without, and ablate export --to tensorboard writes them afterwards" in err
     monkeypatch.setitem(sys.modules, "wandb", None)
     code, out, err = command(*LIVE, "seed=1", "--track", "wandb")
-    assert code == 0 and "2 of 4 runs in" in out
+    assert code == 0 and "2 of them of this command" in out
     needs_it = "--track wandb: package wandb is not installed; pip install 'ablate-heads[wandb]'"
     assert err.count(needs_it) == 1
 

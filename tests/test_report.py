@@ -171,6 +171,17 @@ GRID = of_cells(
 )
 
 
+def test_curves_of_a_grid_have_a_colour_for_a_method_and_dashes_for_a_size():
+    grid = [f"{method} heads={heads}" for method in ("sum", "concat") for heads in (4, 2)]
+    for labels, is_grid in ((grid, True), (grid[:3], False), (["sum", "concat heads=2"], False)):
+        data = pd.DataFrame({"variant": labels, "label": labels, "step": 1}).assign(
+            mean=1.0, low=1.0, high=1.0
+        )
+        drawn = charts._lines(data, labels, ["step"], ["loss"]).to_dict()["layer"]
+        assert ("strokeDash" in drawn[-2]["encoding"]) == ("shape" in drawn[-1]["encoding"]) == is_grid
+        assert drawn[-1]["encoding"]["color"]["scale"]["domain"] == (["sum", "concat"] if is_grid else labels)
+
+
 def test_charts_call_variants_as_the_table_does_and_in_its_order(tmp_path):
     page: Any = SimpleNamespace(comparison=compared(GRID))
     (differences,), (seeds,) = charts._intervals(page), charts._seeds(page)

@@ -11,14 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import notes
-from ablate.analysis.contrasts import (
-    crossed,
-    pairs_by,
-    planned,
-    unplanned,
-    usual_baselines,
-    why_nothing,
-)
+from ablate.analysis.contrasts import crossed, pairs_by, planned, unplanned, usual_baselines, why_nothing
 from ablate.analysis.findings import Finding, findings_of
 from ablate.analysis.measures import settled
 from ablate.analysis.projection import project

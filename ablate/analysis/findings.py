@@ -19,7 +19,6 @@ from ablate.store.record import NO_STUDY, PlannedLooks, StudyRecord
 
 BY_FLIPS = "by sign flips"
 Kinds = Sequence[tuple[int, float]]  # groups, for which no interval is valid, the larger first: count, mean
-NOISE = "noise"
 UNTRAINED = "untrained, as both are nearer to guessing than to counting"
 
 
@@ -112,23 +111,24 @@ class Finding:
         one, other = (called(side, self.apart, terms=terms or {}) for side in sides)
         return (one, other) if one != other or not terms else self.sides()
 
-    def otherwise(self) -> dict[str, str]:
-        """The verdicts of other ways to judge it, as far as they can tell: another split, one seed less, a
-        test that takes no distribution for granted; of what is noise, one seed less."""
-        if self.pairs is None or not self.is_tested or self.why.partition(",")[0] not in ("", NOISE):
+    def otherwise(self) -> dict[str, bool]:
+        """Whether other ways to judge it come to the same verdict: another split, one seed less, a test that
+        takes no distribution for granted. Without those that can't tell: sign flips of a few seeds, or of
+        what is not decided."""
+        if self.pairs is None or not self.is_tested or self.is_undecided:
             return {}
         others = {f"without the farthest {self.unit}": stats.without_farthest(self.differences[None])}
-        if self.twin is not None and not self.is_undecided:
+        if self.twin is not None:
             others = {"on validation": (self.case.weights @ self.twin)[None], **others}
         how = {"margin": self.margin, "higher_is_better": self.higher_is_better}
-        found = {
-            name: str(stats.judge(stats.paired(of), self.level, **how).verdict[0])
+        same = {
+            name: stats.judge(stats.paired(of), self.level, **how).verdict[0] == self.verdict
             for name, of in others.items()
         }
         p, least = stats.by_sign_flips(self.differences)
         if self.verdict in (stats.BETTER, stats.WORSE) and least < 1 - self.level:
-            found[BY_FLIPS] = self.verdict if p < 1 - self.level else stats.UNDECIDED
-        return found
+            same[BY_FLIPS] = bool(p < 1 - self.level)
+        return same
 
 
 def findings_of(
@@ -154,10 +154,7 @@ def findings_of(
 
 
 def _family(
-    variants: Variants,
-    contrasts: Sequence[Weighed],
-    looks: PlannedLooks | None,
-    k: int,
+    variants: Variants, contrasts: Sequence[Weighed], looks: PlannedLooks | None, k: int
 ) -> list[Finding]:
     """The contrasts judged at the looks of their study or, without any, on all their values at once; there,
     values that do not pair are judged as groups."""
@@ -327,7 +324,7 @@ def _verdict(
         (verdict not in (stats.BETTER, stats.WORSE) and variants.untrained[places].all(), UNTRAINED),
         (verdict != stats.UNDECIDED, ""),
         (decides, "say which way is better: --lower-is-better or --higher-is-better"),
-        (True, f"{NOISE}, as its interval holds 0{reaches}"),
+        (True, f"noise, as its interval holds 0{reaches}"),
     ):
         if holds:
             return (stats.UNDECIDED, why) if why else (verdict, "")

@@ -170,7 +170,7 @@ def of_units(
     several = [len({texts_C[c] for _, c in one.sides}) > 1 for one in contrasts if not one.is_crossed]
     if any(several):
         line = f"{counted(sum(several), 'contrast')} of runs on different texts, whose losses do not compare"
-        yield doubt(f"{line}: --where corpus=NAME takes those on one", "different texts")
+        yield doubt(f"{line}: --where takes those on one", "different texts")
     if bases and (alone := [c for c in every if c not in compared]):
         near = [c for c in bases if texts_C[c] in {texts_C[other] for other in alone}] or alone
         way_out = option("--baseline", variants.titles[max(near, key=near.count)])
@@ -204,8 +204,8 @@ def of_values(variants: Variants) -> Iterator[Note]:
             groups = (values[np.isfinite(values) & ~apart], values[apart])
             which = ", and ".join(f"{len(of)} at {of.mean():.4g}" for of in groups)
             which += f" ({first_few(ids[apart].tolist())})" if any(ids[apart]) else ""
-            text = f"seeds in two groups: {name}: {which}; another learning rate may have one kind only"
-            yield doubt(text, "one seed far from the others" if apart.sum() == 1 else "seeds in two groups")
+            brief = "one seed far from the others" if apart.sum() == 1 else "seeds in two groups"
+            yield doubt(f"{brief}: {name}: {which}; another learning rate may have one kind only", brief)
 
 
 def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] = ()) -> Iterator[Note]:

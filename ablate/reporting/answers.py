@@ -10,7 +10,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.findings import Finding
 from ablate.analysis.variants import USABLE
-from ablate.phrases import Note, capital, counted, described, joined, lines_if
+from ablate.phrases import Note, capital, counted, described, first_few, joined, lines_if
 from ablate.reporting.next import Next, next_steps
 from ablate.reporting.words import Terms, confidence, contrast_in_words, sentence, size_of, units_in_words
 from ablate.store.frames import REHEARSAL, is_foreign, is_simulated
@@ -139,16 +139,14 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
 
 
 def _robust(tested: Sequence[Finding], terms: Terms) -> str:
-    """Whether verdicts stand by other means, and which do not; of what is undecided, what decides it."""
+    """Whether the verdicts stand by other means, and which do not."""
     by: dict[str, list[str]] = {}
     for one in tested:
-        for how, verdict in one.otherwise().items():
-            if verdict != one.verdict or not one.is_undecided:
-                then = f"then {verdict}" * one.is_undecided
-                name = contrast_in_words(one, tested, terms, then, against=False)
-                by.setdefault(how, []).extend(lines_if(verdict != one.verdict, name))
+        for how, same in one.otherwise().items():
+            why = lines_if(not same, contrast_in_words(one, tested, terms, against=False))
+            by.setdefault(how, []).extend(why)
     same = [how for how, of in by.items() if not of]
-    other = [f"{how}: {joined(of[:MOST])}" for how, of in by.items() if of]
+    other = [f"{how}: {first_few(of, MOST)}" for how, of in by.items() if of]
     parts = [*lines_if(same, f"the same {joined(same)}"), *lines_if(other, f"not {', nor '.join(other)}")]
     return f"{capital('; '.join(parts))}." if parts else ""
 

@@ -57,7 +57,6 @@ def _intervals(page: Page) -> Iterator[Figure]:
     said = lines_if(margin > 0, f"grey: ±{margin:g}, too small to matter")
     x = alt.X("low:Q", title=[*_title(comparison, to), *said], axis=SPARSE)
     band = pd.DataFrame([{"from": -margin, "to": margin}] if margin > 0 else [], columns=["from", "to"])
-    grey = f"; grey band: the margin of ±{margin:g}, too small to matter" if margin > 0 else ""
     chart = alt.layer(
         alt.Chart(band).mark_rect(opacity=0.18, color=GREY).encode(x="from:Q", x2="to:Q"),
         _zero(),
@@ -65,9 +64,10 @@ def _intervals(page: Page) -> Iterator[Figure]:
         points.encode(x="diff:Q", shape=shape),
     )
     key = f"intervals-{'planned' if comparison.tested[0].is_planned else 'exploratory'}"
-    none = "; a point each where seeds are in two groups" * int(data["low"].isna().any())
-    about = f"Points: differences {to}; lines: their intervals, which hold together{none}{grey}."
-    yield Figure(key, "Differences to the baseline", about, spec(chart, _height(tested)), data)
+    none = lines_if(data["low"].isna().any(), "a point each where seeds are in two groups")
+    about = [f"Points: differences {to}", "lines: their intervals, which hold together", *none, *said]
+    about[-1] += "."
+    yield Figure(key, "Differences to the baseline", "; ".join(about), spec(chart, _height(tested)), data)
 
 
 def _contrasts(comparison: Comparison) -> dict[str, Finding]:
@@ -182,15 +182,16 @@ def _curves(page: Page) -> Iterator[Figure]:
     complete = table[table["n"] == table.groupby("variant")["n"].transform("max")]
     if complete.empty:
         return
-    late = complete[complete["step"] >= complete["step"].max() / 2]  # before, curves fall too far to differ
+    late = complete[complete["step"] >= complete.groupby("variant")["step"].transform("max") / 2]
     complete, half = (late, ", second half of the training") if late["step"].nunique() > 1 else (complete, "")
     curves = [curve.sort_values("step") for _, curve in complete.groupby("variant", sort=False)]
     places = (np.unique(np.linspace(0, len(one) - 1, POINTS).round().astype(int)) for one in curves)
     data = pd.concat([one.iloc[at] for one, at in zip(curves, places, strict=True)], ignore_index=True)
     band = ", band from the lowest to the highest" * (len(chosen) <= FEW)
     about = f"Validation loss at each evaluation{half}: mean over seeds{band}."
-    most = rows["eval_tokens"].max()  # which curves are of, and the table is not
-    label = [column_named("val_loss").label, *lines_if(pd.notna(most), f"on at most {most:,.0f} tokens")]
+    label, most = [column_named("val_loss").label], rows["eval_tokens"].unique()
+    if len(most) == 1 and pd.notna(most[0]):  # what curves are of, and the table is not
+        label.append(f"on at most {most[0]:,.0f} tokens")
     x = [f"step{half}", *lines_if(band, band[2:])]
     chart = spec(_lines(data, [every[name] for name in chosen], x, label), 210)
     yield Figure("curves", "Loss over the training", about, chart, data)
@@ -202,15 +203,17 @@ def _lines(data: pd.DataFrame, labels: Sequence[str], title: list[str], label: l
     x = alt.X("step:Q", title=title, scale=MEASURED, axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
     y = alt.Y("mean:Q", title=label, scale=MEASURED)
     drawn[["first", "rest"]] = drawn["label"].str.extract(r"(\S+) ?(.*)")
-    first, rest = (drawn[part].unique().tolist() for part in ("first", "rest"))
+    first, rest = (
+        [*dict.fromkeys(of)] for of in zip(*(one.partition(" ")[::2] for one in labels), strict=True)
+    )
     is_grid = 1 < len(rest) < len(labels) == len(first) * len(rest)  # as of methods by numbers of heads
     base = alt.Chart(drawn).encode(x, colours("first", first) if is_grid else colours("label", labels))
     bands = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=label), y2="high:Q")
     lines = base.mark_line(strokeWidth=1).encode(y=y)
     points = base.mark_point(filled=True, size=14, opacity=1).encode(y=y)
     if is_grid:
-        lines = lines.encode(strokeDash=alt.StrokeDash("rest:N", sort=None, legend=None))
-        points = points.encode(shape=alt.Shape("rest:N", sort=None))
+        lines = lines.encode(strokeDash=alt.StrokeDash("rest:N", sort=rest, legend=None))
+        points = points.encode(shape=alt.Shape("rest:N", sort=rest))
     return alt.layer(*lines_if(len(labels) <= FEW, bands), lines, points)
 
 

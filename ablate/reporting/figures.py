@@ -43,9 +43,9 @@ CONFIG: dict[str, Any] = {
     "title": {"anchor": "start", "frame": "bounds", "fontSize": 8, "fontWeight": "normal", "offset": 4},
     "legend": {
         "orient": "bottom",
-        "columns": 2,
+        "columns": 1,
         "offset": 6,
-        "labelLimit": 110,
+        "labelLimit": 190,
         "title": None,
         "labelFontSize": 8,
         "symbolSize": 40,

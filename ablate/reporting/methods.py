@@ -33,7 +33,7 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     if all(of[column] for column in (*MODEL, *TRAINING)):  # rows from elsewhere may lack them
         of |= {column: f"{of[column]} {noun}{'s' * (of[column] != '1')}" for column, noun in COUNTED.items()}
         widths = f" with keys of {of['key_width']} and values of {of['value_width']}"
-        heads = of["heads"].replace(", ", " or ") + widths * ("," not in widths)  # else they follow
+        heads = joined(of["heads"].split(", "), "or") + widths * ("," not in widths)  # else they follow
         sentences += [
             f"Each is a transformer (pre-norm, {of['position']} positions, {of['norm']} norm, {of['mlp']},"
             f" tied embeddings; {of['layers']}, width {of['d_model']}, {heads}, context {of['context']}),"

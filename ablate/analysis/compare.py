@@ -20,7 +20,7 @@ from ablate.analysis.stats import moments
 from ablate.analysis.variants import Variant, Variants, as_pairs, settings_of, varying
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, advised, counted, lines_if
-from ablate.store.columns import RESULTS, SEED_COLUMNS, Status
+from ablate.store.columns import RESULTS, Status
 from ablate.store.frames import at_own_value, column_of, is_foreign, select, with_options
 from ablate.store.record import StudyRecord
 
@@ -137,8 +137,6 @@ def compare(
     found = [one for contrasts, _ in of_studies for one in contrasts]
     missing = [name for _, lacking in of_studies for name in lacking]
     within = column_of(question.within, variants.columns, "--within") if question.within else ""
-    if within in SEED_COLUMNS:
-        raise ConfigError(f"--within {within}: a difference is a mean over seeds; name a column of variants")
     baselines = named or [of for of in usual_baselines(variants, bool(found)) if within not in of]
     by_baseline = pairs_by(variants, baselines)
     pairs = [*itertools.chain.from_iterable(by_baseline)]

@@ -15,7 +15,7 @@ from ablate.config.conditions import column_for
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError, as_level, as_number, as_override
 from ablate.phrases import first_few, option
-from ablate.store.columns import WIDTHS, column_named, of_group
+from ablate.store.columns import SEED_COLUMNS, WIDTHS, column_named, of_group
 from ablate.store.frames import column_of, matching
 from ablate.store.record import StudyRecord
 
@@ -189,6 +189,8 @@ def why_nothing(variants: Variants, baseline: Mapping[str, Any]) -> str:
 def crossed(variants: Variants, contrasts: Sequence[Weighed], column: str) -> list[Weighed]:
     """Of contrasts that are otherwise equal, the one between each two levels of a column; a study's own, as
     it has them. Raises ConfigError without any."""
+    if column in SEED_COLUMNS:
+        raise ConfigError(f"--within {column}: a difference is a mean over seeds; name a column of variants")
     level = dict(enumerate(variants.table[column]))
     if len({*level.values()}) < 2:
         raise ConfigError(f"--within {column}: every row has {level[0] or 'none'}; name a column that varies")

@@ -278,14 +278,14 @@ class Variants(Settings):
     @cached_property
     def untrained(self) -> Array:
         """(C,) which, unmixed, are nearer to guessing than to counting; none by a metric without counting."""
-        loss, of = self.values, self.metric
+        mean, of = self.mean, self.metric
         if of == "mix_loss" and self.twin is not None:
-            loss, of = self.twin, "val_loss"
+            mean, of = moments(self.twin)[1], "val_loss"
         if self.is_foreign or of not in COUNTING:
             return np.zeros(len(self.table), bool)
         figures = self.table.reindex(columns=[COUNTING[of], "vocab"])
-        counting, vocabulary = (pd.to_numeric(figures[of], errors="coerce").astype(float) for of in figures)
-        return np.asarray(moments(loss)[1] > (counting + np.log(vocabulary)) / 2)
+        counting, vocabulary = (pd.to_numeric(figures[at], errors="coerce").astype(float) for at in figures)
+        return np.asarray(mean > (counting + np.log(vocabulary)) / 2)
 
     @cached_property
     def each(self) -> list[Variant]:

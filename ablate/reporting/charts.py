@@ -187,28 +187,28 @@ def _curves(page: Page) -> Iterator[Figure]:
     curves = [curve.sort_values("step") for _, curve in complete.groupby("variant", sort=False)]
     places = (np.unique(np.linspace(0, len(one) - 1, POINTS).round().astype(int)) for one in curves)
     data = pd.concat([one.iloc[at] for one, at in zip(curves, places, strict=True)], ignore_index=True)
-    band = ", band from the lowest to the highest" * (len(chosen) <= FEW)
-    about = f"Validation loss at each evaluation{half}: mean over seeds{band}."
+    band = lines_if(len(chosen) <= FEW, "band from the lowest to the highest")
+    about = f"{', '.join([f'Validation loss at each evaluation{half}: mean over seeds', *band])}."
     label, most = [column_named("val_loss").label], rows["eval_tokens"].unique()
     if len(most) == 1 and pd.notna(most[0]):  # what curves are of, and the table is not
         label.append(f"on at most {most[0]:,.0f} tokens")
-    x = [f"step{half}", *lines_if(band, band[2:])]
-    chart = spec(_lines(data, [every[name] for name in chosen], x, label), 210)
+    lines = _lines(data, [every[name] for name in chosen], [f"step{half}", *band], label)
+    chart = spec(lines, 210)
     yield Figure("curves", "Loss over the training", about, chart, data)
 
 
-def _lines(data: pd.DataFrame, labels: Sequence[str], title: list[str], label: list[str]) -> Any:
-    """A chart of `mean` over `step`, one line per label, of few with a band from low to high."""
+def _lines(data: pd.DataFrame, labels: Sequence[str], step: list[str], loss: list[str]) -> Any:
+    """A chart of `mean` over `step`, one line per label, of few with a band from low to high. step, loss:
+    titles of the axes, in lines."""
     drawn = data.round({"mean": 4, "low": 4, "high": 4}).sort_values(["step", "variant"], kind="stable")
-    x = alt.X("step:Q", title=title, scale=MEASURED, axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
-    y = alt.Y("mean:Q", title=label, scale=MEASURED)
-    drawn[["first", "rest"]] = drawn["label"].str.extract(r"(\S+) ?(.*)")
-    first, rest = (
-        [*dict.fromkeys(of)] for of in zip(*(one.partition(" ")[::2] for one in labels), strict=True)
-    )
+    x = alt.X("step:Q", title=step, scale=MEASURED, axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
+    y = alt.Y("mean:Q", title=loss, scale=MEASURED)
+    parts = {label: label.partition(" ")[::2] for label in labels}
+    drawn[["first", "rest"]] = [parts[label] for label in drawn["label"]]
+    first, rest = ([*dict.fromkeys(of)] for of in zip(*parts.values(), strict=True))
     is_grid = 1 < len(rest) < len(labels) == len(first) * len(rest)  # as of methods by numbers of heads
     base = alt.Chart(drawn).encode(x, colours("first", first) if is_grid else colours("label", labels))
-    bands = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=label), y2="high:Q")
+    bands = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=loss), y2="high:Q")
     lines = base.mark_line(strokeWidth=1).encode(y=y)
     points = base.mark_point(filled=True, size=14, opacity=1).encode(y=y)
     if is_grid:

@@ -54,12 +54,14 @@ def test_of_many_contrasts_the_best_and_the_worst_are_named_then_verdicts_counte
     record = make_record(primary=PRIMARY)
     short = answer(compared(many, records=[record]), [record]).short
     assert short == (
-        "On book.txt: against concat: variants are worse in 3 and undecided in 3 of 6 comparisons, nowhere"
-        " better; best is mean (heads=8, undecided), worst sum (heads=2, worse by 1.250 nats)."
+        "On book.txt, against concat, variants are worse in 3 and undecided in 3 of 6 comparisons, nowhere"
+        " better; best is mean (heads=8, undecided), worst is sum (heads=2, worse by 1.250 nats)."
     )
     many.loc[many["fusion"] != "concat", "val_loss"] -= 3  # now all are better
     short = answer(compared(many, records=[record]), [record]).short
-    assert "best is mean (heads=8, better by " in short and ", least good sum (heads=2, better by " in short
+    assert (
+        "best is mean (heads=8, better by " in short and ", least good is sum (heads=2, better by " in short
+    )
 
 
 def test_two_groups_of_seeds_are_told_as_a_frequency():

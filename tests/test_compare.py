@@ -90,7 +90,7 @@ def test_bimodal_seeds_are_named(tmp_path):
     """As 500 steps of `tiny` at 0.006 gave: seven seeds of 1.80 to 1.89, and one of 2.24."""
     losses = [1.80, 1.82, 2.24, 1.84, 1.85, 1.86, 1.88, 1.89]
     rows = table(*({"val_loss": loss, "seed": seed} for seed, loss in enumerate(losses)))
-    assert ": 7 at 1.849, and 1 at 2.24 (0000000000000002);" in note(compared(rows), "one seed far")
+    assert ": 7 at 1.849, and 1 at 2.24 (0000000000000002);" in note(compared(rows), "one seed of ")
 
 
 def test_what_did_not_finish_is_in_no_mean_and_named():

@@ -91,7 +91,7 @@ def test_doubts_come_first_and_why_explains_them(command):
     rows.to_csv("rows.csv", index=False)
     _, out, err = command("compare", "rows.csv")
     assert not err and out.startswith(
-        "Doubts: a text that repeats itself, worse than counting, a text read 9"
+        "Doubts: a text that repeats itself, losses above an n-gram table's, a text read 9"
     )
     assert "6 + 2 diverged" in out and LEAD in out
     _, out, err = command("compare", "rows.csv", "--why")

@@ -145,9 +145,9 @@ def test_differences_are_of_each_size_and_never_pooled_over_sizes():
         assert {*names[at : at + 3]} == {f"{arm} model={size}" for arm in ("concat", "sum", "one_head")}
         assert {f"{arm} - concat model={size}" for arm in ("sum", "one_head")} <= {*names[9:]}
     page: Any = SimpleNamespace(comparison=comparison)
-    (levels,) = charts._levels(page)
-    drawn = levels.data[levels.data["difference"] == "sum - concat"]
-    assert drawn[["mean", "low", "high"]].to_numpy().tolist() == differences
+    drawn = next(charts._differences(page)).data.set_index("label")[["diff", "low", "high"]]
+    of_sum = [f"sum model={size[-2:]}\n({n} seeds)" for size, n in zip(SIZES, (6, 8, 6), strict=True)]
+    assert drawn.loc[of_sum].to_numpy().tolist() == differences and len(drawn) == 12
     steps = next_steps(comparison.rows, [], comparison)
     assert not [step for step in steps if "differ in size" in step.reason]
 

@@ -91,7 +91,7 @@ def rows(tmp_path: Path) -> pd.DataFrame:
 
 def doubts(rows: pd.DataFrame, **columns: float) -> list[str]:
     comparison = compared(rows.assign(**columns))
-    of_other_tests = ("one rate", "only 2 seeds")
+    of_other_tests = ("one learning rate", "only 2 seeds")
     return texts(note for note in comparison.notes if note.is_doubt and note.brief not in of_other_tests)
 
 

@@ -60,7 +60,7 @@ def foreseen(
         if rate := shared_rate(table, records):
             tuned = "`ablate run study=tuned` or `ablate duel` tunes each"
             line = f"all variants share one learning rate, {rate}, which was tuned for none of them"
-            yield doubt(f"{line}: a difference may be how well it suits each; {tuned}", "one rate")
+            yield doubt(f"{line}: a difference may be how well it suits each; {tuned}", "one learning rate")
     if "overlap" in variants.table:
         yield from repeats(pd.to_numeric(variants.table["overlap"], errors="coerce").max())
 
@@ -89,7 +89,7 @@ def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
             f" {above[worse].max():.3g} of {variants.metric}: {names}; a difference may be in what a table of"
             " n-grams fills in: --metric mix_loss says what remains; more train.steps or a larger model help"
         )
-        yield doubt(text, "worse than counting")
+        yield doubt(text, "losses above an n-gram table's")
     if (epochs := figures["epochs"].max()) > MOST_EPOCHS:
         text = (
             f"a run reads its text {epochs:.1f} times, so differences may be of memory: fewer train.steps or"
@@ -204,8 +204,9 @@ def of_values(variants: Variants) -> Iterator[Note]:
             groups = (values[np.isfinite(values) & ~apart], values[apart])
             which = ", and ".join(f"{len(of)} at {of.mean():.4g}" for of in groups)
             which += f" ({first_few(ids[apart].tolist())})" if any(ids[apart]) else ""
-            brief = "one seed far from the others" if apart.sum() == 1 else "seeds in two groups"
-            yield doubt(f"{brief}: {name}: {which}; another learning rate may have one kind only", brief)
+            one = apart.sum() == 1
+            brief = f"one seed of {name} far from the others" if one else f"seeds of {name} in two groups"
+            yield doubt(f"{brief}: {which}; another learning rate may have one kind only", brief)
 
 
 def of_rows(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] = ()) -> Iterator[Note]:

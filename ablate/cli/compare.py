@@ -117,7 +117,7 @@ def report(
     ] = None,
     charts: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Also write the charts to DIR: PNG, PDF; SVG without doubts."),
+        typer.Option(metavar="DIR", help="Also write the charts to DIR: PNG, PDF; SVG without notes."),
     ] = None,
     question: "Question",
     runs_dir: RunsOption = None,

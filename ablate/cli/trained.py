@@ -97,7 +97,8 @@ def _draw(directories: Mapping[str, Path], text: Path, into: Path) -> None:
         why = getattr(error, "strerror", None) or error
         raise ConfigError(f"--text {text}: {why}; give a file of text in UTF-8") from error
     for variant, directory in directories.items():
-        write_charts({directory.name: on_text(looks(directory, content), f"{variant}: {text.name}")}, into)
+        title = f"{variant}: {text.name}"
+        write_charts({directory.name: on_text(looks(directory, content), title)}, into, {})
         put(into / f"{directory.name}.png")
 
 

@@ -158,9 +158,7 @@ class WorkerPool:
 
 
 def train_given(
-    threads: int,
-    receive: Callable[[], Sequence[Run]],
-    send: Callable[[tuple[str | None, News]], None],
+    threads: int, receive: Callable[[], Sequence[Run]], send: Callable[[tuple[str | None, News]], None]
 ) -> None:
     """Train the next runs. The messages are news with the name of their run, None for all of them.
 

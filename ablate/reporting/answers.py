@@ -41,10 +41,7 @@ class Answer:
 
 
 def answer(
-    comparison: Comparison,
-    records: Sequence[StudyRecord],
-    notes: Sequence[Note] = (),
-    explained: str = WHY,
+    comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[Note] = (), explained: str = WHY
 ) -> Answer:
     """The answer of a comparison. records: of its studies. notes: more than its own. explained: where the
     reader finds more on the doubts."""
@@ -73,16 +70,13 @@ def answer(
     trust = " ".join([f"{sure}.", *lead])
     short = _short(tested, terms)
     if where := place(rows):  # the conditions that all rows share
-        short = f"{where.partition(' (')[0]}: {short}"
+        short = f"{where.partition(' (')[0]}{', ' if short.startswith('against') else ': '}{short}"
         sentences[0] = f"{where}: {sentences[0][:1].lower()}{sentences[0][1:]}"
     return Answer(weak, line, sentences, f"{capital(short)}.", trust, _robust(tested, terms), steps)
 
 
 def lines(
-    comparison: Comparison,
-    records: Sequence[StudyRecord],
-    notes: Sequence[Note] = (),
-    explained: str = WHY,
+    comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[Note] = (), explained: str = WHY
 ) -> list[str]:
     """The whole answer as lines."""
     parts = answer(comparison, records, notes, explained)
@@ -117,7 +111,7 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
     if len(tested) <= 2:
         return "; ".join(sentence(one, terms, tested, long=False) for one in tested)
     bases = {one.sides(terms)[1] for one in tested}
-    against = f"against {bases.pop()}: " if len(bases) == 1 else ""
+    against = f"against {bases.pop()}, " if len(bases) == 1 else ""
     counts = {of: n for of in stats.VERDICTS if (n := sum(one.verdict == of for one in tested))}
     in_all = f"in all {joined([f'{count} {verdict}' for verdict, count in counts.items()])}"
     if tested[0].higher_is_better is None:
@@ -128,7 +122,7 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
     high = "least bad" if best.verdict == stats.WORSE else "best"
     low = "least good" if worst.verdict == stats.BETTER else "worst"
     ends = (contrast_in_words(one, tested, terms, size_of(one), against=not against) for one in (best, worst))
-    best_and_worst = f"{high} is {next(ends)}, {low} {next(ends)}"
+    best_and_worst = f"{high} is {next(ends)}, {low} is {next(ends)}"
     names = [one.sides(terms)[0] for one in tested]
     if not against or len({*names}) == len(names):
         return f"{against}{best_and_worst}; {in_all}"

@@ -1,14 +1,13 @@
 """The table of a comparison for readers, a row a contrast, and how its cells are written."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import BASELINE, NO_BASELINE, PLANNED, Comparison
-from ablate.analysis.findings import Finding
 from ablate.analysis.variants import names as names_of_runs
 from ablate.analysis.variants import varying
 from ablate.config.conditions import column_for
@@ -97,14 +96,15 @@ def caption(comparison: Comparison, family: str) -> str:
     named = "named beforehand" if family == PLANNED else "test it on new seeds"
     return (
         f"{family} ({metric}; {named}): {counted(len(tested), 'comparison')}, intervals of"
-        f" {100 * (1 - stats.ALPHA):g} % together, {levels_in_words(tested)} each, {margin}"
+        f" {100 * (1 - stats.ALPHA):g} % together, {levels_in_words(of.level for of in tested)} each,"
+        f" {margin}"
     )
 
 
-def levels_in_words(tested: Sequence[Finding]) -> str:
-    """The levels of the intervals of these findings: 97.5 %, or 95 % to 99 %."""
-    levels = [f"{100 * level:.4g} %" for level in sorted({one.level for one in tested})]
-    return " to ".join([*dict.fromkeys([levels[0], levels[-1]])])
+def levels_in_words(levels: Iterable[float]) -> str:
+    """The levels of intervals: 97.5 %, or 95 % to 99 %."""
+    each = [f"{100 * level:.4g} %" for level in sorted({*levels})]
+    return " to ".join(dict.fromkeys([each[0], each[-1]]))
 
 
 def names(comparison: Comparison, variants: pd.Series) -> list[str]:

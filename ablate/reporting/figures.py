@@ -20,11 +20,11 @@ from ablate.files.atomic import write_atomically
 
 COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
 GREY = "#888888"
-TICKS = alt.ExprRef("max(2, ceil(width / 70))")  # so few that none loses its label
+TICKS = alt.ExprRef("max(2, ceil(width / 52))")  # so few that none loses its label
 SPARSE = alt.Axis(tickCount=TICKS)
-MEASURED = alt.Scale(zero=False)  # of numbers that need not begin at 0
+MEASURED = alt.Scale(zero=False, padding=5)  # of numbers that need not begin at 0
 POINTS_AN_INCH, DOTS_AN_INCH = 72, 300
-LETTERS = 80  # of 6 pt in a column
+LETTERS = 74  # of 6.5 pt in a column
 COLUMN = 3.3 * POINTS_AN_INCH
 # In a page, whose style sheet and captions say as much, and decimals of places.
 NEEDLESS = re.compile(r' ((aria-[a-z]+|role|font-family)="[^"]*"|fill="#000")|(?<=\.\d\d)\d+(?=[^<>]*>)')
@@ -90,9 +90,9 @@ def drawn(spec: Mapping[str, Any]) -> str:
     return NEEDLESS.sub("", re.sub(r' (width|height)="[\d.]+"', "", svg, count=2))
 
 
-def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts: Sequence[str] = ()) -> None:
+def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, notes: Mapping[str, str]) -> None:
     """Write each chart, given by the stem of its file, as PNG, SVG and PDF, as wide as a column of a paper,
-    with labels of 8 pt. doubts: stand below a PNG and a PDF, whole. Raises StoreError."""
+    with labels of 8 pt. notes: what stands below each as PNG and PDF. Raises StoreError."""
     import vl_convert
 
     formats: dict[str, Callable[[str], str | bytes]] = {
@@ -100,9 +100,9 @@ def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, doubts
         "svg": lambda spec: IN_PIXELS.sub(r'\1pt\2pt"', vl_convert.vegalite_to_svg(spec)),
         "pdf": vl_convert.vegalite_to_pdf,
     }
-    lines = textwrap.wrap(f"Doubts: {', '.join(doubts)}", LETTERS)
-    below = {"title": {"text": lines, "orient": "bottom", "color": GREY, "fontSize": 6}} if doubts else {}
     for stem, spec in specs.items():
+        lines = textwrap.wrap(notes.get(stem, "").replace(" %", "\N{NO-BREAK SPACE}%"), LETTERS)
+        below = {"title": {"text": lines, "orient": "bottom", "fontSize": 6.5}} if lines else {}
         for format, convert in formats.items():
             for_paper = {**spec, "background": "white", **({} if format == "svg" else below)}
             write_atomically(directory / f"{stem}.{format}", convert(json.dumps(for_paper)))

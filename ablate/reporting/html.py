@@ -17,7 +17,7 @@ from ablate.analysis.load import read
 from ablate.analysis.question import NOTHING_ASKED, Question
 from ablate.config.rules import ConfigError, line_on
 from ablate.files.atomic import explained, write_atomically
-from ablate.phrases import capital, cleaned, texts
+from ablate.phrases import capital, cleaned, lines_if, texts
 from ablate.reporting import cells
 from ablate.reporting.answers import around
 from ablate.reporting.cells import contrast_table
@@ -65,7 +65,9 @@ def write_report(
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
     )
     if charts is not None:
-        write_charts({figure.key: figure.spec for figure in shown}, Path(charts), page.answer.doubts)
+        doubts = lines_if(page.answer.doubts, f"Doubts: {', '.join(page.answer.doubts)}.")
+        notes = {figure.key: " ".join([figure.about, *doubts]) for figure in shown}
+        write_charts({figure.key: figure.spec for figure in shown}, Path(charts), notes)
     write_atomically(path, re.sub(r"\n\s*\n+", "\n", cleaned(content)))
     return path
 

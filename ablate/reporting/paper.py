@@ -89,8 +89,9 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
     over = f" over {paired}" if (paired := paired_in_words(tested)) else ""
     whys = dict.fromkeys(one.why.partition(",")[0] for one in tested if one.is_undecided)
     sign, together = SIGN[tested[0].higher_is_better], " each, 95 % together" * (len(tested) > 1)
+    at = levels_in_words(one.level for one in tested)
     return [
-        f"Differences {to}{sign}{over}, with t-intervals at {levels_in_words(tested)}{together}.",
+        f"Differences {to}{sign}{over}, with t-intervals at {at}{together}.",
         *lines_if(any(one.kinds for one in tested), GROUPED),
         *lines_if("†" in marks, "†: better or worse."),
         *lines_if("‡" in marks, f"‡: equivalent, within ±{comparison.margin:g}."),

@@ -119,14 +119,7 @@ class ByHydra(Launcher):
         return {names[index]: why for index, why in refused.items()}
 
 
-def _job(
-    config: RunConfig,
-    *,
-    threads: int,
-    own: Sequence[Plugin],
-    place: Path,
-    root: Path,
-) -> None:
+def _job(config: RunConfig, *, threads: int, own: Sequence[Plugin], place: Path, root: Path) -> None:
     """Train a run in this process, which a launcher of Hydra's started. Raises ConfigError. own,
     place, root: the plugins, the directory and the store of the command."""
     plugins.install(own)

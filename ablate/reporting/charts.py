@@ -53,16 +53,13 @@ def _differences(page: Page) -> Iterator[Figure]:
     ]
     alone = _at_levels(comparison)
     data = pd.DataFrame([*alone, *numbers], columns=["label", "diff", "low", "high", "verdict"])
-    verdicts = [verdict for verdict in VERDICTS if verdict in {*data["verdict"]}]
-    colors, shapes = (
-        alt.Scale(domain=verdicts, range=[VERDICTS[of][at] for of in verdicts]) for at in (0, 1)
-    )
+    drawn = [verdict for verdict in VERDICTS if verdict in {*data["verdict"]}]
+    colors, shapes = (alt.Scale(domain=drawn, range=[VERDICTS[of][at] for of in drawn]) for at in (0, 1))
     y = alt.Y("label:N", sort=[*data["label"]], title=None, axis=alt.Axis(grid=False))
     base = alt.Chart(data).encode(y=y, color=alt.Color("verdict:N", scale=colors, legend=IN_PAIRS))
     points = base.mark_point(filled=True, size=30, opacity=1)
     points = points.encode(x="diff:Q", shape=alt.Shape("verdict:N", scale=shapes, legend=IN_PAIRS))
-    is_crossed = all(one.variant.difference for one in tested.values())
-    to = "differences" if is_crossed else f"difference to {_baseline(comparison) or 'the baseline'}"
+    to = f"difference to {_baseline(comparison) or 'the baseline'}" if len(alone) == 0 else "differences"
     title = _title(comparison.metric, to, comparison.arrays.higher_is_better)
     x = alt.X("low:Q", title=title, axis=SPARSE, scale=alt.Scale(padding=6))
     rules = base.mark_rule(strokeWidth=1.5).encode(x=x, x2="high:Q")
@@ -74,7 +71,7 @@ def _differences(page: Page) -> Iterator[Figure]:
         *lines_if(data["low"].isna().any(), "a point each where seeds are in two groups"),
         *lines_if(not is_planned, "exploratory"),
         *lines_if(margin > 0, f"shaded: ±{margin:g}, too small to matter"),
-        *(f"{of}: {where}" for of in verdicts if (where := VERDICTS[of][2])),
+        *(f"{of}: {where}" for of in drawn if (where := VERDICTS[of][2])),
     ]
     key = f"intervals-{'planned' if is_planned else 'exploratory'}"
     behind, lines = [*_band(margin), _zero()], 1 + data["label"].str.count("\n").max()
@@ -198,11 +195,13 @@ def _curves(page: Page) -> Iterator[Figure]:
     data = pd.concat([*parts[: len(COLORS)], pd.DataFrame(columns=["label"])], ignore_index=True)
     if data.empty:
         return
-    title, labels = [column_named("val_loss").label], [*data["label"].unique()]
+    title, behind, labels = [column_named("val_loss").label], list[alt.Chart](), [*data["label"].unique()]
     if apart:
         title = _title("val_loss", f"difference to {_baseline(comparison) or 'the baseline'}", False)
+        behind = [*_band(comparison.margin, "y"), _zero("y")]
     said = [f"Means over {counted_between(int(data['n'].min()), int(data['n'].max()), 'seed')}"]
-    said.append(f"intervals at {levels_in_words([level])} at each step, side by side")
+    at = f"intervals at {levels_in_words([level])} at each step, side by side"
+    said += lines_if(data["low"].notna().any(), at)
     if rows["eval_tokens"].nunique() == 1:  # what curves are of, and the table is not
         said.append(f"on at most {rows['eval_tokens'].max():,.0f} tokens")
     beside = data["label"].map(labels.index) - (len(labels) - 1) / 2
@@ -212,10 +211,8 @@ def _curves(page: Page) -> Iterator[Figure]:
     mean, low = (alt.Y(f"{end}:Q", title=title, scale=MEASURED) for end in ("mean", "low"))
     rules = base.mark_rule(strokeWidth=0.75).encode(y=low, y2="high:Q")
     lines = base.mark_line(strokeWidth=1, point={"size": 14, "filled": True}).encode(y=mean)
-    chart = alt.layer(
-        *(_band(comparison.margin, "y") if apart else []), *lines_if(apart, _zero("y")), rules, lines
-    )
-    yield Figure("curves", "Over the training", f"{'; '.join(said)}.", spec(chart, 170), data)
+    chart = spec(alt.layer(*behind, rules, lines), 170)
+    yield Figure("curves", "Over the training", f"{'; '.join(said)}.", chart, data)
 
 
 def _late(values: pd.Series, level: float) -> pd.DataFrame:

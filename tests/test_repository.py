@@ -97,7 +97,8 @@ def test_readme_says_the_numbers_of_its_picture():
         )
     )
     assert (
-        f"a sum costs {a_sum:.3f} nats, one head {one:.3f}; summed wide heads gain {-wide:.3f}, unconfirmed."
+        f"a sum costs {a_sum:.3f} nats, one head {one:.3f}; a sum of heads as wide as the model gains"
+        f" {-wide:.3f}, unconfirmed."
         in page
     )
     assert f"the sum loses {a_sum:.3f} nats." in page

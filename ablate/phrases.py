@@ -144,8 +144,7 @@ def _written_out(found: re.Match[str]) -> str:
 
 # How PyTorch and the system say that there was no memory left, on a GPU, on a Mac or on a CPU.
 NO_MEMORY = re.compile(
-    r"out of memory|can(no|')t allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED",
-    re.IGNORECASE,
+    r"out of memory|can(no|')t allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE
 )
 
 

@@ -65,10 +65,7 @@ def plain_steps(config: RunConfig, spec: ModelSpec, tokens: np.ndarray) -> Itera
     model = PlainGPT(spec)
     matrices = [p for p in model.parameters() if p.dim() > 1]
     norms = [p for p in model.parameters() if p.dim() == 1]
-    groups = [
-        {"params": matrices, "weight_decay": t.weight_decay},
-        {"params": norms, "weight_decay": 0.0},
-    ]
+    groups = [{"params": matrices, "weight_decay": t.weight_decay}, {"params": norms, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=t.lr, betas=(t.beta1, t.beta2))
     while True:
         starts = torch.randint(len(tokens) - spec.context, (t.batch,)).tolist()

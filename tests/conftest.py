@@ -83,9 +83,7 @@ def pytest_collection_finish():
 
 def pytest_addoption(parser: pytest.Parser):
     parser.addoption(
-        "--clusters",
-        choices=("only",),
-        help="tests on a real SLURM and Ray, by Hydra's launchers",
+        "--clusters", choices=("only",), help="tests on a real SLURM and Ray, by Hydra's launchers"
     )
 
 

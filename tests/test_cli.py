@@ -86,8 +86,7 @@ def test_a_sweep_whose_progress_nobody_reads_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, package",
-    [("joblib", "hydra-joblib-launcher"), ("submitit_slurm", "'ablate-heads[slurm]'")],
+    "name, package", [("joblib", "hydra-joblib-launcher"), ("submitit_slurm", "'ablate-heads[slurm]'")]
 )
 def test_a_launcher_to_install_is_named(name, package):
     error = MissingConfigException("", f"hydra/launcher/{name}", ["basic"])
@@ -287,8 +286,7 @@ def completed(*words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words, offered",
-    [("samp", "sample"), ("runs --format j", "json"), ("compare --whe", "--where")],
+    "words, offered", [("samp", "sample"), ("runs --format j", "json"), ("compare --whe", "--where")]
 )
 def test_the_shell_is_offered_what_goes_on(words, offered):
     assert completed(*words.split(" ")) == offered.split()

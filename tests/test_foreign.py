@@ -59,8 +59,7 @@ def test_without_a_baseline_the_line_says_how_to_name_one():
 
 
 @pytest.mark.parametrize(
-    "seeds, why",
-    [(None, "there is no seed and no --pair-by"), ([0, 1, 2, 5, 6], "no two seeds")],
+    "seeds, why", [(None, "there is no seed and no --pair-by"), ([0, 1, 2, 5, 6], "no two seeds")]
 )
 def test_two_groups_are_tested_by_welch(seeds, why):
     base, ours = (2.0, 2.1, 2.2), (1.8, 2.0)

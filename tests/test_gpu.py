@@ -45,8 +45,7 @@ def trained(
 
 @pytest.mark.skipif(not ON_GPU, reason="a CPU's losses are its own")
 @pytest.mark.parametrize(
-    "more",
-    [(), *((f"fusion={name}", "out_proj=false") for name in ("sum", "hadamard")), ("scores=windows",)],
+    "more", [(), *((f"fusion={name}", "out_proj=false") for name in ("sum", "hadamard")), ("scores=windows",)]
 )
 def test_losses_are_those_of_a_cpu(device, more):
     here, _, _ = trained(device, *more)

@@ -215,7 +215,7 @@ def test_differences_stand_over_the_levels_between_which_they_are_compared():
     assert between.data["label"].tolist() == [f"sum − concat:\n{levels}" for levels in of]
     assert between.data["diff"].tolist() == pytest.approx([2, 4, 8, 2, 6, 4], abs=0.1)
     assert between.data["verdict"].tolist() == ["each level"] * 3 + ["higher"] * 3
-    assert len(seeds.data) == 18 and "each level at 98.33 %" in between.about
+    assert len(seeds.data) == 36 and "each level at 98.33 %" in between.about
 
 
 def small(tmp_path: Path, **given) -> Results:

@@ -451,10 +451,7 @@ def test_a_study_of_ones_own_is_a_study_or_an_error(own, tmp_path):
     text = (configs_dir() / "study" / "fusion.yaml").read_text(encoding="utf-8")
     plain = re.sub(r"defaults:\n(  - .*\n)+", "", text)
     for lacking, line in (
-        (
-            text.replace("# @package _global_", ""),
-            "@study.",
-        ),
+        (text.replace("# @package _global_", ""), "@study."),
         (plain.replace("# @package _global_", ""), "declares no study"),
         ("", "declares no study"),
     ):

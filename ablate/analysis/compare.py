@@ -12,11 +12,10 @@ import pandas as pd
 
 from ablate.analysis import notes
 from ablate.analysis.contrasts import crossed, pairs_by, planned, unplanned, usual_baselines, why_nothing
-from ablate.analysis.findings import Finding, findings_of
+from ablate.analysis.findings import Finding, at_levels, findings_of
 from ablate.analysis.measures import settled
 from ablate.analysis.projection import project
 from ablate.analysis.question import NOTHING_ASKED, Question, direction, margin_of
-from ablate.analysis.stats import moments
 from ablate.analysis.variants import Variant, Variants, as_pairs, settings_of, varying
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, advised, counted, lines_if
@@ -163,7 +162,17 @@ def compare(
     if crossed_ones := [one for one in findings if one.variant.difference]:
         each = {} if question.within else each
         each |= {side.name: side for one in crossed_ones for side in one.both}
-        apart = _of_differences(crossed_ones, summary)
+        numbers = (
+            {
+                "n": one.seeds,
+                "mean": one.diff,
+                "sd": one.sd,
+                **one.variant.levels,
+                "variant": one.variant.name,
+            }
+            for one in at_levels(variants, crossed_ones)
+        )
+        apart = pd.DataFrame(numbers, columns=summary.columns).assign(diverged=0)
         summary = apart if question.within else pd.concat([summary, apart], ignore_index=True)
     sides = [[at for _, at in one.sides] for one in contrasts]
     asked = [one for one in contrasts if one.record]  # which the answer is about
@@ -194,19 +203,6 @@ def compare(
         notes=lines,
         arrays=variants,
     )
-
-
-def _of_differences(findings: Sequence[Finding], like: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the differences that stand like variants, in a summary with the columns of another."""
-    values = dict[str, pd.Series]()  # looks may have ended at fewer seeds
-    for one in findings:
-        parts_PS, half = one.case.weights[:, None] * one.case.values, len(one.case.weights) // 2
-        for side, of in ((one.variant, parts_PS[:half].sum(0)), (one.baseline, -parts_PS[half:].sum(0))):
-            values[side.name] = pd.Series(np.where(np.isfinite(one.differences), of, np.nan))
-    n, mean, sd = moments(pd.DataFrame(values).to_numpy().T)
-    levels = {side.name: side.levels for one in findings for side in one.both}
-    table = pd.DataFrame([*levels.values()]).assign(variant=[*values], n=n, diverged=0, mean=mean, sd=sd)
-    return table.reindex(columns=like.columns)
 
 
 def _unfinished(every: pd.DataFrame, records: Sequence[StudyRecord], *ended: Status) -> dict[str, str]:

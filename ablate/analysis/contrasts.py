@@ -51,7 +51,8 @@ class Weighed:
     def is_crossed(self) -> bool:
         """Whether it is a contrast of two contrasts."""
         first, second = self.sides[: len(self.sides) // 2], self.sides[len(self.sides) // 2 :]
-        return len(first) > 1 and [weight for weight, _ in first] == [-weight for weight, _ in second]
+        weights = [weight for weight, _ in first]
+        return min(weights) < 0 < max(weights) and weights == [-weight for weight, _ in second]
 
 
 def planned(

@@ -153,6 +153,26 @@ def findings_of(
     return findings
 
 
+def at_levels(variants: Variants, crossed: Sequence[Finding]) -> list[Finding]:
+    """Each difference that contrasts of contrasts compare, by the one with the most units: without a verdict,
+    with intervals that hold together."""
+    found = dict[str, Finding]()
+    for one in crossed:
+        half, case = len(one.case.weights) // 2, one.case
+        values = np.where(case.is_grouped | np.isfinite(one.differences), case.values, np.nan)
+        for sides, at, sign in ((one.both[::-1], slice(half, None), -1), (one.both, slice(half), 1)):
+            of = replace(case, weights=sign * case.weights[at], values=values[at], lost=case.lost[at])
+            if sides[0].name not in found or one.seeds > found[sides[0].name].seeds:
+                found[sides[0].name] = replace(one, variant=sides[0], baseline=sides[1], case=of, verdict="")
+    for name, one in found.items():
+        at, kinds = [one.case.values.shape[1]], _kinds(variants, one.case, len(found))
+        judged = vars(stand([one.case], at=at, k=len(found), margin=one.margin, waits=False))
+        numbers = {of: float(judged[of][0]) for of in ("diff", "sd", "low", "high", "level")}
+        numbers |= dict.fromkeys(("low", "high") if kinds else (), np.nan)
+        found[name] = replace(one, **numbers, kinds=kinds)
+    return [*found.values()]
+
+
 def _family(
     variants: Variants, contrasts: Sequence[Weighed], looks: PlannedLooks | None, k: int
 ) -> list[Finding]:

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ablate.cli.question import OPTIONS, asks
-from ablate.cli.shared import (
-    Format,
-    FormatOption,
-    RunsOption,
-    print_table,
-    put_json,
-    remark,
-    separated,
-)
+from ablate.cli.shared import Format, FormatOption, RunsOption, print_table, put_json, remark, separated
 from ablate.config.contrast import MARGIN
 from ablate.phrases import described, lines_if, texts
 from ablate.printing import put, say
@@ -32,15 +24,11 @@ def compare(
     ] = None,
     *,
     question: "Question",
-    why: Annotated[
-        bool,
-        typer.Option("--why", help="Show all comparisons, with all notes."),
-    ] = False,
+    why: Annotated[bool, typer.Option("--why", help="Show all comparisons, with all notes.")] = False,
     pivot: Annotated[
         str | None,
         typer.Option(
-            metavar="KEY,KEY",
-            help="Show a table of means: columns by the last key, rows by the others.",
+            metavar="KEY,KEY", help="Show a table of means: columns by the last key, rows by the others."
         ),
     ] = None,
     format: Annotated[

@@ -21,8 +21,7 @@ def duel(
         typer.Argument(help="Overrides of every run, as heads=8 or train.precision=bfloat16."),
     ] = None,
     text: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="The text; by default corpus=study."),
+        str | None, typer.Option(metavar="FILE", help="The text; by default corpus=study.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=FEWEST, max=100_000, help="The number of paired seeds.")] = 8,
     dry_run: Annotated[

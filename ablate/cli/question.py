@@ -29,14 +29,11 @@ OPTIONS = {
     ),
     "where": WhereOption,
     "margin": _option(
-        float,
-        f"The least difference that matters; by default the study's, else {MARGIN} nats or none.",
+        float, f"The least difference that matters; by default the study's, else {MARGIN} nats or none."
     ),
     "within": _option(str, "Is a difference the same at all levels of KEY, two by two?", metavar="KEY"),
     "higher_is_better": _option(
-        bool,
-        "Which way a metric of others is better.",
-        "--higher-is-better/--lower-is-better",
+        bool, "Which way a metric of others is better.", "--higher-is-better/--lower-is-better"
     ),
     "fixed": _option(
         str,

@@ -52,12 +52,11 @@ def run(
         typer.Argument(
             help="Hydra overrides, as KEY=VALUE (ablate keys lists the keys), and options of Hydra's: -m"
             " sweeps over values separated by commas, --cfg job shows the configuration, -cd DIR and -cn NAME"
-            " take configs of your own.",
+            " take configs of your own."
         ),
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show the grid, its size and the estimated time; train nothing."),
+        bool, typer.Option("--dry-run", help="Show the grid, its size and the estimated time; train nothing.")
     ] = False,
     rehearse: Annotated[
         bool,
@@ -68,8 +67,7 @@ def run(
         ),
     ] = False,
     track: Annotated[
-        Tracker | None,
-        typer.Option(help="Log runs as they go, as ablate export does afterwards."),
+        Tracker | None, typer.Option(help="Log runs as they go, as ablate export does afterwards.")
     ] = None,
     plugin: PluginOption = None,
     format: JsonOption = "table",

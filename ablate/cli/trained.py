@@ -30,8 +30,7 @@ LEGEND = (
 
 def probe(
     target: Annotated[
-        str,
-        typer.Argument(help="A study by name or directory, or a run by a prefix of its id or name."),
+        str, typer.Argument(help="A study by name or directory, or a run by a prefix of its id or name.")
     ],
     where: WhereOption = None,
     all: Annotated[
@@ -43,8 +42,7 @@ def probe(
         ),
     ] = False,
     text: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Instead draw where heads look in a text of your own."),
+        str | None, typer.Option(metavar="FILE", help="Instead draw where heads look in a text of your own.")
     ] = None,
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where to write the CSV; else beside the results.")
@@ -122,15 +120,9 @@ def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def sample(
-    run: Annotated[
-        str,
-        typer.Argument(help="A run, by a prefix of its id or of its directory's name."),
-    ],
+    run: Annotated[str, typer.Argument(help="A run, by a prefix of its id or of its directory's name.")],
     prompt: Annotated[
-        str | None,
-        typer.Option(
-            help="The text to continue; by default a line end, or an example of a task.",
-        ),
+        str | None, typer.Option(help="The text to continue; by default a line end, or an example of a task.")
     ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add.")] = 300,
     temperature: Annotated[

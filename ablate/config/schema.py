@@ -244,8 +244,7 @@ class RunConfig(AttentionConfig):
         config_column("word", "attention that the factors apply to"),
     ]
     corpus: Annotated[
-        CorpusConfig,
-        Column("corpus_sha256", "config", "text", "digest of the text", brings=("vocab",)),
+        CorpusConfig, Column("corpus_sha256", "config", "text", "digest of the text", brings=("vocab",))
     ]
     train: TrainConfig
     seed: Annotated[

@@ -96,15 +96,15 @@ def caption(comparison: Comparison, family: str) -> str:
     named = "named beforehand" if family == PLANNED else "test it on new seeds"
     return (
         f"{family} ({metric}; {named}): {counted(len(tested), 'comparison')}, intervals of"
-        f" {100 * (1 - stats.ALPHA):g} % together, {levels_in_words(of.level for of in tested)} each,"
+        f" {100 * (1 - stats.ALPHA):g} % together, {percent(of.level for of in tested)} each,"
         f" {margin}"
     )
 
 
-def levels_in_words(levels: Iterable[float]) -> str:
+def percent(levels: Iterable[float]) -> str:
     """The levels of intervals: 97.5 %, or 95 % to 99 %."""
     each = [f"{100 * level:.4g} %" for level in sorted({*levels})]
-    return " to ".join(dict.fromkeys([each[0], each[-1]]))
+    return " to ".join(dict.fromkeys([*each[:1], *each[-1:]]))
 
 
 def names(comparison: Comparison, variants: pd.Series) -> list[str]:

@@ -1,9 +1,9 @@
 """The charts of a comparison, each a function from the page to its figures, with its own numbers. A new chart
 is a function that is named in CHARTS."""
 
+import functools
 import textwrap
-from collections.abc import Iterator, Sequence, Sized
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import altair as alt
 import numpy as np
@@ -11,10 +11,9 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
-from ablate.analysis.findings import Finding
-from ablate.analysis.variants import USABLE, Variant, names
+from ablate.analysis.findings import Finding, at_levels
 from ablate.phrases import counted, counted_between, joined, lines_if
-from ablate.reporting.cells import brief, called, levels_in_words
+from ablate.reporting.cells import brief, called, percent
 from ablate.reporting.figures import COLORS, GREY, MEASURED, SPARSE, TICKS, Figure, colours, spec
 from ablate.reporting.page import Page
 from ablate.reporting.words import DIFFERS, in_words, setting_apart, units_in_words
@@ -22,14 +21,14 @@ from ablate.store.columns import column_named
 from ablate.store.run_files import read_metrics
 
 ALONE = "each level"
-VERDICTS = {  # their colours, their shapes, and where their intervals lie
-    ALONE: ("#3b82c4", "circle", ""),
-    stats.EQUIVALENT: ("#9467bd", "square", "in the shade"),
-    stats.BETTER: ("#2e9e6b", "diamond", "clear of 0"),
-    stats.WORSE: ("#d64550", "cross", "clear of 0"),
-    "higher": ("#d9730d", "triangle-up", "clear of 0"),  # of two levels, none of which is better
-    "lower": ("#178f9e", "triangle-down", "clear of 0"),
-    stats.UNDECIDED: (GREY, "circle", "any other"),
+VERDICTS = {  # their colours and shapes
+    ALONE: ("#3b82c4", "circle"),
+    stats.EQUIVALENT: ("#9467bd", "square"),
+    stats.BETTER: ("#2e9e6b", "diamond"),
+    stats.WORSE: ("#d64550", "cross"),
+    "higher": ("#d9730d", "triangle-up"),  # of two levels, none of which is better
+    "lower": ("#178f9e", "triangle-down"),
+    stats.UNDECIDED: (GREY, "circle"),
 }
 NEGLIGIBLE = "#d9a441"  # of the band of the margin
 ROW, ROOM = 13, 21  # height of a line of labels, and of the room around all
@@ -42,105 +41,101 @@ BESIDE = 0.01  # how far curves stand beside each other, of their length
 def _differences(page: Page) -> Iterator[Figure]:
     """The difference of each variant to its baseline, one row per contrast; of the planned ones or, without
     any, of all; of contrasts of contrasts after those at each level. Then the same with each pair."""
-    comparison, margin = page.comparison, page.comparison.margin
-    tested = _contrasts(comparison)
+    comparison, tested = page.comparison, page.comparison.tested
     if not tested:
         return
+    wrap = functools.partial(textwrap.fill, width=LETTERS)
+    rows = [("\n".join(map(wrap, label)), one) for label, one in _rows(comparison)]
     numbers = [
-        (of, diff, one.low, one.high, _verdict(one))
-        for of, one in tested.items()
+        (label, diff, one.low, one.high, _verdict(one))
+        for label, one in rows
         for _, diff in one.kinds or [(0, one.diff)]
     ]
-    alone = _at_levels(comparison)
-    data = pd.DataFrame([*alone, *numbers], columns=["label", "diff", "low", "high", "verdict"])
+    data = pd.DataFrame(numbers, columns=["label", "diff", "low", "high", "verdict"])
     drawn = [verdict for verdict in VERDICTS if verdict in {*data["verdict"]}]
     colors, shapes = (alt.Scale(domain=drawn, range=[VERDICTS[of][at] for of in drawn]) for at in (0, 1))
     y = alt.Y("label:N", sort=[*data["label"]], title=None, axis=alt.Axis(grid=False))
     base = alt.Chart(data).encode(y=y, color=alt.Color("verdict:N", scale=colors, legend=IN_PAIRS))
     points = base.mark_point(filled=True, size=30, opacity=1)
     points = points.encode(x="diff:Q", shape=alt.Shape("verdict:N", scale=shapes, legend=IN_PAIRS))
-    to = f"difference to {_baseline(comparison) or 'the baseline'}" if len(alone) == 0 else "differences"
-    title = _title(comparison.metric, to, comparison.arrays.higher_is_better)
-    x = alt.X("low:Q", title=title, axis=SPARSE, scale=alt.Scale(padding=6))
+    x = alt.X("low:Q", title=_title(comparison, comparison.metric), axis=SPARSE, scale=alt.Scale(padding=6))
     rules = base.mark_rule(strokeWidth=1.5).encode(x=x, x2="high:Q")
-    means, is_planned = f"Means over {units_in_words([*tested.values()])}", comparison.tested[0].is_planned
-    together = f" each, {100 * (1 - stats.ALPHA):g} % together" * (len(tested) > 1)
-    said = [
-        f"{means}, intervals at {levels_in_words(one.level for one in tested.values())}{together}",
-        *lines_if(alone, f"{ALONE} at {levels_in_words([_level(alone)])}"),
-        *lines_if(data["low"].isna().any(), "a point each where seeds are in two groups"),
-        *lines_if(not is_planned, "exploratory"),
-        *lines_if(margin > 0, f"shaded: ±{margin:g}, too small to matter"),
-        *(f"{of}: {where}" for of in drawn if (where := VERDICTS[of][2])),
-    ]
+    is_planned, said = tested[0].is_planned, _said([one for _, one in rows], comparison)
     key = f"intervals-{'planned' if is_planned else 'exploratory'}"
-    behind, lines = [*_band(margin), _zero()], 1 + data["label"].str.count("\n").max()
-    height = ROOM + ROW * data["label"].nunique() * int(lines)
+    behind, most = [*_band(comparison.margin), _zero()], 1 + int(data["label"].str.count("\n").max())
+    height = ROOM + ROW * data["label"].nunique() * most
     chart = spec(alt.layer(*behind, rules, points), height)
     yield Figure(key, "Differences to the baseline", f"{'; '.join(said)}.", chart, data)
-    paired = [(of, _verdict(one), one.differences) for of, one in tested.items() if one.pairs is not None]
-    pairs = [(of, word, value) for of, word, values in paired for value in values.tolist()]
+    paired = [(label, one) for label, one in rows if one.pairs is not None]
+    pairs = [(label, _verdict(one), value) for label, one in paired for value in one.differences.tolist()]
     if len(each := pd.DataFrame(pairs, columns=["label", "verdict", "of pair"]).dropna()):
         seeds = base.properties(data=each).mark_point(filled=True, size=8, opacity=0.7, yOffset=5)
         chart = spec(alt.layer(*behind, rules, points, seeds.encode(x="of pair:Q")), height)
-        about = f"{'; '.join([*said, 'dots: single seeds'])}."
+        about = f"{'; '.join([*said, f'dots: single {tested[0].unit}s'])}."
         yield Figure("seeds", "Differences of pairs", about, chart, each)
+
+
+def _said(rows: Sequence[Finding], comparison: Comparison) -> list[str]:
+    """What rows show."""
+    tested, verdicts = comparison.tested, {_verdict(one) for one in rows}
+    alone, groups = [one.level for one in rows if not one.verdict], any(one.kinds for one in rows)
+    clear = [of for of in VERDICTS if of in verdicts - {ALONE, stats.EQUIVALENT, stats.UNDECIDED}]
+    whys = dict.fromkeys(one.why.partition(",")[0].partition(":")[0] for one in tested if one.is_undecided)
+    together = f" each, {100 * (1 - stats.ALPHA):g} % together" * (len(tested) > 1)
+    return [
+        f"Means over {units_in_words(tested)}, intervals at {percent(one.level for one in tested)}{together}",
+        *lines_if(alone, f"{ALONE} at {percent(alone)}"),
+        *lines_if(groups, "a point each where seeds are in two groups"),
+        *lines_if(not tested[0].is_planned, "exploratory"),
+        *_shaded(comparison.margin),
+        *lines_if(stats.EQUIVALENT in verdicts, "equivalent: in the shade"),
+        *lines_if(clear and not groups, f"{' or '.join(clear)}: clear of 0"),
+        *lines_if(whys, f"undecided: {joined([*whys])}"),
+    ]
 
 
 def _verdict(one: Finding) -> str:
     is_signed = one.variant.difference and one.verdict in DIFFERS
-    return ("higher" if one.diff > 0 else "lower") if is_signed else one.verdict
+    return ("higher" if one.diff > 0 else "lower") if is_signed else one.verdict or ALONE
 
 
-def _contrasts(comparison: Comparison) -> dict[str, Finding]:
-    """The contrasts as the table calls their variants, and in its order; with their baselines, if these
-    differ in more than what they share with their variants."""
-    names, several = called(comparison), not _baseline(comparison)
-    each = [(one.name if one.is_sum else one.variant.name, one) for one in comparison.tested]
-    each.sort(key=lambda pair: [*names].index(pair[0]))
-    minus = {one: [f"− {names[one.baseline.name]}"] for _, one in each if several and not one.is_sum}
-    is_uneven = len({one.seeds for _, one in each}) > 1
-    lines = (
-        [
-            *(_of_levels(one, comparison.tested) or [brief(names[of]), *minus.get(one, [])]),
+def _rows(comparison: Comparison) -> list[tuple[list[str], Finding]]:
+    """The contrasts as the table calls their variants, in lines, with baselines that differ in more than what
+    they share with these, and in its order; before them the differences at each level without a verdict."""
+    names, tested, several = called(comparison), comparison.tested, not _baseline(comparison)
+    crossed = [one for one in tested if one.variant.difference]
+    judged = {one.variant.minus(one.baseline).name for one in tested if not one.is_sum}
+    levels = [one for one in at_levels(comparison.arrays, crossed) if one.variant.name not in judged]
+    order = {name: at for at, name in enumerate(names)}
+    each = sorted(tested, key=lambda one: order[one.name if one.is_sum else one.variant.name])
+    is_uneven = len({one.seeds for one in tested}) > 1
+
+    def lines(one: Finding, *, whole: bool) -> list[str]:
+        name = names[one.name if one.is_sum else one.variant.name]
+        name, has_two = name if whole else brief(name), (several or whole) and not one.is_sum
+        pair = [name, *lines_if(has_two, f"− {names.get(one.baseline.name)}")]
+        return [
+            *(_of_levels(one, tested) if one.variant.difference else pair),
             *lines_if(one.kinds, "(two groups of seeds)"),
             *lines_if(is_uneven, f"({counted(one.seeds, one.unit)})"),
         ]
-        for of, one in each
-    )
-    labels = ("\n".join(line for part in of for line in textwrap.wrap(part, LETTERS)) for of in lines)
-    return dict(zip(labels, (one for _, one in each), strict=True))
+
+    short = [lines(one, whole=False) for one in each]
+    whole = [lines(one, whole=short.count(label) > 1) for label, one in zip(short, each, strict=True)]
+    return [*((_of_levels(one, crossed), one) for one in levels), *zip(whole, each, strict=True)]
 
 
-def _at_levels(comparison: Comparison) -> list[tuple[Any, ...]]:
-    """The differences that contrasts of contrasts compare, but for those that have a verdict, with intervals
-    that hold together: label, mean, low, high, verdict."""
-    crossed = [one for one in comparison.tested if one.variant.difference]
-    judged = {one.variant.minus(one.baseline).name for one in comparison.tested if not one.is_sum}
-    sides = {
-        side.name: (one, side) for one in crossed for side in reversed(one.both) if side.name not in judged
-    }
-    table = comparison.summary.set_index("variant").loc[[*sides], ["n", "mean", "sd"]]
-    n, mean, sd = table.to_numpy(float).T
-    half = stats.half_width(n, sd, _level(sides))
-    labels = ["\n".join(_of_levels(one, crossed, side)) for one, side in sides.values()]
-    return [*zip(labels, mean, mean - half, mean + half, [ALONE] * len(sides), strict=True)]
-
-
-def _level(of: Sized) -> float:
-    """That of intervals which hold together."""
-    return 1 - stats.ALPHA / max(len(of), 1)
-
-
-def _of_levels(one: Finding, among: Sequence[Finding], *sides: Variant) -> list[str]:
-    """What a contrast of contrasts is called, in lines: mine − concat, and heads=4 − heads=2; or, of one of
-    its sides, heads=4; empty for any other."""
-    of = one.variant.difference
-    apart = [column for column in one.variant.place or one.apart if column not in of]
-    name = (one.variant.arm or one.variant.label(of)).replace(" - ", " − ")
+def _of_levels(one: Finding, among: Sequence[Finding]) -> list[str]:
+    """What a contrast of contrasts is called, in lines: mine − concat, and heads=4 − heads=2; or a difference
+    at one level."""
+    sides = one.both if one.verdict else [one.variant]
+    apart = [column for column in one.variant.place or one.apart if column not in one.variant.difference]
+    places = [side.label(apart) for side in sides]
+    of = [(side.arm or side.label(side.difference)).replace(" - ", " − ") for side in sides]
     setting = f" ({where})" if (where := setting_apart(one, among, None)) else ""
-    places = " − ".join(side.label(apart) for side in sides or one.both)
-    return [f"{name}{setting}:", places] if of else []
+    if len({*of}) > 1:
+        return [f"{of[0]} {places[0]}".rstrip(), f"− ({f'{of[1]} {places[1]}'.rstrip()})"]
+    return [f"{of[0]}{setting}:", " − ".join(places)] if places[0] else [f"{of[0]}{setting}"]
 
 
 def _baseline(comparison: Comparison) -> str:
@@ -154,9 +149,12 @@ def _baseline(comparison: Comparison) -> str:
     return apart.pop() + f" at equal {joined(sorted(equal - {''}))}" * any(equal)
 
 
-def _title(metric: str, of: str, higher_is_better: bool | None) -> list[str]:
+def _title(comparison: Comparison, metric: str) -> list[str]:
     """The title of an axis of differences, in lines."""
-    words, _, more = in_words(metric, higher_is_better).partition(" (")
+    better = comparison.arrays.higher_is_better if metric == comparison.metric else False
+    words, _, more = in_words(metric, better).partition(" (")
+    is_crossed = any(one.variant.difference for one in comparison.tested)
+    of = "differences" if is_crossed else f"difference to {_baseline(comparison) or 'the baseline'}"
     return [f"{words}: {of}", *lines_if(more, f"({more}")]
 
 
@@ -166,44 +164,54 @@ def _band(margin: float, axis: str = "x") -> list[alt.Chart]:
     return lines_if(margin > 0, band.encode(**{axis: "from:Q", f"{axis}2": "to:Q"}))
 
 
+def _shaded(margin: float) -> list[str]:
+    return lines_if(margin > 0, f"shaded: ±{margin:g}, too small to matter")
+
+
 def _zero(axis: str = "x") -> alt.Chart:
     rule = alt.Chart(pd.DataFrame([{"zero": 0}])).mark_rule(color=GREY, strokeDash=[3, 3])
     return rule.encode(**{axis: "zero:Q"})
 
 
 def _curves(page: Page) -> Iterator[Figure]:
-    """Differences in validation loss over the second half of the training or, if nothing is compared,
-    the loss itself, with their intervals."""
-    comparison = page.comparison
-    rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
-    variant, seeds = names(rows, comparison.shown), rows.set_index("run_id")["seed"]
+    """The validation loss over the second half of the training, with intervals: differences of what pairs or,
+    without any, the loss itself."""
+    comparison, arrays = page.comparison, page.comparison.arrays
+    place = {
+        run_id: (name, unit)
+        for name, ids, values in zip(arrays.names, arrays.run_ids.tolist(), arrays.values, strict=True)
+        for unit, (run_id, value) in enumerate(zip(ids, values, strict=True))
+        if run_id and np.isfinite(value)
+    }
     points = [
-        (row["step"], seeds[run_id], variant[run_id], row["val_loss"])
+        (row["step"], *place[run_id], row["val_loss"])
         for run_id, directory in page.subject.directories.items()
         for row in read_metrics(directory)
-        if "val_loss" in row and run_id in variant
+        if "val_loss" in row and run_id in place
     ]
-    losses = pd.DataFrame(points, columns=["step", "seed", "variant", "val_loss"])
-    loss = losses.groupby(["step", "seed", "variant"])["val_loss"].mean().unstack("variant")
-    pairs = {
-        of: [side.name for side in one.both] for of, one in _contrasts(comparison).items() if not one.is_sum
-    }
-    apart = {of: loss[a] - loss[b] for of, (a, b) in pairs.items() if a in loss and b in loss}
-    alone = {of: loss[name] for name, of in called(comparison).items() if name in loss}
-    level = comparison.tested[0].level if apart else _level([])
-    parts = [_late(each, level).assign(label=of.replace("\n", " ")) for of, each in (apart or alone).items()]
-    data = pd.concat([*parts[: len(COLORS)], pd.DataFrame(columns=["label"])], ignore_index=True)
-    if data.empty:
+    losses = pd.DataFrame(points, columns=["step", "variant", "unit", "val_loss"])
+    loss = losses.set_index(["step", "unit", "variant"])["val_loss"].unstack("variant")
+    paired = [(label, one) for label, one in _rows(comparison) if one.pairs and not one.is_sum]
+    sides = [(" ".join(label), one, *(side.name for side in one.both)) for label, one in paired]
+    curves = [(of, _late(loss[a] - loss[b], one)) for of, one, a, b in sides if a in loss and b in loss]
+    apart = bool(curves)
+    curves = curves or [(of, _late(loss[name])) for name, of in called(comparison).items() if name in loss]
+    labels = [of for of, _ in curves[: len(COLORS)]]
+    if not labels:
         return
-    title, behind, labels = [column_named("val_loss").label], list[alt.Chart](), [*data["label"].unique()]
-    if apart:
-        title = _title("val_loss", f"difference to {_baseline(comparison) or 'the baseline'}", False)
-        behind = [*_band(comparison.margin, "y"), _zero("y")]
-    said = [f"Means over {counted_between(int(data['n'].min()), int(data['n'].max()), 'seed')}"]
-    at = f"intervals at {levels_in_words([level])} at each step, side by side"
-    said += lines_if(data["low"].notna().any(), at)
-    if rows["eval_tokens"].nunique() == 1:  # what curves are of, and the table is not
-        said.append(f"on at most {rows['eval_tokens'].max():,.0f} tokens")
+    data = pd.concat([table.assign(label=of) for of, table in curves[: len(COLORS)]], ignore_index=True)
+    is_shaded = apart and comparison.metric == "val_loss"
+    behind = [*(_band(comparison.margin, "y") if is_shaded else []), *lines_if(apart, _zero("y"))]
+    title = _title(comparison, "val_loss") if apart else [column_named("val_loss").label]
+    n, at = data["n"], percent(data["level"])
+    said = [
+        f"Means over {counted_between(int(n.min()), int(n.max()), arrays.unit)}",
+        *lines_if(data["low"].notna().any(), f"intervals at {at} at each step, side by side"),
+        *(_shaded(comparison.margin) if is_shaded else []),
+        *lines_if(len(labels) < len(curves), f"the first {len(labels)} of {len(curves)}"),
+    ]
+    if (tokens := comparison.rows["eval_tokens"].dropna()).nunique() == 1:  # as the table is not
+        said.append(f"on at most {float(tokens.max()):,.0f} tokens")
     beside = data["label"].map(labels.index) - (len(labels) - 1) / 2
     data["at"] = data["step"] + beside * BESIDE * (data["step"].max() - data["step"].min())
     x = alt.X("at:Q", title="step", scale=MEASURED, axis=alt.Axis(tickMinStep=1, tickCount=TICKS))
@@ -215,13 +223,15 @@ def _curves(page: Page) -> Iterator[Figure]:
     yield Figure("curves", "Over the training", f"{'; '.join(said)}.", chart, data)
 
 
-def _late(values: pd.Series, level: float) -> pd.DataFrame:
-    """step, n, mean, low, high of values by step and seed, at steps that all seeds have, of the second half
-    or, if that has one, of all of the training. level: of the intervals."""
+def _late(values: pd.Series, of: Finding | None = None) -> pd.DataFrame:
+    """step, n, mean, low, high, level of values by step and unit, at steps that all units have, of the second
+    half or, if that has one, of all of the training. of: the contrast of the intervals."""
     table = values.dropna().groupby("step").agg(["count", "mean", "std"]).reset_index()
     n, mean, sd = table[["count", "mean", "std"]].to_numpy(float).T
-    half = stats.half_width(n, sd, level)
-    table = table.assign(n=n.astype(int), low=mean - half, high=mean + half)[n == n.max(initial=0)]
+    level = of.level if of else 1 - stats.ALPHA
+    half = stats.half_width(n, np.full(len(sd), np.nan) if of and of.kinds else sd, level)
+    table = table.assign(n=n.astype(int), low=mean - half, high=mean + half, level=level)
+    table = table[n == n.max(initial=0)]
     late = table[table["step"] >= table["step"].max() / 2]
     late = late if len(late) > 1 else table
     return late.iloc[np.unique(np.linspace(0, len(late) - 1, POINTS).round().astype(int))[: len(late)]]

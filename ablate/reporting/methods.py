@@ -96,7 +96,7 @@ def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list
         f" seeds ({', '.join(record.development_seeds)}), which report nothing: of the mean"
         f" {metric} at each point of a grid of powers of two{grid}, the same for all variants, the minimum of"
         f" a parabola in log2 {column} through the best point and its neighbours; a point at which a seed"
-        f" diverged counts as infinite{came}.",
+        f" diverged counts as infinite{came}."
     ]
 
 

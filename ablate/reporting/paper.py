@@ -14,7 +14,7 @@ from ablate.analysis.compare import BASELINE, Comparison
 from ablate.config.rules import ConfigError
 from ablate.phrases import capital, counted_between, joined, lines_if, option
 from ablate.reporting.answers import place
-from ablate.reporting.cells import DIFFERENCE, contrast_rows, levels_in_words, readable
+from ablate.reporting.cells import DIFFERENCE, contrast_rows, percent, readable
 from ablate.reporting.words import GROUPED, by_groups, in_words, interval, paired_in_words
 from ablate.store.frames import column_of
 from ablate.tables import escaped
@@ -89,7 +89,7 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
     over = f" over {paired}" if (paired := paired_in_words(tested)) else ""
     whys = dict.fromkeys(one.why.partition(",")[0] for one in tested if one.is_undecided)
     sign, together = SIGN[tested[0].higher_is_better], " each, 95 % together" * (len(tested) > 1)
-    at = levels_in_words(one.level for one in tested)
+    at = percent(one.level for one in tested)
     return [
         f"Differences {to}{sign}{over}, with t-intervals at {at}{together}.",
         *lines_if(any(one.kinds for one in tested), GROUPED),

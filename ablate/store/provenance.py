@@ -84,12 +84,7 @@ def torch_version() -> str:
 
 def provenance() -> dict[str, Any]:
     """The columns that say which version of the program made a row."""
-    return {
-        "torch": torch_version(),
-        "ablate": __version__,
-        "numerics": NUMERICS,
-        "code": code(),
-    }
+    return {"torch": torch_version(), "ablate": __version__, "numerics": NUMERICS, "code": code()}
 
 
 @functools.cache

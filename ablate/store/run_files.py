@@ -20,15 +20,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from ablate.files.atomic import (
-    Garbled,
-    StoreError,
-    digest,
-    file_digest,
-    is_gone,
-    out_of_reach,
-    read_json,
-)
+from ablate.files.atomic import Garbled, StoreError, digest, file_digest, is_gone, out_of_reach, read_json
 from ablate.store.columns import Row
 
 ROW_KEYS = {"run_id", "status", "code", "torch"}

@@ -20,15 +20,7 @@ from typing import Any, Self
 import yaml
 
 from ablate.files import owned
-from ablate.files.atomic import (
-    StoreError,
-    digest,
-    explained,
-    file_digest,
-    is_gone,
-    make_once,
-    names,
-)
+from ablate.files.atomic import StoreError, digest, explained, file_digest, is_gone, make_once, names
 from ablate.store import lease
 from ablate.store.columns import METRICS_COLUMNS, Row, Status, csv_text
 from ablate.store.run_files import (

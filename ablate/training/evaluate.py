@@ -49,14 +49,7 @@ def scores(group: Group, split: Split, *, context: int, most: int | None = None)
                 exact_M += [len(row_K.unique()) - len(row_K[~right_K].unique()) for right_K in right_MK.cpu()]
     nats_MJ = np.concatenate(nats, 1)
     return [
-        Score(
-            float(nats_J.sum(dtype=np.float64)),
-            int(correct),
-            len(nats_J),
-            rows,
-            int(exact),
-            nats_J,
-        )
+        Score(float(nats_J.sum(dtype=np.float64)), int(correct), len(nats_J), rows, int(exact), nats_J)
         for nats_J, correct, exact in zip(nats_MJ, correct_M, exact_M, strict=True)
     ]
 

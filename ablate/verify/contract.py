@@ -353,10 +353,7 @@ COMMON: tuple[Check, ...] = (
     *(shapes, no_leak, no_mixing, gradients, pairing, determinism, parameters, flops),
     *(resumable, bfloat16),
 )
-CHECKS: dict[str, tuple[Check, ...]] = {
-    "fusion": (*COMMON, variance),
-    "scores": (*COMMON, patterns),
-}
+CHECKS: dict[str, tuple[Check, ...]] = {"fusion": (*COMMON, variance), "scores": (*COMMON, patterns)}
 # What does not count if a check fails; what is said of probes and of classes, if it is not among these.
 LOSSES, SIZES = "its losses mean nothing", "its parameters or FLOPs are miscounted"
 PROBES = "what probes and classes say of it may be wrong, and its losses stand"

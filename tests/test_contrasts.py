@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ablate.analysis.contrasts import Weighed
 from ablate.analysis.variants import Variant
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
@@ -67,6 +68,12 @@ def test_a_contrast_by_names_is_of_these_arms_alone():
     of_concat = {ids[run] for run in ids if of.design.name(of.design.arm_of(run)) == "concat"}
     assert {*second.runs} == of_concat
     assert as_plain(record)["primary"][0] == {"arms": "sum_matched - concat"}
+
+
+def test_two_means_of_arms_are_no_contrast_of_contrasts():
+    weights = {(1, -1, -1, 1): True, (0.5, 0.5, -0.5, -0.5): False, (1, -1): False}
+    for of, expected in weights.items():
+        assert Weighed("", [*zip(of, range(4), strict=False)]).is_crossed == expected
 
 
 @pytest.mark.slow

@@ -272,6 +272,9 @@ def test_curves_are_the_runs_own(tmp_path):
     low, high = scipy.stats.ttest_1samp(apart, 0).confidence_interval(0.95)
     found = curves[["n", "mean", "low", "high"]].to_numpy().tolist()
     assert found == [pytest.approx([3, apart.mean(), low, high])]
+    other = replace(subject, rows=subject.rows.assign(seed_data=subject.rows["seed"], seed=0))
+    by_data = data_of(gather(other), "curves").query("step == 500")
+    assert by_data[["n", "mean", "low", "high"]].to_numpy().tolist() == found  # pairs as the comparison does
 
 
 @pytest.fixture(scope="module")

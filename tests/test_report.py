@@ -154,7 +154,7 @@ def test_a_difference_of_two_groups_has_no_interval_anywhere():
     assert points.isna().to_dict() == {"sum\n(two groups of seeds)": True, "mean": False} and len(points) == 3
     cells = table.frame.set_index("variant")["difference"]
     assert cells["sum"] == "+0.500 in 4 of 6, +0.101 in 2†" and cells["mean"].startswith("+0.435† [")
-    assert GROUPED in table.caption and "; a point each where seeds are in two groups" in figure.about
+    assert GROUPED in table.caption and "A point each where seeds are in two groups." in figure.about
 
 
 GRID = of_cells(
@@ -215,7 +215,7 @@ def test_differences_stand_over_the_levels_between_which_they_are_compared():
     assert between.data["label"].tolist() == [f"sum − concat:\n{levels}" for levels in of]
     assert between.data["diff"].tolist() == pytest.approx([2, 4, 8, 2, 6, 4], abs=0.1)
     assert between.data["verdict"].tolist() == ["each level"] * 3 + ["higher"] * 3
-    assert len(seeds.data) == 36 and "each level at 98.33 %" in between.about
+    assert len(seeds.data) == 36 and "Each level at 98.33 %." in between.about
 
 
 def small(tmp_path: Path, **given) -> Results:

@@ -12,7 +12,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.findings import Finding, at_levels
-from ablate.phrases import counted, counted_between, joined, lines_if
+from ablate.phrases import capital, counted, counted_between, joined, lines_if
 from ablate.reporting.cells import brief, called, percent
 from ablate.reporting.figures import COLORS, GREY, MEASURED, SPARSE, TICKS, Figure, colours, spec
 from ablate.reporting.page import Page
@@ -65,13 +65,13 @@ def _differences(page: Page) -> Iterator[Figure]:
     behind, most = [*_band(comparison.margin), _zero()], 1 + int(data["label"].str.count("\n").max())
     height = ROOM + ROW * data["label"].nunique() * most
     chart = spec(alt.layer(*behind, rules, points), height)
-    yield Figure(key, "Differences to the baseline", f"{'; '.join(said)}.", chart, data)
+    yield Figure(key, "Differences to the baseline", _sentences(said), chart, data)
     paired = [(label, one) for label, one in rows if one.pairs is not None]
     pairs = [(label, _verdict(one), value) for label, one in paired for value in one.differences.tolist()]
     if len(each := pd.DataFrame(pairs, columns=["label", "verdict", "of pair"]).dropna()):
         seeds = base.properties(data=each).mark_point(filled=True, size=8, opacity=0.7, yOffset=5)
         chart = spec(alt.layer(*behind, rules, points, seeds.encode(x="of pair:Q")), height)
-        about = f"{'; '.join([*said, f'dots: single {tested[0].unit}s'])}."
+        about = _sentences([*said, f"dots: single {tested[0].unit}s"])
         yield Figure("seeds", "Differences of pairs", about, chart, each)
 
 
@@ -88,10 +88,14 @@ def _said(rows: Sequence[Finding], comparison: Comparison) -> list[str]:
         *lines_if(groups, "a point each where seeds are in two groups"),
         *lines_if(not tested[0].is_planned, "exploratory"),
         *_shaded(comparison.margin),
-        *lines_if(stats.EQUIVALENT in verdicts, "equivalent: in the shade"),
-        *lines_if(clear and not groups, f"{' or '.join(clear)}: clear of 0"),
-        *lines_if(whys, f"undecided: {joined([*whys])}"),
+        *lines_if(stats.EQUIVALENT in verdicts, "equivalent: an interval in the shade"),
+        *lines_if(clear and not groups, f"{' or '.join(clear)}: an interval clear of 0"),
+        *lines_if(whys, f"undecided ({joined([*whys])}): neither"),
     ]
+
+
+def _sentences(said: Sequence[str]) -> str:
+    return " ".join(f"{capital(one)}." for one in said)
 
 
 def _verdict(one: Finding) -> str:
@@ -220,7 +224,7 @@ def _curves(page: Page) -> Iterator[Figure]:
     rules = base.mark_rule(strokeWidth=0.75).encode(y=low, y2="high:Q")
     lines = base.mark_line(strokeWidth=1, point={"size": 14, "filled": True}).encode(y=mean)
     chart = spec(alt.layer(*behind, rules, lines), 170)
-    yield Figure("curves", "Over the training", f"{'; '.join(said)}.", chart, data)
+    yield Figure("curves", "Over the training", _sentences(said), chart, data)
 
 
 def _late(values: pd.Series, of: Finding | None = None) -> pd.DataFrame:

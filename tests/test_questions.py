@@ -240,15 +240,11 @@ def test_what_gpt2_s_backbone_says_besides():
     means = of_older(2500).mean()
     lost = [number(means[arm] - means["concat"])[1:] for arm in ("mean", "weighted_sum", "sum_equal")]
     assert f"on the older text all three lose, {min(lost)} to {max(lost)}." in PROSE
-    assert "(older text: by 0.022)." in PROSE and "+0.022 [" in apart(of_older(2500), "concat_bare - concat")
     seeds = {name: np.sort(found.differences) for name, found in findings(GPT2).items()}
     of_one, to_four = seeds["one - one_bare"], seeds["one - concat"]
-    for said, of in (
-        ("costs one head {:.3f} to {:.3f} (older", of_one),
-        ("by {:.3f} to {:.3f}, undec", to_four),
-    ):
+    for said, of in (("costs one head {:.3f} to {:.3f} (six", of_one), ("by {:.3f} to {:.3f} (six", to_four)):
         assert said.format(of[0], of[-1]) in PROSE
-    assert of_one[1] < 0.03 and 0.105 < of_one[2] < of_one[-1] < 0.135
+    assert of_one[1] < 0.03 and of_one[2] > 0.11
     assert (seeds["concat_bare - concat"] > 0).sum() == 6
     half = judged("one_narrow - one")[0].mean() / judged("one_narrow - concat")[0].mean()
     assert 0.45 < half < 0.55 and means["one_narrow_equal"] < means["one"]  # older text: none

@@ -180,7 +180,10 @@ def compare(
     seeds = max([ran, *(len(one.reporting_seeds) for one in records if one.name in variants.unfinished)])
     lines = [
         *notes.foreseen(variants, compared, seeds, records),
-        *notes.weak_models(variants, sorted({one.baseline for one in asked or contrasts})),
+        *notes.weak_models(
+            variants,
+            sorted({at for one in asked or contrasts for w, at in one.sides if one.is_crossed or w < 0}),
+        ),
         *notes.chosen_rows(question.where, chosen, metric),
         *taken,
         *left_out,

@@ -90,6 +90,12 @@ class Finding:
         return self.verdict == stats.UNDECIDED
 
     @property
+    def word(self) -> str:
+        """The verdict in words."""
+        is_of_two = self.variant.difference and self.verdict in (stats.BETTER, stats.WORSE)
+        return (stats.HIGHER if self.diff > 0 else stats.LOWER) if is_of_two else self.verdict
+
+    @property
     def seeds(self) -> int:
         """The number of pairs or, without pairs, that of the smaller of the two groups."""
         return int(self.case.counts.min()) if self.pairs is None else self.pairs

@@ -22,6 +22,7 @@ ALPHA = 0.05
 POWER = 0.8  # the probability of detecting a difference, for which seeds are counted
 BETTER, WORSE, EQUIVALENT, UNDECIDED = "better", "worse", "equivalent", "undecided"
 VERDICTS = (BETTER, WORSE, EQUIVALENT, UNDECIDED)
+HIGHER, LOWER = "higher", "lower"  # in words, of two differences, neither of which is better
 
 MOST_SEEDS = 100_000
 ROUNDING = 1e-12  # relative

@@ -112,7 +112,8 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
         return "; ".join(sentence(one, terms, tested, long=False) for one in tested)
     bases = {one.sides(terms)[1] for one in tested}
     against = f"against {bases.pop()}, " if len(bases) == 1 else ""
-    counts = {of: n for of in stats.VERDICTS if (n := sum(one.verdict == of for one in tested))}
+    words = [one.word for one in tested]
+    counts = {of: words.count(of) for of in (*stats.VERDICTS, stats.HIGHER, stats.LOWER) if of in words}
     in_all = f"in all {joined([f'{count} {verdict}' for verdict, count in counts.items()])}"
     if tested[0].higher_is_better is None:
         return f"{against}{in_all}"

@@ -33,7 +33,10 @@ def contrast_table(comparison: Comparison, family: str = "", *, long: bool = Fal
     if is_judged:
         whys = [re.split("[,:]", why)[0] for why in rows["why"]]
         average = rows["kinds"].astype(bool) & rows["why"].eq("")
-        verdicts = rows["verdict"].where(~average, rows["verdict"] + " on average")
+        of = {(one.variant.name, one.baseline.name): one.word for one in comparison.findings}
+        sides = zip(rows["variant"], rows["baseline"], rows["verdict"], strict=True)
+        verdicts = pd.Series([of.get((one, other), said) for one, other, said in sides], rows.index)
+        verdicts = verdicts.where(~average, verdicts + " on average")
         read["verdict"] = [": ".join(filter(None, pair)) for pair in zip(verdicts, whys, strict=True)]
     return read.assign(**_known(comparison, rows)) if long else read
 

@@ -16,7 +16,7 @@ from ablate.phrases import capital, counted, counted_between, joined, lines_if
 from ablate.reporting.cells import brief, called, percent
 from ablate.reporting.figures import COLORS, GREY, MEASURED, SPARSE, TICKS, Figure, colours, spec
 from ablate.reporting.page import Page
-from ablate.reporting.words import DIFFERS, in_words, setting_apart, units_in_words
+from ablate.reporting.words import in_words, setting_apart, units_in_words
 from ablate.store.columns import column_named
 from ablate.store.run_files import read_metrics
 
@@ -26,8 +26,8 @@ VERDICTS = {  # their colours and shapes
     stats.EQUIVALENT: ("#9467bd", "square"),
     stats.BETTER: ("#2e9e6b", "diamond"),
     stats.WORSE: ("#d64550", "cross"),
-    "higher": ("#d9730d", "triangle-up"),  # of two levels, none of which is better
-    "lower": ("#178f9e", "triangle-down"),
+    stats.HIGHER: ("#d9730d", "triangle-up"),  # of two levels, none of which is better
+    stats.LOWER: ("#178f9e", "triangle-down"),
     stats.UNDECIDED: (GREY, "circle"),
 }
 NEGLIGIBLE = "#d9a441"  # of the band of the margin
@@ -47,7 +47,7 @@ def _differences(page: Page) -> Iterator[Figure]:
     wrap = functools.partial(textwrap.fill, width=LETTERS)
     rows = [("\n".join(map(wrap, label)), one) for label, one in _rows(comparison)]
     numbers = [
-        (label, diff, one.low, one.high, _verdict(one))
+        (label, diff, one.low, one.high, one.word or ALONE)
         for label, one in rows
         for _, diff in one.kinds or [(0, one.diff)]
     ]
@@ -67,7 +67,7 @@ def _differences(page: Page) -> Iterator[Figure]:
     chart = spec(alt.layer(*behind, rules, points), height)
     yield Figure(key, "Differences to the baseline", _sentences(said), chart, data)
     paired = [(label, one) for label, one in rows if one.pairs is not None]
-    pairs = [(label, _verdict(one), value) for label, one in paired for value in one.differences.tolist()]
+    pairs = [(label, one.word or ALONE, value) for label, one in paired for value in one.differences.tolist()]
     if len(each := pd.DataFrame(pairs, columns=["label", "verdict", "of pair"]).dropna()):
         seeds = base.properties(data=each).mark_point(filled=True, size=8, opacity=0.7, yOffset=5)
         chart = spec(alt.layer(*behind, rules, points, seeds.encode(x="of pair:Q")), height)
@@ -77,9 +77,9 @@ def _differences(page: Page) -> Iterator[Figure]:
 
 def _said(rows: Sequence[Finding], comparison: Comparison) -> list[str]:
     """What rows show."""
-    tested, verdicts = comparison.tested, {_verdict(one) for one in rows}
+    tested, verdicts = comparison.tested, {one.word for one in rows}
     alone, groups = [one.level for one in rows if not one.verdict], any(one.kinds for one in rows)
-    clear = [of for of in VERDICTS if of in verdicts - {ALONE, stats.EQUIVALENT, stats.UNDECIDED}]
+    clear = [of for of in VERDICTS if of in verdicts - {stats.EQUIVALENT, stats.UNDECIDED}]
     whys = dict.fromkeys(one.why.partition(",")[0].partition(":")[0] for one in tested if one.is_undecided)
     together = f" each, {100 * (1 - stats.ALPHA):g} % together" * (len(tested) > 1)
     return [
@@ -90,17 +90,12 @@ def _said(rows: Sequence[Finding], comparison: Comparison) -> list[str]:
         *_shaded(comparison.margin),
         *lines_if(stats.EQUIVALENT in verdicts, "equivalent: an interval in the shade"),
         *lines_if(clear and not groups, f"{' or '.join(clear)}: an interval clear of 0"),
-        *lines_if(whys, f"undecided ({joined([*whys])}): neither"),
+        *lines_if(whys, f"undecided: {joined([*whys])}"),
     ]
 
 
 def _sentences(said: Sequence[str]) -> str:
     return " ".join(f"{capital(one)}." for one in said)
-
-
-def _verdict(one: Finding) -> str:
-    is_signed = one.variant.difference and one.verdict in DIFFERS
-    return ("higher" if one.diff > 0 else "lower") if is_signed else one.verdict or ALONE
 
 
 def _rows(comparison: Comparison) -> list[tuple[list[str], Finding]]:
@@ -214,6 +209,8 @@ def _curves(page: Page) -> Iterator[Figure]:
         *(_shaded(comparison.margin) if is_shaded else []),
         *lines_if(len(labels) < len(curves), f"the first {len(labels)} of {len(curves)}"),
     ]
+    if losses["step"].min() < data["step"].min():
+        said.append("the second half of the training")
     if (tokens := comparison.rows["eval_tokens"].dropna()).nunique() == 1:  # as the table is not
         said.append(f"on at most {float(tokens.max()):,.0f} tokens")
     beside = data["label"].map(labels.index) - (len(labels) - 1) / 2

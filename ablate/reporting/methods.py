@@ -31,9 +31,10 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     warmup = f"linear warm-up over {of['warmup']} of the steps, then " if warms_up else ""
     sentences = [f"We {'compare' if comparison.varying else 'train'} {what_differs(comparison, record)}."]
     if all(of[column] for column in (*MODEL, *TRAINING)):  # rows from elsewhere may lack them
+        of |= {column: joined(of[column].split(", "), "or") for column in COUNTED}
         of |= {column: f"{of[column]} {noun}{'s' * (of[column] != '1')}" for column, noun in COUNTED.items()}
         widths = f" with keys of {of['key_width']} and values of {of['value_width']}"
-        heads = joined(of["heads"].split(", "), "or") + widths * ("," not in widths)  # else they follow
+        heads = of["heads"] + widths * ("," not in widths)  # else they follow
         sentences += [
             f"Each is a transformer (pre-norm, {of['position']} positions, {of['norm']} norm, {of['mlp']},"
             f" tied embeddings; {of['layers']}, width {of['d_model']}, {heads}, context {of['context']}),"

@@ -28,6 +28,8 @@ def sentence(one: Finding, terms: Terms = None, among: Sequence[Finding] = (), *
         is_same = one.why.startswith("the same function")
         return f"{first} is {one.why}" if is_same else f"{first} and {second}{where} are {one.why}"
     better, worse = VERBS[one.higher_is_better]
+    if one.variant.difference:
+        better, worse = VERBS[None][:: 1 if one.higher_is_better else -1]
     look = ""
     if long and one.look is not None:
         when = "so far" if one.is_undecided else "decided at"
@@ -47,7 +49,7 @@ def sentence(one: Finding, terms: Terms = None, among: Sequence[Finding] = (), *
         size = f"{better if one.verdict == stats.BETTER else worse} {number(abs(one.diff))}{of}"
         return f"{first} {size} ({number(least)} to {number(most)}){against}{where}{training}{look}"
     either = f"{worse} or {better}" if better == "saves" else f"{better} or {worse}"
-    open_ = f"{first} {either} anything{against}" if one.higher_is_better is not None else apart
+    open_ = f"{first} {either} anything{against}" if better not in VERBS[None] else apart
     found = f" ({number(one.low)} to {number(one.high)}{of})" if long and one.low == one.low else ""
     return f"whether {open_}{where} is undecided{found}: {one.why}{look}"
 
@@ -63,7 +65,7 @@ def size_of(one: Finding) -> str:
     if one.verdict not in DIFFERS:
         return one.verdict
     size = number(abs(one.diff)) + unit(one.metric)
-    return f"{one.verdict} {f'on average: {by_groups(one.kinds, number)}' if one.kinds else f'by {size}'}"
+    return f"{one.word} {f'on average: {by_groups(one.kinds, number)}' if one.kinds else f'by {size}'}"
 
 
 def setting_of(one: Finding, terms: Terms = None) -> list[str]:

@@ -158,7 +158,7 @@ TEXT_COLUMNS = of_group("corpus")
 COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
 PROGRAM = ("numerics", "torch", "processor")  # a run has other losses under each
 OWN_CODE = "parts"  # the column with the versions of its methods
-MARKS = (*PROGRAM, OWN_CODE)
+MARKS = (*PROGRAM, "threads", OWN_CODE)
 CARRIED = (
     *("fusion", "heads"),
     *("form", "function_class", "params", "tuned", "run_id", "processor", "corpus_sha256"),

@@ -242,12 +242,7 @@ def test_what_gpt2_s_backbone_says_besides():
     seeds = {name: np.sort(found.differences) for name, found in findings(GPT2).items()}
     of_one = seeds["one - one_bare"]
     assert of_one[1] < 0.03 and of_one[2] > 0.11 and (seeds["concat_bare - concat"] > 0).sum() == 6
-    older = [apart(of_older(2500), of).split()[0][1:] for of in ("one - one_bare", "concat_bare - concat")]
-    assert (
-        older == ["0.088", "0.022"]
-        and "backbone, 0.088 on the older text;" in PROSE
-        and "0.022 gained on" in PROSE
-    )
+    assert f"backbone (older text: {apart(of_older(2500), 'one - one_bare').split()[0][1:]})." in PROSE
     half = judged("one_narrow - one")[0].mean() / judged("one_narrow - concat")[0].mean()
     assert 0.45 < half < 0.55 and means["one_narrow_equal"] < means["one"]  # older text: none
 

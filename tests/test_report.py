@@ -108,14 +108,14 @@ def test_the_same_charts_as_files(tmp_path):
     ablate.report(study, charts=tmp_path / "figures")
     files = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert files == [
-        f"{stem}.{suffix}"
+        f"synthetic-{stem}.{suffix}"
         for stem in ("curves", "intervals-planned", "seeds")
         for suffix in ("pdf", "png", "svg")
     ]
     starts = {".png": b"\x89PNG", ".svg": b"<svg ", ".pdf": b"%PDF"}
     for path in (tmp_path / "figures").iterdir():
         assert path.read_bytes().startswith(starts[path.suffix])
-    svg = ElementTree.parse(tmp_path / "figures" / "curves.svg").getroot()
+    svg = ElementTree.parse(tmp_path / "figures" / "synthetic-curves.svg").getroot()
     assert svg.get("width") == "237.6pt" and svg.get("viewBox", "").startswith("0 0 237.6 ")  # 3.3 inches
 
 

@@ -43,7 +43,8 @@ def write_report(
     ConfigError, before any work is done if a place is no HTML file or no directory.
     """
     subject = read(target, question.finished)
-    path = subject.page if out is None else Path(out)
+    within = f"-{question.within}" * bool(question.within)
+    path = subject.page.with_stem(subject.page.stem + within) if out is None else Path(out)
     if path.suffix != ".html" or path.is_dir():
         raise ConfigError(f"--out {path}: a report is one HTML file; give a name that ends in .html")
     if charts is not None:
@@ -66,8 +67,11 @@ def write_report(
     )
     if charts is not None:
         doubts = lines_if(page.answer.doubts, f"Doubts: {', '.join(page.answer.doubts)}.")
-        notes = {figure.key: " ".join([figure.about, *doubts]) for figure in shown}
-        write_charts({figure.key: figure.spec for figure in shown}, Path(charts), notes)
+        stems = {
+            f"{subject.name}{within}-{figure.key}": figure for figure in shown
+        }  # several studies, one place
+        notes = {stem: " ".join([figure.about, *doubts]) for stem, figure in stems.items()}
+        write_charts({stem: figure.spec for stem, figure in stems.items()}, Path(charts), notes)
     write_atomically(path, re.sub(r"\n\s*\n+", "\n", cleaned(content)))
     return path
 

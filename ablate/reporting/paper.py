@@ -93,7 +93,9 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
     return [
         f"Differences {to}{sign}{over}, with t-intervals at {at}{together}.",
         *lines_if(any(one.kinds for one in tested), GROUPED),
-        *lines_if("†" in marks, "†: better or worse."),
+        *lines_if(
+            "†" in marks, f"†: {'higher or lower' if tested[0].variant.difference else 'better or worse'}."
+        ),
         *lines_if("‡" in marks, f"‡: equivalent, within ±{comparison.margin:g}."),
         *lines_if(whys, f"Without a mark: undecided ({joined([*whys])})."),
     ]

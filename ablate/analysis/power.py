@@ -53,10 +53,10 @@ def seeds_needed(
     table = pd.DataFrame({"noise": [*noise], "sd": [*noise.values()], "difference": difference})
     k, arms = len(family), len({side for one in family for side in one.both})
     seeds = stats.seeds_to_claim(difference, table["sd"], stats.ALPHA / k, power=stats.POWER)
-    if np.isinf(seeds).any():
-        most = f"more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
-        raise ConfigError(f"--difference {difference:g}: {most}")
-    table["seeds"] = np.maximum(seeds, FEWEST).astype(int)
+    most = f"more than {stats.MOST_SEEDS:,} seeds"
+    if (beyond := np.isinf(seeds)).all():
+        raise ConfigError(f"--difference {difference:g}: {most}, at a noise of {sd:.2g}")
+    table["seeds"] = pd.array(np.where(beyond, np.nan, np.maximum(seeds, FEWEST)), "Int64")
     table["runs"] = table["seeds"] * arms
     kind = "planned comparison" if family[0].is_planned else "comparison"
     return table, [
@@ -64,6 +64,7 @@ def seeds_needed(
         f"noise: sd {sd:.2g} of differences, {counted(k, kind)}, up to {n.max()} seeds",
         f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
         f"power {stats.POWER:g} of each of {counted(k, 'comparison')} at {stats.ALPHA:g}/{k} (Bonferroni)",
+        *lines_if(beyond.any(), f"blank: {most}"),
         *lines_if((seeds < FEWEST).any(), f"at least {FEWEST} seeds: fewer give no verdict"),
     ]
 

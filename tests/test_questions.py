@@ -242,7 +242,8 @@ def test_what_gpt2_s_backbone_says_besides():
     seeds = {name: np.sort(found.differences) for name, found in findings(GPT2).items()}
     of_one = seeds["one - one_bare"]
     assert of_one[1] < 0.03 and of_one[2] > 0.11 and (seeds["concat_bare - concat"] > 0).sum() == 6
-    assert f"backbone (older text: {apart(of_older(2500), 'one - one_bare').split()[0][1:]})." in PROSE
+    four = apart(of_older(2500), "concat_bare - concat").split()[0][1:]
+    assert f"(older text: it helps by {four})." in PROSE
     half = judged("one_narrow - one")[0].mean() / judged("one_narrow - concat")[0].mean()
     assert 0.45 < half < 0.55 and means["one_narrow_equal"] < means["one"]  # older text: none
 

@@ -178,12 +178,10 @@ def compare(
     asked = [one for one in contrasts if one.record]  # which the answer is about
     compared, ran = sorted({at for of in sides for at in of}), int(variants.ran.sum(1).max())
     seeds = max([ran, *(len(one.reporting_seeds) for one in records if one.name in variants.unfinished)])
+    bases = {at for one in asked or contrasts for w, at in one.sides if one.is_crossed or w < 0}
     lines = [
         *notes.foreseen(variants, compared, seeds, records),
-        *notes.weak_models(
-            variants,
-            sorted({at for one in asked or contrasts for w, at in one.sides if one.is_crossed or w < 0}),
-        ),
+        *notes.weak_models(variants, bases, compared),
         *notes.chosen_rows(question.where, chosen, metric),
         *taken,
         *left_out,

@@ -4,7 +4,7 @@ A model that a table of n-grams beats has not learned what attention is for; a t
 read often, rewards memory. A difference between two such models is about that.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -73,16 +73,17 @@ def shared_rate(rows: pd.DataFrame, records: Sequence[StudyRecord] = ()) -> str:
     return rates.pop() if len(rates) == 1 else ""
 
 
-def weak_models(variants: Variants, bases: Sequence[int]) -> Iterator[Note]:
-    """Doubts about the baselines, given by their indices, and about the text; none of another program, whose
-    words for these columns mean something else."""
+def weak_models(variants: Variants, bases: Collection[int], compared: Sequence[int]) -> Iterator[Note]:
+    """Doubts about what is compared, if it is about a baseline, given by their indices, and about the text;
+    none of another program, whose words for these columns mean something else."""
     if variants.is_foreign:
         return
     columns = ["epochs", "ngram_order", *COUNTING.values()]
     figures = variants.table.reindex(columns=columns).apply(pd.to_numeric, errors="coerce").astype(float)
     loss = figures[COUNTING[variants.metric]].to_numpy() if variants.metric in COUNTING else np.nan
     above = variants.mean - loss
-    if worse := [at for at in bases if above[at] > 0]:
+    if any(above[at] > 0 for at in bases):
+        worse = [at for at in compared if above[at] > 0]
         names = first_few([variants.titles[at] for at in worse])
         text = (
             f"worse than counting {counted(int(figures['ngram_order'].max()), 'token')} by up to"

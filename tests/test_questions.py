@@ -181,6 +181,7 @@ def on_gpt2(contrast: str) -> str:
 def apart(loss: pd.DataFrame, contrast: str, level: float = 0.95) -> str:
     one, other = contrast.split(" - ")
     sample = (loss[one] - loss[other]).dropna()
+    assert len(sample) == (8 if len(loss) == 8 else 12 if "bare" in contrast else 16)
     low, high = t_interval(sample, level)
     is_equal = " at equal size" * one.endswith("_equal") * (one != "sum_equal")
     return f"{number(sample.mean())} {interval(low, high)} {verdict(sample, low, high, level)}{is_equal}"
@@ -245,7 +246,8 @@ def test_what_gpt2_s_backbone_says_besides():
     four = apart(of_older(2500), "concat_bare - concat").split()[0][1:]
     assert f"(older text: it helps by {four})." in PROSE
     half = judged("one_narrow - one")[0].mean() / judged("one_narrow - concat")[0].mean()
-    assert 0.45 < half < 0.55 and means["one_narrow_equal"] < means["one"]  # older text: none
+    assert 0.45 < half < 0.55 and means["one_narrow_equal"] < means["one"]
+    assert "recover half (older text: none)." in PROSE and "over 0.11 in four, and helps four" in PROSE
 
 
 def test_pairs_of_the_same_functions_are_marked():

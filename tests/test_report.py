@@ -97,7 +97,7 @@ def test_it_is_read_in_a_minute(tmp_path):
     assert len(html.encode()) <= 90_000
     assert "--why" not in html
     ticks = re.findall(r"<text[^>]*>(−?\d\.\d+)</text>", html)
-    assert len({*ticks}) > 3  # not all −0.0 and 0.1
+    assert {*ticks} == {"0.00", "0.05", "0.10", "0.15"}  # not all −0.0 and 0.1
     shown = re.sub(r"<(style|svg|details|pre)\b.*?</\1>", "", html, flags=re.S)
     assert len(re.sub(r"<[^>]+>", " ", shown).split()) <= 700
 

@@ -162,16 +162,10 @@ def compare(
     if crossed_ones := [one for one in findings if one.variant.difference]:
         each = {} if question.within else each
         each |= {side.name: side for one in crossed_ones for side in one.both}
-        numbers = (
-            {
-                "n": one.seeds,
-                "mean": one.diff,
-                "sd": one.sd,
-                **one.variant.levels,
-                "variant": one.variant.name,
-            }
-            for one in at_levels(variants, crossed_ones)
-        )
+        levels = [(one.variant, one.seeds, one.diff, one.sd) for one in at_levels(variants, crossed_ones)]
+        numbers = [
+            {**of.levels, "variant": of.name, "n": n, "mean": diff, "sd": sd} for of, n, diff, sd in levels
+        ]
         apart = pd.DataFrame(numbers, columns=summary.columns).assign(diverged=0)
         summary = apart if question.within else pd.concat([summary, apart], ignore_index=True)
     sides = [[at for _, at in one.sides] for one in contrasts]

@@ -1,13 +1,14 @@
 """The table of a comparison for readers, a row a contrast, and how its cells are written."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import BASELINE, NO_BASELINE, PLANNED, Comparison
+from ablate.analysis.findings import Finding
 from ablate.analysis.variants import names as names_of_runs
 from ablate.analysis.variants import varying
 from ablate.config.conditions import column_for
@@ -33,10 +34,7 @@ def contrast_table(comparison: Comparison, family: str = "", *, long: bool = Fal
     if is_judged:
         whys = [re.split("[,:]", why)[0] for why in rows["why"]]
         average = rows["kinds"].astype(bool) & rows["why"].eq("")
-        of = {(one.variant.name, one.baseline.name): one.word for one in comparison.findings}
-        sides = zip(rows["variant"], rows["baseline"], rows["verdict"], strict=True)
-        verdicts = pd.Series([of.get((one, other), said) for one, other, said in sides], rows.index)
-        verdicts = verdicts.where(~average, verdicts + " on average")
+        verdicts = rows["word"].where(~average, rows["word"] + " on average")
         read["verdict"] = [": ".join(filter(None, pair)) for pair in zip(verdicts, whys, strict=True)]
     return read.assign(**_known(comparison, rows)) if long else read
 
@@ -70,14 +68,16 @@ def _known(comparison: Comparison, rows: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def contrast_rows(comparison: Comparison, family: str = "") -> pd.DataFrame:
-    """The rows of `contrast_table` with all columns, and kinds. Of several baselines each stands above those
-    that are compared with it, then what is compared with nothing, and sums of arms below all."""
+    """The rows of `contrast_table` with all columns, kinds and word. Of several baselines each stands above
+    those that are compared with it, then what is compared with nothing, and sums of arms below all."""
     is_planned = any(one.is_planned for one in comparison.tested[:1])
     family = family or (PLANNED if is_planned else comparison.families[-1])
     rows = comparison.table[comparison.table["family"] == family]
-    kinds = {(one.variant.name, one.baseline.name): one.kinds for one in comparison.family(family)}
-    sides = zip(rows["variant"], rows["baseline"], strict=True)
-    rows = rows.assign(kinds=pd.Series([kinds.get(both, ()) for both in sides], rows.index, object))
+    found = {(one.variant.name, one.baseline.name): one for one in comparison.family(family)}
+    of = [found.get(sides) for sides in zip(rows["variant"], rows["baseline"], strict=True)]
+    words = [one.word if one else said for one, said in zip(of, rows["verdict"], strict=True)]
+    kinds = pd.Series([one.kinds if one else () for one in of], rows.index, object)
+    rows = rows.assign(kinds=kinds, word=words)
     compared = rows[~rows["why"].isin((BASELINE, NO_BASELINE))]
     bases = rows[(rows["why"] == BASELINE) & rows["variant"].isin(compared["baseline"])]
     under = [(at, *compared.index[compared["baseline"] == of]) for at, of in bases["variant"].items()]
@@ -102,6 +102,12 @@ def caption(comparison: Comparison, family: str) -> str:
         f" {100 * (1 - stats.ALPHA):g} % together, {percent(of.level for of in tested)} each,"
         f" {margin}"
     )
+
+
+def each_and_together(tested: Sequence[Finding]) -> str:
+    """The levels of the intervals of a family: 97.5 % each, 95 % together."""
+    together = f" each, {100 * (1 - stats.ALPHA):g} % together" * (len(tested) > 1)
+    return percent(one.level for one in tested) + together
 
 
 def percent(levels: Iterable[float]) -> str:

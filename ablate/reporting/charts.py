@@ -13,7 +13,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.findings import Finding, at_levels
 from ablate.phrases import capital, counted, counted_between, joined, lines_if
-from ablate.reporting.cells import brief, called, percent
+from ablate.reporting.cells import brief, called, each_and_together, percent
 from ablate.reporting.figures import COLORS, GREY, MEASURED, SPARSE, TICKS, Figure, colours, spec
 from ablate.reporting.page import Page
 from ablate.reporting.words import in_words, setting_apart, units_in_words
@@ -45,7 +45,10 @@ def _differences(page: Page) -> Iterator[Figure]:
     if not tested:
         return
     wrap = functools.partial(textwrap.fill, width=LETTERS)
-    rows = [("\n".join(map(wrap, label)), one) for label, one in _rows(comparison)]
+    rows = [
+        ("\n".join(map(wrap, label)), one)
+        for label, one in [*_at_levels(comparison), *_contrasts(comparison)]
+    ]
     numbers = [
         (label, diff, one.low, one.high, one.word or ALONE)
         for label, one in rows
@@ -81,9 +84,8 @@ def _said(rows: Sequence[Finding], comparison: Comparison) -> list[str]:
     alone, groups = [one.level for one in rows if not one.verdict], any(one.kinds for one in rows)
     clear = [of for of in VERDICTS if of in verdicts - {stats.EQUIVALENT, stats.UNDECIDED}]
     whys = dict.fromkeys(one.why.partition(",")[0].partition(":")[0] for one in tested if one.is_undecided)
-    together = f" each, {100 * (1 - stats.ALPHA):g} % together" * (len(tested) > 1)
     return [
-        f"Means over {units_in_words(tested)}, intervals at {percent(one.level for one in tested)}{together}",
+        f"Means over {units_in_words(tested)}, intervals at {each_and_together(tested)}",
         *lines_if(alone, f"{ALONE} at {percent(alone)}"),
         *lines_if(groups, "a point each where seeds are in two groups"),
         *lines_if(not tested[0].is_planned, "exploratory"),
@@ -98,13 +100,18 @@ def _sentences(said: Sequence[str]) -> str:
     return " ".join(f"{capital(one)}." for one in said)
 
 
-def _rows(comparison: Comparison) -> list[tuple[list[str], Finding]]:
+def _at_levels(comparison: Comparison) -> list[tuple[list[str], Finding]]:
+    """The differences that contrasts of contrasts compare, but for those that have a verdict of their own."""
+    crossed = [one for one in comparison.tested if one.variant.difference]
+    judged = {one.variant.minus(one.baseline).name for one in comparison.tested if not one.is_sum}
+    levels = at_levels(comparison.arrays, crossed)
+    return [(_of_levels(one, crossed), one) for one in levels if one.variant.name not in judged]
+
+
+def _contrasts(comparison: Comparison) -> list[tuple[list[str], Finding]]:
     """The contrasts as the table calls their variants, in lines, with baselines that differ in more than what
-    they share with these, and in its order; before them the differences at each level without a verdict."""
+    they share with these, and in its order."""
     names, tested, several = called(comparison), comparison.tested, not _baseline(comparison)
-    crossed = [one for one in tested if one.variant.difference]
-    judged = {one.variant.minus(one.baseline).name for one in tested if not one.is_sum}
-    levels = [one for one in at_levels(comparison.arrays, crossed) if one.variant.name not in judged]
     order = {name: at for at, name in enumerate(names)}
     each = sorted(tested, key=lambda one: order[one.name if one.is_sum else one.variant.name])
     is_uneven = len({one.seeds for one in tested}) > 1
@@ -121,7 +128,7 @@ def _rows(comparison: Comparison) -> list[tuple[list[str], Finding]]:
 
     short = [lines(one, whole=False) for one in each]
     whole = [lines(one, whole=short.count(label) > 1) for label, one in zip(short, each, strict=True)]
-    return [*((_of_levels(one, crossed), one) for one in levels), *zip(whole, each, strict=True)]
+    return [*zip(whole, each, strict=True)]
 
 
 def _of_levels(one: Finding, among: Sequence[Finding]) -> list[str]:
@@ -190,7 +197,7 @@ def _curves(page: Page) -> Iterator[Figure]:
     ]
     losses = pd.DataFrame(points, columns=["step", "variant", "unit", "val_loss"])
     loss = losses.set_index(["step", "unit", "variant"])["val_loss"].unstack("variant")
-    paired = [(label, one) for label, one in _rows(comparison) if one.pairs and not one.is_sum]
+    paired = [(label, one) for label, one in _contrasts(comparison) if one.pairs and not one.is_sum]
     sides = [(" ".join(label), one, *(side.name for side in one.both)) for label, one in paired]
     curves = [(of, _late(loss[a] - loss[b], one)) for of, one, a, b in sides if a in loss and b in loss]
     apart = bool(curves)

@@ -43,7 +43,7 @@ def write_report(
     ConfigError, before any work is done if a place is no HTML file or no directory.
     """
     subject = read(target, question.finished)
-    within = f"-{question.within}" * bool(question.within)
+    within = re.sub(r"[^\w.]+", "-", f"-{question.within}") * bool(question.within)
     path = subject.page.with_stem(subject.page.stem + within) if out is None else Path(out)
     if path.suffix != ".html" or path.is_dir():
         raise ConfigError(f"--out {path}: a report is one HTML file; give a name that ends in .html")
@@ -67,9 +67,8 @@ def write_report(
     )
     if charts is not None:
         doubts = lines_if(page.answer.doubts, f"Doubts: {', '.join(page.answer.doubts)}.")
-        stems = {
-            f"{subject.name}{within}-{figure.key}": figure for figure in shown
-        }  # several studies, one place
+        # With the name of the study, since the figures of several may lie in one directory.
+        stems = {f"{subject.name}{within}-{figure.key}": figure for figure in shown}
         notes = {stem: " ".join([figure.about, *doubts]) for stem, figure in stems.items()}
         write_charts({stem: figure.spec for stem, figure in stems.items()}, Path(charts), notes)
     write_atomically(path, re.sub(r"\n\s*\n+", "\n", cleaned(content)))

@@ -14,7 +14,7 @@ from ablate.analysis.compare import BASELINE, Comparison
 from ablate.config.rules import ConfigError
 from ablate.phrases import capital, counted_between, joined, lines_if, option
 from ablate.reporting.answers import place
-from ablate.reporting.cells import DIFFERENCE, contrast_rows, percent, readable
+from ablate.reporting.cells import DIFFERENCE, contrast_rows, each_and_together, readable
 from ablate.reporting.words import GROUPED, by_groups, in_words, interval, paired_in_words
 from ablate.store.frames import column_of
 from ablate.tables import escaped
@@ -88,10 +88,9 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
         return [f"Differences {to}, of which nothing was tested."]
     over = f" over {paired}" if (paired := paired_in_words(tested)) else ""
     whys = dict.fromkeys(one.why.partition(",")[0] for one in tested if one.is_undecided)
-    sign, together = SIGN[tested[0].higher_is_better], " each, 95 % together" * (len(tested) > 1)
-    at = percent(one.level for one in tested)
+    sign = SIGN[tested[0].higher_is_better]
     return [
-        f"Differences {to}{sign}{over}, with t-intervals at {at}{together}.",
+        f"Differences {to}{sign}{over}, with t-intervals at {each_and_together(tested)}.",
         *lines_if(any(one.kinds for one in tested), GROUPED),
         *lines_if(
             "†" in marks, f"†: {'higher or lower' if tested[0].variant.difference else 'better or worse'}."

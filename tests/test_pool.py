@@ -15,6 +15,8 @@ import psutil
 import pytest
 
 from ablate.compute import device, limits
+from ablate.config.rules import ConfigError
+from ablate.launch import processes
 from tests.helpers import LONG, ROOT, SIMULATED, call_cli, fork_cli, present, refusal
 
 pytestmark = pytest.mark.slow
@@ -213,3 +215,9 @@ def test_a_script_without_a_main_guard_may_sweep(tmp_path):
     command = [sys.executable, "script.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.stdout == "['done', 'done']\n", done.stderr
+
+
+def test_values_come_in_order_and_a_lost_process_says_why():
+    assert [*processes.map_in_workers(abs, range(-5, 0), 2)] == [5, 4, 3, 2, 1]
+    with pytest.raises(ConfigError, match="a worker process is lost: ZeroDivisionError"):
+        [*processes.map_in_workers(partial(divmod, 1), [1, 0], 2)]

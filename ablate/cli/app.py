@@ -159,7 +159,7 @@ def main() -> None:
     be carried out (wrong usage, a system error, a bug in ablate); 130 Ctrl-C; 143 SIGTERM."""
     if os.environ.get("_ABLATE_COMPLETE", "").startswith("complete_"):
         return with_options(get_command(build()), "ablate", every=True)(prog_name="ablate")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    signal.signal(signal.SIGTERM, _end)
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & {*os.environ}:
         os.environ["GOMP_SPINCOUNT"] = SPINS  # read when PyTorch is loaded, also by workers
     sys.stderr = sys.stderr or open(os.devnull, "a")  # noqa: SIM115 - closed by `2>&-`, it would be None
@@ -180,6 +180,11 @@ def main() -> None:
     except Exception as error:
         say(f"ablate: {in_a_line(error)}")
         sys.exit(2)
+
+
+def _end(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which `timeout` and SLURM send twice
+    sys.exit(TERMINATED)
 
 
 # --- errors as one line ---------------------------------------------------------------------------

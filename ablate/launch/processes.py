@@ -12,8 +12,6 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -24,7 +22,7 @@ from ablate.compute.ambient import environment
 from ablate.config.rules import ConfigError
 from ablate.lazy import torch
 from ablate.phrases import error_line, out_of_memory
-from ablate.store.provenance import Plugin
+from ablate.store.provenance import Plugin, plugin_files
 
 PACKAGE = str(Path(__file__).parents[2])  # where ablate itself is imported from
 PRELOADED = ["ablate.launch.pool", "ablate.execution.networks"]  # the second loads PyTorch
@@ -62,19 +60,23 @@ def map_in_workers(
     if workers == 1:
         yield from map(function, items)
         return
-    from ablate.execution import plugins
-
-    start_server()
-    begin = partial(_begin, {**os.environ}, plugins.used())
-    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("forkserver"), begin)
+    staff, results, rest = list[Worker](), dict[int, Result](), enumerate(items)
     try:
-        with _as_workers_begin():
-            results = executor.map(partial(_alone, function), items)
-        yield from results
-    except BrokenProcessPool as error:
-        raise ConfigError(f"a worker process is lost: {error}") from error
+        for _ in range(workers):
+            staff.append(Worker(partial(_each, function)))
+        for place in range(len(items)):
+            while place not in results:
+                wait([end for worker in staff for end in worker.ends])
+                for worker in staff:
+                    results.update(worker.messages())
+                    if not worker.process.is_alive():
+                        raise ConfigError(f"a worker process is lost: {worker.reason()}")
+                    if worker.idle and (item := next(rest, None)):
+                        worker.give([item])
+            yield results.pop(place)
     finally:
-        executor.shutdown(wait=False, cancel_futures=True)
+        for worker in staff:
+            worker.stop()
 
 
 class Worker:
@@ -157,14 +159,19 @@ def _work(pipe: Connection, task: Task, environment: Mapping[str, str], own: Seq
             send(READY)
             task(pipe.recv, send)
     except Exception as error:
-        send(out_of_memory(error) or error_line(error, {}))
+        send(out_of_memory(error) or error_line(error, plugin_files()))
         sys.exit(1)
 
 
-def _alone(function: Callable[[Item], Result], item: Item) -> Result:
-    """function(item), with one thread."""
+def _each(
+    function: Callable[[Item], Result],
+    receive: Callable[[], Sequence[tuple[int, Item]]],
+    send: Callable[[tuple[int, Result]], None],
+) -> None:
+    """Send function(item) of each item, with its place, computed with one thread."""
     torch.set_num_threads(1)
-    return function(item)
+    for place, item in receive():
+        send((place, function(item)))
 
 
 def _end_with_parent() -> None:

@@ -125,7 +125,7 @@ def make_record(**given: Any) -> StudyRecord:
 
 
 def summarize(rows: pd.DataFrame, metric: str = "val_loss") -> pd.DataFrame:
-    return project(rows, metric, better=direction(metric, None)).best_first()
+    return project(reported(rows)[0], metric, better=direction(metric, None)).best_first()
 
 
 def compared(rows: pd.DataFrame, *, records: Sequence[StudyRecord] = (), **asked: Any) -> Comparison:

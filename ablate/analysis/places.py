@@ -76,12 +76,7 @@ def _with_blanks(keyed: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def placed(
-    keyed: pd.DataFrame,
-    seeds: Sequence[str],
-    settings: Sequence[str],
-    metric: str,
-    question: Question,
-    named: Sequence[str],
+    keyed: pd.DataFrame, seeds: Sequence[str], settings: Sequence[str], metric: str, question: Question
 ) -> tuple[pd.DataFrame, list[str], str, str]:
     """The rows with their unit_, one for each variant_ and unit; the columns by which a unit is known; what a
     value is a mean over, empty for single rows; and what was sampled in place of trainings. Raises
@@ -92,7 +87,7 @@ def placed(
         _refuse_unplaced(keyed, variant, settings, metric)
     unit = keyed.groupby(trained).ngroup() if trained else variant.groupby(variant).cumcount()
     keyed = keyed.assign(unit_=unit)
-    _refuse_duplicates(keyed, ["variant_", "unit_", *items], metric, question, named)
+    _refuse_duplicates(keyed, ["variant_", "unit_", *items], metric, question)
     if (C := int(variant.max()) + 1) * (S := int(unit.max()) + 1) > MOST_CELLS:
         cells = f"{C:,} variants times {S:,} seeds are more cells than the {MOST_CELLS:,}"
         raise ConfigError(f"{cells} that fit; choose rows with --where, or other columns with --pair-by")
@@ -154,9 +149,7 @@ def _refuse_unplaced(keyed: pd.DataFrame, variant: pd.Series, settings: Sequence
         )
 
 
-def _refuse_duplicates(
-    keyed: pd.DataFrame, place: Sequence[str], metric: str, question: Question, named: Sequence[str]
-) -> None:
+def _refuse_duplicates(keyed: pd.DataFrame, place: Sequence[str], metric: str, question: Question) -> None:
     """Raises ConfigError if two rows have one variant and unit."""
     if (again := keyed[keyed.duplicated([*place], keep=False)]).empty:
         return
@@ -173,7 +166,8 @@ def _refuse_duplicates(
     way = f" differ in {differing[0]}; use --by, --pair-by or --where of it" if differing else ""
     ids = " and ".join(map(str, same["run_id"].dropna()[:2]))
     values = " and ".join(f"{value:.10g}" for value in same["value_"][:2])
-    count, which = "two" if len(same) == 2 else len(same), row_in_words(row.to_dict(), named)
+    count, named = "two" if len(same) == 2 else len(same), ["fusion", "heads", *by, *pair_by, "seed"]
+    which = row_in_words(row.to_dict(), named)
     raise ConfigError(
         f"{count} rows of one variant and seed{f': runs {ids}' if ids else ''} ({which}: {metric} {values})"
         f"{way or '; leave one out, or give them a column that differs'}"

@@ -25,27 +25,18 @@ from ablate.config.conditions import key_in
 from ablate.config.rules import ConfigError
 from ablate.phrases import Note, counted, lines_if
 from ablate.store.columns import SEED_COLUMNS, on_validation
-from ablate.store.frames import (
-    as_texts,
-    column_of,
-    is_exempt,
-    is_foreign,
-    is_simulated,
-    spellings,
-    with_options,
-)
+from ablate.store.frames import as_texts, column_of, is_exempt, is_foreign, is_simulated, spellings
 
 
 def project(
     rows: pd.DataFrame, metric: str, question: Question = NOTHING_ASKED, *, better: bool | None = None
 ) -> Variants:
-    """The variants of these rows, except those of which no run finished or diverged. better: whether more of
-    the metric is. Raises ConfigError."""
+    """The variants of these rows, which are with_options, except those of which no run finished or diverged.
+    better: whether more of the metric is. Raises ConfigError."""
     foreign, exempt = is_foreign(rows), is_exempt(rows)
-    is_simulated(rows := with_options(rows))  # all or none
+    is_simulated(rows)  # all or none
     by, pair_by, shown, settings = _columns(rows, metric, question)
     seeds = [column for column in SEED_COLUMNS if rows[column].notna().any()]
-    named = [*dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])]
     rows = with_results(rows, metric)
     keyed, said = _as_keys(rows, settings, seeds, pair_by), list[Note]()
     if not exempt:
@@ -53,7 +44,7 @@ def project(
     differing = [column for column in settings if keyed[column].nunique() > 1] or settings[:1]
     keyed = keyed.assign(variant_=keyed.groupby(differing, sort=False).ngroup())
     question = replace(question, by=by, pair_by=pair_by)
-    keyed, trained, items, sampled = placed(keyed, seeds, settings, metric, question, named)
+    keyed, trained, items, sampled = placed(keyed, seeds, settings, metric, question)
     C, S = (int(keyed[place].max()) + 1 for place in ("variant_", "unit_"))
 
     def array(values: Iterable[Any], missing: Any) -> Array:

@@ -21,7 +21,6 @@ from ablate.phrases import SEEN, Note, lines_if, visible
 from ablate.store.columns import CONFIG_COLUMNS, WIDTHS, Status, column_named, of_group
 from ablate.store.frames import SIMULATED, as_texts, is_foreign, option_names, spellings, with_options
 
-NO_TERMS: Mapping[str, str] = {}
 # The columns that readers look for first: always shown, and the last to be dropped in a narrow terminal.
 FACTORS = ("fusion", "heads", "out_proj")
 _PLACE = re.compile(r"(?:^| )(?=[\w.]+=)")  # what begins each key and value of an arm's place
@@ -48,20 +47,15 @@ class Variant:
         return " ".join([*lines_if(self.kind, self.kind), *levels])
 
     def label(
-        self,
-        columns: Collection[str] | None = None,
-        *,
-        terms: Mapping[str, str] = NO_TERMS,
-        between: str = " ",
-        bare: Collection[str] = BY_ITSELF,
+        self, columns: Collection[str], *, terms: Mapping[str, str] = {}, bare: Collection[str] = BY_ITSELF
     ) -> str:
-        """The levels of these columns, by default of all, as far as there are any, else as null: sum heads=4.
-        terms: words for its arm or for levels. bare: columns whose levels stand by themselves."""
+        """The levels of these columns, as far as there are any, else as null: sum heads=4. terms: words for
+        its arm or for levels. bare: columns whose levels stand by themselves."""
         if terms.get(self.arm) and not self.place:
             return terms[self.arm]
-        asked = [(c, level) for c, level in self.levels.items() if columns is None or c in columns]
+        asked = [(c, level) for c, level in self.levels.items() if c in columns]
         kept = [(c, level) for c, level in asked if level] or [(c, "null") for c, _ in asked]
-        return between.join(
+        return " ".join(
             terms.get(level) or (in_name(level) if c in bare else f"{c}={in_name(level)}")
             for c, level in kept
         )

@@ -31,11 +31,9 @@ def checked(variants: Variants, fixed: Mapping[str, str] | None) -> Variants:
     sure_CS, perhaps_CS = copies([variants.values, *variants.measures])
     said = [*variants.notes]
     if sure_CS.any():
-        line = f"{counted(int(sure_CS.sum()), 'run')} that {_copied(variants, sure_CS)}"
-        said.append(Note(f"{line}: copies, which count once", "left out"))
+        said.append(Note(f"{_repeating(variants, sure_CS)}: copies, which count once", "left out"))
     elif perhaps_CS.any():
-        count = counted(int(perhaps_CS.sum()), "run")
-        line = f"{count} that {_copied(variants, perhaps_CS)}, as copies do"
+        line = f"{_repeating(variants, perhaps_CS)}, as copies do"
         said.append(Note(line, "doubt", "perhaps copies"))
     values = np.where(sure_CS, np.nan, variants.values)
     if variants.paired:
@@ -48,29 +46,25 @@ def checked(variants: Variants, fixed: Mapping[str, str] | None) -> Variants:
     return replace(variants, values=values, fixed=known, constant=still, copied=sure_CS, notes=said)
 
 
-def _copied(variants: Variants, of_CS: Array) -> str:
-    """Whose runs repeat another of their variant."""
+def _repeating(variants: Variants, of_CS: Array) -> str:
+    """How many runs repeat another of their variant, and of which."""
     names = [variants.names[at] for at in np.flatnonzero(of_CS.any(1))]
-    return f"repeat another of {joined(names[:3])} to the last digit"
+    return f"{counted(int(of_CS.sum()), 'run')} that repeat another of {joined(names[:3])} to the last digit"
 
 
 def _known(variants: Variants, values: Array, fixed: Mapping[str, str] | None) -> Array:
     """(C,) the values of the variants that are known without scatter; NaN for others. Raises ConfigError."""
-    known = np.full(len(values), np.nan)
-    if fixed:
-        fixed = variants.levels_of(fixed, "--fixed")
-        option = f"--fixed {','.join(f'{key}={value}' for key, value in fixed.items())}"
-        is_fixed = matching(variants.table, fixed, option, variants.columns)
-        if not is_fixed.any():
-            raise ConfigError(f"{option}: no such variant; choices: {first_few(variants.names, 8)}")
-        for at in np.flatnonzero(is_fixed):
-            n, mean, _ = moments(values[at : at + 1])
-            if n[0] > 1 and not constant(values[at : at + 1])[0]:
-                raise ConfigError(
-                    f"{option}: it has {n[0]} different values, so it is not known; leave it out"
-                )
-            known[at] = mean[0]
-    return known
+    if not fixed:
+        return np.full(len(values), np.nan)
+    fixed = variants.levels_of(fixed, "--fixed")
+    option = f"--fixed {','.join(f'{key}={value}' for key, value in fixed.items())}"
+    is_fixed = matching(variants.table, fixed, option, variants.columns)
+    if not is_fixed.any():
+        raise ConfigError(f"{option}: no such variant; choices: {first_few(variants.names, 8)}")
+    n, mean, _ = moments(values)
+    if len(several := n[is_fixed & (n > 1) & ~constant(values)]):
+        raise ConfigError(f"{option}: it has {several[0]} different values, so it is not known; leave it out")
+    return np.where(is_fixed, mean, np.nan)
 
 
 def constant(values_CS: Array) -> Array:

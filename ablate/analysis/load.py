@@ -92,18 +92,14 @@ class Results:
         """The default path of their report."""
         return self.sources[0].page if self.sources else Path(PAGE)
 
-    @property
-    def stores(self) -> list[Store]:
-        """The stores that may have the runs, the one in the current directory first."""
-        here = Store()
-        others = (source.store for source in self.sources if source.store)
-        return [here, *(store for store in others if store.root.absolute() != here.root.absolute())]
-
     @cached_property
     def directories(self) -> dict[str, Path]:
-        """The directories of the finished runs among the rows, by run_id, if a store has them."""
-        run_ids = self.rows["run_id"].dropna()
-        return {run_id: at for store in self.stores for run_id, at in store.directories(run_ids).items()}
+        """The directories of the finished runs among the rows, by run_id, if a store has them: the one in the
+        current directory, or those of the sources."""
+        here, run_ids = Store(), self.rows["run_id"].dropna()
+        others = (source.store for source in self.sources if source.store)
+        stores = [here, *(store for store in others if store.root.absolute() != here.root.absolute())]
+        return {run_id: at for store in stores for run_id, at in store.directories(run_ids).items()}
 
 
 def load(targets: Sequence[str], finished: Sequence[str] = (), *, runs: bool = False) -> Results:
@@ -145,10 +141,8 @@ def read(target: str | Path | pd.DataFrame, finished: Sequence[str] = ()) -> Res
     """
     if not isinstance(target, pd.DataFrame):
         return load([str(target)], finished)
-    loaded_from, source = target.attrs.get("target"), None
     rows, lines = as_results(target, "rows", finished)
-    if loaded_from:
-        source = find_source(loaded_from)
+    source = find_source(of) if (of := target.attrs.get("target")) else None
     notes = [*_rehearsed(rows), *lines, *_without_plan(rows, source, "rows")]
     return Results(rows, [source] if source else [], notes)
 

@@ -162,30 +162,27 @@ def _flips(n: int) -> Array:
 
 
 def power_difference(n: Array, difference: Array, sd: Array, alpha: float | Array) -> Array:
-    """The probability that the two-sided paired t-test at α detects a true difference with n seeds.
-
-    From the noncentral t distribution with n − 1 degrees of freedom, as statsmodels' TTestPower. Elementwise.
-    """
-    from scipy.special import stdtrit
-
-    df, shift = np.maximum(n - 1, 1), np.abs(difference) / sd * np.sqrt(n)
-    critical = -stdtrit(df, np.asarray(alpha) / 2)
-    return np.where(n >= 2, _nct_cdf(-critical, df, -shift) + _nct_cdf(-critical, df, shift), 0.0)
+    """The probability that the two-sided paired t-test at α detects a true difference with n seeds, as
+    statsmodels' TTestPower has it. Elementwise."""
+    return _one_sided(n, difference, sd, alpha, 0.0)
 
 
 def power_equivalence(n: Array, difference: Array, sd: Array, alpha: float | Array, margin: float) -> Array:
-    """The probability that the 1 − α interval lies within ±margin, given the true difference.
+    """The probability that the 1 − α interval lies within ±margin, given the true difference. It ignores
+    intervals that reach beyond both ends: it is never too high, and exact where power is of interest.
+    Elementwise."""
+    return np.maximum(_one_sided(n, difference, sd, alpha, margin) - 1, 0.0)
 
-    P(high < margin) + P(low > −margin) − 1, which ignores intervals that reach beyond both ends: it is never
-    too high, and exact where power is of interest. Elementwise.
-    """
+
+def _one_sided(n: Array, difference: Array, sd: Array, alpha: float | Array, margin: float) -> Array:
+    """P(high < margin) + P(low > −margin) of the 1 − α interval, by the noncentral t distribution with n − 1
+    degrees of freedom; 0 below two seeds."""
     from scipy.special import stdtrit
 
     df, root = np.maximum(n - 1, 1), np.sqrt(n) / sd
-    critical = -stdtrit(df, np.asarray(alpha) / 2)
-    below = _nct_cdf(-critical, df, (difference - margin) * root)
-    above = _nct_cdf(-critical, df, -(difference + margin) * root)
-    return np.where(n >= 2, np.maximum(below + above - 1, 0.0), 0.0)
+    least = stdtrit(df, np.asarray(alpha) / 2)
+    below = _nct_cdf(least, df, (difference - margin) * root)
+    return np.where(n >= 2, below + _nct_cdf(least, df, -(difference + margin) * root), 0.0)
 
 
 def seeds_to_claim(

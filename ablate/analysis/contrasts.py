@@ -130,7 +130,7 @@ def pair_up(
     pairs = []
     for variant, key, base in rows:
         bases = {b: records[b] for b in place[key]} if not base else {}
-        pairs += [(variant, b) for b in _nearest(records[variant], bases, loose)]
+        pairs += [(variant, b) for b in _nearest(records[variant], bases)]
     return pairs
 
 
@@ -272,13 +272,10 @@ def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None
     return equal
 
 
-def _nearest(
-    variant: Mapping[Any, str], bases: Mapping[int, Mapping[Any, str]], loose: Sequence[str]
-) -> list[int]:
-    """The base that agrees in the most loose columns, with the same match if any has it; none if there is a
-    tie."""
+def _nearest(variant: Mapping[Any, str], bases: Mapping[int, Mapping[Any, str]]) -> list[int]:
+    """The base that agrees in the most columns, with the same match if any has it; none if there is a tie."""
     scores = {
-        base: (variant.get("match") == row.get("match"), sum(variant[of] == row[of] for of in loose))
+        base: (variant.get("match") == row.get("match"), sum(variant[of] == row[of] for of in variant))
         for base, row in bases.items()
     }
     best = [base for base, score in scores.items() if score == max(scores.values())]

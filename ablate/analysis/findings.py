@@ -324,7 +324,7 @@ def _verdict(
     reaches = "" if margin != margin else " and reaches beyond the margin"
     side, other = ("it", "its baseline") if more > 0 else ("its baseline", "it")
     still = next((variants.names[c] for c in places if variants.constant[c]), "")
-    for holds, why in (
+    reasons = (
         (looks and not judged["seeds"], f"the first interim analysis is at {looks and looks.at[0]} seeds"),
         (study in waiting, f"the study is not finished: {waiting.get(study)}"),
         (
@@ -351,10 +351,9 @@ def _verdict(
         (verdict != stats.UNDECIDED, ""),
         (decides, "say which way is better: --lower-is-better or --higher-is-better"),
         (True, f"noise, as its interval holds 0{reaches}"),
-    ):
-        if holds:
-            return (stats.UNDECIDED, why) if why else (verdict, "")
-    raise AssertionError("the last one holds")
+    )
+    why = next(why for holds, why in reasons if holds)
+    return (stats.UNDECIDED, why) if why else (verdict, "")
 
 
 def _identical(variants: Variants, one: Case, differs: str) -> str:

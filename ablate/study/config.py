@@ -2,7 +2,6 @@
 its design, a pure function from the rows so far to the runs to train next, so that it resumes from any
 state."""
 
-import dataclasses
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -137,11 +136,9 @@ class Design:
         if not (looks := self.looks) or (now := self.standing(rows)) is None:
             return new
         wanted, order = looks.seeds_wanted(now, when), {seed: at for at, seed in enumerate(looks.seeds)}
-
-        def place(run: Overrides) -> int:  # of its seed among those that report; -1 if it is none of them
-            return order.get(seed_of(run), -1)
-
-        return sorted((run for run in new if place(run) < wanted.get(self.arm_of(run), 0)), key=place)
+        place = {run: order.get(seed_of(run), -1) for run in new}  # of its seed; -1 if it does not report
+        among = (run for run in new if place[run] < wanted.get(self.arm_of(run), 0))
+        return sorted(among, key=lambda run: place[run])
 
     def standing(self, rows: Rows) -> Judged | None:
         """What the looks have decided by these rows; None without looks."""
@@ -298,20 +295,9 @@ class StudyConfig:
         return at
 
     @property
-    def of_no_arm(self) -> set[str]:
-        """The keys that tell runs of one arm apart."""
-        return {"seed"}
-
-    @property
-    def of_kind(self) -> dict[str, Any]:
-        """The keys that only this kind of study declares."""
-        of_all = {key.name for key in dataclasses.fields(StudyConfig)}
-        return {key: value for key, value in vars(self).items() if key not in of_all}
-
-    @property
-    def free(self) -> list[str]:
-        """The columns in which an arm may differ from its baseline."""
-        return []
+    def of_no_arm(self) -> list[str]:
+        """The keys that tell runs of one arm apart, in which it may also differ from its baseline."""
+        return ["seed"]
 
     def design(self, levels: Mapping[str, Sequence[str]]) -> Design:
         """What says which runs come next. levels: by key, those of the study unless the command line gives

@@ -64,22 +64,18 @@ class Estimate:
 
 
 def estimate(
-    study: Study,
-    record: StudyRecord,
-    runs: Sequence[Run],
-    left_out: Rows,
-    launcher: Launcher,
-    threads: int,
-    before_s: float,
+    study: Study, record: StudyRecord, runs: Sequence[Run], left_out: Rows, launcher: Launcher, threads: int
 ) -> Estimate:
-    """The estimate for these runs of a study, which leaves others out. threads: of each run. before_s: what
-    the command takes before they begin."""
+    """The estimate for these runs of a study, which leaves others out, from when they begin. threads: of each
+    run."""
     finished = Store().finished()
     todo = [run for run in runs if run.name not in finished or settled(run) is None]
     members = launcher.settings.members
     at_once, kinds = launcher.at_once(todo, threads), one_of_each(todo)
     workers = min(at_once, max(1, len(todo)))
-    seconds = total(kinds, threads, members, workers) if todo else 0.0
+    seconds = 0.0
+    if todo:
+        seconds = total(kinds, threads, members, workers) * math.ceil(len(todo) / workers) / len(todo)
     _, how, in_all = study.design.phase(left_out)
     return Estimate(
         record,
@@ -87,7 +83,7 @@ def estimate(
         finished=len(runs) - len(todo),
         workers=workers,
         threads=threads,
-        seconds=before_s + (seconds * math.ceil(len(todo) / workers) / len(todo) if todo else 0.0),
+        seconds=seconds,
         seeds=(seeds := len(study.design.levels.get("seed", record.seeds))),
         difference=_difference(study, record, seeds, runs),
         how=how,

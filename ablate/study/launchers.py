@@ -126,10 +126,8 @@ def _job(config: RunConfig, *, threads: int, own: Sequence[Plugin], place: Path,
     try:
         os.chdir(place)  # where the process began elsewhere, as Ray's do
     except OSError as error:
-        reason = (
-            f"{socket.gethostname()} does not see it ({error.strerror}); take a disk that all machines share"
-        )
-        raise ConfigError(f"{place}: {reason}") from error
+        reason = f"does not see it ({error.strerror}); take a disk that all machines share"
+        raise ConfigError(f"{place}: {socket.gethostname()} {reason}") from error
     if Store().root != root:  # nor does it have the command's variables
         os.environ[ABLATE_RUNS] = str(root)
     run = prepare(config)

@@ -94,7 +94,8 @@ class Loop:
         for run in todo:
             require_as_begun(run, self.store)
         remarks, before_s = self._beforehand(runs, record), time.monotonic() - began
-        expected = estimate(self.study, record, todo, self.rows, self.launcher, threads, before_s)
+        expected = estimate(self.study, record, todo, self.rows, self.launcher, threads)
+        expected = replace(expected, seconds=before_s + expected.seconds)  # from Enter on
         return Outcome(record.name, remarks=[*self.study.left_out, *remarks], estimate=expected)
 
     def _next(self) -> dict[Overrides, Run]:

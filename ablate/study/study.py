@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ablate.analysis.looks import usual
 from ablate.compose.composer import Mistake, Overrides
 from ablate.compose.sweep import Sweep
-from ablate.config.conditions import Condition
+from ablate.config.conditions import Condition, column_for
 from ablate.config.read import read
 from ablate.config.rules import ConfigError, as_override, as_value, did_you_mean, flatten, line_on
 from ablate.config.schema import RunConfig, identity_keys
@@ -112,7 +112,7 @@ class Study:
                     raise
         if not runs:
             return None
-        variants = replace(settings(runs.values()), free=config.free)
+        variants = replace(settings(runs.values()), free=[*map(column_for, config.of_no_arm)])
         place = {run_id: at for at, run_id in enumerate(variants.table["run_id"])}
         names = {arm: self.design.name(arm) for arm in runs}
         at = {arm: place[run.run_id] for arm, run in runs.items() if run.run_id in place}
@@ -208,7 +208,9 @@ class Study:
             return StudyRecord(name=configs[0].name or ONE_BY_ONE, kind=ONE_BY_ONE, runs=run_ids, **own)
         of_yaml: dict[str, Any] = {}
         if config:
-            of_yaml = {key: getattr(config, key) for key in DECLARED} | {"declared": config.of_kind}
+            of_all = {key.name for key in dataclasses.fields(StudyConfig)}
+            of_kind = {key: value for key, value in vars(config).items() if key not in of_all}
+            of_yaml = {key: getattr(config, key) for key in DECLARED} | {"declared": of_kind}
         levels = config.levels if config else ()  # also those with one level, since they may grow
         swept = {key for key, of in self.levels.items() if len(of) > 1 or key in levels} - {"seed"}
         factors = {key: [*self.design.levels[key]] for key in self.levels if key in swept}

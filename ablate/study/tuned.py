@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, ClassVar
 
-from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, Rule
 from ablate.store.columns import on_validation, split_of
 from ablate.store.record import Choice, Role
@@ -69,16 +68,12 @@ class Tuned(StudyConfig):
         return arms
 
     @property
-    def of_no_arm(self) -> set[str]:
-        return {"seed", self.tune}
+    def of_no_arm(self) -> list[str]:
+        return ["seed", self.tune]
 
     @property
     def first_seed(self) -> int:
         return 1 + max(map(int, self.develop))
-
-    @property
-    def free(self) -> list[str]:
-        return [column_for(self.tune)]
 
     def design(self, levels: Mapping[str, Sequence[str]]) -> "TunedDesign":
         key, metric = self.tune, self.metric

@@ -229,17 +229,14 @@ def differing(variants: Settings, pairs: Sequence[Pair]) -> list[str]:
     return [" ".join(column for column, one, other in of if one != other) for of in each]
 
 
-def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
-    """For each pair, whether both variants can learn the same functions although they are parametrized
-    differently: equal function_class, and no other difference in what can be learned."""
-    rest = (variants.table[column] for column in OF_THE_MODEL if column in variants.columns)
-    table = variants.table  # of others it has words of theirs
-    classes = [""] * len(table) if variants.is_foreign else table["function_class"]
-    keys = list(zip(classes, *rest, strict=True))
-    return [
-        bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})
-        for (one, base), apart in zip(pairs, differing(variants, pairs), strict=True)
-    ]
+def is_same_class(variants: Variants, one: Weighed, differs: str) -> bool:
+    """Whether both variants can learn the same functions although they are parametrized differently: equal
+    function_class, and no other difference in what can be learned. differs: as `differing` has it."""
+    if variants.is_foreign:  # whose word for it means something else
+        return False
+    apart, classes = {*differs.split()}, variants.table["function_class"]
+    is_equal = classes[one.variant] == classes[one.baseline] != ""
+    return bool(is_equal and apart.isdisjoint(OF_THE_MODEL) and not apart <= {*OF_TRAINING})
 
 
 def equal_forms(variants: Settings) -> list[tuple[str, ...]]:

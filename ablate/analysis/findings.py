@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import Weighed, differing, same_classes
+from ablate.analysis.contrasts import Weighed, differing, is_same_class
 from ablate.analysis.looks import Case, stand
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import Variant, Variants, varying
@@ -193,8 +193,7 @@ def _family(
     cases = [_case(variants, one, order, may_group=not looks) for one in contrasts]
     how: dict[str, Any] = {name: getattr(variants, name) for name in ("margin", "higher_is_better")}
     judged = stand(cases, at=at, k=k, waits=bool(looks), **how)  # else what is missing is missing for good
-    pairs = [(one.variant, one.baseline) for one in contrasts]
-    apart, alike = differing(variants, pairs), same_classes(variants, pairs)
+    apart = differing(variants, [(one.variant, one.baseline) for one in contrasts])
     findings, open_ = list[Finding](), list[int]()
     for i, (contrast, of) in enumerate(zip(contrasts, cases, strict=True)):
         n = int(judged.seeds[i])
@@ -202,7 +201,7 @@ def _family(
         numbers = {name: one[i] for name, one in vars(judged).items()}
         twin = None if variants.twin is None else _taken(variants, contrast, order, variants.twin)[:, :n]
         kinds = _kinds(variants, of, len(contrasts))
-        one = _finding(variants, contrast, of, numbers, looks, apart[i], alike[i], twin, kinds)
+        one = _finding(variants, contrast, of, numbers, looks, apart[i], twin, kinds)
         findings.append(one)
         is_open = one.is_undecided and one.is_tested and one.look is None and not of.more.sum()
         is_still = variants.constant[[c for _, c in contrast.sides]].any()
@@ -241,7 +240,6 @@ def _finding(
     judged: Mapping[str, Any],
     looks: PlannedLooks | None,
     differs: str,
-    same_class: bool,
     twin: Array | None,
     kinds: Kinds,
 ) -> Finding:
@@ -265,7 +263,7 @@ def _finding(
         verdict=verdict,
         why=why,
         differs=differs,
-        same_class=same_class,
+        same_class=is_same_class(variants, contrast, differs),
         look=int(judged["seeds"]) if looks else None,
         last_look=looks.at[-1] if looks else None,
         more_seeds=None,

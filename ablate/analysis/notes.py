@@ -11,19 +11,7 @@ import pandas as pd
 
 from ablate.analysis.contrasts import Weighed, equal_forms
 from ablate.analysis.findings import Finding
-from ablate.analysis.variants import (
-    COUNTING,
-    FACTORS,
-    OWN_CODE,
-    PROGRAM,
-    USABLE,
-    Settings,
-    Variants,
-    distinguishing,
-    names,
-    variants_of,
-    varying,
-)
+from ablate.analysis.variants import COUNTING, FACTORS, OWN_CODE, PROGRAM, USABLE, Settings, Variants, names
 from ablate.config.conditions import Condition
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import as_text
@@ -48,9 +36,7 @@ def foreseen(
         few = f"only {counted(seeds, 'seed')}"
         if seeds < FEWEST:
             yield doubt(f"{few}, and a verdict takes {FEWEST}: add 'seed=range({FEWEST})'", few)
-        each = variants_of(variants.table, distinguishing(variants.table, variants.columns))
-        shown, forms = varying(each), equal_forms(variants)
-        names = [one.label(shown) for one in each]
+        names, forms = variants.labels, equal_forms(variants)
         first = {forms[at]: names[at] for at in reversed(compared)}  # of those that are one function
         again = [f"{names[at]} = {first[forms[at]]}" for at in compared if names[at] != first[forms[at]]]
         if again:

@@ -21,11 +21,10 @@ WIDE = "column"  # what is varied in a table with a column for each variant
 class Question:
     """Which rows are compared (where), by which metric and margin, grouped into which variants (by), with
     which of them (baseline), and what pairs their runs (pair_by). What is None or empty is left to the
-    studies and to the rows.
-    higher_is_better: of a metric that ablate does not know. fixed:
-    the variant whose one value is known, and has no scatter. within: a column between whose levels
-    differences are compared. shown: columns that names have in any case. finished: words for the status of
-    rows that count, besides those of every program."""
+    studies and to the rows. higher_is_better: of a metric that ablate does not know. fixed: the variant whose
+    one value is known, and has no scatter. within: a column between whose levels differences are compared.
+    shown: columns that names have in any case. finished: words for the status of rows that count, besides
+    those of every program."""
 
     metric: str | None = None
     by: Sequence[str] = ()

@@ -132,10 +132,8 @@ def as_pairs(levels: Mapping[Any, str]) -> str:
 @functools.cache
 def in_name(level: str) -> str:
     """A level as it stands in a name: if it might be read as something else, between quotation marks."""
-    read_otherwise = (
-        re.search(rf"""^['"]|=| · |\\u|\s(and|or)\s|[{SEEN}]""", level) or visible(level) != level
-    )
-    return _marked(level) if read_otherwise else level
+    is_odd = re.search(rf"""^['"]|=| · |\\u|\s(and|or)\s|[{SEEN}]""", level) or visible(level) != level
+    return _marked(level) if is_odd else level
 
 
 @functools.cache
@@ -172,6 +170,13 @@ class Settings:
     table: pd.DataFrame
     is_foreign: bool
     free: Sequence[str] = ()
+
+    @property
+    def labels(self) -> list[str]:
+        """The names without what follows from the rest, or is the same in all."""
+        each = variants_of(self.table, distinguishing(self.table, self.columns))
+        shown = varying(each)
+        return [one.label(shown) for one in each]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,9 +78,9 @@ def rows(study: str) -> pd.DataFrame:
     return table.assign(arm=table["run_id"].map(arms))
 
 
-def differences(contrast: str, metric: str, seeds: int | None = None) -> pd.Series:
+def differences(contrast: str, metric: str, seeds: int | None = None, study: str = "questions") -> pd.Series:
     """Of each of the first seeds that all arms have, by pandas alone."""
-    loss = rows("questions").pivot(index="seed", columns="arm", values=metric)
+    loss = rows(study).pivot(index="seed", columns="arm", values=metric)
     weights = pd.Series({arm: weight for weight, arm in Contrast(arms=contrast).terms})
     return (loss[weights.index] * weights).sum(axis=1, skipna=False).dropna().sort_index()[:seeds]
 
@@ -117,69 +117,52 @@ def arms_of(contrast: str) -> str:
     return next(name for name in findings("questions") if len(name) > 40) if contrast == MEAN else contrast
 
 
-def judged(contrast: str) -> tuple[pd.Series, str, str]:
-    """The differences in test loss, their mean with its interval, and the verdict on it."""
-    shown = sum("†" in name for name in NAMES.values())
-    arms = arms_of(contrast)
-    if found := findings("questions").get(arms):
-        low, high, level = found.low, found.high, found.level
-        sample = differences(arms, "test_loss", found.pairs)
-    else:
-        sample, level = differences(arms, "test_loss"), 1 - 0.05 / (len(findings("questions")) + shown)
-        low, high = t_interval(sample, level)
-    said = verdict(sample, low, high, level)
-    again = differences(arms, "val_loss", len(sample))
-    of_validation = verdict(again, *t_interval(again, level), level)
-    if (said == "equal") != (of_validation == "equal"):
-        said += f" (validation: {of_validation})"
+def judged(contrast: str, study: str = "questions") -> tuple[pd.Series, str, str]:
+    """The differences in test loss, their mean with its interval, and the verdict on it, with that of
+    validation where it is another; of what the study did not plan, corrected for all that is shown."""
+    arms, shown = (
+        arms_of(contrast),
+        sum("†" in name for name in NAMES.values()) if study == "questions" else 1,
+    )
+    found = findings(study).get(arms)
+    level = found.level if found else 1 - 0.05 / (len(findings(study)) + shown)
+    seeds = found.pairs if found else None
+    sample, again = (differences(arms, metric, seeds, study) for metric in ("test_loss", "val_loss"))
+    low, high = (found.low, found.high) if found else t_interval(sample, level)
+    said, other = verdict(sample, low, high, level), verdict(again, *t_interval(again, level), level)
+    if re.split("[ ,]", other)[0] != re.split("[ ,]", said)[0]:
+        said += f" (validation: {other})"
     return sample, f"{number(sample.mean())} {interval(low, high)}", said
 
 
 def line(contrast: str) -> str:
     """A row of the table."""
-    later, (sample, test, said) = findings("later").get(contrast), judged(contrast)
-    name = arms_of(contrast)
+    (sample, test, said), name = judged(contrast), arms_of(contrast)
     splits = (differences(name, metric, len(sample)).mean() for metric in ("val_loss", "mix_loss"))
     cells = [NAMES[contrast], test, said, *map(number, splits), str(len(sample))]
-    assert not later or later.pairs == (6 if contrast.startswith("sum_equal") else 8)
-    cells.append(standing(later) if later else "")
-    there = OLDER.get(contrast, contrast if contrast in findings(GPT2) or contrast == UNPLANNED else "")
-    cells += [on_gpt2(contrast), apart(of_older(2500), there) if there else ""]
-    return re.sub(r" +", " ", f"| {' | '.join(cells)} |")
-
-
-def standing(one: Finding) -> str:
-    """A difference as its study judges it."""
-    said = verdict(pd.Series(one.differences).dropna(), one.low, one.high, one.level)
-    doubt = " (validation: undecided)" * (one.otherwise().get("on validation") is False)
-    return f"{number(one.diff)} {interval(one.low, one.high)} {said}{doubt}"
+    for study, few in {"later": "sum_equal - ", GPT2: "one - "}.items():
+        is_there = contrast in {*findings(study), *[UNPLANNED] * (study == GPT2)}
+        one, *numbers = judged(contrast, study) if is_there else ((), "")
+        assert len(one) == (6 if contrast.startswith(few) else 8) * is_there
+        cells.append(" ".join(numbers))
+    there = OLDER.get(contrast, contrast if contrast in {*findings(GPT2), UNPLANNED} else "")
+    return re.sub(r" +", " ", f"| {' | '.join([*cells, of_older(there) if there else ''])} |")
 
 
 @cache
-def of_older(steps: int) -> pd.DataFrame:
+def older() -> pd.DataFrame:
     """The test losses of GPT-2's backbone on the older text: seeds by arms."""
-    table = pd.read_csv(RESULTS / "gpt2.csv").query(f"steps == {steps}")
+    table = pd.read_csv(RESULTS / "gpt2.csv").query("steps == 2500")
     return table.pivot(index="seed", columns="arm", values="test_loss")
 
 
-def on_gpt2(contrast: str) -> str:
-    """A difference on GPT-2's backbone, as its study judges it or, if it names none, corrected."""
-    if found := findings(GPT2).get(contrast):
-        assert found.pairs == (6 if contrast.startswith("one - ") else 8)
-        return standing(found)
-    if contrast != UNPLANNED:
-        return ""
-    loss = rows(GPT2).pivot(index="seed", columns="arm", values="test_loss")
-    return apart(loss, contrast, 1 - 0.05 / (1 + len(findings(GPT2))))
-
-
-def apart(loss: pd.DataFrame, contrast: str, level: float = 0.95) -> str:
+def of_older(contrast: str) -> str:
     one, other = contrast.split(" - ")
-    sample = (loss[one] - loss[other]).dropna()
-    assert len(sample) == (8 if len(loss) == 8 else 12 if "bare" in contrast else 16)
-    low, high = t_interval(sample, level)
+    sample = (older()[one] - older()[other]).dropna()
+    assert len(sample) == (12 if "bare" in contrast else 16)
+    low, high = t_interval(sample, 0.95)
     is_equal = " at equal size" * one.endswith("_equal") * (one != "sum_equal")
-    return f"{number(sample.mean())} {interval(low, high)} {verdict(sample, low, high, level)}{is_equal}"
+    return f"{number(sample.mean())} {interval(low, high)} {verdict(sample, low, high, 0.95)}{is_equal}"
 
 
 @pytest.mark.slow
@@ -224,36 +207,44 @@ def test_tables_of_answers():
     equal = "no: equal without it (validation, 16,000 steps: undecided)"
     four = told("concat_bare - concat", worse="yes, by {}", equal=equal)
     one = told("one - one_bare", worse="no, it costs {}")
-    bare = told("one_bare - concat_bare", worse="four heads, by {}", better="one, by {}")
+    bare = told("one_bare - concat_bare", worse="four, by {}", better="one, by {}")
     many = told("one - concat", worse="four, by {}")
-    many[1] += " (validation: undecided)"
+    many[0], many[1] = (
+        f"{many[0]} (16,000 steps: undecided; validation: four)",
+        f"{many[1]} (validation: undecided)",
+    )
     for name in ("concat_bare - concat", "one - concat"):
         assert "(validation: undecided)" in line(name) and findings("later")[name].is_undecided
     for name, cells in {
-        "Does W_O help four heads?": four,
+        "Does W_O, 5 % of the parameters, help four heads?": four,
         "Does W_O help one head?": one,
         "Which is better without W_O?": bare,
-        "four against one": many,
-        "four against one without W_O": told("one_bare - concat", worse="four, by {}"),
+        "both with W_O": many,
+        "both without": bare,
+        "four with, one without": told("one_bare - concat", worse="four, by {}"),
     }.items():
         assert f"| {name} | {' | '.join(cells)} |" in PAGE, name
     narrow = told("one_narrow - concat", worse="{}")
-    assert f"a single pattern loses {narrow[0]}," in PROSE and f"a single pattern loses {narrow[1]}," in PROSE
+    assert f"keys of 16) loses {narrow[0]};" in PROSE and f"it loses {narrow[1]}," in PROSE
 
 
 def test_what_gpt2_s_backbone_says_besides():
-    means = of_older(2500).mean()
-    for arms, name in {"mean - concat": "average", "weighted_sum - concat": "weighted sum"}.items():
-        row = f"| {name} − concatenation, 4 % fewer parameters |{' |' * 7} {apart(of_older(2500), arms)} |"
+    means = older().mean()
+    for arms, name in {
+        "sum - concat": "sum",
+        "mean - concat": "average",
+        "weighted_sum - concat": "weighted sum",
+    }.items():
+        row = f"| {name} − concatenation, 4 % fewer parameters |{' |' * 7} {of_older(arms)} |"
         assert row in PAGE.splitlines()
-    lost = [number(means[arm] - means["concat"])[1:] for arm in ("mean", "weighted_sum", "sum_equal")]
-    assert f"on the older text all three lose, {min(lost)} to {max(lost)}." in PROSE
+    lost = [number(means[arm] - means["concat"])[1:] for arm in ("mean", "weighted_sum", "sum")]
+    assert f"on the older text, 4 % smaller, all three lose {min(lost)} to {max(lost)}." in PROSE
     seeds = {name: np.sort(found.differences) for name, found in findings(GPT2).items()}
     of_one = seeds["one - one_bare"]
     assert of_one[1] < 0.03 and of_one[2] > 0.11 and (seeds["concat_bare - concat"] > 0).sum() == 6
     half = judged("one_narrow - one")[0].mean() / judged("one_narrow - concat")[0].mean()
     assert 0.45 < half < 0.55 and means["one_narrow_equal"] < means["one"]
-    assert "recover half of it" in PROSE and "of which wider keys recover nothing" in PROSE
+    assert "recover half |" in PROSE and "of which wider keys recover nothing" in PROSE
     assert "under 0.03 in two seeds, over 0.11 in four; it helps four heads in six of eight." in PROSE
 
 
@@ -274,21 +265,18 @@ def test_sizes_and_computation_are_as_said():
     params, flops = percent["params"], percent["flops_per_token"]
     assert f"{flops['wide']:.0f} % more computation" in PROSE
     assert params["tied"] == -5 and "negative, 5 % fewer parameters or" in PROSE
-    assert (
-        f"four, {params['sixteen']:.0f} % more parameters, {flops['sixteen']:.0f} % more computation |"
-        in PAGE
-    )
-    added = [
-        100 * (about["params"][one] / about["params"][other] - 1)
-        for one, other in (contrast.split(" - ") for contrast in ONE_MAP)
-    ]
+    assert f"{params['sixteen']:.0f} % more parameters, {flops['sixteen']:.0f} % more computation |" in PAGE
+    size, pairs = about["params"], [contrast.split(" - ") for contrast in ONE_MAP]
+    added = [100 * (size[one] / size[other] - 1) for one, other in pairs]
     assert f"the matrix adds {min(added):.0f} to {max(added):.0f} % of parameters" in WHOLE
     assert f"no W_O − W_O, {-params['concat_bare']:.0f} % fewer parameters |" in PAGE
     assert f"of one pattern) − four, {-params['one_narrow']:.0f} % fewer parameters †" in PAGE
     assert f"of full rank, {-params['rank']:.0f} % fewer parameters †" in PAGE
-    fewer = 100 * (1 - about["params"]["rank"] / about["params"]["factors"])
+    assert f"Does W_O, {-params['concat_bare']:.0f} % of the parameters, help" in PROSE
+    assert f"{100 * (size['one'] / size['one_narrow'] - 1):.0f} % more parameters, recover half" in PROSE
+    fewer = 100 * (1 - size["rank"] / size["factors"])
     assert f"rank d/h − full, {fewer:.0f} % fewer parameters †" in PAGE
-    assert about["params"]["concat"] // 1000 == 163
+    assert size["concat"] // 1000 == 163
 
 
 def right(**of_arm: object) -> pd.Series:

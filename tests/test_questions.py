@@ -238,7 +238,7 @@ def test_what_gpt2_s_backbone_says_besides():
         row = f"| {name} − concatenation, 4 % fewer parameters |{' |' * 7} {of_older(arms)} |"
         assert row in PAGE.splitlines()
     lost = [number(means[arm] - means["concat"])[1:] for arm in ("mean", "weighted_sum", "sum")]
-    assert f"on the older text, 4 % smaller, all three lose {min(lost)} to {max(lost)}." in PROSE
+    assert f"on the older text all three lose {min(lost)} to {max(lost)} (4 % fewer" in PROSE
     seeds = {name: np.sort(found.differences) for name, found in findings(GPT2).items()}
     of_one = seeds["one - one_bare"]
     assert of_one[1] < 0.03 and of_one[2] > 0.11 and (seeds["concat_bare - concat"] > 0).sum() == 6

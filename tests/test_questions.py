@@ -181,7 +181,7 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     }
     low = {name: value for name, value in upper.items() if value < 0.005}
     assert {*low} == {"one - one_bare", "rank - sum"} and low["one - one_bare"] < 0
-    assert f"it costs 0.089) and a sum's two factors ({low['rank - sum']:.3f})." in WHOLE
+    assert f"one head's W_O (below 0) and a sum's two factors ({low['rank - sum']:.3f})." in WHOLE
     arms = rows("questions")
     concat = arms.groupby("arm")["test_loss"].mean()["concat"]
     counting = arms["ngram_loss"].iloc[0]
@@ -221,11 +221,11 @@ def test_tables_of_answers():
         "Which is better without W_O?": bare,
         "both with W_O": many,
         "both without": bare,
-        "four with, one without": told("one_bare - concat", worse="four, by {}"),
+        "four with, one without (5 % fewer parameters)": told("one_bare - concat", worse="four, by {}"),
     }.items():
         assert f"| {name} | {' | '.join(cells)} |" in PAGE, name
     narrow = told("one_narrow - concat", worse="{}")
-    assert f"keys of 16) loses {narrow[0]};" in PROSE and f"it loses {narrow[1]}," in PROSE
+    assert f"keys of 16) loses {narrow[0]};" in PROSE and f"size they lose {narrow[1]} |" in PROSE
 
 
 def test_what_gpt2_s_backbone_says_besides():
@@ -244,7 +244,7 @@ def test_what_gpt2_s_backbone_says_besides():
     assert of_one[1] < 0.03 and of_one[2] > 0.11 and (seeds["concat_bare - concat"] > 0).sum() == 6
     half = judged("one_narrow - one")[0].mean() / judged("one_narrow - concat")[0].mean()
     assert 0.45 < half < 0.55 and means["one_narrow_equal"] < means["one"]
-    assert "recover half |" in PROSE and "of which wider keys recover nothing" in PROSE
+    assert "recover half |" in PROSE and "W_O, so the rest of the 0.079 is training" in PROSE
     assert "under 0.03 in two seeds, over 0.11 in four; it helps four heads in six of eight." in PROSE
 
 
@@ -328,7 +328,7 @@ def test_votes():
         for length, voters in ((17, 4), (25, 8))
     ]
     cells = " | ".join(f"{100 * guess:.0f} %" for guess in guesses)
-    assert f"| (best guess from the last four votes) | {cells} |" in PAGE
+    assert f"| (best guess from the last four of 16 or 24 votes) | {cells} |" in PAGE
 
 
 def test_in_five_of_six_seeds_each_of_four_heads_follows_one_voter():

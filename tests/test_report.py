@@ -233,6 +233,7 @@ TABLE = (
     [
         ("--out", "mine.csv", "ends in .html"),
         ("--out", "folder.html", "ends in .html"),
+        ("--charts", "mine.csv", "name a directory"),
         ("--charts", "mine.csv/figures", "can't be written"),
     ],
 )

@@ -48,6 +48,8 @@ def write_report(
     if path.suffix != ".html" or path.is_dir():
         raise ConfigError(f"--out {path}: a report is one HTML file; give a name that ends in .html")
     if charts is not None:
+        if Path(charts).is_file():
+            raise ConfigError(f"--charts {charts}: charts are several files; name a directory")
         with explained(Path(charts)):
             Path(charts).mkdir(parents=True, exist_ok=True)
     require_charts()

@@ -222,7 +222,7 @@ def test_tables_of_answers():
     }.items():
         assert f"| {name} | {' | '.join(cells)} |" in PAGE, name
     narrow = told("one_narrow - concat", worse="{}")
-    assert f"keys of 16) loses {narrow[0]};" in PROSE and f"at equal size {narrow[1]}: open" in PROSE
+    assert f"keys of 16) loses {narrow[0]};" in PROSE and f"at equal size {narrow[1]}): open" in PROSE
 
 
 def test_what_gpt2_s_backbone_says_besides():

@@ -181,7 +181,7 @@ def test_each_number_of_the_text_is_in_the_table_or_made_here():
     }
     low = {name: value for name, value in upper.items() if value < 0.005}
     assert {*low} == {"one - one_bare", "rank - sum"} and low["one - one_bare"] < 0
-    assert f"one head's W_O (below 0) and a sum's two factors ({low['rank - sum']:.3f})." in WHOLE
+    assert f"one head's W_O (here below 0) and a sum's two factors ({low['rank - sum']:.3f})." in WHOLE
     arms = rows("questions")
     concat = arms.groupby("arm")["test_loss"].mean()["concat"]
     counting = arms["ngram_loss"].iloc[0]
@@ -222,7 +222,7 @@ def test_tables_of_answers():
     }.items():
         assert f"| {name} | {' | '.join(cells)} |" in PAGE, name
     narrow = told("one_narrow - concat", worse="{}")
-    assert f"keys of 16) loses {narrow[0]};" in PROSE and f"at equal size {narrow[1]}): open" in PROSE
+    assert f"keys of 16) loses {narrow[0]};" in PROSE and f"Keys of 16 ({narrow[1]}): open" in PROSE
 
 
 def test_what_gpt2_s_backbone_says_besides():
@@ -242,7 +242,7 @@ def test_what_gpt2_s_backbone_says_besides():
     half = judged("one_narrow - one")[0].mean() / judged("one_narrow - concat")[0].mean()
     assert 0.45 < half < 0.55 and means["one_narrow_equal"] < means["one"]
     undecided = of_older(UNPLANNED).partition("]")[0] + "]"
-    assert "recover half |" in PROSE and f"nothing decided without it ({undecided})" in PROSE
+    assert "recover half |" in PROSE and f"but {undecided} (undecided) without." in PROSE
     assert "under 0.03 in two seeds, over 0.11 in four; it helps four heads in six of eight." in PROSE
 
 

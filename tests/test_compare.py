@@ -486,8 +486,11 @@ def test_what_is_of_one_class_is_tested_and_called_parametrization():
     assert found.loc["gated", "verdict"] == "worse" and found["p"].notna().sum() == 2
     ending = "; both sides represent the same functions, so what differs is training."
     for fusion, is_same in (("gated", True), ("exclusive", False)):
-        sentence, *_ = sentences(compared(rows[rows["fusion"].isin(["concat", fusion])]))
-        assert sentence.endswith(ending) is is_same
+        two = rows[rows["fusion"].isin(["concat", fusion])]
+        assert sentences(compared(two))[0].endswith(ending) is is_same
+    two = rows[rows["fusion"] != "exclusive"]
+    two = two.assign(val_loss=two["val_loss"].to_numpy()[::-1] % 0.1)
+    assert re.match(f"Whether .* is undecided.*{ending}$", sentences(compared(two))[0])
 
 
 @pytest.mark.parametrize("columns, same", [({}, True), ({"lr": 0.5}, True), ({"d_model": 9}, False)])

@@ -158,6 +158,7 @@ def place(rows: pd.DataFrame) -> str:
         for of in ("layers", "d_model", "steps")
         if of in shared
     )
-    text = f"On {shared['corpus']}" if "corpus" in shared else "At this size" if sizes else ""
+    of_one_size = "At this size" if {"layers", "d_model"} <= {*shared} else ""
+    text = f"On {shared['corpus']}" if "corpus" in shared else of_one_size
     kind = f"{REHEARSAL.capitalize()}. " if is_simulated(rows) else ""
-    return kind + (f"{text} ({sizes})" if sizes else text)
+    return kind + (f"{text} ({sizes})" if text and sizes else text)

@@ -51,7 +51,7 @@ def sentence(one: Finding, terms: Terms = None, among: Sequence[Finding] = (), *
     either = f"{worse} or {better}" if better == "saves" else f"{better} or {worse}"
     open_ = f"{first} {either} anything{against}" if better not in VERBS[None] else apart
     found = f" ({number(one.low)} to {number(one.high)}{of})" if long and one.low == one.low else ""
-    return f"whether {open_}{where} is undecided{found}: {one.why}{look}"
+    return f"whether {open_}{where} is undecided{found}: {one.why}{training}{look}"
 
 
 def by_groups(kinds: Kinds, write: Callable[[float], str], of: str = "", runs: str = "") -> str:

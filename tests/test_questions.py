@@ -221,8 +221,8 @@ def test_tables_of_answers():
         "four with, one without (5 % fewer parameters)": told("one_bare - concat", worse="four, by {}"),
     }.items():
         assert f"| {name} | {' | '.join(cells)} |" in PAGE, name
-    narrow = told("one_narrow - concat", worse="{}")
-    assert f"keys of 16) loses {narrow[0]};" in PROSE and f"Keys of 16 lose {narrow[1]}:" in PROSE
+    narrow, *_ = told("one_narrow - concat", worse="{}")
+    assert f"keys of 16) loses {narrow};" in PROSE
 
 
 def test_what_gpt2_s_backbone_says_besides():
@@ -242,7 +242,7 @@ def test_what_gpt2_s_backbone_says_besides():
     half = judged("one_narrow - one")[0].mean() / judged("one_narrow - concat")[0].mean()
     assert 0.45 < half < 0.55 and means["one_narrow_equal"] < means["one"]
     undecided = of_older(UNPLANNED).partition("]")[0] + "]"
-    assert "recover half |" in PROSE and f"but {undecided} (undecided) without." in PROSE
+    assert "recover half |" in PROSE and f"shows no difference ({undecided})." in PROSE
     assert "under 0.03 in two seeds, over 0.11 in four; it helps four heads in six of eight." in PROSE
 
 

@@ -17,6 +17,7 @@ from ablate.execution.plugins import KINDS, Method, methods, read
 from ablate.execution.run import resolve
 from ablate.files.atomic import digest
 from ablate.phrases import counted
+from ablate.store.provenance import hashed, plugins
 from ablate.study.run import declared_here
 from ablate.study.study import settings as variants_of
 
@@ -28,14 +29,15 @@ TAKEN = ("name", "seed", "seeds", "study", "force", "fusion", "scores", "train.l
 
 def duel(one: Method, other: Method, settings: Sequence[str], command: str, seeds: int) -> Sweep:
     """The study of `one` against `other`, the baseline, with so many reporting seeds. settings: overrides of
-    every run. command: what was typed; another one, as with more seeds, is another duel with fresh seeds.
-    Raises ConfigError, also if the two are one function."""
+    every run. command: what was typed; another one, as with more seeds, or another version of a plugin is
+    another duel with fresh seeds. Raises ConfigError, also if the two are one function."""
     keys = [setting.lstrip("+~").partition("=")[0] for setting in settings]
     for setting, key in zip(settings, keys, strict=True):
         if key in TAKEN or key.startswith("study."):
             raise ConfigError(f"{setting}: a duel sets {key} itself; leave it out")
     arms = {method.name: _arm(method) for method in (other, one)}
-    named = digest([_arm(one), _arm(other), sorted(settings), command])[:6]
+    versions = [hashed(plugin.source) for plugin in plugins.values()]
+    named = digest([_arm(one), _arm(other), sorted(settings), command, *versions])[:6]
     name, first = f"duel-{one.name}-{other.name}-{named}", FIRST_SEED + int(named, 16)
     budget = [f"{key}={value}" for key, value in BUDGET.items() if key not in keys]
     sweep = declared_here({}, [f"name={name}", *budget, *settings], command=command)

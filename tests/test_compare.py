@@ -70,6 +70,13 @@ def test_sides_of_two_programs_are_a_doubt(column, other):
     assert f"{column} " in note(compared(rows), "differs between what is compared")
 
 
+def test_two_versions_of_one_method_are_a_doubt_and_two_methods_are_not():
+    rows = grid().assign(parts=lambda of: of["fusion"].map({"concat": None, "sum": "3f" * 6}))
+    rows.loc[rows["heads"] == 8, "parts"] = "5e" * 6
+    for by, differs in (({"fusion": "concat"}, False), ({"heads": 4}, True)):
+        assert ("parts differs, too" in {one.brief for one in compared(rows, baseline=by).notes}) is differs
+
+
 def test_crossed_seeds_are_no_replicates():
     rows = table(
         *(

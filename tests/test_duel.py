@@ -10,6 +10,7 @@ from ablate.compose.sweep import Sweep
 from ablate.config.rules import ConfigError
 from ablate.duel import duel, side
 from ablate.execution.plugins import Method
+from ablate.store import provenance
 from ablate.store.store import Store
 from ablate.verify.contract import require_sound
 from tests.helpers import CONCAT, call_cli
@@ -72,6 +73,8 @@ def test_other_settings_and_numbers_of_seeds_are_other_duels_with_other_seeds():
     firsts = {(one.study or {})["seeds"][0] for one in sweeps}
     assert len({one.name for one in sweeps}) == len(firsts) == 4
     assert between("sum", "concat").name == sweeps[0].name
+    provenance.plugins["mine.py"] = provenance.Plugin("mine.py", b"as it was changed")
+    assert between("sum", "concat").name != sweeps[0].name
 
 
 @pytest.mark.parametrize("setting", ["name=x", "seed=7", "fusion=mean", "scores=talking", "match=none"])

@@ -15,6 +15,7 @@ from ablate.analysis.variants import COUNTING, FACTORS, OWN_CODE, PROGRAM, USABL
 from ablate.config.conditions import Condition
 from ablate.config.contrast import FEWEST
 from ablate.config.rules import as_text
+from ablate.config.schema import PARTS
 from ablate.data.matches import repeats
 from ablate.phrases import Note, counted, doubt, first_few, joined, lines_if, option
 from ablate.store.columns import RESULTS, SEED_COLUMNS, Status, is_empty, of_role
@@ -120,17 +121,19 @@ def of_studies(records: Sequence[StudyRecord], missing: list[str], done: dict[st
 def mixed_marks(variants: Variants, contrasts: Sequence[Sequence[int]]) -> Iterator[Note]:
     """Doubts about marks that differ between the sides of contrasts, each given by its variants. Words count
     wherever the two runs of a pair differ, numbers only if each side has one of its own, and the code of
-    methods where it differs between the runs of one variant."""
+    methods where it differs between the runs of one variant, or of two with the same methods."""
+    methods = [*variants.table.reindex(columns=PARTS).itertuples(index=False, name=None)]
     for column, kinds_CS in variants.marks.items():
         if column == OWN_CODE:
             versions = [len({*kinds[ran]}) for kinds, ran in zip(kinds_CS, variants.ran, strict=True)]
             of = [name for name, count in zip(variants.names, versions, strict=True) if count > 1]
             line = f"a mean of several versions of the code of {first_few(of)} ({OWN_CODE})"
             yield from lines_if(of, doubt(f"{line}: force=stale runs the older again", "versions of code"))
-            continue
         is_apart, there = False, pd.Series(np.unique(kinds_CS[variants.ran]))
         of_numbers = pd.to_numeric(there, errors="coerce").notna().all()
         for one, other in ((first, b) for first, *rest in contrasts for b in rest):
+            if column == OWN_CODE and methods[one] != methods[other]:
+                continue
             sides = [{*kinds_CS[at][variants.ran[at]]} for at in (one, other)]
             disjoint = not sides[0] & sides[1]
             both = variants.ran[one] & variants.ran[other]

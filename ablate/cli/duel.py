@@ -34,7 +34,7 @@ def duel(
 
     Each has its own learning rate. The rates are found on development seeds and the validation split, the
     verdict is on fresh seeds and the test split. The same command goes on where it was interrupted; with
-    another number of seeds it is another duel, with seeds of its own.
+    another number of seeds, or a file that was changed, it is another duel, with seeds of its own.
     """
     from ablate.analysis.compare import compare
     from ablate.analysis.load import load

@@ -220,4 +220,4 @@ def test_a_script_without_a_main_guard_may_sweep(tmp_path):
 def test_values_come_in_order_and_a_lost_process_says_why():
     assert [*processes.map_in_workers(abs, range(-5, 0), 2)] == [5, 4, 3, 2, 1]
     with pytest.raises(ConfigError, match="a worker process is lost: ZeroDivisionError"):
-        [*processes.map_in_workers(partial(divmod, 1), [1, 0], 2)]
+        list(processes.map_in_workers(partial(divmod, 1), [1, 0], 2))

@@ -223,7 +223,7 @@ def test_tables_of_answers():
     assert f"one pattern, loses {one}; without its W_O {bare}; with keys of 16 {narrow}:" in PROSE
     lost, gained = (told(f"one - {of}", worse="{}")[-2:] for of in ("concat", "one_bare"))
     assert f"hardly: one head loses {lost[0][:5]} (older text: {lost[1][:5]})." in PROSE
-    assert f"yet gains {gained[0][:5]} ({gained[1][:5]}) and leaves no decided gap" in PROSE
+    assert f"yet gains {gained[0][:5]} ({gained[1][:5]}); then no gap to four with W_O is decided" in PROSE
 
 
 def test_what_gpt2_s_backbone_says_besides():

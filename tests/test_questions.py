@@ -220,10 +220,10 @@ def test_tables_of_answers():
         assert f"| {name} | {' | '.join(cells)} |" in PAGE, name
     arms = "one - concat", "one_bare - concat", "one_narrow - concat"
     one, bare, narrow = (told(arm, worse="{}")[0].split()[0] for arm in arms)
-    assert f"one pattern, loses {one}; without its W_O {bare}; with keys of 16 {narrow}:" in PROSE
+    assert f"{one}; without its W_O {bare} (5 % fewer parameters); with keys of 16 {narrow} (8 %)" in PROSE
     lost, gained = (told(f"one - {of}", worse="{}")[-2:] for of in ("concat", "one_bare"))
-    assert f"hardly: one head loses {lost[0][:5]} (older text: {lost[1][:5]})." in PROSE
-    assert f"yet gains {gained[0][:5]} ({gained[1][:5]}); then no gap to four with W_O is decided" in PROSE
+    assert f"doubtful: one head loses {lost[0][:5]} (older text: {lost[1][:5]})." in PROSE
+    assert f"yet gains {gained[0][:5]} ({gained[1][:5]}); then, with 5 % fewer parameters, no gap" in PROSE
 
 
 def test_what_gpt2_s_backbone_says_besides():
@@ -262,7 +262,7 @@ def test_sizes_and_computation_are_as_said():
     assert f"of one pattern) − four, {-params['one_narrow']:.0f} % fewer parameters †" in PAGE
     assert f"of full rank, {-params['rank']:.0f} % fewer parameters †" in PAGE
     assert f"Does W_O, {-params['concat_bare']:.0f} % of the parameters, help" in PROSE
-    assert f"by size ({-params['one_narrow']:.0f} % fewer parameters)." in PROSE
+    assert f"{-params['one_bare']:.0f} % fewer parameters); with keys of 16" in PROSE
     fewer = 100 * (1 - size["rank"] / size["factors"])
     assert f"rank d/h − full, {fewer:.0f} % fewer parameters †" in PAGE
     assert size["concat"] // 1000 == 163

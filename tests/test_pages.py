@@ -219,7 +219,6 @@ SEEN = {
     "ablate run": (),
     "ablate compare docs/results/later": (),
     "ablate run -m fusion=concat,sum": ("12 runs in runs/studies/first/results.csv",),
-    "ablate compare first --format latex": ("booktabs", "Exploratory"),
     "ablate compare first": ("6 paired seeds, 95 % confidence", "difference [low, high]", "verdict"),
     "ablate compare docs/results/gpt2.csv": ("arm=local", "undecided", "12 to 16 paired seeds"),
     "ablate new fusion mine": ("mine.py",),

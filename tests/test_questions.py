@@ -219,11 +219,12 @@ def test_tables_of_answers():
         assert f"| {name} | {' | '.join(cells)} |" in PAGE, name
     arms = "one", "one_bare", "one_narrow"
     one, bare, narrow = (told(f"{arm} - concat", worse="{}")[0][:5] for arm in arms)
-    assert f"{one}, by lost patterns or training; without its W_O {bare}, with keys of 16 {narrow}," in PROSE
+    assert f"loses {one} (16,000 steps: undecided), by lost patterns" in PROSE
+    assert f"or training; without its W_O {bare}, with keys of 16 {narrow}, perhaps" in PROSE
     lost = told("one - concat", worse="{}")[-2:]
     left = re.findall(r"(\S+ \[[^]]+\]) undecided", line("one_bare - concat"))
     assert f"doubtful: one head loses {lost[0][:5]} (older text: {lost[1][:5]})." in PROSE
-    assert f"no loss is decided: {left[0]} ({left[1]}), with 5 % fewer" in PROSE and len(left) == 2
+    assert f"against four: {left[0]} ({left[1]}), with 5 % fewer" in PROSE and len(left) == 2
 
 
 def test_what_gpt2_s_backbone_says_besides():
@@ -262,7 +263,7 @@ def test_sizes_and_computation_are_as_said():
     assert f"of one pattern) − four, {-params['one_narrow']:.0f} % fewer parameters †" in PAGE
     assert f"of full rank, {-params['rank']:.0f} % fewer parameters †" in PAGE
     assert f"Does W_O, {-params['concat_bare']:.0f} % of the parameters, help" in PROSE
-    assert f"size ({-params['one_bare']:.0f} and {-params['one_narrow']:.0f} % fewer" in PROSE
+    assert f"perhaps also by {-params['one_bare']:.0f} and {-params['one_narrow']:.0f} % fewer" in PROSE
     fewer = 100 * (1 - size["rank"] / size["factors"])
     assert f"rank d/h − full, {fewer:.0f} % fewer parameters †" in PAGE
     assert size["concat"] // 1000 == 163

@@ -223,7 +223,7 @@ def test_tables_of_answers():
     assert f"or training; without its W_O {bare}, with keys of 16 {narrow}, perhaps" in PROSE
     lost = told("one - concat", worse="{}")[-2:]
     left = re.findall(r"(\S+ \[[^]]+\]) undecided", line("one_bare - concat"))
-    assert f"doubtful: one head loses {lost[0][:5]} (older text: {lost[1][:5]})." in PROSE
+    assert f"one head loses {lost[0][:5]} (validation: undecided; older text: {lost[1][:5]})." in PROSE
     assert f"against four: {left[0]} ({left[1]}), with 5 % fewer" in PROSE and len(left) == 2
 
 
@@ -263,7 +263,7 @@ def test_sizes_and_computation_are_as_said():
     assert f"of one pattern) − four, {-params['one_narrow']:.0f} % fewer parameters †" in PAGE
     assert f"of full rank, {-params['rank']:.0f} % fewer parameters †" in PAGE
     assert f"Does W_O, {-params['concat_bare']:.0f} % of the parameters, help" in PROSE
-    assert f"perhaps also by {-params['one_bare']:.0f} and {-params['one_narrow']:.0f} % fewer" in PROSE
+    assert f"fewer parameters ({-params['one_bare']:.0f} and {-params['one_narrow']:.0f} %)" in PROSE
     fewer = 100 * (1 - size["rank"] / size["factors"])
     assert f"rank d/h − full, {fewer:.0f} % fewer parameters †" in PAGE
     assert size["concat"] // 1000 == 163
@@ -318,7 +318,7 @@ def test_votes():
         for length, voters in ((17, 4), (25, 8))
     ]
     cells = " | ".join(f"{100 * guess:.0f} %" for guess in guesses)
-    assert f"| (best guess from the last four of 16 or 24 votes) | {cells} |" in PAGE
+    assert f"| (best guess from the last four votes) | {cells} |" in PAGE
 
 
 def test_in_five_of_six_seeds_each_of_four_heads_follows_one_voter():

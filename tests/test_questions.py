@@ -221,10 +221,10 @@ def test_tables_of_answers():
     one, bare, narrow = (told(f"{arm} - concat", worse="{}")[0][:5] for arm in arms)
     assert f"loses {one} (16,000 steps: undecided), by lost patterns" in PROSE
     assert f"or training; without its W_O {bare}, with keys of 16 {narrow}, perhaps" in PROSE
-    lost = told("one - concat", worse="{}")[-2:]
-    left = re.findall(r"(\S+ \[[^]]+\]) undecided", line("one_bare - concat"))
-    assert f"one head loses {lost[0][:5]} (validation: undecided; older text: {lost[1][:5]})." in PROSE
-    assert f"against four: {left[0]} ({left[1]}), with 5 % fewer" in PROSE and len(left) == 2
+    lost, gained = (told(f"one - {of}", worse="{}")[-2:] for of in ("concat", "one_bare"))
+    assert f"one head loses {lost[0][:5]} (validation: undecided; older text: {lost[1][:5]})" in PROSE
+    assert f"gains {gained[0][:5]} (older text: {gained[1][:5]}) by dropping" in PROSE
+    assert "0.042] undecided" in line("one_bare - concat") and "up to 0.042 against four with it" in PROSE
 
 
 def test_what_gpt2_s_backbone_says_besides():

@@ -219,7 +219,7 @@ def test_tables_of_answers():
         assert f"| {name} | {' | '.join(cells)} |" in PAGE, name
     arms = "one", "one_bare", "one_narrow"
     one, bare, narrow = (told(f"{arm} - concat", worse="{}")[0][:5] for arm in arms)
-    assert f"loses {one} at equal size (16,000 steps: undecided)" in PROSE
+    assert f"loses {one} at equal size (16,000 steps: undecided on test)" in PROSE
     assert f"So do smaller variants: without W_O it loses {bare}, with keys of 16 {narrow} |" in PROSE
     lost, gained = (told(f"one - {of}", worse="{}")[-2:] for of in ("concat", "one_bare"))
     assert f"one head loses {lost[0][:5]} (validation: undecided; older text: {lost[1][:5]})" in PROSE

@@ -156,7 +156,7 @@ def of_units(
         yield Note(f"no verdicts: {nothing}")
     compared = {c for one in contrasts for _, c in one.sides}
     bases = [one.baseline for one in contrasts if not one.is_crossed]
-    texts_C, every = variants.table["corpus_sha256"].astype(str).tolist(), range(len(variants.titles))
+    texts_C, every = variants.texts, range(len(variants.titles))
     several = [len({texts_C[c] for _, c in one.sides}) > 1 for one in contrasts if not one.is_crossed]
     if any(several):
         line = f"{counted(sum(several), 'contrast')} of runs on different texts, whose losses do not compare"

@@ -287,6 +287,12 @@ class Variants(Settings):
         return np.asarray(mean > (counting + np.log(vocabulary)) / 2)
 
     @cached_property
+    def texts(self) -> list[str]:
+        """(C,) what each was trained on, by hash, where the metric is a loss; else all alike."""
+        is_loss = column_named(self.metric).unit == "nats"
+        return self.table["corpus_sha256"].where([is_loss] * len(self.table), "").astype(str).tolist()
+
+    @cached_property
     def each(self) -> list[Variant]:
         arms = [[*filter(None, map(self.arms.get, ids))][-1:] for ids in self.run_ids.tolist()]
         each = variants_of(self.table, self.shown)

@@ -107,22 +107,22 @@ def test_doubts_come_first_and_why_explains_them(command):
 def test_whether_a_verdict_stands_is_one_line(command):
     study(*fusions(1)).assign(test_loss=lambda rows: rows["val_loss"]).to_csv("rows.csv", index=False)
     _, out, _ = command("compare", "rows.csv")
-    assert "\nThe same without the farthest seed and by sign flips.\n" in out
+    assert "\nVerdicts are the same without the farthest seed and by sign flips.\n" in out
     _, out, _ = command("compare", "rows.csv", "--metric", "test_loss")
-    assert "\nThe same on validation, without the farthest seed and by sign flips.\n" in out
+    assert "\nVerdicts are the same on validation, without the farthest seed and by sign flips.\n" in out
     rows = study(*fusions(1), effect=0.004, sd=0.001)
     rows["test_loss"] = rows["val_loss"]
     rows.loc[rows["fusion"] != "concat", "val_loss"] += 0.5
     rows.to_csv("rows.csv", index=False)
     _, out, _ = command("compare", "rows.csv", "--metric", "test_loss", "--margin", "0.0001")
-    assert "sign flips; not" not in out and "The same on validation" in out
+    assert "flips; not the same" not in out and "Verdicts are the same on validation" in out
     rows.loc[rows["fusion"] != "concat", "val_loss"] -= 1.0
     rows.to_csv("rows.csv", index=False)
     _, out, _ = command("compare", "rows.csv", "--metric", "test_loss", "--margin", "0.0001")
-    assert "The same without the farthest seed and by sign flips; not on validation: method_0.\n" in out
+    assert "and by sign flips; not the same on validation: method_0 (better).\n" in out
     asked = ("rows.csv", "--metric", "test_loss", "--margin", "0.0001", "--format", "latex")
     _, latex, _ = command("compare", *asked)
-    assert r"by sign flips; not on validation: method\_0." in latex.partition(r"\label")[0]
+    assert r"not the same on validation: method\_0 (better)." in latex.partition(r"\label")[0]
 
 
 @pytest.mark.slow

@@ -117,24 +117,24 @@ class Finding:
         one, other = (called(side, self.apart, terms=terms or {}) for side in sides)
         return (one, other) if one != other or not terms else self.sides()
 
-    def otherwise(self) -> dict[str, bool]:
-        """Whether other ways to judge it come to the same verdict: another split, one seed less, a test that
-        takes no distribution for granted. Without those that can't tell: sign flips of a few seeds, or of
-        what is not decided."""
+    def otherwise(self) -> dict[str, str]:
+        """The verdict by other ways to judge it: another split, one seed less, a test that takes no
+        distribution for granted. Without those that can't tell: sign flips of a few seeds, or of what is not
+        decided."""
         if self.pairs is None or not self.is_tested or self.is_undecided:
             return {}
         others = {f"without the farthest {self.unit}": stats.without_farthest(self.differences[None])}
         if self.twin is not None:
             others = {"on validation": (self.case.weights @ self.twin)[None], **others}
         how = {"margin": self.margin, "higher_is_better": self.higher_is_better}
-        same = {
-            name: stats.judge(stats.paired(of), self.level, **how).verdict[0] == self.verdict
+        verdicts = {
+            name: str(stats.judge(stats.paired(of), self.level, **how).verdict[0])
             for name, of in others.items()
         }
         p, least = stats.by_sign_flips(self.differences)
         if self.verdict in (stats.BETTER, stats.WORSE) and least < 1 - self.level:
-            same[BY_FLIPS] = bool(p < 1 - self.level)
-        return same
+            verdicts[BY_FLIPS] = self.verdict if p < 1 - self.level else stats.UNDECIDED
+        return verdicts
 
 
 def findings_of(

@@ -39,7 +39,7 @@ WrongUsage: type[Exception] = typer.BadParameter.__bases__[0]
 COMMANDS = {
     "run": (
         "train",
-        *("run fusion=sum heads=8", "run -m fusion=concat,sum,mean heads=1,4 seed=0,1,2", "run --cfg job"),
+        *("run fusion=sum heads=8", "run -m fusion=concat,sum heads=1,4 'seed=range(6)'", "run --cfg job"),
     ),
     "keys": ("keys", "keys train", "keys fusion=gated", "keys model.d"),
     "compare": (
@@ -77,7 +77,7 @@ GROUPS = {
 BEGIN = """\b
 Begin with:
   ablate run
-  ablate run -m fusion=concat,sum seed=0,1,2
+  ablate run -m fusion=concat,sum 'seed=range(6)'
 docs/tour.md goes on from there.
 Exit codes: 0 done; 1 a run or check failed; 2 refused; 130, 143 stopped."""
 

@@ -57,8 +57,7 @@ def compare(
         grid = paper.differences(result) if pivot is None else paper.pivot(result, separated(pivot))
         if format == "latex":
             doubts = lines_if(found.doubts, f"Doubts: {', '.join(found.doubts)}.")
-            others = f"Verdicts by other means: {found.robust[:1].lower()}{found.robust[1:]}"
-            robust = lines_if(found.robust and pivot is None, others)
+            robust = lines_if(found.robust and pivot is None, found.robust)
             name = "-".join(filter(None, (results.name, pivot, question.within, question.metric)))
             put(paper.latex(grid, name, [*doubts, *robust]), end="")
         else:

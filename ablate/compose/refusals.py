@@ -23,7 +23,7 @@ from ablate.phrases import first_few
 # Errors whose text says what is wrong with a config or an override.
 SAID = (ConfigError, HydraException, OmegaConfBaseException, yaml.YAMLError)
 # Of ablate run, beside Hydra's.
-OPTIONS = ("--dry-run", "--rehearse", "--track", "--plugin", "--format", "--runs")
+OPTIONS = ("--dry-run", "--rehearse", "--track", "--plugin", "--format", "--runs", "--help", "--help-all")
 UNSWEPT = ("name", "force", "device", "study", "train.save", "train.checkpoint_every")
 LAUNCHER, KEY = "hydra/launcher", "hydra.launcher"  # the choice, and the settings
 # What is in quotes; or an element of a list that has to be, by a sign in it, as [fusion=sum:0.05] has.

@@ -134,15 +134,16 @@ def _short(tested: Sequence[Finding], terms: Terms) -> str:
 
 
 def _robust(tested: Sequence[Finding], terms: Terms) -> str:
-    """Whether the verdicts stand by other means, and which do not."""
+    """Whether the verdicts stand by other means, and what those are that do not."""
     by: dict[str, list[str]] = {}
     for one in tested:
-        for how, same in one.otherwise().items():
-            why = lines_if(not same, contrast_in_words(one, tested, terms, against=False))
-            by.setdefault(how, []).extend(why)
+        for how, verdict in one.otherwise().items():
+            other = contrast_in_words(one, tested, terms, verdict, against=False)
+            by.setdefault(how, []).extend(lines_if(verdict != one.verdict, other))
     same = [how for how, of in by.items() if not of]
     other = [f"{how}: {first_few(of, MOST)}" for how, of in by.items() if of]
-    parts = [*lines_if(same, f"the same {joined(same)}"), *lines_if(other, f"not {', nor '.join(other)}")]
+    parts = lines_if(same, f"verdicts are the same {joined(same)}")
+    parts += lines_if(other, f"not the same {', nor '.join(other)}")
     return f"{capital('; '.join(parts))}." if parts else ""
 
 

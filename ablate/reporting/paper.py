@@ -15,7 +15,7 @@ from ablate.config.rules import ConfigError
 from ablate.phrases import capital, counted_between, joined, lines_if, option
 from ablate.reporting.answers import place
 from ablate.reporting.cells import DIFFERENCE, contrast_rows, each_and_together, readable
-from ablate.reporting.words import GROUPED, by_groups, in_words, interval, paired_in_words
+from ablate.reporting.words import GROUPED, by_groups, decided_in_words, in_words, interval, paired_in_words
 from ablate.store.frames import column_of
 from ablate.tables import escaped
 
@@ -92,9 +92,7 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
     return [
         f"Differences {to}{sign}{over}, with t-intervals at {each_and_together(tested)}.",
         *lines_if(any(one.kinds for one in tested), GROUPED),
-        *lines_if(
-            "†" in marks, f"†: {'higher or lower' if tested[0].variant.difference else 'better or worse'}."
-        ),
+        *lines_if("†" in marks, f"†: {decided_in_words(tested)}."),
         *lines_if("‡" in marks, f"‡: equivalent, within ±{comparison.margin:g}."),
         *lines_if(whys, f"Without a mark: undecided ({joined([*whys])})."),
     ]

@@ -95,6 +95,11 @@ def contrast_in_words(
     return f"{name} ({more})" if more else name
 
 
+def decided_in_words(tested: Sequence[Finding]) -> str:
+    """What a difference is called that is not 0."""
+    return "higher or lower" if tested[0].variant.difference else "better or worse"
+
+
 def paired_in_words(tested: Sequence[Finding]) -> str:
     """How many paired seeds some contrasts have; empty if none pairs."""
     pairs = [one.seeds for one in tested if one.pairs is not None]

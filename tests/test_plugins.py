@@ -100,12 +100,10 @@ def test_a_finished_run_stands_until_another_file_takes_its_name(tmp_path):
     assert {row["status"] for row in rows(tmp_path)} == {"done"}
     write(tmp_path, factor=3)
     for words in ((), ("--dry-run",)):
-        assert_refused(
-            run_mine(tmp_path, *words), "; ablate run also takes force=stale, or another name of it"
-        )
+        assert_refused(run_mine(tmp_path, *words), "; ablate run also takes force=stale, or a new file")
     assert_refused(
         run_mine(tmp_path, "-m", "seed=0,1", "name=other"),
-        "; ablate run also takes force=stale, or another name of it",
+        "; ablate run also takes force=stale, or a new file",
     )
     assert not (tmp_path / "runs" / "studies" / "other").exists()  # the name stays free
     assert {row["fusion"]: row["status"] for row in rows(tmp_path)} == {"mine": "stale", "sum": "done"}

@@ -317,7 +317,7 @@ def _verdict(
     if contrast.equal is not None:  # at one head a learned weight changes the training, but not the function
         return "", f"the same function as {variants.each[contrast.equal].label(varying(variants.each))}"
     if len(places) == 2 and len({variants.texts[c] for c in places}) > 1:
-        return "", "losses of different texts do not compare"
+        return "", "losses of different texts, which do not compare"
     if why := _identical(variants, one, differs):
         return "", why
     study = contrast.record.name if contrast.record else next(iter(waiting), "")

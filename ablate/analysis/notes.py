@@ -190,8 +190,8 @@ def of_values(variants: Variants) -> Iterator[Note]:
     minor = variants.minor(variants.values, len(variants.values))
     each = zip(variants.titles, variants.values, variants.run_ids, minor, strict=True)
     for name, values, ids, apart in each:
-        if apart.any():
-            groups = (values[np.isfinite(values) & ~apart], values[apart])
+        groups = (values[np.isfinite(values) & ~apart], values[apart])
+        if apart.any() and not abs(groups[0].mean() - groups[1].mean()) < variants.margin:
             which = ", and ".join(f"{len(of)} at {of.mean():.4g}" for of in groups)
             which += f" ({first_few(ids[apart].tolist())})" if any(ids[apart]) else ""
             one = apart.sum() == 1

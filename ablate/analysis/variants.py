@@ -290,7 +290,7 @@ class Variants(Settings):
     def texts(self) -> list[str]:
         """(C,) what each was trained on, by hash, where the metric is a loss; else all alike."""
         is_loss = column_named(self.metric).unit == "nats"
-        return [text * is_loss for text in self.table["corpus_sha256"].astype(str)]
+        return [text * is_loss for text in as_texts(self.table["corpus_sha256"])]
 
     @cached_property
     def each(self) -> list[Variant]:

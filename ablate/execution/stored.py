@@ -86,5 +86,5 @@ def _require_plugins(directory: Path, row: Row) -> None:
             )
         raise ConfigError(
             f"--plugin {file}: not the file that {directory.name} was made with: its code was {was[:8]} and"
-            f" is {now[:8]}; give --plugin {copy}; ablate run also takes force=stale, or another name of it"
+            f" is {now[:8]}; give --plugin {copy}; ablate run also takes force=stale, or a new file"
         )

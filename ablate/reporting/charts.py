@@ -209,10 +209,10 @@ def _curves(page: Page) -> Iterator[Figure]:
     is_shaded = apart and comparison.metric == "val_loss"
     behind = [*(_band(comparison.margin, "y") if is_shaded else []), *lines_if(apart, _zero("y"))]
     title = _title(comparison, "val_loss") if apart else [column_named("val_loss").label]
-    n, at = data["n"], percent(data["level"])
+    n, at, beside_one_another = data["n"], percent(data["level"]), ", side by side" * (len(labels) > 1)
     said = [
         f"Means over {counted_between(int(n.min()), int(n.max()), arrays.unit)}",
-        *lines_if(data["low"].notna().any(), f"intervals at {at} at each step, side by side"),
+        *lines_if(data["low"].notna().any(), f"intervals at {at} at each step{beside_one_another}"),
         *(_shaded(comparison.margin) if is_shaded else []),
         *lines_if(len(labels) < len(curves), f"the first {len(labels)} of {len(curves)}"),
     ]

@@ -39,7 +39,7 @@ CONFIG: dict[str, Any] = {
         **{"labelLimit": 160, "labelFontSize": 8, "titleFontSize": 8, "titleFontWeight": "normal"},
         **{"translate": 0, "tickRound": False},  # a tick stands where a mark at its value does
     },
-    "axisX": {"titleAnchor": "end", "labelFlush": True, "labelOverlap": "greedy", "labelSeparation": 5},
+    "axisX": {"titleAnchor": "end", "labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 5},
     "title": {"anchor": "start", "frame": "bounds", "fontSize": 8, "fontWeight": "normal", "offset": 4},
     "legend": {
         "orient": "bottom",

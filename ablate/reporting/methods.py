@@ -7,7 +7,7 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.variants import USABLE, varying
 from ablate.config.contrast import FEWEST
 from ablate.phrases import counted, joined, lines_if
-from ablate.reporting.words import GROUPED, decided_in_words
+from ablate.reporting.words import DECIDED, GROUPED
 from ablate.store.columns import on_validation, split_of
 from ablate.store.frames import as_texts, is_foreign
 from ablate.store.record import StudyRecord
@@ -55,13 +55,13 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
         within = f" An interval within ±{margin:g} is called equivalent, any other that excludes 0"
         judged = within if margin > 0 else " An interval that excludes 0 is called"
         are_groups = {one.pairs is None for one in tested}
-        kind = " between differences" * bool(tested[0].variant.difference)
+        of_two = bool(tested[0].variant.difference)
         how = [*lines_if(False in are_groups, "paired t-intervals")]
         how += lines_if(True in are_groups, "Welch's t-intervals of two groups")
         sentences.append(
-            f"Differences{kind} have {joined(how)}, simultaneous at {level} within each family (Bonferroni)."
-            f"{judged} {decided_in_words(tested)}; all others are undecided, as are contrasts of fewer than"
-            f" {FEWEST} runs an arm."
+            f"Differences{' between differences' * of_two} have {joined(how)}, simultaneous at {level} within"
+            f" each family (Bonferroni).{judged} {DECIDED[of_two]}; all others are undecided, as are"
+            f" contrasts of fewer than {FEWEST} runs an arm."
         )
         sentences += lines_if(any(one.kinds for one in tested), GROUPED)
         if record.looks:

@@ -45,8 +45,7 @@ def gather(subject: Results, question: Question = NOTHING_ASKED) -> Page:
     development = subject.rows[~as_texts(subject.rows["phase"]).isin(["", "report"])]
     variant = names(comparison.rows, comparison.shown).replace(called(comparison))
     heads = _heads(subject.page.with_name(FILE), variant)
-    probed = {*heads["variant"]} if len(heads) else {*variant}
-    missing = [name for name in dict.fromkeys(variant) if name not in probed]
+    missing = sorted({*variant} - {*heads["variant"]}) if len(heads) else []
     unprobed = f"The table of heads lacks {first_few(missing)}: `ablate probe` measures them"
     notes = texts(note for note in (*subject.notes, *comparison.notes) if note.kind != "remark")
     return Page(

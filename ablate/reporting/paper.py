@@ -11,11 +11,13 @@ import pandas as pd
 from ablate import tables
 from ablate.analysis import stats
 from ablate.analysis.compare import BASELINE, Comparison
+from ablate.config.conditions import column_for
 from ablate.config.rules import ConfigError
 from ablate.phrases import capital, counted_between, joined, lines_if, option
 from ablate.reporting.answers import place
 from ablate.reporting.cells import DIFFERENCE, contrast_rows, each_and_together, readable
-from ablate.reporting.words import GROUPED, by_groups, decided_in_words, in_words, interval, paired_in_words
+from ablate.reporting.words import DECIDED, GROUPED, by_groups, in_words, interval, paired_in_words
+from ablate.store.columns import column_named
 from ablate.store.frames import column_of
 from ablate.tables import escaped
 
@@ -92,7 +94,7 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
     return [
         f"Differences {to}{sign}{over}, with t-intervals at {each_and_together(tested)}.",
         *lines_if(any(one.kinds for one in tested), GROUPED),
-        *lines_if("†" in marks, f"†: {decided_in_words(tested)}."),
+        *lines_if("†" in marks, f"†: {DECIDED[bool(tested[0].variant.difference)]}."),
         *lines_if("‡" in marks, f"‡: equivalent, within ±{comparison.margin:g}."),
         *lines_if(whys, f"Without a mark: undecided ({joined([*whys])})."),
     ]
@@ -147,10 +149,12 @@ def _about(comparison: Comparison, table: pd.DataFrame, *, of_means: bool = True
     crossed = ": differences between variants" * any(one.difference for one in comparison.variants.values())
     interval = " ± half the width of its 95 % t-interval" if of_means and n.max() > 1 else ""
     where, tested = place(comparison.rows), comparison.tested
+    tuned = next((column_named(column_for(key)).label for key in comparison.arrays.table["tuned"] if key), "")
     parts = [
         f"{in_words(comparison.metric, comparison.arrays.higher_is_better)}{crossed}, mean over"
         f" {counted_between(n.min(), n.max(), 'seed')}{interval}.",
         *lines_if(where, f"{where}."),
+        *lines_if(tuned, f"Each variant has its own tuned {tuned}."),
         *lines_if(tested and not tested[0].is_planned, "Exploratory: no contrast was named beforehand."),
     ]
     return capital(" ".join(parts))

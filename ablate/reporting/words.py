@@ -11,6 +11,7 @@ Terms = Mapping[str, str] | None  # what a study calls its arms or levels
 GROUPED = "Where differences are in two groups of seeds, no t-interval is valid, and frequencies are told."
 TRAINING = "; {} represent the same functions, so what differs is training"
 BETTER = {True: "higher is better", False: "lower is better", None: ""}
+DECIDED = {False: "better or worse", True: "higher or lower"}  # and of differences between differences
 DIFFERS = (stats.BETTER, stats.WORSE)
 # By whether more is better, or that is not known: what a variant does that is better, or worse.
 VERBS = {False: ("saves", "costs"), True: ("gains", "loses"), None: ("is higher by", "is lower by")}
@@ -93,11 +94,6 @@ def contrast_in_words(
     name = f"{first} against {second}" if second and against else first
     more = ", ".join(filter(None, (setting_apart(one, among, terms), end)))
     return f"{name} ({more})" if more else name
-
-
-def decided_in_words(tested: Sequence[Finding]) -> str:
-    """What a difference is called that is not 0."""
-    return "higher or lower" if tested[0].variant.difference else "better or worse"
 
 
 def paired_in_words(tested: Sequence[Finding]) -> str:

@@ -217,6 +217,8 @@ class Loop:
         kept = (self.store.run(run.name).last_step() for run in todo.values() if run.name in left)
         steps, of = sorted(filter(None, kept)), counted(len({*self.ids.values()}), "run")
         done = f"{self.finished_before} of {of} had finished before (force=true makes new attempts)"
+        if self.record and (tracker := os.environ.get(TRACK)):
+            done += f"; `ablate export {self.record.name} --to {tracker}` logs those that were not yet"
         go_on = f"{len(steps)} to go on from step {first_few([*dict.fromkeys(steps)])}"
         if lines := [*lines_if(self.finished_before, done), *lines_if(steps, go_on)]:
             say(", ".join(lines))

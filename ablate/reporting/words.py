@@ -37,7 +37,7 @@ def sentence(one: Finding, terms: Terms = None, among: Sequence[Finding] = (), *
         look = f"; {when} {one.look} of at most {one.last_look} seeds"
     training = TRAINING.format("both sides" if second else "all arms") if long and one.same_class else ""
     if one.kinds:
-        sign = 1 if one.kinds[0][1] > 0 else -1
+        sign = 1 if next((diff for _, diff in one.kinds if number(diff) != "0.000"), 0) > 0 else -1
         verb = better if (sign > 0) != (one.higher_is_better is False) else worse
         groups = by_groups(one.kinds, lambda diff: number(sign * diff), of, " runs")
         found = f"undecided: {one.why}" if one.is_undecided else f"{one.verdict} on average"

@@ -54,8 +54,7 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
         level, margin = f"{100 * (1 - stats.ALPHA):g} %", comparison.margin
         within = f" An interval within ±{margin:g} is called equivalent, any other that excludes 0"
         judged = within if margin > 0 else " An interval that excludes 0 is called"
-        are_groups = {one.pairs is None for one in tested}
-        of_two = bool(tested[0].variant.difference)
+        are_groups, of_two = {one.pairs is None for one in tested}, bool(tested[0].variant.difference)
         how = [*lines_if(False in are_groups, "paired t-intervals")]
         how += lines_if(True in are_groups, "Welch's t-intervals of two groups")
         sentences.append(

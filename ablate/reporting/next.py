@@ -52,7 +52,8 @@ def _steps(rows: pd.DataFrame, records: Sequence[StudyRecord], comparison: "Comp
         why = f"All variants share one learning rate, {rate}, which was tuned for none"
         yield Next(why, as_study(record, comparison, "tuned", "tuned"))
     if not comparison.tested:
-        yield Next(f"{FEWEST} seeds would be enough for a verdict", with_seeds(record, FEWEST))
+        if len(comparison.variants) > 1:
+            yield Next(f"{FEWEST} seeds would be enough for a verdict", with_seeds(record, FEWEST))
         return
     tested = comparison.tested
     undecided, open_ = [one for one in tested if one.is_undecided], list[Next]()

@@ -107,15 +107,15 @@ def test_doubts_come_first_and_why_explains_them(command):
 def test_whether_a_verdict_stands_is_one_line(command):
     study(*fusions(1)).assign(test_loss=lambda rows: rows["val_loss"]).to_csv("rows.csv", index=False)
     _, out, _ = command("compare", "rows.csv")
-    assert "\nVerdicts are the same without the farthest seed and by sign flips.\n" in out
+    assert "\nDecided verdicts are the same without the farthest seed and by sign flips.\n" in out
     _, out, _ = command("compare", "rows.csv", "--metric", "test_loss")
-    assert "\nVerdicts are the same on validation, without the farthest seed and by sign flips.\n" in out
+    assert "\nDecided verdicts are the same on validation, without the farthest seed and by sign flips.\n" in out
     rows = study(*fusions(1), effect=0.004, sd=0.001)
     rows["test_loss"] = rows["val_loss"]
     rows.loc[rows["fusion"] != "concat", "val_loss"] += 0.5
     rows.to_csv("rows.csv", index=False)
     _, out, _ = command("compare", "rows.csv", "--metric", "test_loss", "--margin", "0.0001")
-    assert "flips; not the same" not in out and "Verdicts are the same on validation" in out
+    assert "flips; not the same" not in out and "Decided verdicts are the same on validation" in out
     rows.loc[rows["fusion"] != "concat", "val_loss"] -= 1.0
     rows.to_csv("rows.csv", index=False)
     _, out, _ = command("compare", "rows.csv", "--metric", "test_loss", "--margin", "0.0001")

@@ -142,7 +142,7 @@ def _robust(tested: Sequence[Finding], terms: Terms) -> str:
             by.setdefault(how, []).extend(lines_if(verdict != one.verdict, other))
     same = [how for how, of in by.items() if not of]
     other = [f"{how}: {first_few(of, MOST)}" for how, of in by.items() if of]
-    parts = lines_if(same, f"verdicts are the same {joined(same)}")
+    parts = lines_if(same, f"decided verdicts are the same {joined(same)}")
     parts += lines_if(other, f"not the same {', nor '.join(other)}")
     return f"{capital('; '.join(parts))}." if parts else ""
 

@@ -131,7 +131,7 @@ def test_differences_are_of_each_size_and_never_pooled_over_sizes():
     r2, r4, r6 = (EFFECTS[size] for size in SIZES)
     expected = [["r4", r4 - r2], ["r6", r6 - r2], ["r6", r6 - r4]]
     for (size, apart, verdict), (at, effect) in zip(between, expected, strict=True):
-        assert (size, verdict) == (at, "better") and apart == pytest.approx(effect, abs=0.01)
+        assert (size, verdict) == (at, "lower") and apart == pytest.approx(effect, abs=0.01)
     of_sum = primary[primary["fusion"] == "sum"].set_index("model")
     assert of_sum["n"].to_dict() == {"r2": 6, "r4": 8, "r6": 6}
     assert of_sum["verdict"].to_dict() == {"r2": "worse", "r4": "equivalent", "r6": "better"}

@@ -92,7 +92,7 @@ class Comparison:
         nothing = dict.fromkeys(("baseline", *WHOLE)) | {"verdict": "", "differs": "", "same_class": False}
         rows = [nothing | {"variant": name, "why": why} for name, why in without.items()]
         for one in findings:
-            cells = {name: getattr(one, "sd" if name == "sd_diff" else name) for name in NUMBERS}
+            cells = {of: getattr(one, {"sd_diff": "sd", "verdict": "word"}.get(of, of)) for of in NUMBERS}
             variant, baseline = (one.name, None) if one.is_sum else (one.variant.name, one.baseline.name)
             rows.append({**cells, "variant": variant, "baseline": baseline})
         order = {name: at for at, name in enumerate(self.summary["variant"])}

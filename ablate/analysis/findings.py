@@ -347,7 +347,7 @@ def _verdict(
             f" {f'at every {unit}' if variants.paired else 'in every run'}",
         ),
         (count < FEWEST, f"{count} of {FEWEST} {unit}s, too few for a verdict"),
-        (verdict not in (stats.BETTER, stats.WORSE) and variants.untrained[places].all(), UNTRAINED),
+        (verdict == stats.EQUIVALENT and variants.untrained[places].all(), UNTRAINED),
         (verdict != stats.UNDECIDED, ""),
         (decides, "say which way is better: --lower-is-better or --higher-is-better"),
         (True, f"noise, as its interval holds 0{reaches}"),

@@ -34,7 +34,7 @@ def contrast_table(comparison: Comparison, family: str = "", *, long: bool = Fal
     if is_judged:
         whys = [re.split("[,:]", why)[0] for why in rows["why"]]
         average = rows["kinds"].astype(bool) & rows["why"].eq("")
-        verdicts = rows["word"].where(~average, rows["word"] + " on average")
+        verdicts = rows["verdict"].where(~average, rows["verdict"] + " on average")
         read["verdict"] = [": ".join(filter(None, pair)) for pair in zip(verdicts, whys, strict=True)]
     return read.assign(**_known(comparison, rows)) if long else read
 
@@ -68,16 +68,15 @@ def _known(comparison: Comparison, rows: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def contrast_rows(comparison: Comparison, family: str = "") -> pd.DataFrame:
-    """The rows of `contrast_table` with all columns, kinds and word. Of several baselines each stands above
+    """The rows of `contrast_table` with all columns, and kinds. Of several baselines each stands above
     those that are compared with it, then what is compared with nothing, and sums of arms below all."""
     is_planned = any(one.is_planned for one in comparison.tested[:1])
     family = family or (PLANNED if is_planned else comparison.families[-1])
     rows = comparison.table[comparison.table["family"] == family]
     found = {(one.variant.name, one.baseline.name): one for one in comparison.family(family)}
     of = [found.get(sides) for sides in zip(rows["variant"], rows["baseline"], strict=True)]
-    words = [one.word if one else said for one, said in zip(of, rows["verdict"], strict=True)]
     kinds = pd.Series([one.kinds if one else () for one in of], rows.index, object)
-    rows = rows.assign(kinds=kinds, word=words)
+    rows = rows.assign(kinds=kinds)
     compared = rows[~rows["why"].isin((BASELINE, NO_BASELINE))]
     bases = rows[(rows["why"] == BASELINE) & rows["variant"].isin(compared["baseline"])]
     under = [(at, *compared.index[compared["baseline"] == of]) for at, of in bases["variant"].items()]

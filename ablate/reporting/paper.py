@@ -21,7 +21,7 @@ from ablate.store.columns import column_named
 from ablate.store.frames import column_of
 from ablate.tables import escaped
 
-MARKS = {stats.BETTER: "†", stats.WORSE: "†", stats.EQUIVALENT: "‡"}
+MARKS = dict.fromkeys((stats.BETTER, stats.WORSE, stats.HIGHER, stats.LOWER), "†") | {stats.EQUIVALENT: "‡"}
 SIGN = {True: " (positive is better)", False: " (positive is worse)", None: ""}
 MOST_ACROSS = 2  # means with their intervals that fit into a column
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ablate.analysis import stats
-from ablate.analysis.findings import Finding, Kinds
+from ablate.analysis.findings import UNTRAINED, Finding, Kinds
 from ablate.phrases import counted_between, lines_if
 from ablate.store.columns import column_named
 
@@ -51,6 +51,7 @@ def sentence(one: Finding, terms: Terms = None, among: Sequence[Finding] = (), *
         return f"{first} {size} ({number(least)} to {number(most)}){against}{where}{training}{look}"
     either = f"{worse} or {better}" if better == "saves" else f"{better} or {worse}"
     open_ = f"{first} {either} anything{against}" if better not in VERBS[None] else apart
+    open_ = f"{first} {f'and {second} are' if second else 'is'} equivalent" if one.why == UNTRAINED else open_
     found = f" ({number(one.low)} to {number(one.high)}{of})" if long and one.low == one.low else ""
     return f"whether {open_}{where} is undecided{found}: {one.why}{training}{look}"
 

@@ -114,7 +114,7 @@ def test_one_seed_shows_nothing():
     found = answer(compared(one), [record])
     assert found.findings == ["One seed shows nothing: the same variant with another seed differs as well."]
     assert [*map(str, found.next)] == [
-        "2 seeds would be enough for a verdict: `ablate run -m fusion=concat,sum 'seed=range(0,2)'`."
+        "A verdict takes 2 seeds: `ablate run -m fusion=concat,sum 'seed=range(0,2)'`."
     ]
 
 

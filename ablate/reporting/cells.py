@@ -25,8 +25,7 @@ def contrast_table(comparison: Comparison, family: str = "", *, long: bool = Fal
     variant, n, mean. long: also what is known of each variant."""
     rows = contrast_rows(comparison, family)
     read, is_judged = readable(comparison, rows), bool(rows["diff"].notna().any())
-    if not long:
-        read["variant"] = [*map(brief, read["variant"])]
+    read["variant"] = [*map(brief, read["variant"])]
     if long and len(right := _right_answers(comparison)):
         read.insert(3, right.name, right.reindex(rows["variant"]).tolist())
     if long and rows["sd"].notna().any():

@@ -53,7 +53,7 @@ def _steps(rows: pd.DataFrame, records: Sequence[StudyRecord], comparison: "Comp
         yield Next(why, as_study(record, comparison, "tuned", "tuned"))
     if not comparison.tested:
         if len(comparison.variants) > 1:
-            yield Next(f"{FEWEST} seeds would be enough for a verdict", with_seeds(record, FEWEST))
+            yield Next(f"A verdict takes {FEWEST} seeds", with_seeds(record, FEWEST))
         return
     tested = comparison.tested
     undecided, open_ = [one for one in tested if one.is_undecided], list[Next]()

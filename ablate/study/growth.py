@@ -9,7 +9,7 @@ from ablate.files.atomic import StoreError
 from ablate.phrases import first_few
 from ablate.store.record import PlannedContrast, PlannedLooks, Role, StudyRecord
 
-ONLY_SEEDS = "a study may only grow by seeds; give another name, as name=NAME"
+GROWTH = "a study may grow by seeds, a grid by levels, too; give another name, as name=NAME"
 
 
 def grown(
@@ -28,7 +28,7 @@ def grown(
         return replace(new, contrasts=_contrasts([], new.contrasts, ended))
     name = new.name
 
-    def refuse(why: str, way_out: str = ONLY_SEEDS) -> NoReturn:
+    def refuse(why: str, way_out: str = GROWTH) -> NoReturn:
         raise StoreError(f"name={name}: {why}; {way_out}")
 
     if old.kind != new.kind:

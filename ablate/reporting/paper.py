@@ -138,7 +138,8 @@ def _variants(comparison: Comparison) -> pd.DataFrame:
 def _difference(row: Mapping[Any, Any]) -> str:
     if row["diff"] != row["diff"] or not row["verdict"]:
         return "" if row["why"] == BASELINE else row["why"].partition(":")[0]
-    mark, ends = MARKS.get(row["verdict"], ""), interval(row["low"], row["high"], ".3f")
+    digits = ".4f" if min(abs(row["low"]), abs(row["high"])) < 0.0005 else ".3f"  # a bound is never 0.000
+    mark, ends = MARKS.get(row["verdict"], ""), interval(row["low"], row["high"], digits)
     size = f"{row['diff']:+.3f}{mark} {ends}".rstrip()
     return by_groups(row["kinds"], "{:+.3f}".format) + mark if row["kinds"] else size
 

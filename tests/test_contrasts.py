@@ -185,6 +185,8 @@ def test_a_difference_is_compared_between_each_two_levels():
     assert not [note for note in found.notes if "no baseline" in note.text]
     assert one.sides() == ("sum - concat layers=10", "sum - concat layers=2")
     assert one.pairs == 6 and one.diff == pytest.approx((0.9 - 0.1) - (0.4 - 0.0))
+    half = 3.16338 * (0.001 / 5 / 6) ** 0.5  # t(5) at 1 - 0.025/2; squares of 0, 2, -1, 1, -2, 0 hundredths
+    assert contrast_table(found)["at this level"][0] == f"+0.4000 [{0.4 - half:.4f}, {0.4 + half:.4f}]"
     grid = [{"heads": heads, "layers": layers} for heads in (2, 4) for layers in (1, 2)]
     (one,) = compared(losses(*grid), within="heads").findings
     assert one.sides() == ("heads=4 layers=1 - 2", "heads=2 layers=1 - 2")

@@ -103,7 +103,7 @@ def test_blank_alone_is_missing(tmp_path):
     table = rows().assign(method=lambda made: made["method"].where(made["method"] != "base"))
     assert ablate.compare(table, **asked(baseline="method=None")).tested[0].pairs == 6
     mixed = pd.concat([table, rows().query("method == 'base'").assign(method="None")])
-    assert "it is None in some rows, and blank in 6 rows" in refused(mixed)
+    assert "it is None in some rows, blank in 6 rows" in refused(mixed)
 
 
 # --- what is no run ----------------------------------------------------------------------------------------

@@ -66,6 +66,12 @@ class Comparison:
         tested = [one for one in self.findings if one.is_tested]
         return [one for one in tested if one.is_planned] or tested
 
+    @cached_property
+    def levels(self) -> dict[str, Finding]:
+        """By name, the differences that contrasts of contrasts compare."""
+        crossed = [one for one in self.tested or self.findings if one.variant.difference]
+        return {one.variant.name: one for one in at_levels(self.arrays, crossed)}
+
     def family(self, name: str) -> list[Finding]:
         return [one for one in self.findings if one.is_planned == (name == PLANNED)]
 

@@ -98,7 +98,9 @@ def copies(columns: Sequence[Array]) -> tuple[Array, Array]:
     first_CS = equal(columns)
     again_CS = (first_CS != np.arange(first_CS.shape[1])) & varies_C[:, None]
     n_C = np.isfinite(values_CS).sum(1) * varies_C
-    p_C = np.min([_agreeing(of) for of in columns], 0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # normal values that are rounded agree so often
+        each = np.array([_step(of) / (2 * math.sqrt(math.pi) * moments(of)[2]) for of in columns])
+    p_C = np.where(each < 1, each, 1.0).min(0)
     # Twice the number that normal values come to, which a few seeds show too little of (Poisson).
     chance = pdtrc(again_CS.sum() - 1, (n_C * (n_C - 1) * p_C).sum()) if again_CS.any() else 1.0
     return again_CS & (chance < SURE), again_CS & (SURE <= chance < PERHAPS)
@@ -114,14 +116,6 @@ def means_of_others(values_CS: Array) -> list[int]:
     by_chance = values_CS.shape[1] * np.prod(np.minimum(0.8 * step / sd, 1))
     near = np.abs(values_CS - others_CS) <= step
     return [int(at) for at in np.flatnonzero(near.all(0))] if by_chance < 10 * SURE else []
-
-
-def _agreeing(values_CS: Array) -> Array:
-    """(C,) the probability that two values of a variant agree by chance, as normal ones that are rounded."""
-    _, _, sd = moments(values_CS)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p = _step(values_CS) / (2 * math.sqrt(math.pi) * sd)
-    return np.where(p < 1, p, 1.0)
 
 
 def _step(values_CS: Array) -> float:

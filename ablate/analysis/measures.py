@@ -114,8 +114,7 @@ def metrics_of(rows: pd.DataFrame, asked: str = "") -> list[str]:
     of another program, which may be called like a key of ablate."""
     foreign = is_foreign(rows)
     taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if foreign else OTHERS
-    possible = rows.columns[rows.notna().any()].difference([*taken], sort=False)
-    names = [*map(str, possible)]
+    names = [*map(str, rows.columns[rows.notna().any()].difference([*taken], sort=False))]
     return [name for name in names if can_be_numbers(rows[name]) and not (foreign and SEEDS.fullmatch(name))]
 
 
@@ -167,9 +166,8 @@ def with_results(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 def _require_numbers(rows: pd.DataFrame, metric: str, foreign: bool) -> None:
     """Raises ConfigError unless the metric is a column that can be one."""
-    if metric in ("val_loss", "test_loss") and not foreign:
-        return
-    if metric in rows and (foreign or metric not in OTHERS) and can_be_numbers(rows[metric]):
+    is_loss = metric in ("val_loss", "test_loss") and not foreign
+    if is_loss or (metric in rows and (foreign or metric not in OTHERS) and can_be_numbers(rows[metric])):
         return
     numeric = metrics_of(rows, metric)
     if metric not in rows or (foreign and metric in COLUMNS and rows[metric].isna().all()):

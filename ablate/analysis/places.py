@@ -68,9 +68,7 @@ def _with_blanks(keyed: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     for column in by:
         if (blank := keyed[column] == "").any() and (keyed[column] == "None").any():
             count = counted(int(blank.sum()), "row")
-            raise ConfigError(
-                f"--by {column}: it is None in some rows, and blank in {count}; name what is blank"
-            )
+            raise ConfigError(f"--by {column}: it is None in some rows, blank in {count}; name what is blank")
         keyed = keyed.assign(**{column: keyed[column].where(~blank, "None")})
     return keyed
 
@@ -176,8 +174,7 @@ def _refuse_duplicates(keyed: pd.DataFrame, place: Sequence[str], metric: str, q
 
 def _history(keyed: pd.DataFrame, step: str, keys: Sequence[str]) -> str:
     """The line on rows that are steps of one run, with how to take the last."""
-    numbers = pd.to_numeric(keyed[step], errors="coerce")
-    ends = numbers.groupby([keyed[key] for key in keys]).max()
+    ends = pd.to_numeric(keyed[step], errors="coerce").groupby([keyed[key] for key in keys]).max()
     of = ", ".join(f'"{key}"' for key in keys)
     last = f'frame.sort_values("{step}").groupby([{of}]).tail(1)'
     way = option("--where", f"{step}={ends.max():.15g}") if ends.nunique() == 1 else last

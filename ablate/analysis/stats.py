@@ -256,8 +256,7 @@ def widest_gap(ordered_KS: Array) -> tuple[Array, Array]:
     at = gaps.argmax(1)
     lower_KS, within = np.arange(S) <= at[:, None], np.zeros(K)
     for side_KS in (lower_KS, ~lower_KS):
-        of_side = np.where(side_KS, ordered_KS, 0)
-        mean = of_side.sum(1, keepdims=True) / side_KS.sum(1, keepdims=True)
+        mean = np.where(side_KS, ordered_KS, 0).sum(1, keepdims=True) / side_KS.sum(1, keepdims=True)
         within += (np.where(side_KS, ordered_KS - mean, 0) ** 2).sum(1)
     widest = gaps[np.arange(K), at]
     alike = widest <= 1e-12 * np.abs(ordered_KS).max(1)  # equal up to rounding

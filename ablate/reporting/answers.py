@@ -61,8 +61,7 @@ def answer(
         said = sentences[0] if same else f"Nothing was tested: {why}."
         return Answer(weak, line, [said], said, next=steps[:1] if comparison.arrays.unfinished else [])
     is_exploratory = not any(one.is_planned for one in tested)
-    is_decided = any(not one.is_undecided for one in tested)
-    lead = lines_if(is_exploratory and is_decided, LEAD)
+    lead = lines_if(is_exploratory and any(not one.is_undecided for one in tested), LEAD)
     others = sum(one.is_tested for one in comparison.findings) - len(tested)
     lead += lines_if(others, f"{capital(counted(others, 'more comparison'))}, exploratory: {explained}.")
     of = comparison.arrays

@@ -16,6 +16,7 @@ from ablate.phrases import counted
 from ablate.reporting.words import BETTER, by_groups, interval, unit
 
 DIGITS = ".4f"  # of metrics in tables
+AT_LEVEL = "at this level"  # of the differences that --within compares
 DIFFERENCE = "difference [low, high]"
 
 
@@ -144,12 +145,16 @@ def difference(row: Mapping[Any, Any]) -> str:
 def readable(
     comparison: Comparison, rows: pd.DataFrame, cell: Callable[[Mapping[Any, Any]], str] = difference
 ) -> pd.DataFrame:
-    """variant, n, mean and, if anything is compared, the difference as `cell` writes it. n: 7 + 1 diverged,
+    """variant, n, mean and, if anything is compared, the difference as `cell` writes it; of differences, each
+    with its interval for a mean. n: 7 + 1 diverged,
     where a seed ended without a number; 6 of 8, if a difference is of fewer pairs than its mean of seeds."""
     counts = zip(rows["pairs"].fillna(0).astype(int), rows["n"], rows["diverged"].astype(int), strict=True)
     n = [f"{f'{k} of ' * (0 < k < n)}{n}{f' + {gone} diverged' * (gone > 0)}" for k, n, gone in counts]
     read = pd.DataFrame({"variant": names(comparison, rows["variant"]), "n": n})
-    read["mean"] = rows["mean"].tolist()
+    levels = [comparison.levels.get(name) for name in rows["variant"]]
+    at = [cell(vars(one) | {"verdict": AT_LEVEL}) for one in levels if one]
+    name, means = (AT_LEVEL, at) if len(at) == len(rows) else ("mean", rows["mean"].tolist())
+    read[name] = means
     if rows["diff"].notna().any():
         read[DIFFERENCE] = [*map(cell, rows.to_dict("records"))]
     return read

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
-from ablate.analysis.findings import Finding, at_levels
+from ablate.analysis.findings import Finding
 from ablate.phrases import capital, counted, counted_between, joined, lines_if
 from ablate.reporting.cells import brief, called, each_and_together, percent
 from ablate.reporting.figures import COLORS, GREY, MEASURED, SPARSE, TICKS, Figure, colours, spec
@@ -104,8 +104,8 @@ def _at_levels(comparison: Comparison) -> list[tuple[list[str], Finding]]:
     """The differences that contrasts of contrasts compare, but for those that have a verdict of their own."""
     crossed = [one for one in comparison.tested if one.variant.difference]
     judged = {one.variant.minus(one.baseline).name for one in comparison.tested if not one.is_sum}
-    levels = at_levels(comparison.arrays, crossed)
-    return [(_of_levels(one, crossed), one) for one in levels if one.variant.name not in judged]
+    levels = comparison.levels.items()
+    return [(_of_levels(one, crossed), one) for name, one in levels if name not in judged]
 
 
 def _contrasts(comparison: Comparison) -> list[tuple[list[str], Finding]]:

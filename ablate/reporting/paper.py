@@ -67,13 +67,14 @@ def differences(comparison: Comparison) -> PaperTable:
     """The rows of a terminal, with the number of seeds where it varies; means without intervals, as those of
     differences decide. If nothing is compared, these have them."""
     rows, table = contrast_rows(comparison), _variants(comparison)
-    shown = table.set_index("variant").reindex(rows["variant"])
     frame = readable(comparison, rows, _difference)
     frame = frame.rename(columns={"n": "seeds", DIFFERENCE: "difference"})
     frame = frame if frame["seeds"].nunique() > 1 else frame.drop(columns="seeds")
     if "difference" not in frame:
-        return PaperTable(_about(comparison, table), frame.assign(mean=shown["cell"].tolist()))
-    frame["mean"] = ["" if mean != mean else f"{mean:.3f}" for mean in rows["mean"]]
+        cells = table.set_index("variant")["cell"].reindex(rows["variant"])
+        return PaperTable(_about(comparison, table), frame.assign(mean=cells.tolist()))
+    if "mean" in frame:
+        frame["mean"] = ["" if mean != mean else f"{mean:.3f}" for mean in rows["mean"]]
     bases = [name for name, why in zip(frame["variant"], rows["why"], strict=True) if why == BASELINE]
     to = f"to {bases[0]}" if len(bases) == 1 else "to the first row of each group"
     own = rows["variant"].where(rows["why"] == BASELINE, "")
@@ -90,11 +91,13 @@ def _intervals(comparison: Comparison, to: str) -> list[str]:
         return [f"Differences {to}, of which nothing was tested."]
     over = f" over {paired}" if (paired := paired_in_words(tested)) else ""
     whys = dict.fromkeys(one.why.partition(",")[0] for one in tested if one.is_undecided)
+    is_crossed, levels = all(one.variant.difference for one in tested), comparison.levels.values()
     sign = SIGN[tested[0].higher_is_better]
     return [
-        f"Differences {to}{sign}{over}, with t-intervals at {each_and_together(tested)}.",
+        f"Differences {to}{sign * (not is_crossed)}{over}, with t-intervals at {each_and_together(tested)}.",
+        *lines_if(is_crossed, f"At each level{sign} at {each_and_together([*levels])}."),
         *lines_if(any(one.kinds for one in tested), GROUPED),
-        *lines_if("†" in marks, f"†: {DECIDED[bool(tested[0].variant.difference)]}."),
+        *lines_if("†" in marks, f"†: {DECIDED[is_crossed]}."),
         *lines_if("‡" in marks, f"‡: equivalent, within ±{comparison.margin:g}."),
         *lines_if(whys, f"Without a mark: undecided ({joined([*whys])})."),
     ]

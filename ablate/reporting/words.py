@@ -138,7 +138,6 @@ def in_words(metric: str, higher_is_better: bool | None) -> str:
 def confidence(tested: Sequence[Finding]) -> str:
     """How sure intervals are, and of what: those of one study hold together."""
     level = f"{100 * (1 - stats.ALPHA):g} % confidence"
-    studies = {one.study for one in tested}
-    if len(studies) > 1:
+    if len({one.study for one in tested}) > 1:
         return f"{level} for those of each study together"
     return level + {1: "", 2: " for both together"}.get(len(tested), f" for all {len(tested)} together")

@@ -100,8 +100,7 @@ def with_looks(record: StudyRecord, looks: PlannedLooks | None) -> StudyRecord:
 def _grew(old: StudyRecord, new: StudyRecord, has_results: Callable[[str], bool]) -> list[int]:
     """Fewer seeds than a verdict takes tell nobody whether more are wanted."""
     before, after = {*old.reporting_seeds}, {*old.reporting_seeds, *new.reporting_seeds}
-    may_grow = new.looks or new.is_one_by_one or len(before) < FEWEST
-    if may_grow or after == before or not has_results(new.name):
+    if new.looks or new.is_one_by_one or len(before) < FEWEST or after == before or not has_results(new.name):
         return old.grew
     return [*(old.grew or [len(before)]), len(after)]
 

@@ -184,8 +184,7 @@ class Loop:
             variants, seeds = settings(each), len(self.study.design.levels.get("seed", record.seeds))
             notes += foreseen(variants, range(len(variants.table)), seeds, [record])
         texts_of = (run.corpus.text for run in each if not run.is_simulated)
-        shared = max((text.most_shared for text in texts_of if text), default=0.0)
-        return texts([*notes, *repeats(shared)])
+        return texts([*notes, *repeats(max((text.most_shared for text in texts_of if text), default=0.0))])
 
     def _threads(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> int:
         return self.launcher.threads(before.threads if before else None, runs.values())

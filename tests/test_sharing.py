@@ -36,6 +36,7 @@ from ablate.store.store import Store
 from ablate.study.growth import grown
 from ablate.training.events import Evaluation, News
 from tests.helpers import QUICK, ROOT, ignore, make_config, make_record, write_study
+from tests.test_pool import wait_for
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t", "seed": 0}
 METRICS = {"tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0, "seconds": 0.5}
@@ -138,8 +139,7 @@ def test_anywhere_else_it_lives_by_its_heartbeat(tmp_path, monkeypatch, where):
 def test_a_process_that_has_ended_is_dead(tmp_path, leaves):
     """Also while it waits to be asked how, and if a process lives that it forked."""
     pipe, other = os.pipe()
-    child = os.fork()
-    if not child:
+    if not (child := os.fork()):
         leased(tmp_path)
         os.close(other)
         if leaves and not os.fork():
@@ -147,7 +147,7 @@ def test_a_process_that_has_ended_is_dead(tmp_path, leaves):
         os._exit(0)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     (attempt,) = tmp_path.glob("store/.run.part/*")
-    assert sign_of(attempt).exists() and not lease.is_live(attempt)
+    wait_for(lambda: sign_of(attempt).exists() and not lease.is_live(attempt))  # a fork holds its lock first
     lease.sweep(tmp_path / "store")
     assert not sign_of(attempt).exists() and not lease.is_live(attempt)
     os.waitpid(child, 0)

@@ -5,7 +5,6 @@ import io
 import math
 import re
 import signal
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -244,7 +243,7 @@ def _show_several(given: "Sequence[Row]", record: "StudyRecord") -> list[str]:
     """Print a table of the variants; returns lines on it."""
     from ablate.analysis.compare import compare
     from ablate.analysis.notes import of_rows, of_values
-    from ablate.store.frames import frame
+    from ablate.store.frames import frame, is_simulated
 
     rows = frame(given)
     doubts = texts(of_rows(rows))
@@ -262,10 +261,8 @@ def _show_several(given: "Sequence[Row]", record: "StudyRecord") -> list[str]:
 
         found = answer(comparison, [record])
         return [*lines, *found.findings, *map(str, found.next)]
-    if len(summary) > 1 and sys.stderr.isatty():
-        command = advised(["ablate", "compare", record.name])
-        return [*lines, f"{command} says what differs, and how sure that is"]
-    return lines
+    next_one = f"next: `{advised(['ablate', 'compare', record.name])}` says which differences are real"
+    return [*lines, *lines_if(len(summary) > 1 and not is_simulated(rows), next_one)]
 
 
 def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:

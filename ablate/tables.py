@@ -145,9 +145,9 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text for LaTeX: special characters escaped, a hyphen before a number as a minus sign."""
+    """Text for LaTeX: special characters escaped, a hyphen before a number, or alone, as a minus sign."""
     safe = "".join(_LATEX.get(character, character) for character in visible(text))
-    return re.sub(r"(?<![\w.])-(?=\d)", r"$-$", safe)
+    return re.sub(r"(?<![\w.])-(?=\d)|(?<= )-(?= )", r"$-$", safe)
 
 
 _SIGNS = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ√·≤≥≠≈∞→∈"

@@ -117,8 +117,7 @@ def moments(values_KS: Array) -> tuple[Array, Array, Array]:
     """n, mean and standard deviation (n − 1) of each row, ignoring NaN; NaN if there are too few values."""
     n = (~np.isnan(values_KS)).sum(1)
     mean = np.nansum(values_KS, 1) / np.where(n, n, np.nan)
-    squares = np.nansum((values_KS - mean[:, None]) ** 2, 1)
-    return n, mean, np.sqrt(squares / np.where(n > 1, n - 1, np.nan))
+    return n, mean, np.sqrt(np.nansum((values_KS - mean[:, None]) ** 2, 1) / np.where(n > 1, n - 1, np.nan))
 
 
 def half_width(n: Array, sd: Array, level: float = 1 - ALPHA) -> Array:

@@ -140,4 +140,8 @@ def confidence(tested: Sequence[Finding]) -> str:
     level = f"{100 * (1 - stats.ALPHA):g} % confidence"
     if len({one.study for one in tested}) > 1:
         return f"{level} for those of each study together"
-    return level + {1: "", 2: " for both together"}.get(len(tested), f" for all {len(tested)} together")
+    n, one = len(tested), tested[0]
+    k = n if one.look else round(stats.ALPHA / (1 - one.level))  # of the family, whatever rows are chosen
+    if k > n:
+        return f"{level} for {'this' if n == 1 else 'these'} and {k - n} more together"
+    return level + {1: "", 2: " for both together"}.get(n, f" for all {n} together")

@@ -115,8 +115,7 @@ class ByHydra(Launcher):
         task = partial(_job, threads=work.threads, own=plugins.used(), **where)
         with environment(**SAFE_PATH):
             refused = self.settings.launch(task, [*work.runs])
-        names = [run.name for run in work.runs.values()]
-        return {names[index]: why for index, why in refused.items()}
+        return {[*work.runs.values()][index].name: why for index, why in refused.items()}
 
 
 def _job(config: RunConfig, *, threads: int, own: Sequence[Plugin], place: Path, root: Path) -> None:

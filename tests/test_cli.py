@@ -35,6 +35,7 @@ WRONG = [
     (["train.lrr=3"], ["train.lrr", "did you mean train.lr?"]),
     (["+foo=1"], ["+foo=1: no key is added or removed; type foo=1"]),
     (["--dryrun"], ["--dryrun: no such option; did you mean --dry-run?"]),
+    (["--track", "mlflow", "--track=trackio"], ["--track --track=trackio: it takes one value; give it once"]),
     (["--steps", "60"], ["--steps: a key has no dashes; write train.steps=VALUE"]),
     (["train.lr=0,003"], ["several values make a sweep, so add -m"]),
     (["-m", "heads=4,5", "corpus=grammar"], ["heads=5", "heads=4 or heads=8"]),

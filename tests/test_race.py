@@ -276,11 +276,11 @@ def test_bad_input_is_one_line(words, line, tmp_path):
 
 def test_another_race_is_refused_and_the_first_one_kept(tmp_path):
     (tmp_path / "t.py").write_text("")
-    both = (side(5) + " # t.py", side(4), "-n", "a", "-n", "b", "--seeds", "2", *LOWER)
+    both = (side(5) + " # t.py", side(4), "-n", "a", "-n", "b", *LOWER, "--seeds", "2")
     race(*both, cwd=tmp_path, code=12)
     before = rows(tmp_path)
     assert "a-b has another race, with other margin and seeds" in refusal(
-        *both, "--margin", "1", "--seeds", "3", cwd=tmp_path
+        *both[:-1], "3", "--margin", "1", cwd=tmp_path
     )
     (tmp_path / "t.py").write_text("pass")
     assert "another race, with other scripts" in refusal(*both, cwd=tmp_path)

@@ -170,6 +170,7 @@ def main() -> None:
         os.getcwd()  # raises if it is gone, which libraries report in many ways
         words = ["--help" if word == HELP_ALL else word for word in sys.argv[1:]]
         command = with_options(get_command(build(*words[:1])), "ablate", every=words != sys.argv[1:])
+        _refuse_twice(command, words)
         code = command(words, prog_name="ablate", standalone_mode=False)
         for line in left_out():
             say(line)
@@ -180,6 +181,17 @@ def main() -> None:
     except Exception as error:
         say(f"ablate: {in_a_line(error)}")
         sys.exit(2)
+
+
+def _refuse_twice(command: Any, words: Sequence[str]) -> None:
+    """Raises ConfigError for an option of one value that is given twice: Click would take the last."""
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    options = (one for one in command.params if one.param_type_name == "option")
+    for one in (one for one in options if not (one.multiple or one.is_flag)):
+        given = [word for word in words if word.partition("=")[0] in one.opts]
+        if len(given) > 1:
+            raise ConfigError(f"{' '.join(given)}: it takes one value; give it once")
 
 
 def _end(*_: object) -> None:

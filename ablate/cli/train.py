@@ -192,7 +192,7 @@ def _show_results(outcome: "Outcome", typed: Sequence[str]) -> int:
     if len(rows) == 1:
         lines = [*_show_one(rows[0], typed), *lines]
     elif rows:
-        lines += _show_several(rows, record)
+        lines += _show_several(rows, record, is_all=len(rows) == len(store.rows(outcome.study)))
     missing = len(outcome.run_ids) - len(rows)
     if missing > len(outcome.refused):
         lines.append(
@@ -239,8 +239,8 @@ def two_fusions(typed: Sequence[str]) -> str:
     return advised(["ablate", "run", "-m", two, f"seed=range({FEWEST})", *rest])
 
 
-def _show_several(given: "Sequence[Row]", record: "StudyRecord") -> list[str]:
-    """Print a table of the variants; returns lines on it."""
+def _show_several(given: "Sequence[Row]", record: "StudyRecord", *, is_all: bool) -> list[str]:
+    """Print a table of the variants; returns lines on it. is_all: whether the study has no other rows."""
     from ablate.analysis.compare import compare
     from ablate.analysis.notes import of_rows, of_values
     from ablate.store.frames import frame, is_simulated
@@ -256,7 +256,7 @@ def _show_several(given: "Sequence[Row]", record: "StudyRecord") -> list[str]:
     empty = [column for column in ("diverged", "sd") if not summary[column].fillna(0).any()]
     print_table(summary.drop(columns=["variant", *empty]), "table")
     lines = [*doubts, *texts(of_values(comparison.arrays))]
-    if len(summary) > 1 and summary["n"].max() == 1:
+    if len(summary) > 1 and summary["n"].max() == 1 and is_all:
         from ablate.reporting.answers import answer
 
         found = answer(comparison, [record])

@@ -35,7 +35,8 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     and the choices, unless they are many."""
     names = sorted({*choices}, key=lambda name: _WHOLE.sub(lambda of: of[0].zfill(20), name))
     last = word.rpartition(".")[2]
-    near = [last] if last in names else difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    given = word if any("." in name for name in names) else last
+    near = [last] if last in names else difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     near = [] if word.isdigit() else near  # the nearest digits are another number
     hint = f"; did you mean {near[0]}?" if near else ";"
     return hint if near and (len(names) > MANY or names == near) else f"{hint} choices: {', '.join(names)}"

@@ -182,6 +182,6 @@ def _with_levels(record: StudyRecord, seeds: str) -> str:
 
 
 def _without(words: Sequence[str], keys: Sequence[str]) -> list[str]:
-    """The words of a command without those that set these keys, or anything below them."""
-    gone = tuple(f"{key}{end}" for key in keys for end in ("=", "."))
+    """The words of a command without those that set these keys, or what is below, or workers of a machine."""
+    gone = tuple(f"{key}{end}" for key in ("hydra.launcher.workers", *keys) for end in ("=", "."))
     return [word for word in words if not word.startswith(gone)]

@@ -2,6 +2,7 @@
 are the same."""
 
 import dataclasses
+import re
 from collections import defaultdict
 from typing import Annotated
 
@@ -31,7 +32,7 @@ def check(
     """
     say_loading()
     from ablate.study.run import use_plugins
-    from ablate.verify.contract import check_results
+    from ablate.verify.contract import CheckResult, check_results
 
     failed, rows = False, []
     for method in use_plugins([file]):
@@ -39,17 +40,17 @@ def check(
         rows += [{"kind": method.kind, "method": method.name, **dataclasses.asdict(each)} for each in results]
         for variant in dict.fromkeys(result.variant for result in results):
             own = [result for result in results if result.variant == variant]
-            broken: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+            broken: defaultdict[tuple[str, str], list[CheckResult]] = defaultdict(list)
             for result in own:
-                if result.broken:
-                    broken[result.broken, result.spoils].append(result.check)
+                if result.broken:  # a product of wrong shapes fails many checks, in other sizes
+                    broken[re.sub(r"\d+", "", result.broken), result.spoils].append(result)
             lost = sum(map(len, broken.values()))
             held = f"{len(own) - lost} checks of {len(own)}" if lost else f"all {counted(len(own), 'check')}"
             if format == "table":
                 put(f"{variant}: {held} hold")
-            for (why, spoiled), checks in broken.items():
-                others = f"; so do {len(checks) - 1} more" if len(checks) > 1 else ""
-                say(f"failed: {checks[0]}: {why}{others}; so {spoiled}")
+            for (_, spoiled), (first, *more) in broken.items():
+                others = f"; so do {len(more)} more" if more else ""
+                say(f"failed: {first.check}: {first.broken}{others}; so {spoiled}")
             failed = failed or bool(broken)
     if format == "json":
         put_json(rows=rows)

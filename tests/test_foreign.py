@@ -264,7 +264,7 @@ def test_a_cell_of_the_metric_that_is_no_number_is_named(tmp_path, cell, why):
 
 def test_advice_on_duplicates_never_names_the_metric():
     rows = pd.concat([frame(dataset=name, loss=frame()["loss"] + at) for at, name in enumerate("ab")])
-    advice = " differ in dataset; use --by, --pair-by or --where of it"
+    advice = " differ in dataset; add dataset to --by or --pair-by, or choose with --where dataset=…"
     with pytest.raises(ConfigError, match=rf"\(method=base seed=0: loss 2 and 3\){advice}$"):
         ablate.compare(rows, **ASKED)
     assert contrast(rows, pair_by="dataset", **LESS)["pairs"] == 4  # of seeds, over both

@@ -161,7 +161,8 @@ def _refuse_duplicates(keyed: pd.DataFrame, place: Sequence[str], metric: str, q
     ]
     if steps := [column for column in differing if STEPS.fullmatch(column)]:
         raise ConfigError(_history(keyed, steps[0], [*by, *pair_by]))
-    way = f" differ in {differing[0]}; use --by, --pair-by or --where of it" if differing else ""
+    one = differing[0] if differing else ""
+    way = f" differ in {one}; add {one} to --by or --pair-by, or choose with --where {one}=…" * bool(one)
     ids = " and ".join(map(str, same["run_id"].dropna()[:2]))
     values = " and ".join(f"{value:.10g}" for value in same["value_"][:2])
     count, named = "two" if len(same) == 2 else len(same), ["fusion", "heads", *by, *pair_by, "seed"]

@@ -87,5 +87,5 @@ def side(given: str) -> Method:
         raise ConfigError(
             f"{given}: a key is no method; {quote}{words}{quote} compares levels, each at its own rate"
         )
-    near = did_you_mean(given.rpartition("=")[2], [one.name for one in known])
-    raise ConfigError(f"{given}: no such method{near}")
+    choices = [*(one.name for one in known), *(file.name for file in Path().glob("*.py"))]
+    raise ConfigError(f"{given}: no such method{did_you_mean(given.rpartition('=')[2], choices)}")

@@ -225,7 +225,7 @@ def test_values_that_deserve_a_doubt():
 def test_a_report_of_a_foreign_table(command):
     frame().to_csv("t.csv", index=False)
     code, _, _ = command("report", "t.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base")
-    page = Path("t-report.html").read_text(encoding="utf-8")
+    page = Path("t-report-loss-method-base.html").read_text(encoding="utf-8")
     assert code == 0 and "say which way is better" in page
     assert not re.search("counting tokens|learned to look|one learning rate|validation split, as", page)
 

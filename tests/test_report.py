@@ -22,7 +22,7 @@ from ablate.analysis.question import ask
 from ablate.config.contrast import Contrast
 from ablate.reporting import charts, html, paper
 from ablate.reporting.cells import contrast_table
-from ablate.reporting.figures import write_charts
+from ablate.reporting.figures import write_chart
 from ablate.reporting.next import repeated
 from ablate.reporting.page import Page, gather
 from ablate.reporting.words import GROUPED
@@ -122,7 +122,7 @@ def test_the_same_charts_as_files(tmp_path):
 def test_notes_stand_whole_below_a_chart(tmp_path, monkeypatch):
     monkeypatch.setattr("vl_convert.vegalite_to_pdf", str.encode)
     figure = {"height": 20, "config": {}, "mark": "point", "data": {"values": [{}]}}
-    write_charts({"one": figure}, tmp_path, {"one": "a text that repeats itself, " * 9})
+    write_chart(figure, tmp_path / "one", "a text that repeats itself, " * 9)
     said = [(tmp_path / f"one.{format}").read_text("utf-8").count("itself") for format in ("pdf", "svg")]
     assert said == [9, 0]  # SVG is for those who change it
 

@@ -169,7 +169,7 @@ def _require_numbers(rows: pd.DataFrame, metric: str, foreign: bool) -> None:
     is_loss = metric in ("val_loss", "test_loss") and not foreign
     if is_loss or (metric in rows and (foreign or metric not in OTHERS) and can_be_numbers(rows[metric])):
         return
-    numeric = metrics_of(rows, metric)
+    numeric = metrics_of(rows, metric) or rows.columns.difference([*COLUMNS, FILE])
     if metric not in rows or (foreign and metric in COLUMNS and rows[metric].isna().all()):
         wide = measured_columns(rows, metric) if foreign else []
         melts = f"; if each column is a variant: {option('--by', *wide)}" if len(wide) > 1 else ""

@@ -1,8 +1,10 @@
 """What is asked of a table: its metric, the margin, what was varied, what pairs. It loads no torch."""
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -37,6 +39,12 @@ class Question:
     within: str = ""
     shown: Sequence[str] = ()
     finished: Sequence[str] = ()
+
+    @property
+    def suffix(self) -> str:
+        """Of the names of its files, so that another question does not overwrite them: -heads-test_loss."""
+        asked = (self.within, self.metric, *self.where, *chain(*(self.baseline or {}).items()))
+        return re.sub(r"[^\w.]+", "-", "".join(f"-{one}" for one in asked if one not in (None, "")))
 
 
 NOTHING_ASKED = Question()

@@ -58,7 +58,7 @@ def compare(
         if format == "latex":
             doubts = lines_if(found.doubts, f"Doubts: {', '.join(found.doubts)}.")
             robust = lines_if(found.robust and pivot is None, found.robust)
-            name = "-".join(filter(None, (results.name, pivot, question.within, question.metric)))
+            name = f"{results.name}-{pivot or ''}{question.suffix}"
             put(paper.latex(grid, name, [*doubts, *robust]), end="")
         else:
             if format == "table":

@@ -85,7 +85,7 @@ def _draw(directories: Mapping[str, Path], text: Path, into: Path) -> None:
     """Draw where the heads of these runs, given by their variants, look in a text."""
     from ablate.config.rules import ConfigError
     from ablate.probes.study import looks
-    from ablate.reporting.figures import on_text, write_charts
+    from ablate.reporting.figures import on_text, write_chart
     from ablate.reporting.html import require_charts
 
     require_charts()
@@ -96,7 +96,7 @@ def _draw(directories: Mapping[str, Path], text: Path, into: Path) -> None:
         raise ConfigError(f"--text {text}: {why}; give a file of text in UTF-8") from error
     for variant, directory in directories.items():
         title = f"{variant}: {text.name}"
-        write_charts({directory.name: on_text(looks(directory, content), title)}, into, {})
+        write_chart(on_text(looks(directory, content), title), into / directory.name)
         put(into / f"{directory.name}.png")
 
 

@@ -38,8 +38,9 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     given = word if any("." in name for name in names) else last
     near = [last] if last in names else difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     near = [] if word.isdigit() else near  # the nearest digits are another number
-    hint = f"; did you mean {near[0]}?" if near else ";"
-    return hint if near and (len(names) > MANY or names == near) else f"{hint} choices: {', '.join(names)}"
+    hint = f"; did you mean {near[0]}?" if near else ";" * bool(names)
+    is_told = not near or (len(names) <= MANY and names != near)
+    return hint + f" choices: {', '.join(names)}" * bool(names) * is_told
 
 
 def line_on(name: str) -> str:

@@ -153,8 +153,7 @@ def readable(
     read = pd.DataFrame({"variant": names(comparison, rows["variant"]), "n": n})
     levels = [comparison.levels.get(name) for name in rows["variant"]]
     at = [cell(vars(one) | {"verdict": AT_LEVEL}) for one in levels if one]
-    name, means = (AT_LEVEL, at) if len(at) == len(rows) else ("mean", rows["mean"].tolist())
-    read[name] = means
+    read = read.assign(**({AT_LEVEL: at} if len(at) == len(rows) else {"mean": rows["mean"].tolist()}))
     if rows["diff"].notna().any():
         read[DIFFERENCE] = [*map(cell, rows.to_dict("records"))]
     return read

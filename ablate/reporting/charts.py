@@ -45,10 +45,8 @@ def _differences(page: Page) -> Iterator[Figure]:
     if not tested:
         return
     wrap = functools.partial(textwrap.fill, width=LETTERS)
-    rows = [
-        ("\n".join(map(wrap, label)), one)
-        for label, one in [*_at_levels(comparison), *_contrasts(comparison)]
-    ]
+    named = [*_at_levels(comparison), *_contrasts(comparison)]
+    rows = [("\n".join(map(wrap, label)), one) for label, one in named]
     numbers = [
         (label, diff, one.low, one.high, one.word or ALONE)
         for label, one in rows

@@ -90,9 +90,9 @@ def drawn(spec: Mapping[str, Any]) -> str:
     return NEEDLESS.sub("", re.sub(r' (width|height)="[\d.]+"', "", svg, count=2))
 
 
-def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, notes: Mapping[str, str]) -> None:
-    """Write each chart, given by the stem of its file, as PNG, SVG and PDF, as wide as a column of a paper,
-    with labels of 8 pt. notes: what stands below each as PNG and PDF. Raises StoreError."""
+def write_chart(spec: Mapping[str, Any], stem: Path, note: str = "") -> None:
+    """Write a chart as PNG, SVG and PDF, as wide as a column of a paper, with labels of 8 pt. stem: its path
+    without the ending. note: what stands below it as PNG and PDF. Raises StoreError."""
     import vl_convert
 
     formats: dict[str, Callable[[str], str | bytes]] = {
@@ -100,12 +100,11 @@ def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path, notes:
         "svg": lambda spec: IN_PIXELS.sub(r'\1pt\2pt"', vl_convert.vegalite_to_svg(spec)),
         "pdf": vl_convert.vegalite_to_pdf,
     }
-    for stem, spec in specs.items():
-        lines = textwrap.wrap(notes.get(stem, "").replace(" %", "\N{NO-BREAK SPACE}%"), LETTERS)
-        below = {"title": {"text": lines, "orient": "bottom", "fontSize": 6.5}} if lines else {}
-        for format, convert in formats.items():
-            for_paper = {**spec, "background": "white", **({} if format == "svg" else below)}
-            write_atomically(directory / f"{stem}.{format}", convert(json.dumps(for_paper)))
+    lines = textwrap.wrap(note.replace(" %", "\N{NO-BREAK SPACE}%"), LETTERS)
+    below = {"title": {"text": lines, "orient": "bottom", "fontSize": 6.5}} if lines else {}
+    for format, convert in formats.items():
+        for_paper = {**spec, "background": "white", **({} if format == "svg" else below)}
+        write_atomically(Path(f"{stem}.{format}"), convert(json.dumps(for_paper)))
 
 
 def on_text(weights: pd.DataFrame, title: str) -> dict[str, Any]:

@@ -18,9 +18,8 @@ from ablate.analysis.question import NOTHING_ASKED, Question
 from ablate.config.rules import ConfigError, line_on
 from ablate.files.atomic import explained, write_atomically
 from ablate.phrases import capital, cleaned, lines_if, texts
-from ablate.reporting import cells
 from ablate.reporting.answers import around
-from ablate.reporting.cells import contrast_table
+from ablate.reporting.cells import caption, contrast_table
 from ablate.reporting.page import gather
 from ablate.store.frames import is_numeric
 from ablate.store.record import StudyRecord
@@ -43,8 +42,7 @@ def write_report(
     ConfigError, before any work is done if a place is no HTML file or no directory.
     """
     subject = read(target, question.finished)
-    within = re.sub(r"[^\w.]+", "-", f"-{question.within}") * bool(question.within)
-    path = subject.page.with_stem(subject.page.stem + within) if out is None else Path(out)
+    path = subject.page.with_stem(subject.page.stem + question.suffix) if out is None else Path(out)
     if path.suffix != ".html" or path.is_dir():
         raise ConfigError(f"--out {path}: a report is one HTML file; give a name that ends in .html")
     if charts is not None:
@@ -54,7 +52,7 @@ def write_report(
             Path(charts).mkdir(parents=True, exist_ok=True)
     require_charts()
     from ablate.reporting.charts import CHARTS  # imported late, since altair is slow to import
-    from ablate.reporting.figures import drawn, write_charts
+    from ablate.reporting.figures import drawn, write_chart
 
     page = gather(subject, question)
     shown = [figure for chart in CHARTS for figure in chart(page)]
@@ -69,10 +67,9 @@ def write_report(
     )
     if charts is not None:
         doubts = lines_if(page.answer.doubts, f"Doubts: {', '.join(page.answer.doubts)}.")
-        # With the name of the study, since the figures of several may lie in one directory.
-        stems = {f"{subject.name}{within}-{figure.key}": figure for figure in shown}
-        notes = {stem: " ".join([figure.about, *doubts]) for stem, figure in stems.items()}
-        write_charts({stem: figure.spec for stem, figure in stems.items()}, Path(charts), notes)
+        for figure in shown:  # with the name of the study, since those of several may lie in one directory
+            stem = Path(charts, f"{subject.name}{question.suffix}-{figure.key}")
+            write_chart(figure.spec, stem, " ".join([figure.about, *doubts]))
     write_atomically(path, re.sub(r"\n\s*\n+", "\n", cleaned(content)))
     return path
 
@@ -86,11 +83,8 @@ def require_charts() -> None:
 
 def _tables(comparison: Comparison) -> list[dict[str, Any]]:
     """Each family as a terminal shows it, first the one that the answer is about."""
-    is_planned = any(one.is_planned for one in comparison.tested)
-    return [
-        table(cells.contrast_table(comparison, of, long=True), cells.caption(comparison, of))
-        for of in comparison.families[:: 1 if is_planned else -1]
-    ]
+    families = comparison.families[:: 1 if any(one.is_planned for one in comparison.tested) else -1]
+    return [table(contrast_table(comparison, of, long=True), caption(comparison, of)) for of in families]
 
 
 def table(frame: pd.DataFrame, caption: str) -> dict[str, Any]:

@@ -411,7 +411,7 @@ def test_by_names_what_makes_a_variant_and_never_pools():
     rows = table(*hand_worked()).assign(optimizer="adam")
     both = pd.concat([rows, rows.assign(optimizer="muon", run_id=lambda rows: rows["run_id"] + "m")])
     with pytest.raises(
-        ConfigError, match=r"two rows of one variant and seed.* differ in optimizer; use --by"
+        ConfigError, match=r"two rows of one variant and seed.* differ in optimizer; add optimizer to --by"
     ):
         compared(both)
     result = compared(both, by=["fusion", "optimizer", "fusion"])

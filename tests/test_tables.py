@@ -185,7 +185,7 @@ def test_rows_without_a_seed_are_no_runs_where_they_are_parts_of_one():
     runs = runs.rename(columns={"seed": "doc"})
     for pair_by in ("run,doc", "doc,run"):
         assert ablate.compare(runs, pair_by=pair_by, **ASKED).tested[0].pairs == 3
-    assert "differ in run; use --by, --pair-by or" in refused(runs, pair_by="doc")
+    assert "differ in run; add run to --by or" in refused(runs, pair_by="doc")
     folds = ablate.compare(parts.rename(columns={"doc": "fold"}), pair_by="fold", **ASKED).tested[0]
     assert (folds.verdict, folds.more_seeds) == ("undecided", None)
 
